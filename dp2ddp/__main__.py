@@ -1,0 +1,5 @@
+"""`python -m dp2ddp`."""
+
+from dp2ddp.cli import main
+
+main()

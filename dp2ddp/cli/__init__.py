@@ -1,0 +1,56 @@
+"""The command line: one file a command; the only package that knows all the others.
+
+Exit codes, everywhere: 0 yes or done, 1 no (hazards open, would change, different), 2 usage (click's own),
+3 could not (`Dp2DdpError`: one line on stderr; `--traceback` shows more).
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from dp2ddp.errors import Dp2DdpError
+
+COMMANDS = {  # name -> one line for --help; the module dp2ddp.cli.NAME is imported only when it runs (start-up time)
+    "convert": "Rewrite a DataParallel script as a DistributedDataParallel script.",
+    "run": "Run a script in either mode, on real GPUs or virtual devices.",
+    "verify": "Run both versions and compare every optimizer step.",
+    "rules": "List the conversion rules, or show one.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when that command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"dp2ddp.cli.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))  # from the table: --help imports no command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Dp2DdpError as error:
+            if ctx.params.get("traceback"):
+                raise
+            click.echo(f"dp2ddp: {error}", err=True)
+            sys.exit(3)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--traceback", is_flag=True, help="Show Python's traceback when something could not be done.")
+@click.version_option(package_name="dp2ddp", prog_name="dp2ddp")
+def main(traceback: bool) -> None:
+    """Move PyTorch training scripts from nn.DataParallel to DistributedDataParallel, and prove that they train the same."""

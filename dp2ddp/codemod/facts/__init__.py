@@ -1,0 +1,1 @@
+"""What is known about a script: gathered once, then frozen."""

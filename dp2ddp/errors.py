@@ -1,0 +1,28 @@
+"""Every error that dp2ddp raises on purpose: one line that says what, where, and what now.
+
+Dp2DdpError                 the command line prints it as one line and exits with 3
+├── SourceError             a file that cannot be read, parsed or written
+├── ConversionError         a plan that cannot be carried out (edits that contradict each other)
+├── RunError                a script that failed, hung or could not be started
+└── TraceError              a record of a run that is missing or unreadable
+"""
+
+
+class Dp2DdpError(Exception):
+    """Something that a person can act on; its text is the whole message."""
+
+
+class SourceError(Dp2DdpError):
+    """A source file cannot be read, parsed or written."""
+
+
+class ConversionError(Dp2DdpError):
+    """A plan cannot be carried out."""
+
+
+class RunError(Dp2DdpError):
+    """A script failed, hung or could not be started."""
+
+
+class TraceError(Dp2DdpError):
+    """A record of a run is missing or unreadable."""

@@ -1,0 +1,1 @@
+"""Running a script in either mode, on real or virtual devices."""

@@ -1,0 +1,1 @@
+"""Did both train the same?"""
