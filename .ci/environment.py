@@ -1,0 +1,108 @@
+"""The project's own virtual environment: made once, found again in milliseconds, standard library only.
+
+`examples/demo.py` and `tests/run.py` call `enter()` first: the rest of them runs inside `.venv`. This file must
+parse on any Python 3, so that an old one is told what is missing instead of showing a SyntaxError.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+STAMP = VENV / "dp2ddp-installed"
+ERRORS = VENV / "pip-errors.txt"
+OLDEST = (3, 10)
+
+
+def enter() -> None:
+    """Go on inside `.venv`; make and fill it first if need be. Does nothing when we are there already."""
+    if sys.version_info < OLDEST:
+        stop("Python %d.%d or newer is needed, this is %s" % (*OLDEST, sys.version.split()[0]))
+    if Path(sys.prefix).resolve() != VENV.resolve():
+        make()
+    fill()
+    if Path(sys.prefix).resolve() != VENV.resolve():
+        sys.stdout.flush()
+        sys.exit(subprocess.call([str(PYTHON), *sys.argv]))
+
+
+def make() -> None:
+    """A virtual environment in .venv, unless a usable one is there."""
+    if PYTHON.exists():
+        check_version()
+        return
+    say("making a virtual environment in .venv")
+    command = [sys.executable, "-m", "venv", str(VENV)]
+    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if result.returncode != 0:
+        shutil.rmtree(str(VENV), ignore_errors=True)
+        stop(why_no_venv(result.stdout))
+
+
+def why_no_venv(output: str) -> str:
+    if "ensurepip" in output:
+        return "this Python cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"
+    return "could not make .venv: " + last_line(output)
+
+
+def check_version() -> None:
+    """A .venv that somebody else made may hold an older Python, or a link to one that is gone."""
+    probe = [str(PYTHON), "-c", "import sys; sys.exit(sys.version_info < %r)" % (OLDEST,)]
+    try:
+        usable = subprocess.call(probe) == 0
+    except OSError:
+        usable = False
+    if not usable:
+        stop("the Python in .venv is broken or older than %d.%d; remove .venv and run this again" % OLDEST)
+
+
+def fill() -> None:
+    """Install dp2ddp from this folder with everything its tests need, unless that was done for this pyproject.toml."""
+    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    if STAMP.exists() and STAMP.read_text() == wanted:
+        return
+    say("installing dp2ddp and what it needs into .venv")
+    if not any(VENV.glob("lib*/python*/site-packages/torch")):
+        say("the largest part is torch: with its CUDA libraries a download of gigabytes, 5.5 GB on disk, minutes")
+    # setuptools first and no build isolation: then a second time needs no network at all
+    pip("setuptools>=70.1")
+    pip("--no-build-isolation", "-e", str(ROOT) + "[dev]")
+    STAMP.write_text(wanted)
+    say("installed")
+
+
+def pip(*what: str) -> None:
+    """`pip install`, its progress shown, its errors kept for one line of our own."""
+    command = [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", *what]
+    with open(str(ERRORS), "w") as errors:
+        code = subprocess.call(command, cwd=str(ROOT), stderr=errors)
+    if code != 0:
+        stop(why_no_install(ERRORS.read_text()))
+
+
+def why_no_install(errors: str) -> str:
+    """pip's errors in one line; the order matters: an index out of reach also ends in "no matching distribution"."""
+    if "No space left" in errors:
+        return "the disk is full; about 6 GB are needed (what pip said: .venv/pip-errors.txt)"
+    if "NewConnectionError" in errors or "ConnectTimeout" in errors or "NameResolution" in errors:
+        return "pip cannot reach its package index; check the network and run this again (.venv/pip-errors.txt)"
+    return "pip failed: %s (all of it: .venv/pip-errors.txt)" % last_line(errors)
+
+
+def last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "no reason given"
+
+
+def say(text: str) -> None:
+    print("==> " + text, flush=True)
+
+
+def stop(text: str) -> None:
+    sys.stderr.write("dp2ddp set-up: %s\n" % text)
+    sys.exit(3)
