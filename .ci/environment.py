@@ -1,7 +1,7 @@
 """The project's own virtual environment: made once, found again in milliseconds, standard library only.
 
-`examples/demo.py` and `tests/run.py` call `enter()` first: the rest of them runs inside `.venv`. This file must
-parse on any Python 3, so that an old one is told what is missing instead of showing a SyntaxError.
+`examples/demo.py` and `tests/run.py` call `enter()` first: the rest of them runs inside `.venv`. This file must parse
+on Python 3.6, so that an old one is told what is missing instead of showing a SyntaxError.
 """
 
 import hashlib
@@ -17,12 +17,13 @@ PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 STAMP = VENV / "dp2ddp-installed"
 ERRORS = VENV / "pip-errors.txt"
 OLDEST = (3, 10)
+NEEDED = "3.10"
 
 
 def enter() -> None:
     """Go on inside `.venv`; make and fill it first if need be. Does nothing when we are there already."""
     if sys.version_info < OLDEST:
-        stop("Python %d.%d or newer is needed, this is %s" % (*OLDEST, sys.version.split()[0]))
+        stop(f"Python {NEEDED} or newer is needed, this is {sys.version.split()[0]}")
     if Path(sys.prefix).resolve() != VENV.resolve():
         make()
     fill()
@@ -52,23 +53,23 @@ def why_no_venv(output: str) -> str:
 
 def check_version() -> None:
     """A .venv that somebody else made may hold an older Python, or a link to one that is gone."""
-    probe = [str(PYTHON), "-c", "import sys; sys.exit(sys.version_info < %r)" % (OLDEST,)]
+    probe = [str(PYTHON), "-c", f"import sys; sys.exit(sys.version_info < {OLDEST})"]
     try:
         usable = subprocess.call(probe) == 0
     except OSError:
         usable = False
     if not usable:
-        stop("the Python in .venv is broken or older than %d.%d; remove .venv and run this again" % OLDEST)
+        stop(f"the Python in .venv is broken or older than {NEEDED}; remove .venv and run this again")
 
 
 def fill() -> None:
-    """Install dp2ddp from this folder with everything its tests need, unless that was done for this pyproject.toml."""
+    """Install dp2ddp with everything its tests need, unless that was done for this pyproject.toml."""
     wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
     if STAMP.exists() and STAMP.read_text() == wanted:
         return
     say("installing dp2ddp and what it needs into .venv")
     if not any(VENV.glob("lib*/python*/site-packages/torch")):
-        say("the largest part is torch: with its CUDA libraries a download of gigabytes, 5.5 GB on disk, minutes")
+        say("the largest part is torch: gigabytes of CUDA libraries to download, 5.5 GB on disk")
     # setuptools first and no build isolation: then a second time needs no network at all
     pip("setuptools>=70.1")
     pip("--no-build-isolation", "-e", str(ROOT) + "[dev]")
@@ -86,12 +87,12 @@ def pip(*what: str) -> None:
 
 
 def why_no_install(errors: str) -> str:
-    """pip's errors in one line; the order matters: an index out of reach also ends in "no matching distribution"."""
+    """pip's errors in one line; an index out of reach also ends in "no matching distribution", so it comes first."""
     if "No space left" in errors:
         return "the disk is full; about 6 GB are needed (what pip said: .venv/pip-errors.txt)"
     if "NewConnectionError" in errors or "ConnectTimeout" in errors or "NameResolution" in errors:
-        return "pip cannot reach its package index; check the network and run this again (.venv/pip-errors.txt)"
-    return "pip failed: %s (all of it: .venv/pip-errors.txt)" % last_line(errors)
+        return "pip cannot reach its package index; check the network, run this again (.venv/pip-errors.txt)"
+    return f"pip failed: {last_line(errors)} (all of it: .venv/pip-errors.txt)"
 
 
 def last_line(text: str) -> str:
@@ -104,5 +105,5 @@ def say(text: str) -> None:
 
 
 def stop(text: str) -> None:
-    sys.stderr.write("dp2ddp set-up: %s\n" % text)
+    sys.stderr.write(f"dp2ddp set-up: {text}\n")
     sys.exit(3)

@@ -21,7 +21,7 @@ def main() -> int:
     environment.say(f"1. dp2ddp convert {SCRIPT} --diff")
     converted = dp2ddp("convert", SCRIPT, "--diff")
     print()
-    environment.say(f"2. dp2ddp verify {SCRIPT} -n 2   (trains twice on two virtual devices: DataParallel, then DDP)")
+    environment.say(f"2. dp2ddp verify {SCRIPT} -n 2   (two virtual devices: DataParallel, then DDP)")
     compared = dp2ddp("verify", SCRIPT, "-n", "2")
     print()
     environment.say("3. to train it for real on two GPUs:")

@@ -1,4 +1,7 @@
-"""All checks, as the CI runs them: `python3 tests/run.py [arguments for pytest]`; makes `.venv` the first time."""
+"""All checks, as the CI runs them: `python3 tests/run.py [arguments for pytest]`.
+
+The first time it makes `.venv` and fills it.
+"""
 
 import os
 import subprocess
