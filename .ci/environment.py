@@ -1,7 +1,7 @@
 """The project's own virtual environment: made once, found again in milliseconds, standard library only.
 
-`examples/demo.py` and `tests/run.py` call `enter()` first: the rest of them runs inside `.venv`. This file must parse
-on Python 3.6, so that an old one is told what is missing instead of showing a SyntaxError.
+`examples/demo.py` and `tests/run.py` call `enter()` first: the rest of them runs inside `.venv`. Python 3.6 can parse
+this file, so that an old one says what is missing instead of showing a SyntaxError.
 """
 
 import hashlib
@@ -87,12 +87,13 @@ def pip(*what: str) -> None:
 
 
 def why_no_install(errors: str) -> str:
-    """pip's errors in one line; an index out of reach also ends in "no matching distribution", so it comes first."""
+    """pip's errors in one line; one cause has many symptoms (no network: "no matching distribution")."""
     if "No space left" in errors:
         return "the disk is full; about 6 GB are needed (what pip said: .venv/pip-errors.txt)"
     if "NewConnectionError" in errors or "ConnectTimeout" in errors or "NameResolution" in errors:
         return "pip cannot reach its package index; check the network, run this again (.venv/pip-errors.txt)"
-    return f"pip failed: {last_line(errors)} (all of it: .venv/pip-errors.txt)"
+    told = [line for line in errors.splitlines() if line.lower().startswith("error:")]
+    return f"pip failed: {last_line(told[-1] if told else errors)} (all of it: .venv/pip-errors.txt)"
 
 
 def last_line(text: str) -> str:

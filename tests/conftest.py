@@ -1,0 +1,96 @@
+"""What a test leaves as it found it (environment, process group, child processes); markers, --update."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# pytest and its plugins write these themselves
+OF_PYTEST = {"PYTEST_CURRENT_TEST", "PYTEST_VERSION", "COLUMNS", "LINES"}
+# multiprocessing's own helper lives as long as the process that first needed it
+HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update", action="store_true", help="rewrite golden files instead of comparing with them"
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    needing = [item for item in items if item.get_closest_marker("gpu")]
+    present = cuda_devices() if needing else 0
+    for item in needing:
+        skip_without_devices(item, present)
+
+
+def skip_without_devices(item: pytest.Item, present: int) -> None:
+    marker = item.get_closest_marker("gpu")
+    wanted: int = marker.kwargs.get("devices", 1) if marker else 1
+    if present < wanted:
+        reason = f"needs {wanted} CUDA device{'s' * (wanted > 1)}, {present or 'none'} here"
+        item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def cuda_devices() -> int:
+    import torch  # only where a gpu test was collected: a second, and this file serves the fast tests too
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+@pytest.fixture
+def update(request: pytest.FixtureRequest) -> bool:
+    """True when golden files are to be rewritten (`pytest --update`); the diff is the review."""
+    return bool(request.config.getoption("--update"))
+
+
+@pytest.fixture(autouse=True)
+def environment_is_left_as_it_was() -> Iterator[None]:
+    before = dict(os.environ)
+    yield
+    after = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(before)
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    assert not changed - OF_PYTEST, f"the test left these variables changed: {sorted(changed - OF_PYTEST)}"
+
+
+@pytest.fixture(autouse=True)
+def process_group_is_left_closed() -> Iterator[None]:
+    yield
+    distributed = sys.modules.get("torch.distributed")  # not imported: then nothing can be open
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
+        pytest.fail("the test left a process group open")
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left_behind() -> Iterator[None]:
+    before = children()
+    yield
+    _, alive = psutil.wait_procs(children() - before, timeout=3)
+    for process in alive:
+        process.kill()
+    assert not alive, f"the test left processes behind: {[describe(process) for process in alive]}"
+
+
+def children() -> set[psutil.Process]:
+    return {process for process in psutil.Process().children(recursive=True) if not is_helper(process)}
+
+
+def is_helper(process: psutil.Process) -> bool:
+    return any(name in describe(process) for name in HELPERS)
+
+
+def describe(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:  # it has just ended
+        return ""
