@@ -1,3 +1,3 @@
-"""Move PyTorch training scripts from nn.DataParallel to DistributedDataParallel, and prove that they train the same."""
+"""Move PyTorch training scripts from nn.DataParallel to DistributedDataParallel, and prove the sameness."""
 
 __version__ = "0.1.0"

@@ -44,7 +44,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of a copy of this folder, so that nothing is built inside it; with our setuptools: no network."""
+    """A wheel of a copy of this folder, so that nothing is built in here; with our setuptools: no network."""
     copy = tmp_path_factory.mktemp("source")
     listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).splitlines()
     for name in listed:
