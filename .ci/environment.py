@@ -1,7 +1,7 @@
 """The project's own virtual environment: made once, found again in milliseconds, standard library only.
 
-`examples/demo.py` and `tests/run.py` call `enter()` first, and then go on inside `.venv`. Python 3.6 can parse
-this file, so that an old one says what is missing instead of showing a SyntaxError.
+`examples/demo.py` and `tests/run.py` call `enter()` first, and then go on inside `.venv`. Python 3.6 can
+parse this file, so that an old one says what is missing instead of showing a SyntaxError.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """Real CUDA devices: DataParallel as torch runs it against the converted script under torchrun.
 
-No stage, no recorder: both are started as a user would start them, and what they leave behind is compared. With
-`device_ids=[0, 0]` one GPU stands for two; its two replicas draw from one generator in the order in which threads
-happen to run, so there is no dropout where a device is used twice.
+No stage, no recorder: both are started as a user would start them, and what they leave behind is compared.
+With `device_ids=[0, 0]` one GPU stands for two; its two replicas draw from one generator in the order in
+which threads happen to run, so there is no dropout where a device is used twice.
 """
 
 from __future__ import annotations
