@@ -1,4 +1,4 @@
-"""Writes each example's train_ddp.py anew: `python3 examples/convert.py [NAME ...]`. The diff is the review."""
+"""Writes each example's train_ddp.py anew: `python3 examples/convert.py [NAME ...]`; review the diff."""
 
 import subprocess
 import sys

@@ -1,0 +1,35 @@
+"""What the README says is there: its commands, its links, and the picture of a run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from dp2ddp.cli import COMMANDS
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"(?:^(?: {4}.*)?\n)+", README, re.MULTILINE)
+COMMAND_LINES = [line.strip() for block in BLOCKS for line in block.splitlines() if line.startswith("    ")]
+
+
+def test_the_first_two_commands_are_the_demo_and_the_tests() -> None:
+    scripts = [line.split()[1] for line in COMMAND_LINES if line.startswith("python3 ")]
+    assert scripts == ["examples/demo.py", "tests/run.py"]
+    assert all((ROOT / script).is_file() for script in scripts)
+
+
+def test_every_command_it_names_exists() -> None:
+    named = {line.split()[1] for line in COMMAND_LINES if line.startswith("dp2ddp ")}
+    assert named
+    assert named <= set(COMMANDS)
+
+
+def test_every_link_leads_somewhere() -> None:
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_ci_runs_what_the_readme_says() -> None:
+    assert "python3 tests/run.py" in (ROOT / ".ci" / "run").read_text()
