@@ -1,0 +1,235 @@
+"""torch.cuda and torch.accelerator as a program sees them on a machine with `count` CUDA devices.
+
+One named function for each name: two names for one function object would break torch._dynamo's tables, which are
+keyed by function (SEMANTICS section 5 of the design: "known traps").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from .cuda_streams import CudaStreams, StreamContext, VirtualEvent
+from .machine import Machine
+from .patches import Patches
+from .random_streams import RandomStreams, VirtualGenerator
+
+# As much memory as an ordinary data-centre card, so that scripts which size their batches by it do something sensible.
+_TOTAL_MEMORY = 16 * 2**30
+_CAPABILITY = (8, 0)  # bfloat16 and tensor cores are there; A100 is the most common target of such checks
+
+# torch.cuda.* name -> function; Any: these take what torch's functions take.
+Functions = dict[str, Callable[..., Any]]
+
+
+def install_cuda_api(patches: Patches, machine: Machine, streams: RandomStreams) -> None:
+    cuda_streams = CudaStreams(machine)
+    cuda = {**_devices(machine), **_memory(machine), **_random(machine, streams), **_streams(machine, cuda_streams)}
+    for name, function in {**cuda, **_answers()}.items():
+        patches.set(torch.cuda, name, _named(function, name))
+    patches.set(torch.cuda, "default_generators", streams.generators)
+    patches.set(torch, "Generator", VirtualGenerator)
+    patches.set_all(torch.cuda.random, _random(machine, streams))
+    patches.set_all(torch.cuda.memory, {k: v for k, v in _memory(machine).items() if hasattr(torch.cuda.memory, k)})
+    patches.set_all(torch.cuda.streams, {"Stream": cuda_streams.Stream, "Event": VirtualEvent})
+    patches.set_all(torch, {"Stream": cuda_streams.Stream, "Event": VirtualEvent})
+    if hasattr(torch, "accelerator"):
+        _install_accelerator(patches, machine, cuda_streams)
+
+
+def _named(function: Any, name: str) -> Any:
+    """So that tracebacks and help() show the public name."""
+    if not isinstance(function, type):
+        function.__name__ = function.__qualname__ = name
+        function.__module__ = "torch.cuda"
+    return function
+
+
+def _devices(machine: Machine) -> Functions:
+    def properties(device: Any = None) -> SimpleNamespace:
+        return _properties(machine.index(device))
+
+    return {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "device_count": lambda: machine.count,
+        "current_device": lambda: machine.current,
+        "set_device": lambda device: _set_device(machine, device),
+        "_exchange_device": lambda device: machine.set_current(device),
+        "_maybe_exchange_device": lambda device: machine.set_current(device),
+        "get_device_properties": properties,
+        "get_device_name": lambda device=None: properties(device).name,
+        "get_device_capability": lambda device=None: _CAPABILITY,
+        "can_device_access_peer": lambda device, peer_device: True,
+    }
+
+
+def _set_device(machine: Machine, device: Any) -> None:
+    # Like torch: None and negative numbers change nothing (torch/cuda/__init__.py, set_device).
+    if isinstance(device, int) and device < 0:
+        return
+    machine.set_current(machine.index(device))
+
+
+def _properties(index: int) -> SimpleNamespace:
+    return SimpleNamespace(
+        name=f"dp2ddp virtual device {index}",
+        major=_CAPABILITY[0],
+        minor=_CAPABILITY[1],
+        total_memory=_TOTAL_MEMORY,
+        multi_processor_count=108,
+        is_integrated=0,
+        is_multi_gpu_board=0,
+        max_threads_per_multi_processor=2048,
+        warp_size=32,
+        regs_per_multiprocessor=65536,
+        gcnArchName="virtual",
+    )
+
+
+def _answers() -> Functions:
+    """What has the same answer on every device, or nothing to do."""
+    return {
+        "init": lambda: None,
+        "_lazy_init": lambda: None,
+        "_lazy_call": lambda callable, **kwargs: callable(),
+        "_is_in_bad_fork": lambda: False,
+        "ipc_collect": lambda: None,
+        "is_bf16_supported": lambda including_emulation=True: True,
+        "is_tf32_supported": lambda: True,
+        "is_current_stream_capturing": lambda: False,
+        "get_arch_list": lambda: ["sm_80"],
+        "get_gencode_flags": lambda: "",
+        "get_sync_debug_mode": lambda: 0,
+        "set_sync_debug_mode": lambda debug_mode: None,
+        "utilization": lambda device=None: 0,
+        "memory_usage": lambda device=None: 0,
+        "device_memory_used": lambda device=None: 0,
+        "temperature": lambda device=None: 0,
+        "power_draw": lambda device=None: 0,
+        "clock_rate": lambda device=None: 0,
+    }
+
+
+def _memory(machine: Machine) -> Functions:
+    """Counters stay at zero: CPU memory has none."""
+    return {
+        "empty_cache": lambda: None,
+        "mem_get_info": lambda device=None: (_TOTAL_MEMORY, _TOTAL_MEMORY),
+        "memory_allocated": lambda device=None: 0,
+        "max_memory_allocated": lambda device=None: 0,
+        "memory_reserved": lambda device=None: 0,
+        "max_memory_reserved": lambda device=None: 0,
+        "memory_cached": lambda device=None: 0,
+        "max_memory_cached": lambda device=None: 0,
+        "reset_max_memory_allocated": lambda device=None: None,
+        "reset_max_memory_cached": lambda device=None: None,
+        "reset_peak_memory_stats": lambda device=None: None,
+        "reset_accumulated_memory_stats": lambda device=None: None,
+        "memory_stats": lambda device=None: _NoMemory(),
+        "memory_summary": lambda device=None, abbreviated=False: f"{_properties(machine.index(device)).name}: no counters",
+        "memory_snapshot": lambda *args, **kwargs: [],
+        "list_gpu_processes": lambda device=None: f"GPU:{machine.index(device)}\nno processes are running",
+        "set_per_process_memory_fraction": lambda fraction, device=None: None,
+        "get_per_process_memory_fraction": lambda device=None: 1.0,
+        "_record_memory_history": lambda *args, **kwargs: None,
+    }
+
+
+class _NoMemory(dict[str, int]):
+    """torch.cuda.memory_stats(): every counter is zero."""
+
+    def __missing__(self, key: str) -> int:
+        return 0
+
+
+def _random(machine: Machine, streams: RandomStreams) -> Functions:
+    def generator(device: Any = "cuda") -> VirtualGenerator:
+        return streams.generators[machine.index(device)]
+
+    def set_all(new_states: Any) -> None:
+        for index, state in enumerate(new_states):
+            streams.generators[index].set_state(state)
+
+    def seed_all() -> None:
+        streams.seed_all(generator().seed())
+
+    return {
+        "manual_seed": lambda seed: _nothing(generator().manual_seed(int(seed))),
+        "manual_seed_all": lambda seed: streams.seed_all(int(seed)),
+        "seed": lambda: _nothing(generator().seed()),
+        "seed_all": seed_all,
+        "initial_seed": lambda: generator().initial_seed(),
+        "get_rng_state": lambda device="cuda": generator(device).get_state(),
+        "get_rng_state_all": lambda: [each.get_state() for each in streams.generators],
+        "set_rng_state": lambda new_state, device="cuda": _nothing(generator(device).set_state(new_state)),
+        "set_rng_state_all": set_all,
+        "_get_generator": generator,
+    }
+
+
+def _nothing(result: object) -> None:
+    return None
+
+
+def _streams(machine: Machine, streams: CudaStreams) -> Functions:
+    return {
+        "Stream": streams.Stream,
+        "ExternalStream": type("ExternalStream", (streams.Stream,), {}),
+        "Event": VirtualEvent,
+        "StreamContext": StreamContext,
+        "stream": lambda stream: StreamContext(stream),
+        "current_stream": lambda device=None: streams.current(device),
+        "default_stream": lambda device=None: streams.default[machine.index(device)],
+        "set_stream": lambda stream: None if stream is None else streams.set_current(stream),
+        "synchronize": lambda device=None: None,
+    }
+
+
+def _install_accelerator(patches: Patches, machine: Machine, streams: CudaStreams) -> None:
+    """What torch.nn.parallel and DataLoader ask (torch >= 2.6)."""
+    cuda = torch.device("cuda")
+    functions: Functions = {
+        "is_available": lambda: True,
+        "device_count": lambda: machine.count,
+        "current_accelerator": lambda check_available=False: cuda,
+        "current_device_index": lambda: machine.current,
+        "current_device_idx": lambda: machine.current,
+        "set_device_index": lambda device, /: _set_device(machine, device),
+        "set_device_idx": lambda device, /: _set_device(machine, device),
+        "current_stream": lambda device=None, /: streams.current(device),
+        "set_stream": lambda stream: streams.set_current(stream),
+        "synchronize": lambda device=None, /: None,
+        "device_index": _device_index_context(machine),
+        "empty_cache": lambda: None,
+        "memory_allocated": lambda device_index=None, /: 0,
+        "max_memory_allocated": lambda device_index=None, /: 0,
+        "memory_reserved": lambda device_index=None, /: 0,
+        "max_memory_reserved": lambda device_index=None, /: 0,
+        "reset_peak_memory_stats": lambda device_index=None, /: None,
+        "memory_stats": lambda device_index=None, /: _NoMemory(),
+    }
+    for name, function in functions.items():
+        if hasattr(torch.accelerator, name):
+            patches.set(torch.accelerator, name, function)
+
+
+def _device_index_context(machine: Machine) -> type:
+    class device_index:
+        """torch.accelerator.device_index; None changes nothing."""
+
+        def __init__(self, device: int | None, /) -> None:
+            self.idx, self.prev_idx = device, -1
+
+        def __enter__(self) -> None:
+            if self.idx is not None:
+                self.prev_idx = machine.set_current(self.idx)
+
+        def __exit__(self, *exc_info: object) -> None:
+            if self.idx is not None:
+                machine.set_current(self.prev_idx)
+
+    return device_index

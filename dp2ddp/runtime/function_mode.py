@@ -1,0 +1,143 @@
+"""The mode that makes a thread believe in CUDA devices: it sees every call of a torch function, does it on the CPU, and
+marks the results with the place where they would be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from .machine import Machine
+from .mismatch import check_same_place
+from .places import PLACE, common_place, put, tensors_in
+from .random_functions import drawing_functions
+from .random_streams import RandomStreams
+
+# Any throughout: arguments and results of whatever torch function was called.
+Function = Callable[..., Any]
+Handler = Callable[[Function, tuple[Any, ...], dict[str, Any]], Any]
+
+_Tensor = torch.Tensor
+_NO_KEYWORDS: dict[str, Any] = {}
+
+
+class VirtualDevices(TorchFunctionMode):
+    """Pushed in every thread of the process (threads.py): the stack of modes is per thread."""
+
+    def __init__(self, machine: Machine, streams: RandomStreams) -> None:
+        super().__init__()
+        self.machine = machine
+        self.streams = streams
+        self._drawing = drawing_functions()
+        self._factories = _factories()
+        self._handlers: dict[Function, Handler] = {function: _as_it_is for function in _placeless()}
+
+    def handle(self, functions: Iterable[Function], handler: Handler) -> None:
+        """Let `handler(function, args, kwargs)` answer for these functions."""
+        self._handlers.update((function, handler) for function in functions)
+
+    def __torch_function__(
+        self, func: Function, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        handler = self._handlers.get(func)
+        if handler is not None:
+            return handler(func, args, kwargs or _NO_KEYWORDS)
+        return self.run(func, args, kwargs or _NO_KEYWORDS)
+
+    def run(self, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Do a function that is the same on every device, and mark its results."""
+        place, kwargs = self.wanted_place(func, kwargs)
+        inputs = _place_of_inputs(func, args, kwargs)
+        if place is None:
+            place = inputs
+        if place is not None and place >= 0 and func in self._drawing and not _has_generator(args, kwargs):
+            result = self.streams.draw(place, func, args, kwargs)
+        else:
+            result = func(*args, **kwargs)
+        if place is None or (args and result is args[0]):
+            return result
+        return put(result, place)
+
+    def wanted_place(self, func: Function, kwargs: dict[str, Any]) -> tuple[int | None, dict[str, Any]]:
+        """The place that `device=` asks for, or that a factory has by default, and the arguments for the CPU."""
+        device = kwargs.get("device") if kwargs else None
+        if device is not None:
+            place = self.machine.place(device)
+        elif func in self._factories:
+            place = self.machine.default_place
+        else:
+            return None, kwargs
+        if place is None:  # meta and the like: nothing of ours
+            return None, kwargs
+        cpu = dict(kwargs, device="cpu")
+        cpu.pop("pin_memory", None)  # needs a driver
+        return place, cpu
+
+
+def _as_it_is(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return func(*args, **kwargs)
+
+
+def _place_of_inputs(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    """One pass for the usual case (all at one place); the exact rule only when places differ."""
+    found = None
+    for value in args:
+        if isinstance(value, _Tensor):
+            place = getattr(value, PLACE, None)
+        elif isinstance(value, (tuple, list)):
+            place = common_place(tensors_in(value))
+        else:
+            continue
+        if place is None or place == found:
+            continue
+        if found is not None:
+            return _place_of_mixed_inputs(func, args, kwargs)
+        found = place
+    if kwargs:
+        place = common_place(tensors_in(kwargs.values()))
+        if found is not None and place is not None and place != found:
+            return _place_of_mixed_inputs(func, args, kwargs)
+        return place if found is None else found
+    return found
+
+
+def _place_of_mixed_inputs(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+    tensors = tensors_in(args) + tensors_in(kwargs.values())
+    check_same_place(func, tensors)
+    return common_place(tensors)
+
+
+def _has_generator(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """An explicit generator is used as it is: it is the CPU's anyway, whatever device it says."""
+    if kwargs.get("generator") is not None:
+        return True
+    return any(isinstance(value, torch._C.Generator) for value in args)
+
+
+def _factories() -> frozenset[Function]:
+    """Functions that make a tensor out of no tensor: without `device=` the result is on the default device.
+
+    torch's own list (torch/utils/_device.py:16).
+    """
+    return frozenset(torch.utils._device._device_constructors())
+
+
+def _placeless() -> Iterable[Function]:
+    """Often called functions of a tensor whose answer is no tensor; only for speed."""
+    for name in "shape dtype requires_grad ndim layout is_leaf grad_fn _version is_sparse is_quantized is_meta names output_nr".split():
+        descriptor = getattr(torch.Tensor, name, None)
+        if descriptor is not None:
+            yield descriptor.__get__
+    for name in (
+        "size dim numel nelement stride is_contiguous item tolist is_floating_point is_complex data_ptr storage_offset "
+        "element_size __len__ __bool__ __int__ __float__ __index__ ndimension requires_grad_ "
+        "_is_view is_inference is_signed untyped_storage"
+    ).split():
+        if hasattr(torch.Tensor, name):
+            yield getattr(torch.Tensor, name)
+    yield torch.is_floating_point
+    yield torch.is_complex
+    yield torch._C._set_grad_enabled
+    yield torch.device

@@ -1,0 +1,77 @@
+"""What a CUDA program can know of its machine: how many devices there are, and which one is current in this thread."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+import torch.utils._device
+
+# A place is a small int: the index of a virtual CUDA device, or HOST. Ints are cheap to compare, copy and store.
+HOST = -1
+
+
+class Machine:
+    """`count` virtual CUDA devices. The current device and the default device are per thread, as in CUDA and torch."""
+
+    def __init__(self, count: int) -> None:
+        if count < 1:
+            raise ValueError(f"a machine needs at least one device, not {count}")
+        self.count = count
+        self.cuda_by_default = False  # torch.set_default_tensor_type("torch.cuda.FloatTensor"), which is global
+        self._thread = threading.local()
+
+    @property
+    def current(self) -> int:
+        return getattr(self._thread, "current", 0)
+
+    def set_current(self, index: int) -> int:
+        """Make device `index` the current one of this thread; returns the one before. Negative: nothing changes."""
+        before = self.current
+        if index >= 0:
+            self._thread.current = self.checked(index)
+        return before
+
+    @property
+    def default_place(self) -> int:
+        """Where a factory without `device=` puts its tensor."""
+        if self.cuda_by_default:
+            return self.current
+        # Both `with torch.device(...)` and set_default_device push a DeviceContext to the bottom of this thread's
+        # stack of modes (torch/utils/_device.py:76); CURRENT_DEVICE alone is global and would reach other threads.
+        device = torch.utils._device.CURRENT_DEVICE
+        if device is None or not isinstance(_bottom_mode(), torch.utils._device.DeviceContext):
+            return HOST
+        return self.index(device) if device.type == "cuda" else HOST
+
+    def checked(self, index: int) -> int:
+        if not 0 <= index < self.count:
+            # c10/cuda/CUDAFunctions.cpp; the words people search for
+            raise torch.AcceleratorError(_INVALID_ORDINAL) if _HAS_ACCELERATOR_ERROR else RuntimeError(_INVALID_ORDINAL)
+        return index
+
+    def place(self, device: Any) -> int | None:
+        """The place that a `device=` argument means; None for other device types (meta, ...)."""
+        if isinstance(device, str):
+            device = torch.device(device)
+        if isinstance(device, int):
+            return self.checked(device)
+        if device.type == "cuda":
+            return self.current if device.index is None else self.checked(device.index)
+        return HOST if device.type == "cpu" else None
+
+    def index(self, device: Any = None) -> int:
+        """The device index that the `device` argument of a torch.cuda function means."""
+        place = self.current if device is None else self.place(device)
+        if place is None or place == HOST:
+            raise ValueError(f"Expected a cuda device, but got: {device}")
+        return place
+
+
+def _bottom_mode() -> object:
+    return torch._C._get_function_stack_at(0) if torch._C._len_torch_function_stack() else None
+
+
+_INVALID_ORDINAL = "CUDA error: invalid device ordinal"
+_HAS_ACCELERATOR_ERROR = hasattr(torch, "AcceleratorError")

@@ -1,0 +1,40 @@
+"""Replacing attributes of torch, remembered so that they can be put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+_ABSENT = object()
+
+
+class Patches:
+    """A stack of replaced attributes; `undo` puts the old ones back, newest first."""
+
+    def __init__(self) -> None:
+        self._undos: list[Callable[[], None]] = []
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        """Set `owner.name`; Any: owners are modules and classes of torch."""
+        # vars(): a class attribute must come back as the staticmethod that it was, not as its function.
+        before = vars(owner).get(name, _ABSENT)
+        setattr(owner, name, value)
+        self.on_undo(lambda: _put_back(owner, name, before))
+
+    def set_all(self, owner: Any, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            self.set(owner, name, value)
+
+    def on_undo(self, undo: Callable[[], None]) -> None:
+        self._undos.append(undo)
+
+    def undo(self) -> None:
+        while self._undos:
+            self._undos.pop()()
+
+
+def _put_back(owner: Any, name: str, before: Any) -> None:
+    if before is _ABSENT:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, before)

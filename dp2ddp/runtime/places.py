@@ -1,0 +1,83 @@
+"""Where a tensor is: a mark on the tensor object, since all memory here is the CPU's.
+
+A tensor without a mark is at an unknown place, which goes with every other: a missed mismatch is better than a false one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import torch
+
+from .machine import HOST
+
+PLACE = "_dp2ddp_place"
+PINNED = "_dp2ddp_pinned"
+
+_CPU = torch.device("cpu")
+_Tensor = torch.Tensor
+T = TypeVar("T")
+
+
+def place_of(tensor: torch.Tensor) -> int | None:
+    return getattr(tensor, PLACE, None)
+
+
+def is_on_device(tensor: torch.Tensor) -> bool:
+    place = place_of(tensor)
+    return place is not None and place >= 0
+
+
+def device_at(place: int | None) -> torch.device:
+    return _CPU if place is None or place == HOST else torch.device("cuda", place)
+
+
+def put(value: T, place: int | None) -> T:
+    """Mark a tensor, or every tensor of a tuple or list (of tuples or lists), as being at `place`."""
+    if place is None:
+        return value
+    if isinstance(value, _Tensor):
+        setattr(value, PLACE, place)
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            put(item, place)
+    return value
+
+
+def put_missing(value: T, place: int | None) -> T:
+    """Like `put`, but leaves the tensors that already are somewhere."""
+    if isinstance(value, _Tensor):
+        return value if place_of(value) is not None else put(value, place)
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            put_missing(item, place)
+    return value
+
+
+def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
+    """The tensors among the arguments of a call; Any: whatever a torch function takes."""
+    found: list[torch.Tensor] = []
+    for value in values:
+        if isinstance(value, _Tensor):
+            found.append(value)
+        elif isinstance(value, (tuple, list)):
+            found += tensors_in(value)
+    return found
+
+
+def common_place(tensors: Iterable[torch.Tensor]) -> int | None:
+    """Where the result of a function of these tensors is: where the first one with dimensions is.
+
+    torch lets a 0-dim CPU tensor meet any device (c10 TensorIterator), so these only count when nothing else does.
+    """
+    scalar = None
+    for tensor in tensors:
+        place = getattr(tensor, PLACE, None)
+        if place is None:
+            continue
+        if tensor.dim() > 0:
+            return place
+        if scalar is None or scalar == HOST:
+            scalar = place
+    return scalar
