@@ -90,8 +90,10 @@ def why_no_install(errors: str) -> str:
     """pip's errors in one line; one cause has many symptoms (no network: "no matching distribution")."""
     if "No space left" in errors:
         return "the disk is full; about 6 GB are needed (what pip said: .venv/pip-errors.txt)"
-    if "NewConnectionError" in errors or "ConnectTimeout" in errors or "NameResolution" in errors:
+    if "connection broken" in errors or "(from versions: none)" in errors:
         return "pip cannot reach its package index; check the network, run this again (.venv/pip-errors.txt)"
+    if "No module named pip" in errors:
+        return "the .venv here has no pip; remove .venv and run this again"
     told = [line for line in errors.splitlines() if line.lower().startswith("error:")]
     return f"pip failed: {last_line(told[-1] if told else errors)} (all of it: .venv/pip-errors.txt)"
 
