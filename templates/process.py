@@ -1,0 +1,198 @@
+"""One process a rank: how the ranks of a run find each other, speak with one voice, and part again."""
+
+import atexit
+import contextlib
+import contextvars
+import datetime
+import faulthandler
+import gc
+import os
+import pickle
+import random
+import sys
+import traceback
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any
+
+import torch
+import torch.distributed
+
+# Environment variable with the process id of a rank. Children inherit it (loader workers, pools,
+# subprocesses) and see by it that they are not the rank itself.
+RANK_PROCESS = "RANK_PROCESS"
+
+# True while rank 0 does something on its own: whatever runs then must not wait for the other ranks.
+ALONE = contextvars.ContextVar("ALONE", default=False)
+
+# Rank 0 may write or evaluate for hours while the others wait. A rank that ends closes its
+# connections, which the others notice at once; so nothing is gained by a short time limit.
+PATIENCE = datetime.timedelta(days=7)
+
+# Seconds after which the end of a process is forced.
+LAST_WAIT = 20
+
+# Bytes that go along with every exchange; what is longer needs a second round.
+FRAME = 2048
+
+
+def join_process_group() -> None:
+    """Make this process one rank of the run that torchrun started; without torchrun, do nothing.
+
+    Afterwards every rank has the random streams of rank 0, so that all of them shuffle, augment and
+    initialise alike, and only rank 0 is heard: the other ranks' stdout and stderr go nowhere
+    (uncaught exceptions do come through). Call it once, as early as possible.
+    """
+    if RANK_PROCESS in os.environ or "RANK" not in os.environ:
+        return
+    torch.distributed.init_process_group(choose_backend(), timeout=PATIENCE)
+    os.environ[RANK_PROCESS] = str(os.getpid())
+    atexit.register(leave_process_group)
+    set_random_streams(exchange(random_streams())[0])
+    if own_rank() > 0:
+        be_quiet()
+
+
+def choose_backend() -> str:
+    """NCCL for tensors on a GPU if each rank has a GPU of its own, gloo for everything else.
+
+    The host's small messages go over gloo in either case, so that they never wait for the GPU.
+    """
+    if not torch.cuda.is_available():
+        return "gloo"
+    devices = torch.cuda.device_count()
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % devices)
+    torch.cuda.init()
+    own_device_each = int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices
+    return "cpu:gloo,cuda:nccl" if own_device_each and torch.distributed.is_nccl_available() else "gloo"
+
+
+def is_rank_process() -> bool:
+    """Whether this process joined; false in its children, where no other rank can be reached."""
+    return os.environ.get(RANK_PROCESS) == str(os.getpid()) and torch.distributed.is_initialized()
+
+
+def world_size() -> int:
+    """How many ranks there are to talk to: 1 without torchrun, in child processes, and on rank 0 alone."""
+    return torch.distributed.get_world_size() if is_rank_process() and not ALONE.get() else 1
+
+
+def own_rank() -> int:
+    """The number of this rank, 0 if it is the only one."""
+    return torch.distributed.get_rank() if world_size() > 1 else 0
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """A block that only one rank runs: inside it, this rank is a world of one."""
+    before = ALONE.set(True)
+    try:
+        yield
+    finally:
+        ALONE.reset(before)
+
+
+def exchange(value: Any) -> list[Any]:
+    """What every rank brought, in rank order; no rank goes on before all of them came."""
+    if world_size() == 1:
+        return [value]
+    messages = gather_bytes(dump_or_say_why_not(value))
+    values = [pickle.loads(message) for message in messages]
+    for rank, found in enumerate(values):
+        if isinstance(found, pickle.PicklingError):
+            raise TypeError(f"rank {rank} cannot send this to the other ranks: {found}")
+    return values
+
+
+def dump_or_say_why_not(value: Any) -> bytes:
+    """The pickled value, or the pickled reason: a rank that raised here would leave the others waiting."""
+    try:
+        return pickle.dumps(value)
+    except Exception as error:
+        return pickle.dumps(pickle.PicklingError(str(error)))
+
+
+def gather_bytes(message: bytes) -> list[bytes]:
+    """Every rank's message. Up to FRAME bytes travel in one round, with their length in front."""
+    content = len(message).to_bytes(8, "little") + message
+    frames = gather_equal(content[:FRAME].ljust(FRAME, b"\0"))
+    lengths = [8 + int.from_bytes(frame[:8], "little") for frame in frames]
+    if max(lengths) > FRAME:
+        rests = gather_equal(content[FRAME:].ljust(max(lengths) - FRAME, b"\0"))
+        frames = [frame + rest for frame, rest in zip(frames, rests)]
+    return [frame[8:length] for frame, length in zip(frames, lengths)]
+
+
+def gather_equal(content: bytes) -> list[bytes]:
+    """Every rank's bytes, as many of them on each rank."""
+    found = [bytearray(len(content)) for _ in range(world_size())]
+    places = [torch.frombuffer(place, dtype=torch.uint8) for place in found]
+    torch.distributed.all_gather(places, torch.frombuffer(bytearray(content), dtype=torch.uint8))
+    return [bytes(place) for place in found]
+
+
+def random_streams() -> dict[str, Any]:
+    """The states of the streams that a script draws from: Python's, numpy's, torch's, the GPU's."""
+    streams: dict[str, Any] = {"random": random.getstate(), "torch": torch.get_rng_state()}
+    if torch.cuda.is_initialized():
+        streams["cuda"] = torch.cuda.get_rng_state()
+    if "numpy" in sys.modules:
+        name, keys, *rest = sys.modules["numpy"].random.get_state()
+        streams["numpy"] = (name, keys.tobytes(), *rest)
+    return streams
+
+
+def set_random_streams(streams: dict[str, Any]) -> None:
+    """Go on from these states; streams that are not named stay as they are."""
+    if "random" in streams:
+        random.setstate(streams["random"])
+    if "torch" in streams:
+        torch.set_rng_state(streams["torch"])
+    if "cuda" in streams:
+        torch.cuda.set_rng_state(streams["cuda"])
+    if "numpy" in streams and "numpy" in sys.modules:
+        numpy = sys.modules["numpy"]
+        name, keys, *rest = streams["numpy"]
+        numpy.random.set_state((name, numpy.frombuffer(keys, dtype=numpy.uint32), *rest))
+
+
+def be_quiet() -> None:
+    """Send what this process prints nowhere, except the traceback of what ends it."""
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (open as long as the process lives)
+    sys.excepthook = report_exception
+
+
+def report_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """sys.excepthook of a quiet rank: the real stderr hears of it."""
+    traceback.print_exception(kind, error, trace, file=sys.__stderr__)
+
+
+def leave_process_group() -> None:
+    """Part from the other ranks. Runs by itself at exit, whatever the reason, and never hangs."""
+    if not is_rank_process():
+        return
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    if sys.__stderr__ is not None:
+        faulthandler.dump_traceback_later(LAST_WAIT, exit=True, file=sys.__stderr__)
+    drop_reducers()
+    torch.distributed.destroy_process_group()
+    del os.environ[RANK_PROCESS]
+    faulthandler.cancel_dump_traceback_later()
+
+
+def drop_reducers() -> None:
+    """Take every live DistributedDataParallel's reducer away.
+
+    A reducer that outlives the interpreter aborts the process in about one of four runs over gloo
+    ("terminate called without an active exception"), with or without destroy_process_group.
+    """
+    for thing in gc.get_objects():
+        if issubclass(type(thing), torch.nn.parallel.DistributedDataParallel):
+            drop_reducer(thing)
+
+
+def drop_reducer(ddp: torch.nn.parallel.DistributedDataParallel) -> None:
+    """Take a DistributedDataParallel's reducer away, and with it the hooks on its parameters."""
+    vars(ddp).pop("reducer", None)
+    vars(ddp).pop("logger", None)  # it holds the reducer, too

@@ -1,0 +1,184 @@
+"""One run to the outside: what is written, started or shown happens once, on rank 0, in program order."""
+
+import contextlib
+import os
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from .process import alone, exchange, own_rank, world_size
+
+
+def on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function on rank 0 only; every rank gets its result, or its exception.
+
+    Rank 0 starts when all ranks have come here, and they go on when it is done: whatever is read before or
+    after (a file, its existence) is the same on every rank. Results that cannot be sent (open files, figures)
+    are a Silence on the other ranks.
+    """
+    if world_size() == 1:
+        return function(*args, **kwargs)
+    exchange(None)
+    result = error = None
+    if own_rank() == 0:
+        try:
+            with alone():
+                result = function(*args, **kwargs)
+        except (Exception, SystemExit) as raised:
+            error = raised
+    sent_result, sent_error = exchange((sendable(result), sendable(error)) if own_rank() == 0 else None)[0]
+    if sent_error is not None:
+        raise error or as_exception(sent_error)
+    return result if own_rank() == 0 else sent_result
+
+
+def sendable(value: Any) -> Any:
+    """The value if it comes back whole from pickle, a Silence that knows its text if not."""
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:
+        return Silence(text=f"{type(value).__name__}: {value}")
+    return value
+
+
+def as_exception(error: Any) -> BaseException:
+    """An exception of rank 0 as another rank can raise it."""
+    return error if isinstance(error, BaseException) else RuntimeError(f"on rank 0: {error.text}")
+
+
+class Silence:
+    """Stands on ranks > 0 for an object that only rank 0 has (a log writer): takes every call, does nothing.
+
+    It has the plain attributes (names, folders, numbers) that rank 0's object had when it was made.
+    """
+
+    def __init__(self, **facts: Any) -> None:
+        vars(self).update(facts)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        pass
+
+    def __call__(self, *args: Any, **kwargs: Any) -> "Silence":
+        return self
+
+    def __enter__(self) -> "Silence":
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        pass
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __getitem__(self, key: Any) -> "Silence":
+        return self
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+    def __le__(self, other: Any) -> bool:  # logging asks every handler: record.levelno >= handler.level
+        return False
+
+    def __str__(self) -> str:
+        return ""
+
+
+def object_on_rank_zero(factory: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Make an object (a SummaryWriter, a log file's handler) on rank 0; the other ranks get a Silence."""
+    made: list[Any] = []
+
+    def make() -> dict[str, Any]:
+        made.append(factory(*args, **kwargs))
+        return plain_attributes(made[0])
+
+    facts = on_rank_zero(make)
+    return made[0] if made else Silence(**facts)
+
+
+def plain_attributes(thing: Any) -> dict[str, Any]:
+    """The public attributes of an object that are texts, numbers, or nothing."""
+    attributes = getattr(thing, "__dict__", {})
+    plain = (str, int, float, bool, type(None))
+    return {name: value for name, value in attributes.items() if name[0] != "_" and isinstance(value, plain)}
+
+
+def open_on_rank_zero(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+    """The built-in open, for files that all ranks write alike: rank 0 writes, the others write into os.devnull.
+
+    Reading, every rank opens the file itself, after rank 0 has come here too. close() and the end of a with
+    block wait for rank 0, so that the file is complete for every rank afterwards.
+    """
+    if world_size() == 1:
+        return open(file, mode, *args, **kwargs)
+    if not set(mode) & set("wax+"):
+        exchange(None)
+        return open(file, mode, *args, **kwargs)
+    opened: list[Any] = []
+    on_rank_zero(lambda: opened.append(open(file, mode, *args, **kwargs)))
+    return WrittenOnRankZero(opened[0] if opened else open(os.devnull, mode.replace("x", "w"), *args, **kwargs))
+
+
+class WrittenOnRankZero:
+    """An open file whose close() is over on every rank when it is over on rank 0."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["file"], name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.file)
+
+    def close(self) -> None:
+        was_open = not self.file.closed
+        self.file.close()
+        if was_open:
+            exchange(None)
+
+    def __enter__(self) -> "WrittenOnRankZero":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.file.close()  # the other ranks may not come here
+
+
+def save_on_rank_zero(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+    """torch.save, once. A file gets its name only when it is complete: an interrupted run leaves the old one.
+
+    If f is an open file, it is the rank's own, and every rank writes to it.
+    """
+    if hasattr(f, "write"):
+        torch.save(obj, f, *args, **kwargs)
+    else:
+        on_rank_zero(save_completely, obj, f, *args, **kwargs)
+
+
+def save_completely(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+    """torch.save under another name in the same folder, then moved into place."""
+    path = os.path.realpath(f)
+    unfinished = f"{path}.{os.getpid()}.unfinished"
+    try:
+        torch.save(obj, unfinished, *args, **kwargs)
+        os.replace(unfinished, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(unfinished)
+        raise
+
+
+def to_own_device(storage: Any, location: str) -> Any:
+    """A map_location for torch.load: what was saved on any GPU comes to this rank's."""
+    if location.startswith("cuda") and torch.cuda.is_available():
+        return storage.cuda(torch.cuda.current_device())
+    return storage
