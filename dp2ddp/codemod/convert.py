@@ -1,0 +1,105 @@
+"""The whole codemod on one page: Project → Facts → Plan → Conversion. Read this first."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+
+from dp2ddp.codemod.apply import Editor
+from dp2ddp.codemod.facts import Facts, gather_facts
+from dp2ddp.codemod.header import add_header
+from dp2ddp.codemod.launch import launch_line, world_of
+from dp2ddp.codemod.plan import Plan, Planned, make_plan
+from dp2ddp.codemod.rule import pick_rules
+from dp2ddp.codemod.strategy import Strategy, choose
+from dp2ddp.errors import ConversionError
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.parsing import parse, parse_leniently
+from dp2ddp.source.projects import Project
+
+# A text search rejects what cannot matter, before anything is parsed (TOOLS.md section 4).
+MENTION = re.compile(r"(?<![A-Za-z])DataParallel|data_parallel|parallel_apply|\bfrom\s+torch\.nn\s+import\s+\*")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user may ask for."""
+
+    style: str = "exact"
+    data: str | None = None
+    join: str | None = None
+    gradients: str | None = None
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    imports: bool = False  # import the helpers from dp2ddp instead of copying them
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A script before and after, and everything that led from one to the other."""
+
+    before: SourceFile
+    after: str
+    plan: Plan | None = None  # None: no DataParallel in it
+    world: int | None = None  # len(device_ids), where they can be read off
+    launch: str = ""
+
+    @property
+    def changed(self) -> bool:
+        return self.after != self.before.text
+
+    @property
+    def edits(self) -> tuple[Planned, ...]:
+        return self.plan.edits if self.plan and self.changed else ()
+
+    @property
+    def hazards(self) -> tuple[Planned, ...]:
+        return self.plan.hazards if self.plan else ()
+
+    @property
+    def notes(self) -> tuple[Planned, ...]:
+        return self.plan.notes if self.plan else ()
+
+    @property
+    def strategy(self) -> Strategy | None:
+        return self.plan.strategy if self.plan else None
+
+    def diff(self, name_after: str | None = None) -> str:
+        """A unified diff; line endings are shown as they are."""
+        before, after = self.before.text.splitlines(keepends=True), self.after.splitlines(keepends=True)
+        name = self.before.name
+        lines = difflib.unified_diff(before, after, name, name_after or f"{name} (converted)")
+        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def convert(project: Project, options: Options | None = None) -> Conversion:
+    """Convert the entry script of a project; nothing is imported, run or written."""
+    options = options or Options()
+    rules = pick_rules(options.select, options.ignore)
+    entry = project.entry
+    if not MENTION.search(entry.text):
+        parse(entry)  # a file that is no Python is an error all the same
+        return Conversion(entry, entry.text)
+    facts = gather_facts(project)
+    if not facts.uses_data_parallel:
+        return Conversion(entry, entry.text)
+    strategy = choose(facts, options.data, options.join, options.gradients)
+    plan = make_plan(facts, strategy, rules)
+    after = edit_script(facts, plan, options) if plan.wraps_converted else entry.text
+    check(facts, after)
+    return Conversion(entry, after, plan, world_of(facts), launch_line(facts))
+
+
+def edit_script(facts: Facts, plan: Plan, options: Options) -> str:
+    """The new text of the script."""
+    editor = Editor(facts.script.positions, facts.script.scopes, facts.script.source.newline)
+    return editor.apply(plan.text_edits(), add_header(facts, plan, options.imports))
+
+
+def check(facts: Facts, after: str) -> None:
+    """Our own promises about the result, kept in production and not only in tests."""
+    name = facts.script.source.name
+    if parse_leniently(after) is None:
+        raise ConversionError(f"{name}: the result would not be Python; nothing was written. Please report this script")
+    compile(after, name, "exec", dont_inherit=True)

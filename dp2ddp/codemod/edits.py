@@ -1,0 +1,113 @@
+"""The vocabulary of change: small pieces of data, so that rules can work on one call without knowing each other.
+
+Every piece carries its `because`, which the person reads in the report.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, eq=False)
+class Replace:
+    """Put `code` in the place of an expression; a hole `{name}` is filled with the edited text of a node."""
+
+    node: ast.AST
+    code: str
+    because: str
+    holes: Mapping[str, ast.AST] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class PassTo:
+    """Turn `f(a, b)` into `helper(f, a, b)`; the arguments stay as they are written."""
+
+    node: ast.Call
+    helper: str
+    because: str
+
+
+@dataclass(frozen=True, eq=False)
+class SetArgument:
+    """Give a call a keyword argument, after those it has."""
+
+    node: ast.Call
+    keyword: str
+    code: str
+    because: str
+
+
+@dataclass(frozen=True, eq=False)
+class DropArgument:
+    """Take an argument (positional expression or keyword) out of a call."""
+
+    node: ast.expr | ast.keyword
+    call: ast.Call
+    because: str
+
+
+@dataclass(frozen=True, eq=False)
+class Remove:
+    """Take a whole statement out; `pass` takes its place where a block would be empty."""
+
+    node: ast.stmt
+    because: str
+
+
+@dataclass(frozen=True, eq=False)
+class InsertBefore:
+    """Put a line before a statement, indented like it."""
+
+    node: ast.stmt
+    code: str
+    because: str
+
+
+@dataclass(frozen=True, eq=False)
+class InsertAfter:
+    """Put a line after a statement, indented like it."""
+
+    node: ast.stmt
+    code: str
+    because: str
+
+
+@dataclass(frozen=True)
+class Import:
+    """The script needs `import module as alias`, which is added unless it is there already."""
+
+    module: str
+    alias: str | None
+    because: str
+
+
+@dataclass(frozen=True)
+class Lift:
+    """The script needs this helper of the templates (by name), and whatever that one needs."""
+
+    helper: str
+    because: str
+
+
+@dataclass(frozen=True, eq=False)
+class Hazard:
+    """Something that cannot be converted safely: what stands there, and what to do about it."""
+
+    node: ast.AST
+    message: str
+    advice: str
+
+
+@dataclass(frozen=True, eq=False)
+class Note:
+    """Something worth knowing that does not stand in the way."""
+
+    node: ast.AST
+    message: str
+
+
+TextEdit = Replace | PassTo | SetArgument | DropArgument | Remove | InsertBefore | InsertAfter
+Edit = TextEdit | Import | Lift
+Finding = Edit | Hazard | Note

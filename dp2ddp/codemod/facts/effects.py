@@ -1,0 +1,156 @@
+"""What a script does to the world outside: files, folders, processes, trackers. One run did it once; so must W ranks.
+
+SEMANTICS 73 to 79 and 100. The tables hold qualified names; methods are told by their names alone, so only names that
+mean one thing are in them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dp2ddp.codemod.facts.script import Call, Script, literal
+
+OPENERS = ("builtins.open", "io.open")
+OTHER_OPENERS = ("codecs.open", "gzip.open", "bz2.open", "lzma.open", "zipfile.ZipFile", "tarfile.open", "h5py.File")
+FOLDERS_AND_FILES = {
+    f"os.{name}"
+    for name in (
+        "makedirs mkdir remove unlink rmdir removedirs rename renames replace symlink link truncate chmod utime mkfifo"
+    ).split()
+} | {f"shutil.{name}" for name in ("rmtree copy copy2 copyfile copytree move make_archive unpack_archive").split()}
+PROCESSES = {"os.system"} | {f"subprocess.{name}" for name in ("run call check_call check_output getoutput").split()}
+SAVERS = {  # functions of libraries that write a file
+    *(f"numpy.{name}" for name in ("save", "savez", "savez_compressed", "savetxt")),
+    *(f"matplotlib.pyplot.{name}" for name in ("savefig", "imsave")),
+    *("cv2.imwrite", "imageio.imwrite", "imageio.imsave", "imageio.mimsave", "imageio.v2.imwrite", "imageio.v2.imsave"),
+    *("scipy.misc.imsave", "skimage.io.imsave", "scipy.io.savemat", "scipy.io.wavfile.write", "soundfile.write"),
+    *("torchvision.utils.save_image", "torchaudio.save", "joblib.dump", "sklearn.externals.joblib.dump"),
+    *("urllib.request.urlretrieve", "gdown.download", "wget.download", "torch.hub.download_url_to_file"),
+    *("torch.onnx.export", "torch.jit.save", "torchvision.io.write_png", "torchvision.io.write_jpeg", "torchvision.io.write_video"),
+    *("safetensors.torch.save_file", "librosa.output.write_wav"),
+}
+SAVING_METHODS = {  # methods that write a file, whatever they belong to
+    *("savefig", "to_csv", "to_excel", "to_pickle", "to_json", "to_parquet", "to_hdf"),
+    *("write_text", "write_bytes", "save_pretrained", "extractall", "write_html", "write_image"),
+}
+PATH_METHODS = {"mkdir", "unlink", "rmdir", "touch", "rename", "replace", "symlink_to"}
+TRACKERS = {
+    *("torch.utils.tensorboard.SummaryWriter", "tensorboardX.SummaryWriter", "tensorboardX.writer.SummaryWriter"),
+    *("visdom.Visdom", "tensorboard_logger.Logger", "wandb.init", "comet_ml.Experiment", "neptune.init_run", "aim.Run"),
+}
+TRACKER_CALLS = {
+    *(f"wandb.{name}" for name in ("log", "watch", "save", "finish", "alert", "login", "define_metric", "log_artifact")),
+    *(f"mlflow.{name}" for name in ("start_run", "log_metric", "log_metrics", "log_param", "log_params", "log_artifact")),
+    *(f"mlflow.{name}" for name in ("set_experiment", "set_tracking_uri", "end_run", "set_tag", "set_tags")),
+    *("mlflow.pytorch.log_model", "tensorboard_logger.configure", "tensorboard_logger.log_value"),
+}
+TRACKER_STATE = ("wandb.config", "wandb.run")  # exist only where wandb.init ran
+QUESTIONS = ("builtins.input", "pdb.set_trace", "ipdb.set_trace", "builtins.breakpoint", "IPython.embed", "getpass.getpass")
+EXITS = ("os._exit", "os.abort", "os.kill", "os.fork")
+TEMPORARY = ("tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.mktemp")
+
+
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """A call that acts on the world outside."""
+
+    call: Call
+    kind: str  # open, opener, save, file, process, saver, tracker, tracker call, handler, log file
+
+
+def find_effects(script: Script) -> tuple[Effect, ...]:
+    found = ((call, _kind(script, call)) for call in script.calls)
+    return tuple(Effect(call, kind) for call, kind in found if kind)
+
+
+def _kind(script: Script, call: Call) -> str | None:
+    name = call.name or ""
+    if name in OPENERS:
+        return "open" if writes(call.argument(1, "mode")) else None
+    if name in OTHER_OPENERS:
+        return "opener" if writes(call.argument(1, "mode")) else None
+    for kind, names in _TABLE:
+        if name in names:
+            return kind
+    if name == "logging.basicConfig" and call.keyword("filename"):
+        return "log file"
+    return _kind_of_method(script, call)
+
+
+def _kind_of_method(script: Script, call: Call) -> str | None:
+    """`frame.to_csv(...)`, `Path(...).mkdir()`: where the method is not one of the script's own classes."""
+    if call.method is None or call.name is not None or _is_own_method(script, call.method):
+        return None
+    if call.method in SAVING_METHODS:
+        return "file" if call.method.startswith("write_") else "saver"
+    if call.method in PATH_METHODS and is_path(script, call):
+        return "file"
+    if call.method == "open" and is_path(script, call) and writes(call.argument(0, "mode")):
+        return "path open"
+    return None
+
+
+_TABLE: tuple[tuple[str, set[str] | tuple[str, ...]], ...] = (
+    ("save", ("torch.save",)),
+    ("file", FOLDERS_AND_FILES),
+    ("process", PROCESSES),
+    ("saver", SAVERS),
+    ("tracker", TRACKERS),
+    ("tracker call", TRACKER_CALLS),
+    ("handler", ("logging.FileHandler",)),
+    ("rotating", ("logging.handlers.RotatingFileHandler", "logging.handlers.TimedRotatingFileHandler")),
+    ("temporary", TEMPORARY),
+    ("background process", ("subprocess.Popen",)),
+)
+
+
+def writes(mode: ast.expr | None) -> bool:
+    """Whether a file mode writes; a mode that cannot be read off might."""
+    if mode is None:
+        return False
+    text = literal(mode)
+    return not isinstance(text, str) or any(letter in text for letter in "wax+")
+
+
+def is_path(script: Script, call: Call) -> bool:
+    """Whether the object of a method call is a pathlib.Path, as far as the text tells."""
+    if not isinstance(call.node.func, ast.Attribute):
+        return False
+    owner = call.node.func.value
+    if call.method in ("rename", "replace") or call.method == "open":
+        return _makes_path(script, owner)
+    return not isinstance(owner, ast.Call) or _makes_path(script, owner)
+
+
+def _makes_path(script: Script, node: ast.AST | None, depth: int = 5) -> bool:
+    """`Path(...)`, `Path(...) / "x"`, `path.parent`, or a name for one; `x = x.parent` is not followed for ever."""
+    if depth == 0:
+        return False
+    match script.scopes.value(node):
+        case ast.Call(func=func):
+            chained = isinstance(func, ast.Attribute) and _makes_path(script, func.value, depth - 1)
+            return chained or (script.scopes.name(func) or "").startswith("pathlib.")
+        case ast.BinOp(left=left, op=ast.Div()):
+            return _makes_path(script, left, depth - 1) or isinstance(left, (ast.Name, ast.Attribute))
+        case ast.Attribute(attr="parent"):
+            return True
+    return False
+
+
+def _is_own_method(script: Script, name: str) -> bool:
+    """Whether a class of the script has a method of that name."""
+    return any(
+        isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name
+        for node in script.scopes.nodes
+        if isinstance(script.scopes.parents[node], ast.ClassDef)
+    )
+
+
+def downloads(script: Script) -> Iterator[Call]:
+    """Calls with `download=True`, or a download that depends: every rank would fetch at the same time."""
+    for call in script.calls:
+        keyword = call.keyword("download")
+        if keyword and literal(keyword.value) not in (False, None) or keyword and not isinstance(keyword.value, ast.Constant):
+            yield call

@@ -1,0 +1,154 @@
+"""Where the ranks join: before the first statement that does more than define, and behind the imports."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from dp2ddp.codemod.facts.script import Script, literal
+
+# Calls that prepare the process and neither draw numbers nor touch a device; they stand between imports.
+HARMLESS = (
+    "sys.path.append",
+    "sys.path.insert",
+    "warnings.filterwarnings",
+    "warnings.simplefilter",
+    "matplotlib.use",
+    "matplotlib.pyplot.switch_backend",
+    "os.environ.setdefault",
+    "os.chdir",
+)
+DRAWS_OR_DEVICES = ("random.", "numpy.random.", "torch.", "uuid.", "secrets.", "os.urandom")
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """The two places at the top of a script where a conversion adds lines."""
+
+    last_import: ast.stmt | None  # imports and lifted helpers go behind it
+    first_act: ast.stmt | None  # join_process_group() goes before it
+    guard: bool  # first_act stands first in `if __name__ == "__main__":`
+    late_devices: ast.stmt | None = None  # CUDA_VISIBLE_DEVICES is set behind the place where ranks must join
+
+
+def find_entry(script: Script) -> Entry:
+    body = script.tree.body
+    first = next((statement for statement in body if not _is_definition(script, statement)), None)
+    imports = [one for one in body[: body.index(first) if first else None] if _is_import(one)]
+    guard = first is not None and is_main_guard(first)
+    act = first.body[0] if isinstance(first, ast.If) and guard else first
+    act, late = _behind_visible_devices(script, act)
+    return Entry(imports[-1] if imports else None, act, guard and act is not first, late)
+
+
+def is_main_guard(statement: ast.stmt) -> bool:
+    """`if __name__ == "__main__":`, either way round."""
+    if not isinstance(statement, ast.If) or not isinstance(statement.test, ast.Compare):
+        return False
+    sides = [statement.test.left, *statement.test.comparators]
+    names = any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
+    return names and any(literal(side) == "__main__" for side in sides)
+
+
+def _is_import(statement: ast.stmt) -> bool:
+    """An import, alone or inside `try:` and `if`."""
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return True
+    inside = isinstance(statement, (ast.Try, ast.If, ast.With)) and not is_main_guard(statement)
+    return inside and any(isinstance(node, (ast.Import, ast.ImportFrom)) for node in ast.walk(statement))
+
+
+def _is_definition(script: Script, statement: ast.stmt) -> bool:
+    """Whether running a statement only defines things: no draw, no device, no file, no call of the user's code."""
+    match statement:
+        case ast.Import() | ast.ImportFrom() | ast.Pass():
+            return True
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+            return not any(_acts(script, node) for node in _run_at_definition(statement))
+        case ast.Expr(value=ast.Constant()):
+            return True
+        case ast.Expr(value=ast.Call() as call):
+            return script.scopes.name(call.func) in HARMLESS
+        case ast.Assign(value=value) | ast.AnnAssign(value=value):
+            return _is_plain(script, value) or is_visible_devices(script, statement)
+        case ast.If() | ast.Try():
+            return not is_main_guard(statement) and _defines_only(script, statement)
+    return False
+
+
+def _defines_only(script: Script, statement: ast.If | ast.Try) -> bool:
+    blocks = [statement.body, statement.orelse, *([] if isinstance(statement, ast.If) else [statement.finalbody])]
+    handlers = [] if isinstance(statement, ast.If) else [handler.body for handler in statement.handlers]
+    if isinstance(statement, ast.If) and not _is_plain(script, statement.test):
+        return False
+    return all(_is_definition(script, one) for block in (*blocks, *handlers) for one in block)
+
+
+def _is_plain(script: Script, value: ast.expr | None) -> bool:
+    """An expression without calls (os.path and the like aside): it can draw nothing and print nothing."""
+    if value is None:
+        return True
+    calls = [node for node in ast.walk(value) if isinstance(node, ast.Call)]
+    return all((script.scopes.name(call.func) or "").startswith(("os.path.", "builtins.", "pathlib.")) for call in calls)
+
+
+def _run_at_definition(statement: ast.stmt) -> list[ast.AST]:
+    """What runs when a def or class is executed: decorators, defaults, and the class body itself."""
+    if isinstance(statement, ast.ClassDef):
+        own = [one for one in statement.body if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+        methods = [part for one in statement.body if one not in own for part in _run_at_definition(one)]
+        return [*statement.decorator_list, *own, *methods]
+    assert isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef))
+    defaults = [one for one in (*statement.args.defaults, *statement.args.kw_defaults) if one]
+    return [*statement.decorator_list, *defaults]
+
+
+def _acts(script: Script, node: ast.AST) -> bool:
+    """Whether running this draws a number or asks for a device."""
+    return any(
+        (script.scopes.name(call.func) or "").startswith(DRAWS_OR_DEVICES)
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call) and not (script.scopes.name(call.func) or "").startswith(("torch.no_grad", "torch.jit"))
+    )
+
+
+def is_visible_devices(script: Script, statement: ast.stmt) -> bool:
+    """`os.environ["CUDA_VISIBLE_DEVICES"] = ...` (or any other variable of the environment)."""
+    match statement:
+        case ast.Assign(targets=[ast.Subscript(value=value)]):
+            return script.scopes.name(value) == "os.environ"
+        case ast.Expr(value=ast.Call(func=func)):
+            return script.scopes.name(func) in ("os.putenv", "os.environ.setdefault")
+    return False
+
+
+def sets_visible_devices(script: Script, statement: ast.stmt) -> bool:
+    return is_visible_devices(script, statement) and "CUDA_VISIBLE_DEVICES" in ast.unparse(statement)
+
+
+def _behind_visible_devices(script: Script, act: ast.stmt | None) -> tuple[ast.stmt | None, ast.stmt | None]:
+    """Join behind an assignment of CUDA_VISIBLE_DEVICES, if what stands before it draws nothing."""
+    settings = [one for one in script.nodes(ast.stmt) if isinstance(one, ast.stmt) and sets_visible_devices(script, one)]
+    if act is None or not settings:
+        return act, None
+    block = _block_of(script, act)
+    last = settings[-1]
+    if last not in block:
+        behind = script.positions.span(last).start > script.positions.span(act).start
+        in_function = script.scopes.function(last) is not None
+        return act, last if behind or in_function else None
+    before = block[block.index(act) : block.index(last)] if last in block[block.index(act) :] else []
+    if any(_acts(script, statement) for statement in before):
+        return act, last
+    following = block[block.index(last) + 1 :] if last in block[block.index(act) :] else [act]
+    return (following[0], None) if following else (act, last)
+
+
+def _block_of(script: Script, statement: ast.stmt) -> list[ast.stmt]:
+    """The list of statements that a statement stands in."""
+    parent = script.scopes.parents[statement]
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and statement in block:
+            return block
+    return [statement]

@@ -1,0 +1,46 @@
+"""Names for what a conversion adds, so that nothing of the script's own is hidden by them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from dp2ddp.codemod.facts.script import Script
+
+DISTRIBUTED = "torch.distributed"
+
+
+class Names:
+    """What added imports and helpers are called in one script."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+
+    @cached_property
+    def used(self) -> set[str]:
+        """All names the script uses anywhere."""
+        return self.script.bound_names()
+
+    @cached_property
+    def of_module(self) -> set[str]:
+        """The names that live at module level, or come from somewhere unseen (`from x import *`)."""
+        top, scopes = self.script.scopes.top, self.script.scopes
+        bound = top.imports.keys() | top.values.keys() | top.definitions.keys()
+        return set(bound) | {
+            name for name in self.used if not any(scope.binds(name) for scope in set(scopes.scope_of.values()))
+        }
+
+    @cached_property
+    def distributed(self) -> str:
+        """What torch.distributed is called here: the script's own alias, or `dist`."""
+        for name, module in self.script.scopes.top.imports.items():
+            if module == DISTRIBUTED:
+                return name
+        return "dist" if "dist" not in self.used else "torch_dist"
+
+    @property
+    def has_distributed(self) -> bool:
+        return DISTRIBUTED in self.script.scopes.top.imports.values()
+
+    def helper(self, name: str) -> str:
+        """What a lifted helper is called: its own name, unless the script uses that one for something else."""
+        return f"{name}_" if name in self.used else name

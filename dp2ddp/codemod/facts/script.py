@@ -1,0 +1,97 @@
+"""One script, parsed: text, tree, names and calls, for all the other facts to ask."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from dp2ddp.codemod.facts.positions import Positions
+from dp2ddp.codemod.facts.scopes import Scopes
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.parsing import parse
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A call, and what is known about its name."""
+
+    node: ast.Call
+    name: str | None  # "torch.save"; None where it cannot be known
+    method: str | None  # "to_csv" of `frame.to_csv(...)`
+
+    def argument(self, position: int | None, keyword: str | None = None) -> ast.expr | None:
+        """The argument at a position or under a keyword."""
+        for given in self.node.keywords:
+            if keyword and given.arg == keyword:
+                return given.value
+        if position is not None and position < len(self.node.args):
+            found = self.node.args[position]
+            return None if isinstance(found, ast.Starred) else found
+        return None
+
+    def keyword(self, name: str) -> ast.keyword | None:
+        return next((given for given in self.node.keywords if given.arg == name), None)
+
+
+class Script:
+    """A parsed script."""
+
+    def __init__(self, source: SourceFile) -> None:
+        self.source = source
+        self.tree = parse(source)
+        self.positions = Positions(source.text)
+        self.scopes = Scopes(self.tree)
+
+    @cached_property
+    def calls(self) -> tuple[Call, ...]:
+        return tuple(self._call(node) for node in self.scopes.nodes if isinstance(node, ast.Call))
+
+    def _call(self, node: ast.Call) -> Call:
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else None
+        return Call(node, self.scopes.name(node.func), method)
+
+    def calls_of(self, *names: str) -> Iterator[Call]:
+        """All calls of functions with these qualified names."""
+        return (call for call in self.calls if call.name in names)
+
+    def nodes(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
+        return (node for node in self.scopes.nodes if isinstance(node, kinds))
+
+    def text(self, node: ast.AST) -> str:
+        return self.positions.source(node)
+
+    def in_format_string(self, node: ast.AST) -> bool:
+        return any(isinstance(parent, ast.JoinedStr) for parent in self.scopes.ancestors(node))
+
+    def bound_names(self) -> set[str]:
+        """Every name that the script binds anywhere, and every name it reads without binding it."""
+        names = {node.id for node in self.scopes.nodes if isinstance(node, ast.Name)}
+        names |= {node.arg for node in self.scopes.nodes if isinstance(node, ast.arg)}
+        for scope in {id(scope): scope for scope in self.scopes.scope_of.values()}.values():
+            names |= scope.definitions.keys() | scope.imports.keys() | scope.values.keys()
+        return names
+
+
+def literal(node: ast.AST | None) -> object:
+    """The value of a literal expression, or None."""
+    if node is None:
+        return None
+    try:
+        value: object = ast.literal_eval(node)  # type: ignore[arg-type]  # it raises ValueError for what is no literal
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return value
+
+
+def is_text(node: ast.AST | None) -> bool:
+    """Whether an expression makes a string that is certainly one: a literal, an f-string, `"..." % x`, `.format`."""
+    match node:
+        case ast.Constant(value=str()) | ast.JoinedStr():
+            return True
+        case ast.BinOp(left=left, op=ast.Add() | ast.Mod()):
+            return is_text(left)
+        case ast.Call(func=ast.Attribute(value=value, attr="format" | "join" | "strip")):
+            return is_text(value)
+    return False

@@ -1,0 +1,297 @@
+"""How the script trains: forwards of the wrapped model, backwards, steps; enough to prove when DDP's reducer is right.
+
+The reducer sums gradients once per backward of one forward (SEMANTICS 40 to 61). `Training.reducer_stopper` names
+the first thing that does not fit, or cannot be followed; None means that everything was followed and fits.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from dp2ddp.codemod.facts.models import Wrap
+from dp2ddp.codemod.facts.places import Place, Places
+from dp2ddp.codemod.facts.script import Call, Script, literal
+
+AUTOGRAD = ("torch.autograd.grad", "torch.autograd.backward", "torch.func.grad", "torch.autograd.functional.")
+CHECKPOINTS = ("torch.utils.checkpoint.",)
+QUIET_METHODS = {  # methods of the wrapped model that run no forward and touch no gradient graph
+    *("parameters", "named_parameters", "buffers", "named_buffers", "modules", "children", "named_modules", "named_children"),
+    *("train", "eval", "state_dict", "load_state_dict", "zero_grad", "cuda", "to", "cpu", "float", "double", "training"),
+}
+QUIET_FUNCTIONS = {
+    *("print", "isinstance", "hasattr", "len", "str", "repr", "type", "id", "format"),
+}
+QUIET_NAMES = ("torch.save", "torch.optim.", "builtins.", "copy.deepcopy", "torch.nn.utils.clip_grad", "logging.")
+NO_GRAD = ("torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad", "torch.autograd.grad_mode.no_grad")
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+@dataclass(frozen=True, eq=False)
+class Stopper:
+    """Why the reducer is not proven: what, and where."""
+
+    why: str
+    line: int
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What is known about the training loop."""
+
+    names: frozenset[str]  # every text under which a wrapped model is used
+    forwards: tuple[ast.Call, ...]  # calls of wrapped models
+    backwards: tuple[ast.Call, ...]
+    reducer_stopper: Stopper | None
+
+
+def find_training(script: Script, wraps: tuple[Wrap, ...], places: Places) -> Training:
+    names = wrapped_names(script, wraps)
+    forwards = tuple(_forwards(script, names))
+    backwards = tuple(call.node for call in script.calls if call.method == "backward" and _is_main(places, call))
+    stopper = next(_stoppers(script, wraps, names, forwards, backwards), None)
+    return Training(names, forwards, backwards, stopper)
+
+
+def _is_main(places: Places, call: Call) -> bool:
+    return places.of(call.node) is Place.MAIN
+
+
+# --- under which names the wrapped model is known
+
+
+def wrapped_names(script: Script, wraps: Iterable[Wrap]) -> frozenset[str]:
+    """Names of the wrap, and of every parameter, attribute, alias and result that it is handed to."""
+    names = {name for wrap in wraps for name in wrap.names}
+    while more := {name for name in _handed_on(script, names) if name not in names}:
+        names |= more
+    return frozenset(names)
+
+
+def _handed_on(script: Script, names: set[str]) -> Iterator[str]:
+    for call in script.calls:
+        yield from _parameters_for(script, call.node, names)
+    for node in script.nodes(ast.Assign):
+        assert isinstance(node, ast.Assign)
+        if ast.unparse(node.value) in names or _returns_wrapped(script, node.value, names):
+            yield from (ast.unparse(target) for target in node.targets)
+
+
+def _parameters_for(script: Script, call: ast.Call, names: set[str]) -> Iterator[str]:
+    """The parameters of the script's own functions that a wrapped model is passed to."""
+    function = _callee(script, call)
+    if function is None:
+        return
+    arguments = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+    if arguments[:1] == ["self"]:
+        arguments = arguments[1:]
+    for parameter, given in zip(arguments, call.args):  # noqa: B905 (more arguments than parameters: *args)
+        if ast.unparse(given) in names:
+            yield parameter
+    for keyword in call.keywords:
+        if keyword.arg and ast.unparse(keyword.value) in names:
+            yield keyword.arg
+
+
+def _callee(script: Script, call: ast.Call) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The function of the script that a call runs: by name, a class's __init__, or a method called on self."""
+    found = script.scopes.definition(call.func)
+    if isinstance(found, ast.ClassDef):
+        return _method(found, "__init__")
+    if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return found
+    if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "self":
+        owner = script.scopes.owner_class(call)
+        return _method(owner, call.func.attr) if owner else None
+    return None
+
+
+def _method(owner: ast.ClassDef, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    functions = (one for one in owner.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    return next((one for one in functions if one.name == name), None)
+
+
+def _returns_wrapped(script: Script, value: ast.expr, names: set[str]) -> bool:
+    if not isinstance(value, ast.Call):
+        return False
+    function = _callee(script, value)
+    if function is None or function.name == "__init__":
+        return False
+    returns = (node for node in ast.walk(function) if isinstance(node, ast.Return) and node.value)
+    return any(node.value and ast.unparse(node.value) in names for node in returns)
+
+
+def _forwards(script: Script, names: frozenset[str]) -> Iterator[ast.Call]:
+    for call in script.calls:
+        if ast.unparse(call.node.func) in names or call.method == "forward" and _owner(call) in names:
+            yield call.node
+
+
+def _owner(call: Call) -> str:
+    return ast.unparse(call.node.func.value) if isinstance(call.node.func, ast.Attribute) else ""
+
+
+# --- what stands against the reducer
+
+
+def _stoppers(
+    script: Script,
+    wraps: tuple[Wrap, ...],
+    names: frozenset[str],
+    forwards: tuple[ast.Call, ...],
+    backwards: tuple[ast.Call, ...],
+) -> Iterator[Stopper]:
+    yield from _about_wraps(wraps)
+    yield from _about_autograd(script)
+    yield from _about_uses(script, names)
+    yield from _about_loop(script, forwards, backwards)
+
+
+def _about_wraps(wraps: tuple[Wrap, ...]) -> Iterator[Stopper]:
+    targets = {name for wrap in wraps for name in wrap.names}
+    for wrap in wraps:
+        if not wrap.names:
+            yield Stopper("the wrapped model is not given a name", wrap.call.node.lineno)
+        if len(targets) > 1:
+            yield Stopper("more than one model is wrapped, or one under several names", wrap.call.node.lineno)
+        if any("." in name and not name.startswith("self.") or "[" in name for name in wrap.names):
+            yield Stopper("a part of a model is wrapped, and its forward cannot be seen", wrap.call.node.lineno)
+
+
+def _about_autograd(script: Script) -> Iterator[Stopper]:
+    for call in script.calls:
+        name = call.name or ""
+        if name.startswith(AUTOGRAD) or name.startswith(CHECKPOINTS):
+            yield Stopper(f"{name}() makes gradients that DDP's reducer does not see", call.node.lineno)
+        if call.method == "backward" and (call.node.args or call.node.keywords):
+            yield Stopper("backward() has arguments (retain_graph, create_graph or a gradient)", call.node.lineno)
+        if call.method == "requires_grad_" or _sets_requires_grad_by_name(call):
+            yield Stopper("parameters are frozen or unfrozen", call.node.lineno)
+    for node in script.nodes(ast.Attribute):
+        assert isinstance(node, ast.Attribute)
+        if node.attr == "requires_grad" and isinstance(node.ctx, ast.Store):
+            yield Stopper("parameters are frozen or unfrozen", node.lineno)
+
+
+def _sets_requires_grad_by_name(call: Call) -> bool:
+    return call.name == "builtins.setattr" and literal(call.argument(1)) == "requires_grad"
+
+
+def _about_uses(script: Script, names: frozenset[str]) -> Iterator[Stopper]:
+    """Every mention of the wrapped model must be one whose meaning is known."""
+    for node in script.nodes(ast.Name, ast.Attribute, ast.Subscript):
+        assert isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
+        if isinstance(node.ctx, ast.Load) and ast.unparse(node) in names and not _is_known_use(script, node, names):
+            text = ast.unparse(script.scopes.parents[node])
+            yield Stopper(f"`{_short(text)}` uses the wrapped model in a way that is not followed", node.lineno)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 50 else line[:47] + "..."
+
+
+def _is_known_use(script: Script, node: ast.expr, names: frozenset[str]) -> bool:
+    parent = script.scopes.parents[node]
+    match parent:
+        case ast.Call(func=func) if func is node:
+            return True
+        case ast.Call():
+            return _is_known_receiver(script, parent, names)
+        case ast.keyword():
+            call = script.scopes.parents[parent]
+            return isinstance(call, ast.Call) and _is_known_receiver(script, call, names)
+        case ast.Attribute(attr="module"):
+            return _is_known_inner(script, parent)
+        case ast.Attribute(attr=attr):
+            return attr in QUIET_METHODS or attr == "forward"
+        case ast.Assign(value=value) | ast.Return(value=value):
+            return value is node and not isinstance(value, ast.Tuple)
+        case ast.Compare() | ast.UnaryOp() | ast.If() | ast.Expr() | ast.FormattedValue():
+            return True
+    return False
+
+
+def _is_known_receiver(script: Script, call: ast.Call, names: frozenset[str]) -> bool:
+    name = script.scopes.name(call.func) or ""
+    return bool(_callee(script, call)) or name.startswith(QUIET_NAMES) or name == "torch.nn.DataParallel"
+
+
+def _is_known_inner(script: Script, inner: ast.Attribute) -> bool:
+    """`model.module` is harmless where only parameters or states are asked for."""
+    parent = script.scopes.parents[inner]
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in QUIET_METHODS
+    return isinstance(parent, (ast.IfExp, ast.Assign)) and _goes_to_saving(script, parent)
+
+
+def _goes_to_saving(script: Script, node: ast.AST) -> bool:
+    """`m = model.module if hasattr(...) else model` is followed no further."""
+    return False
+
+
+def _about_loop(script: Script, forwards: tuple[ast.Call, ...], backwards: tuple[ast.Call, ...]) -> Iterator[Stopper]:
+    """One forward, one backward, one zero_grad and one step in one turn of one loop."""
+    if len(backwards) != 1:
+        line = backwards[1].lineno if backwards else 1
+        yield Stopper("there is no backward() in this file" if not backwards else "there are several backward()s", line)
+        return
+    backward = backwards[0]
+    turn = _turn(script, backward)
+    mine = [forward for forward in forwards if not _without_gradient(script, forward) and _inside(script, forward, turn)]
+    if len(mine) != 1 or _turn(script, mine[0]) is not turn:
+        found = "no forward" if not mine else f"{len(mine)} forwards" if len(mine) > 1 else "a loop of forwards"
+        yield Stopper(f"{found} of the wrapped model for one backward()", backward.lineno)
+    if _conditions(script, backward, turn):
+        yield Stopper("backward() runs under a condition", backward.lineno)
+    for method in ("zero_grad", "step"):
+        yield from _about_every_turn(script, turn, method, backward)
+
+
+def _turn(script: Script, node: ast.AST) -> ast.AST:
+    """The innermost loop or function around a node: what is done once, or once a turn."""
+    kinds = (*LOOPS, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)
+    return next(parent for parent in script.scopes.ancestors(node) if isinstance(parent, kinds))
+
+
+def _inside(script: Script, node: ast.AST, outer: ast.AST) -> bool:
+    return any(parent is outer for parent in script.scopes.ancestors(node))
+
+
+def _conditions(script: Script, node: ast.AST, turn: ast.AST) -> bool:
+    """Whether a node runs only under a condition, within one turn."""
+    for parent in script.scopes.ancestors(node):
+        if parent is turn:
+            return False
+        if isinstance(parent, (ast.If, ast.Try, ast.IfExp, ast.BoolOp, ast.Match)):
+            return True
+    return False
+
+
+def _about_every_turn(script: Script, turn: ast.AST, method: str, backward: ast.Call) -> Iterator[Stopper]:
+    calls = [call.node for call in script.calls if call.method == method and _turn(script, call.node) is turn]
+    if not calls:
+        yield Stopper(f"{method}() is not called in the same turn as backward()", backward.lineno)
+    for call in calls:
+        if _conditions(script, call, turn):
+            yield Stopper(f"{method}() runs under a condition (accumulation?)", call.lineno)
+        if method == "step" and call.args and isinstance(script.scopes.value(call.args[0]), (ast.Lambda, ast.Name)):
+            if script.scopes.definition(call.args[0]) is not None:
+                yield Stopper("step() is given a closure", call.lineno)
+
+
+def _without_gradient(script: Script, node: ast.AST) -> bool:
+    """Under torch.no_grad(), as a context or as a decorator."""
+    for parent in script.scopes.ancestors(node):
+        if isinstance(parent, ast.With) and any(_is_no_grad(script, item.context_expr) for item in parent.items):
+            return True
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if any(_is_no_grad(script, one) for one in parent.decorator_list):
+                return True
+    return False
+
+
+def _is_no_grad(script: Script, node: ast.expr) -> bool:
+    called = node.func if isinstance(node, ast.Call) else node
+    return script.scopes.name(called) in NO_GRAD

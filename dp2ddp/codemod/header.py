@@ -1,0 +1,137 @@
+"""What a conversion adds at the top of a script: imports that are missing, and the helpers, lifted or imported."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.facts.positions import Span
+from dp2ddp.codemod.lift import PACKAGE, ImportLine, Library, Lifted, import_lines
+from dp2ddp.codemod.plan import Plan
+from dp2ddp.codemod.splices import Splice
+from dp2ddp.errors import ConversionError
+
+OPENING = "# --- helpers copied from dp2ddp.templates ({modules}): yours now, they need torch alone"
+CLOSING = "# --- end of the copied helpers"
+
+
+def add_header(facts: Facts, plan: Plan, as_imports: bool, library: Library | None = None) -> list[Splice]:
+    """The lines behind the last import, as one insertion."""
+    wanted = {lift.helper for lift in plan.lifts} - _present(facts)
+    imports = {ImportLine(one.module, None, one.alias) for one in plan.imports}
+    library = library or Library()
+    block: list[str] = []
+    if as_imports:
+        imports |= {_import_of(facts, library, helper) for helper in wanted}
+    elif wanted:
+        lifted = library.lift(wanted, _renaming(facts, wanted))
+        imports |= set(lifted.imports)
+        block = _block(lifted)
+    missing = _missing(facts, imports)
+    lines = [*(line.text for line in missing), *block]
+    return [_behind_imports(facts, lines)] if lines else []
+
+
+def _block(lifted: Lifted) -> list[str]:
+    modules = ", ".join(lifted.modules)
+    text = "\n\n\n".join((OPENING.format(modules=modules), *lifted.definitions, CLOSING))
+    return ["", "", *text.split("\n")]
+
+
+def _present(facts: Facts) -> set[str]:
+    """Helpers that an earlier conversion has put into the script."""
+    top = facts.script.scopes.top
+    here = set(top.definitions) | {name for name, origin in top.imports.items() if origin.startswith(PACKAGE)}
+    return here if "join_process_group" in here else set()
+
+
+def _import_of(facts: Facts, library: Library, helper: str) -> ImportLine:
+    line = ImportLine(f"{PACKAGE}.{library.module_of(helper)}", helper)
+    return line.renamed(facts.names.helper(helper))
+
+
+def _renaming(facts: Facts, wanted: set[str]):  # type: ignore[no-untyped-def]  # a function of names
+    """New names for what the script calls something else already."""
+    names, imported = facts.names, facts.script.scopes.top.imports
+
+    def rename(name: str) -> str:
+        if name in wanted:
+            return names.helper(name)
+        if name == "dist":
+            return names.distributed
+        return f"{name}_" if name in names.of_module and imported.get(name) not in _same_meaning(name) else name
+
+    return rename
+
+
+def _same_meaning(name: str) -> tuple[str, ...]:
+    """What an import may bind to a name without being in the way of a template's import of that name."""
+    return (name, *SHARED.get(name, ()))
+
+
+# Names that templates and scripts both import, and the one thing that they mean.
+SHARED = {
+    "nn": ("torch.nn",),
+    "F": ("torch.nn.functional",),
+    "np": ("numpy",),
+    "Tensor": ("torch.Tensor",),
+    "Path": ("pathlib.Path",),
+    "Any": ("typing.Any",),
+    "DataLoader": ("torch.utils.data.DataLoader",),
+    "Callable": ("collections.abc.Callable", "typing.Callable"),
+    "Iterator": ("collections.abc.Iterator", "typing.Iterator"),
+    "Iterable": ("collections.abc.Iterable", "typing.Iterable"),
+    "Sequence": ("collections.abc.Sequence", "typing.Sequence"),
+    "Mapping": ("collections.abc.Mapping", "typing.Mapping"),
+    "partial": ("functools.partial",),
+    "contextmanager": ("contextlib.contextmanager",),
+    "dataclass": ("dataclasses.dataclass",),
+}
+
+
+def _missing(facts: Facts, wanted: Iterable[ImportLine]) -> list[ImportLine]:
+    """Imports that the top of the script does not have yet: plain ones first, as isort would."""
+    there = set(_imports_above(facts))
+    absent = {line for line in wanted if line not in there and not _is_covered(line, there)}
+    return sorted(absent, key=lambda line: (line.module == "__future__", bool(line.name), line.module, line.name or ""))
+
+
+def _is_covered(line: ImportLine, there: set[ImportLine]) -> bool:
+    """`import torch.nn as nn` is there as `from torch import nn`."""
+    if line.alias and not line.name:
+        package, _, name = line.module.rpartition(".")
+        return any(ImportLine(package, name, alias) in there for alias in (None, line.alias) if line.alias == (alias or name))
+    return any(ImportLine(line.module, line.name, alias) in there for alias in (None, line.alias))
+
+
+def _imports_above(facts: Facts) -> Iterator[ImportLine]:
+    """The imports that have run when the added lines run."""
+    last = facts.entry.last_import
+    for statement in facts.script.tree.body:
+        yield from import_lines(statement)
+        if statement is last:
+            return
+
+
+def _behind_imports(facts: Facts, lines: list[str]) -> Splice:
+    last = facts.entry.last_import
+    if last is None:
+        raise ConversionError(f"{facts.script.source.name}: no import stands before the first statement that acts; move them up")
+    positions = facts.script.positions
+    line = last.end_lineno or last.lineno
+    _refuse_shared_line(facts, last)
+    at, newline = positions.next_line(line), facts.script.source.newline
+    text = "".join(one + newline for one in lines)
+    if positions.text[at : at + 1].strip():  # no empty line follows the imports
+        text += newline
+    if at == len(positions.text) and not positions.text.endswith(("\n", "\r")):
+        text = newline + text
+    return Splice(Span(at, at), (text,))
+
+
+def _refuse_shared_line(facts: Facts, last: ast.stmt) -> None:
+    for statement in facts.script.tree.body:
+        if statement.lineno == last.end_lineno and facts.script.positions.span(statement).start > facts.script.positions.span(last).start:
+            where = f"{facts.script.source.name}:{statement.lineno}"
+            raise ConversionError(f"{where}: a statement shares the line of the last import; give it a line of its own")

@@ -1,0 +1,225 @@
+"""Copy helpers of the templates into a script: their text byte for byte, with the helpers and imports they need.
+
+The templates are read as text and never imported (they need torch; a conversion does not). The one exception to
+byte for byte: a name that the script uses for something of its own gets an underscore behind it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+from dp2ddp.codemod.facts.positions import Positions, Span
+from dp2ddp.codemod.facts.scopes import Scopes
+from dp2ddp.codemod.splices import Splice, splice_text
+from dp2ddp.errors import ConversionError
+
+PACKAGE = "dp2ddp.templates"
+Rename = Callable[[str], str]
+
+
+@dataclass(frozen=True, order=True)
+class ImportLine:
+    """`import module as alias`, or `from module import name as alias`."""
+
+    module: str
+    name: str | None = None
+    alias: str | None = None
+
+    @property
+    def bound(self) -> str:
+        return self.alias or self.name or self.module.split(".")[0]
+
+    @property
+    def text(self) -> str:
+        alias = f" as {self.alias}" if self.alias and self.alias != self.name else ""
+        return f"from {self.module} import {self.name}{alias}" if self.name else f"import {self.module}{alias}"
+
+    def renamed(self, name: str) -> ImportLine:
+        return self if name == self.bound else ImportLine(self.module, self.name, name)
+
+
+@dataclass(frozen=True)
+class Lifted:
+    """Text of helpers, the imports they need, and where they come from."""
+
+    imports: tuple[ImportLine, ...]
+    definitions: tuple[str, ...]
+    modules: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A top-level definition of a template."""
+
+    module: str
+    name: str
+    node: ast.stmt
+
+
+class Template:
+    """One template module, as text and tree."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = text
+        self.tree = ast.parse(text)
+        self.positions = Positions(text)
+        self.scopes = Scopes(self.tree)
+        self.definitions = {found.name: found for found in self._definitions()}
+        self.imports = {line.bound: line for line in self._imports() if not line.module.startswith(".")}
+        self.helpers = {line.bound: line for line in self._imports() if line.module.startswith(".")}
+
+    def _definitions(self) -> Iterator[Definition]:
+        for node in self.tree.body:
+            for name in _defined(node):
+                yield Definition(self.name, name, node)
+
+    def _imports(self) -> Iterator[ImportLine]:
+        for node in self.tree.body:
+            yield from import_lines(node)
+
+    def needs(self, node: ast.stmt) -> list[str]:
+        """Names of the module level that a definition uses, in the order of the text."""
+        names = (one.id for one in ast.walk(node) if isinstance(one, ast.Name))
+        return list(dict.fromkeys(names))
+
+    def segment(self, node: ast.stmt, rename: Rename) -> str:
+        """The text of a definition, with the comment lines right above it."""
+        span = self.positions.span(node)
+        start = self.positions.line_starts[_first_line(node) - 1]
+        while (above := self._line_before(start)) is not None and above[1].startswith("#"):
+            start = above[0]
+        renamed = splice_text(self.text, list(self._renames(node, rename)))
+        return renamed[start : span.end + len(renamed) - len(self.text)]
+
+    def _line_before(self, start: int) -> tuple[int, str] | None:
+        if start == 0:
+            return None
+        index = self.positions.line_starts.index(start) - 1
+        return self.positions.line_starts[index], self.text[self.positions.line_starts[index] : start]
+
+    def _renames(self, node: ast.stmt, rename: Rename) -> Iterator[Splice]:
+        for one in ast.walk(node):
+            if isinstance(one, ast.Name) and rename(one.id) != one.id and self._is_global(one):
+                yield Splice(self.positions.span(one), (rename(one.id),))
+        for name in _defined(node):
+            if rename(name) != name and not isinstance(node, (ast.Assign, ast.AnnAssign)):
+                yield Splice(self._name_span(node, name), (rename(name),))
+
+    def _is_global(self, node: ast.Name) -> bool:
+        scope = self.scopes.lookup(node.id, self.scopes.scope_of[node])
+        return scope is None or scope is self.scopes.top
+
+    def _name_span(self, node: ast.stmt, name: str) -> Span:
+        """Where the name stands behind `def` or `class`."""
+        start = self.positions.offset(node.lineno, node.col_offset)
+        found = re.compile(rf"(?:async\s+def|def|class)\s+({re.escape(name)})\b").match(self.text, start)
+        assert found is not None
+        return Span(*found.span(1))
+
+
+def _first_line(node: ast.stmt) -> int:
+    decorators = getattr(node, "decorator_list", [])
+    return int(decorators[0].lineno if decorators else node.lineno)
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def import_lines(node: ast.stmt) -> Iterator[ImportLine]:
+    if isinstance(node, ast.Import):
+        yield from (ImportLine(alias.name, None, alias.asname) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        module = "." * node.level + (node.module or "")
+        yield from (ImportLine(module, alias.name, alias.asname) for alias in node.names)
+
+
+@lru_cache(maxsize=1)
+def read_templates() -> Mapping[str, str]:
+    """The text of every template, by module name."""
+    folder = files(PACKAGE)
+    return {
+        one.name[:-3]: one.read_text(encoding="utf-8")
+        for one in sorted(folder.iterdir(), key=lambda one: one.name)
+        if one.name.endswith(".py") and one.name != "__init__.py"
+    }
+
+
+class Library:
+    """The templates, parsed when they are asked for."""
+
+    def __init__(self, texts: Mapping[str, str] | None = None) -> None:
+        self.texts = read_templates() if texts is None else texts
+        self.parsed: dict[str, Template] = {}
+
+    def template(self, name: str) -> Template:
+        if name not in self.parsed:
+            self.parsed[name] = Template(name, self.texts[name])
+        return self.parsed[name]
+
+    def module_of(self, helper: str) -> str:
+        """The template that defines a helper."""
+        definition = re.compile(rf"^(?:def|class) {re.escape(helper)}\b", re.MULTILINE)
+        for name, text in self.texts.items():
+            if definition.search(text):
+                return name
+        raise ConversionError(f"the templates have no {helper}; please report this")
+
+    def lift(self, helpers: Iterable[str], rename: Rename = lambda name: name) -> Lifted:
+        """The helpers and all they need: imports first, then definitions, those used by others before their users."""
+        definitions, imports = self._closure(helpers)
+        order = self._module_order({one.module for one in definitions})
+        wanted = sorted(definitions, key=lambda one: (order.index(one.module), one.node.lineno))
+        nodes = list(dict.fromkeys((one.module, one.node) for one in wanted))  # `a = b = 1` defines two names
+        return Lifted(
+            imports=tuple(sorted(line.renamed(rename(line.bound)) for line in imports)),
+            definitions=tuple(self.template(module).segment(node, rename) for module, node in nodes),
+            modules=tuple(order),
+        )
+
+    def _closure(self, helpers: Iterable[str]) -> tuple[set[Definition], set[ImportLine]]:
+        queue = [self.template(self.module_of(helper)).definitions[helper] for helper in sorted(helpers)]
+        definitions: set[Definition] = set()
+        imports: set[ImportLine] = set()
+        while queue:
+            current = queue.pop()
+            if current in definitions:
+                continue
+            definitions.add(current)
+            template = self.template(current.module)
+            for name in template.needs(current.node):
+                if name in template.definitions:
+                    queue.append(template.definitions[name])
+                elif name in template.helpers:
+                    queue.append(self._imported(template.helpers[name]))
+                elif name in template.imports:
+                    imports.update(line for line in template.imports.values() if line.bound == name)
+        return definitions, imports
+
+    def _imported(self, line: ImportLine) -> Definition:
+        assert line.name is not None
+        return self.template(line.module.lstrip(".")).definitions[line.name]
+
+    def _module_order(self, names: set[str]) -> list[str]:
+        """Modules behind those that they import from; by name where that says nothing."""
+        order: list[str] = []
+
+        def place(name: str) -> None:
+            if name in order:
+                return
+            for needed in sorted({line.module.lstrip(".") for line in self.template(name).helpers.values()}):
+                place(needed)
+            order.append(name)
+
+        for name in sorted(names):
+            place(name)
+        return [name for name in order if name in names]

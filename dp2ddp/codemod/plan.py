@@ -1,0 +1,149 @@
+"""Everything the rules want, collected and sorted, before anything is changed."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from dp2ddp.codemod.edits import DropArgument, Edit, Finding, Hazard, Import, Lift, Note, Remove, Replace, TextEdit
+from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.facts.positions import Span
+from dp2ddp.codemod.rule import Rule
+from dp2ddp.codemod.strategy import Strategy
+
+WRAP_RULE = "DDP201"
+IGNORED = re.compile(r"#\s*dp2ddp:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A finding with its place and the code of the rule that found it."""
+
+    code: str
+    line: int
+    column: int  # from 1, in characters
+    finding: Finding
+    file: str | None = None  # a local module, where it is not the script itself
+
+    @property
+    def because(self) -> str:
+        finding = self.finding
+        return finding.message if isinstance(finding, (Hazard, Note)) else finding.because
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will change, what stands in the way, and how it will run."""
+
+    strategy: Strategy
+    edits: tuple[Planned, ...]
+    hazards: tuple[Planned, ...]
+    notes: tuple[Planned, ...]
+    imports: tuple[Import, ...]
+    lifts: tuple[Lift, ...]
+
+    @property
+    def wraps_converted(self) -> bool:
+        """Whether anything of DataParallel itself is converted; without that the rest makes no sense."""
+        return any(one.code == WRAP_RULE for one in self.edits)
+
+    def text_edits(self) -> list[TextEdit]:
+        return [one.finding for one in self.edits if not isinstance(one.finding, (Import, Lift, Hazard, Note))]
+
+
+def make_plan(facts: Facts, strategy: Strategy, rules: Iterable[Rule]) -> Plan:
+    found = [(rule.code, finding) for rule in rules for finding in rule.plan(facts, strategy)]
+    kept = [one for one in (_place(facts, code, finding) for code, finding in found) if not _is_silenced(facts, one)]
+    removed = list(_removed_spans(facts, kept))
+    kept = [one for one in kept if not _is_lost(facts, one, removed)]
+    edits = sorted((one for one in kept if not isinstance(one.finding, (Import, Lift, Hazard, Note))), key=_order(facts))
+    return Plan(
+        strategy=strategy,
+        edits=tuple(edits),
+        hazards=_sorted(one for one in kept if isinstance(one.finding, Hazard)),
+        notes=_sorted(one for one in kept if isinstance(one.finding, Note)),
+        imports=_unique(one.finding for one in kept if isinstance(one.finding, Import) and _is_used(facts, one, edits)),
+        lifts=_unique_lifts(one.finding for one in kept if isinstance(one.finding, Lift) and _is_used(facts, one, edits)),
+    )
+
+
+def _place(facts: Facts, code: str, finding: Finding) -> Planned:
+    if isinstance(finding, (Import, Lift)):
+        return Planned(code, 0, 0, finding)
+    node = finding.node
+    if node not in facts.script.scopes.parents:  # a node of a local module: its rule tells the file itself
+        return Planned(code, getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1, finding, getattr(node, "file", None))
+    start = facts.script.positions.span(node).start
+    line = getattr(node, "lineno", 1)
+    return Planned(code, line, start - facts.script.positions.line_starts[line - 1] + 1, finding)
+
+
+def _is_silenced(facts: Facts, planned: Planned) -> bool:
+    """`# dp2ddp: ignore` or `# dp2ddp: ignore[DDP501]` at the end of the line."""
+    if planned.line == 0 or planned.file:
+        return False
+    positions = facts.script.positions
+    line = positions.text[positions.line_starts[planned.line - 1] : positions.line_end(planned.line)]
+    found = IGNORED.search(line)
+    if not found:
+        return False
+    codes = [code.strip() for code in (found.group(1) or "").split(",") if code.strip()]
+    return not codes or any(planned.code.startswith(code) for code in codes)
+
+
+def _removed_spans(facts: Facts, planned: Iterable[Planned]) -> Iterator[tuple[Planned, Span, tuple[Span, ...]]]:
+    """Text that goes away, each with the holes in which text stays."""
+    span = facts.script.positions.span
+    for one in planned:
+        if isinstance(one.finding, (DropArgument, Remove)):
+            yield one, span(one.finding.node), ()
+        elif isinstance(one.finding, Replace):
+            yield one, span(one.finding.node), tuple(span(hole) for hole in one.finding.holes.values())
+
+
+def _is_lost(facts: Facts, planned: Planned, removed: list[tuple[Planned, Span, tuple[Span, ...]]]) -> bool:
+    """Whether an edit would change text that another edit takes away; it has nothing left to do then."""
+    if isinstance(planned.finding, (Import, Lift, Hazard, Note)):
+        return False
+    mine = facts.script.positions.span(planned.finding.node)
+    return any(
+        other is not planned and span != mine and span.holds(mine) and not any(hole.holds(mine) for hole in holes)
+        for other, span, holes in removed
+    )
+
+
+def _is_used(facts: Facts, planned: Planned, edits: list[Planned]) -> bool:
+    """Whether an edit that is left mentions the import or the helper (others may have been silenced)."""
+    asked = planned.finding
+    name = facts.names.helper(asked.helper) if isinstance(asked, Lift) else getattr(asked, "alias", None) or ""
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    return any(word.search(getattr(one.finding, "code", "") or getattr(one.finding, "helper", "")) for one in edits)
+
+
+def _order(facts: Facts):  # type: ignore[no-untyped-def]  # a key function
+    def key(one: Planned) -> tuple[int, int, str]:
+        assert not isinstance(one.finding, (Import, Lift))
+        span = facts.script.positions.span(one.finding.node)
+        return span.start, -span.end, one.code
+
+    return key
+
+
+def _sorted(planned: Iterable[Planned]) -> tuple[Planned, ...]:
+    return tuple(sorted(planned, key=lambda one: (one.file or "", one.line, one.column, one.code)))
+
+
+def _unique(imports: Iterable[Edit]) -> tuple[Import, ...]:
+    found = {(one.module, one.alias or ""): one for one in imports if isinstance(one, Import)}
+    return tuple(found[key] for key in sorted(found))
+
+
+def _unique_lifts(lifts: Iterable[Edit]) -> tuple[Lift, ...]:
+    found = {one.helper: one for one in lifts if isinstance(one, Lift)}
+    return tuple(found[key] for key in sorted(found))
+
+
+def line_of(node: ast.AST) -> int:
+    return int(getattr(node, "lineno", 1))

@@ -1,0 +1,124 @@
+"""DDP101: the ranks join before the script does anything."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Finding, Hazard, InsertBefore, Lift
+from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
+from dp2ddp.codemod.strategy import Strategy
+
+
+class NoProcessGroup(Rule):
+    """Join the process group before anything random or device-dependent runs.
+
+    ## What it does
+    Puts `join_process_group()` before the first statement that does more than define: at module level, or first
+    inside `if __name__ == "__main__":`. An assignment of `CUDA_VISIBLE_DEVICES` stays before it.
+
+    ## Why
+    Every rank runs the whole script. They have to know of each other, use a device each, and start from the same
+    random states before the first number is drawn; and only one of them may speak.
+
+    ## Safety
+    Started by plain `python`, the script is a world of one and trains as it did on one device. In worker processes of
+    a DataLoader the call does nothing.
+
+    ## References
+    SEMANTICS 10 (unseeded runs), 66 (CUDA_VISIBLE_DEVICES), 73 (print from every rank).
+    """
+
+    code = "DDP101"
+    name = "no-process-group"
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                from torch import nn
+
+                BATCH = 32
+
+                # the model
+                net = nn.DataParallel(nn.Linear(2, 2))
+            """,
+            after="""
+                import torch
+                from torch import nn
+
+                BATCH = 32
+
+                join_process_group()
+
+                # the model
+                net = nn.DataParallel(nn.Linear(2, 2))
+            """,
+        ),
+        Rewrites(
+            before="""
+                import os
+                import torch
+                os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+
+                def main():
+                    net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+
+                if __name__ == "__main__":
+                    main()
+            """,
+            after="""
+                import os
+                import torch
+                os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+
+                def main():
+                    net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+
+                if __name__ == "__main__":
+                    join_process_group()
+                    main()
+            """,
+        ),
+        Flags(
+            before="""
+                import os
+                import torch
+
+                def main(gpus):
+                    os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+                    net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+
+                if __name__ == "__main__":
+                    main("0,1")
+            """,
+            message="CUDA_VISIBLE_DEVICES",
+        ),
+        Untouched("import torch\nnet = torch.nn.Linear(2, 2)"),
+    )
+
+    def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
+        entry = facts.entry
+        if facts.is_converted or not facts.wraps:
+            return
+        if entry.first_act is None:
+            yield _nothing_runs(facts)
+            return
+        helper = facts.names.helper("join_process_group")
+        yield InsertBefore(entry.first_act, f"{helper}()", because="each rank joins before anything random or on a device")
+        yield Lift("join_process_group", because="joins the ranks")
+        if entry.late_devices is not None:
+            yield Hazard(
+                entry.late_devices,
+                "CUDA_VISIBLE_DEVICES is set after the ranks have joined and chosen their devices",
+                "set it where the script is started: CUDA_VISIBLE_DEVICES=0,1 torchrun ..., and take this line out",
+            )
+
+
+def _nothing_runs(facts: Facts) -> Hazard:
+    wrap: ast.AST = facts.wraps[0].call.node
+    return Hazard(
+        wrap,
+        "nothing runs when this file is started, so there is no place where the ranks could join",
+        "convert the script that starts the training",
+    )

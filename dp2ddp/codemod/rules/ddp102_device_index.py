@@ -1,0 +1,130 @@
+"""DDP102: devices that are named by an index."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import DropArgument, Finding, Hazard, Remove, Replace
+from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.facts.devices import DeviceIndex, home_index
+from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
+from dp2ddp.codemod.strategy import Strategy
+
+
+class DeviceIndexed(Rule):
+    """Use the rank's own device where the script names the first one.
+
+    ## What it does
+    `"cuda:0"` becomes `"cuda"`, `.cuda(0)` and `.cuda(args.gpu)` become `.cuda()`, `.to(0)` becomes `.to("cuda")`, and
+    `torch.cuda.set_device(...)` goes away: joining has set the device of the rank, and `cuda` means that one.
+
+    ## Why
+    With the index, every rank would put its model on the first GPU.
+
+    ## Safety
+    The index meant is that of `device_ids[0]`, where DataParallel keeps the model. Any other index, or a second
+    expression for one, may be model parallelism: it is a hazard.
+
+    ## References
+    SEMANTICS 65 to 68; torch.cuda.set_device.
+    """
+
+    code = "DDP102"
+    name = "device-index"
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+                net = torch.nn.DataParallel(net).cuda(0)
+                x = x.cuda(0, non_blocking=True) + y.to(0)
+            """,
+            after="""
+                import torch
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                net = torch.nn.DataParallel(net).cuda()
+                x = x.cuda(non_blocking=True) + y.to("cuda")
+            """,
+        ),
+        Rewrites(
+            before="""
+                import torch
+                torch.cuda.set_device(args.gpu)
+                net = torch.nn.DataParallel(net).cuda(args.gpu)
+                x = x.to(f"cuda:{args.gpu}")
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net).cuda()
+                x = x.to("cuda")
+            """,
+        ),
+        Flags(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net).cuda(0)
+                head = head.to("cuda:1")
+            """,
+            message="cuda:1",
+        ),
+        Untouched("""
+            import torch
+            net = torch.nn.DataParallel(net).cuda().to(device)
+            x = x.to(torch.float64).to("cuda", non_blocking=True)
+        """),
+    )
+
+    def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
+        home = home_index(facts.wraps)
+        told = {use.told for use in facts.devices if use.index is None}
+        expressions = sorted(told - _first_of_ids(facts))
+        for use in facts.devices:
+            if use.index is not None and use.index != home:
+                yield _second_device(use.node, f"device cuda:{use.index} is not the one DataParallel keeps the model on (cuda:{home})")
+            elif len(expressions) > 1 and use.told in expressions[1:]:
+                yield _second_device(use.node, f"device {use.told} may be another one than {expressions[0]}")
+            else:
+                yield from _rewrite(facts, use)
+
+
+def _first_of_ids(facts: Facts) -> set[str]:
+    """`device_ids[0]` and the like: the device the model is kept on, by definition."""
+    told = {ast.unparse(wrap.device_ids) for wrap in facts.wraps if wrap.device_ids}
+    return {f"{one}[0]" for one in told}
+
+
+def _second_device(node: ast.AST, message: str) -> Hazard:
+    advice = "a rank has one device: if the model is spread over devices, keep this script on DataParallel"
+    return Hazard(node, message, advice)
+
+
+def _rewrite(facts: Facts, use: DeviceIndex) -> Iterator[Finding]:
+    because = "the rank's own device"
+    if use.form == "text":
+        yield Replace(use.node, _quoted(facts, use.node), because)
+    elif use.form == "cuda":
+        assert use.call is not None
+        yield DropArgument(use.node, use.call.node, because)
+    elif use.form == "to":
+        yield Replace(use.node, 'device="cuda"' if isinstance(use.node, ast.keyword) else '"cuda"', because)
+    elif use.form == "set":
+        yield from _drop_setting(facts, use)
+    else:
+        yield Replace(use.node, "torch.cuda.current_device()", because)
+
+
+def _drop_setting(facts: Facts, use: DeviceIndex) -> Iterator[Finding]:
+    assert use.call is not None
+    statement = facts.script.scopes.parents[use.call.node]
+    if isinstance(statement, ast.Expr):
+        yield Remove(statement, because="joining has set the rank's device")
+    else:
+        yield Hazard(use.call.node, "set_device() is part of an expression", "give it a line of its own")
+
+
+def _quoted(facts: Facts, node: ast.AST) -> str:
+    """"cuda" in the quotes that the script uses there."""
+    text = facts.script.text(node)
+    quote = "'" if text.lstrip("fFrRbBuU(").startswith("'") else '"'
+    return f"{quote}cuda{quote}"

@@ -1,0 +1,102 @@
+"""DDP201: the wrap itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import DropArgument, Finding, Hazard, Lift, Note, Replace, SetArgument
+from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.facts.models import Wrap
+from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
+from dp2ddp.codemod.strategy import Strategy
+
+
+class DataParallel(Rule):
+    """Wrap the model for one device a rank.
+
+    ## What it does
+    Puts `ExactDDP` (DDP's reducer, where that is proven right) or `GraphDDP` (gradients summed inside the graph) in the
+    place of `DataParallel`, and drops `device_ids` and `output_device`: a rank has one device. `dim` stays.
+
+    ## Why
+    DataParallel copies the weights to every GPU in every step and gathers everything on the first, in one process.
+
+    ## Safety
+    The new wrapper splits its input as DataParallel does, gathers the outputs, and sums the gradients: the code around it
+    sees what it saw. Its `.module` and the `module.` in checkpoints stay. A wrap with one literal device id is a plain
+    call and is left alone.
+
+    ## References
+    torch/nn/parallel/data_parallel.py; SEMANTICS section 1 and rows 14 to 22, 40 to 61, 67 to 69.
+    """
+
+    code = "DDP201"
+    name = "data-parallel"
+    examples = (
+        Rewrites(
+            before="""
+                import torch.nn as nn
+                net = nn.DataParallel(net, device_ids=[0, 1], output_device=0).cuda()
+            """,
+            after="""
+                import torch.nn as nn
+                net = GraphDDP(net).cuda()
+            """,
+        ),
+        Rewrites(
+            before="""
+                from torch.nn.parallel import DataParallel as DP
+                net = DP(net, dim=1)
+            """,
+            after="""
+                from torch.nn.parallel import DataParallel as DP
+                net = GraphDDP(net, dim=1)
+            """,
+        ),
+        Flags(
+            before="""
+                import torch as ch
+                net = ch.nn.DataParallel(net, **options)
+            """,
+            message="cannot be read",
+        ),
+        Untouched("import torch.nn as nn\nnet = nn.DataParallel(net, device_ids=[0])"),
+        Untouched("from torch.nn.parallel import DistributedDataParallel\nnet = DistributedDataParallel(net)"),
+    )
+
+    def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
+        for wrap in facts.wraps:
+            if wrap.is_single:
+                yield Note(wrap.call.node, "one device: DataParallel is a plain call there, so it stays as it is")
+            elif not _is_readable(wrap):
+                yield Hazard(
+                    wrap.call.node,
+                    "the arguments of DataParallel cannot be read (*args or **options)",
+                    "write module, device_ids and dim out, then convert again",
+                )
+            else:
+                yield from self._convert(facts, wrap, strategy)
+
+    def _convert(self, facts: Facts, wrap: Wrap, strategy: Strategy) -> Iterator[Finding]:
+        call, helper = wrap.call, facts.names.helper(strategy.wrapper)
+        because = f"a rank runs its chunk on its own device; gradients: {strategy.gradients.value}"
+        yield Replace(call.node.func, helper, because)
+        yield Lift(strategy.wrapper, because="takes DataParallel's place")
+        for position, argument in enumerate(call.node.args[1:3], start=1):
+            yield DropArgument(argument, call.node, _REASONS[position])
+        for position, keyword in enumerate(("device_ids", "output_device"), start=1):
+            found = call.keyword(keyword)
+            if found:
+                yield DropArgument(found, call.node, _REASONS[position])
+        # A dim given by position moves up to second place, which is where the new wrapper has it too.
+        if strategy.join.value == "outputs":
+            yield SetArgument(call.node, "split", "False", "the loader gives each rank its own rows already")
+
+
+_REASONS = {1: "torchrun starts one process a device", 2: "outputs are gathered on every rank"}
+
+
+def _is_readable(wrap: Wrap) -> bool:
+    node = wrap.call.node
+    starred = any(type(argument).__name__ == "Starred" for argument in node.args)
+    return not starred and all(keyword.arg for keyword in node.keywords)

@@ -1,0 +1,124 @@
+"""DDP501: files opened for writing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import DropArgument, Finding, Lift, PassTo, Replace
+from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.facts.effects import Effect
+from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
+from dp2ddp.codemod.strategy import Strategy
+from dp2ddp.codemod.whereabouts import only_in_main_flow
+
+
+class FileOpen(Rule):
+    """Let rank 0 alone write files.
+
+    ## What it does
+    `open(path, "w")` becomes `open_on_rank_zero(path, "w")`: rank 0 writes the file, the others write to nowhere. The same
+    for log files of `logging`, and for `gzip.open` and its like.
+
+    ## Why
+    W ranks writing one file tear it, or write every line W times.
+
+    ## Safety
+    All ranks meet before and after the opening, so that a test for the file says the same on each. A mode that cannot
+    be read off is treated as writing.
+
+    ## References
+    SEMANTICS 73 to 76.
+    """
+
+    code = "DDP501"
+    name = "file-open"
+    examples = (
+        Rewrites(
+            before="""
+                import logging
+                import torch
+                net = torch.nn.DataParallel(net)
+                with open("log.csv", "w") as log:
+                    log.write("epoch,loss")
+                logger.addHandler(logging.FileHandler("run.log"))
+            """,
+            after="""
+                import logging
+                import torch
+                net = torch.nn.DataParallel(net)
+                with open_on_rank_zero("log.csv", "w") as log:
+                    log.write("epoch,loss")
+                logger.addHandler(logging.StreamHandler(open_on_rank_zero("run.log", "a")))
+            """,
+        ),
+        Untouched('import torch\nnet = torch.nn.DataParallel(net)\nwith open("words.txt") as words:\n    pass'),
+    )
+
+    def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
+        for effect in facts.effects:
+            if effect.kind in _EDITS:
+                hazard = only_in_main_flow(facts, effect.call.node, "a file is opened for writing")
+                yield from (hazard,) if hazard else _EDITS[effect.kind](facts, effect)
+
+
+BECAUSE = "one run writes its files once: rank 0 does"
+
+
+def _opened(facts: Facts, effect: Effect) -> Iterator[Finding]:
+    yield Replace(effect.call.node.func, facts.names.helper("open_on_rank_zero"), BECAUSE)
+    yield Lift("open_on_rank_zero", BECAUSE)
+
+
+def _path_opened(facts: Facts, effect: Effect) -> Iterator[Finding]:
+    """`path.open("w")` to `open_on_rank_zero(path, "w")`."""
+    function = effect.call.node.func
+    assert isinstance(function, ast.Attribute)
+    rest = {f"a{index}": one for index, one in enumerate((*effect.call.node.args, *effect.call.node.keywords))}
+    holes = ", ".join(["{path}", *(f"{{{name}}}" for name in rest)])
+    code = f"{facts.names.helper('open_on_rank_zero')}({holes})"
+    yield Replace(effect.call.node, code, BECAUSE, {"path": function.value, **rest})
+    yield Lift("open_on_rank_zero", BECAUSE)
+
+
+def _opened_otherwise(facts: Facts, effect: Effect) -> Iterator[Finding]:
+    yield PassTo(effect.call.node, facts.names.helper("object_on_rank_zero"), BECAUSE)
+    yield Lift("object_on_rank_zero", BECAUSE)
+
+
+def _handler(facts: Facts, effect: Effect) -> Iterator[Finding]:
+    """A FileHandler is a StreamHandler on an opened file (logging/__init__.py)."""
+    call, helper = effect.call, facts.names.helper("open_on_rank_zero")
+    path, mode, encoding = call.argument(0, "filename"), call.argument(1, "mode"), call.argument(2, "encoding")
+    if path is None:
+        return
+    given = {"path": path, **({"mode": mode} if mode else {}), **({"encoding": encoding} if encoding else {})}
+    coding = ", encoding={encoding}" if encoding else ""
+    opened = f"{helper}({{path}}, {'{mode}' if mode else chr(34) + 'a' + chr(34)}{coding})"
+    function = effect.call.node.func
+    name = "logging.StreamHandler" if not isinstance(function, ast.Attribute) else f"{ast.unparse(function.value)}.StreamHandler"
+    yield Replace(call.node, f"{name}({opened})", BECAUSE, given)
+    yield Lift("open_on_rank_zero", BECAUSE)
+
+
+def _log_file(facts: Facts, effect: Effect) -> Iterator[Finding]:
+    """`basicConfig(filename=f, filemode=m)` to `basicConfig(stream=open_on_rank_zero(f, m))`."""
+    call = effect.call
+    filename, mode = call.keyword("filename"), call.keyword("filemode")
+    assert filename is not None
+    opened = f"{facts.names.helper('open_on_rank_zero')}({{path}}, {'{mode}' if mode else chr(34) + 'a' + chr(34)})"
+    holes: dict[str, ast.AST] = {"path": filename.value, **({"mode": mode.value} if mode else {})}
+    yield Replace(filename, f"stream={opened}", BECAUSE, holes)
+    if mode:
+        yield DropArgument(mode, call.node, BECAUSE)
+    yield Lift("open_on_rank_zero", BECAUSE)
+
+
+_EDITS = {
+    "open": _opened,
+    "opener": _opened_otherwise,
+    "path open": _path_opened,
+    "handler": _handler,
+    "rotating": _opened_otherwise,
+    "log file": _log_file,
+}

@@ -1,0 +1,123 @@
+"""One file of the user's as text, with what is needed to write it back byte for byte."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import sys
+import tempfile
+import tokenize
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dp2ddp.errors import SourceError
+
+BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A script as text; line endings stay in the text as they were."""
+
+    path: Path | None  # None: standard input
+    text: str
+    encoding: str = "utf-8"
+    newline: str = "\n"  # what new lines are written with: the ending the file uses most
+    bom: bool = False
+
+    @property
+    def name(self) -> str:
+        return "<stdin>" if self.path is None else str(self.path)
+
+    def encoded(self, text: str) -> bytes:
+        """The bytes of `text` in this file's own encoding."""
+        try:
+            body = text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            letters = text[error.start : error.end]
+            raise SourceError(f"{self.name}: {letters!r} cannot be written in {self.encoding}") from error
+        return BOM + body if self.bom else body
+
+    def with_text(self, text: str) -> SourceFile:
+        return replace(self, text=text)
+
+
+def read_source(path: str | Path) -> SourceFile:
+    """Read a script; `-` is standard input. Whatever cannot be read is a SourceError of one line."""
+    if str(path) == "-":
+        return decode_source(_read_stdin(), None)
+    return decode_source(_read_bytes(Path(path)), Path(path))
+
+
+def decode_source(data: bytes, path: Path | None) -> SourceFile:
+    """Bytes to text by PEP 263 (a byte order mark, a coding comment, or UTF-8)."""
+    name = "<stdin>" if path is None else str(path)
+    if b"\0" in data:
+        raise SourceError(f"{name}: not a Python script (it holds binary data)")
+    bom = data.startswith(BOM)
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+        encoding = "utf-8" if encoding == "utf-8-sig" else encoding
+        text = data[len(BOM) if bom else 0 :].decode(encoding)
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        raise SourceError(f"{name}: not readable as text ({error})") from error
+    return SourceFile(path, text, encoding, dominant_newline(text), bom)
+
+
+def dominant_newline(text: str) -> str:
+    """The line ending that most lines have; a file without any gets the Unix one."""
+    endings = re.findall(r"\r\n|\r|\n", text)
+    return max(("\n", "\r\n", "\r"), key=endings.count) if endings else "\n"
+
+
+def write_atomically(path: str | Path, data: bytes) -> None:
+    """Write all of it or nothing: a temporary file beside the target takes its place at the end."""
+    target = Path(path)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise SourceError(f"{target}: cannot be written ({_reason(error)})") from error
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        os.chmod(temporary, _mode_for(target))
+        os.replace(temporary, target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise SourceError(f"{target}: cannot be written ({_reason(error)})") from error
+
+
+def _mode_for(target: Path) -> int:
+    """The permissions the target has, or those a new file would get (mkstemp's own are 0600)."""
+    if target.exists():
+        return target.stat().st_mode & 0o7777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _read_bytes(path: Path) -> bytes:
+    if path.is_dir():
+        raise SourceError(f"{path}: a folder; name the script that starts the training")
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise SourceError(f"{path}: no such file") from error
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read ({_reason(error)})") from error
+
+
+def _read_stdin() -> bytes:
+    if sys.stdin is None or sys.stdin.closed:
+        raise SourceError("<stdin>: standard input is closed; name a file, or pipe a script in")
+    try:
+        return sys.stdin.buffer.read()
+    except (OSError, ValueError) as error:
+        raise SourceError(f"<stdin>: cannot be read ({error})") from error
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

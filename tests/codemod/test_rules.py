@@ -1,0 +1,131 @@
+"""Every example of every rule, and what all rules have in common."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from dp2ddp.codemod.apply import Editor
+from dp2ddp.codemod.document import rule_page, write_pages
+from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.facts import Facts, gather_facts
+from dp2ddp.codemod.plan import Plan, make_plan
+from dp2ddp.codemod.rule import Example, Flags, Rewrites, Rule, Untouched, all_rules, code_of, pick_rules
+from dp2ddp.codemod.strategy import choose
+from dp2ddp.errors import ConversionError
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.projects import Project
+
+RULES = all_rules()
+EXAMPLES = [pytest.param(rule, example, id=f"{rule.code}-{index}") for rule in RULES for index, example in enumerate(rule.examples)]
+
+
+def facts_of(text: str) -> Facts:
+    return gather_facts(Project(SourceFile(None, text)))
+
+
+def plan_of(facts: Facts, *rules: Rule) -> Plan:
+    return make_plan(facts, choose(facts), rules)
+
+
+def rewritten(facts: Facts, plan: Plan) -> str:
+    return Editor(facts.script.positions, facts.script.scopes, "\n").apply(plan.text_edits(), [])
+
+
+@pytest.mark.parametrize(("rule", "example"), EXAMPLES)
+def test_an_example_holds(rule: Rule, example: Example) -> None:
+    text = code_of(example.before)
+    facts = facts_of(text)
+    plan = plan_of(facts, rule)
+
+    after = rewritten(facts, plan)
+
+    match example:
+        case Rewrites():
+            assert after == code_of(example.after)
+            assert not plan.hazards
+        case Untouched():
+            assert after == text
+            assert not plan.hazards
+        case Flags():
+            assert any(example.message in f"{hazard.because} {_advice(hazard.finding)}" for hazard in plan.hazards)
+
+
+def _advice(finding: object) -> str:
+    assert isinstance(finding, Hazard)
+    return finding.advice
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+class TestEveryRule:
+    def test_it_shows_what_it_does_and_what_it_leaves_alone(self, rule: Rule) -> None:
+        assert any(isinstance(example, (Rewrites, Flags)) for example in rule.examples)
+        assert any(isinstance(example, Untouched) for example in rule.examples)
+
+    def test_its_page_has_the_fixed_headings(self, rule: Rule) -> None:
+        headings = [line for line in rule.page().splitlines() if line.startswith("## ")]
+
+        assert headings == ["## What it does", "## Why", "## Safety", "## References"]
+
+    def test_its_file_is_named_after_it(self, rule: Rule) -> None:
+        words = rule.name.replace("-", "_")
+
+        assert type(rule).__module__.rpartition(".")[2] == f"{rule.code.lower()}_{words}"
+
+    def test_its_page_is_fresh(self, rule: Rule, request: pytest.FixtureRequest) -> None:
+        page = request.config.rootpath / "docs" / "rules" / f"{rule.code}.md"
+
+        assert page.read_text(encoding="utf-8") == rule_page(rule), "run `dp2ddp rules --write docs/rules`"
+
+
+def test_codes_are_unique() -> None:
+    codes = [rule.code for rule in RULES]
+
+    assert sorted(set(codes)) == codes
+
+
+def test_no_page_is_left_of_a_rule_that_went_away(request: pytest.FixtureRequest) -> None:
+    pages = {page.stem for page in (request.config.rootpath / "docs" / "rules").glob("DDP*.md")}
+
+    assert pages == {rule.code for rule in RULES}
+
+
+def test_the_order_of_the_rules_does_not_matter() -> None:
+    text = "import torch\n" + "\n".join(_body(rule) for rule in RULES)
+    facts = facts_of(text)
+    expected = rewritten(facts, plan_of(facts, *RULES))
+
+    for seed in range(20):
+        shuffled = list(RULES)
+        random.Random(seed).shuffle(shuffled)
+        assert rewritten(facts, plan_of(facts, *shuffled)) == expected
+
+
+def _body(rule: Rule) -> str:
+    return "\n".join(code_of(example.before) for example in rule.examples if isinstance(example, Rewrites))
+
+
+def test_a_comment_silences_a_rule_on_its_line() -> None:
+    text = 'import os\nimport torch\nnet = torch.nn.DataParallel(net)\nos.mkdir("a")  # dp2ddp: ignore[DDP503]\nos.mkdir("b")\n'
+    facts = facts_of(text)
+
+    plan = plan_of(facts, *pick_rules(("DDP503",), ()))
+
+    assert [edit.line for edit in plan.edits] == [5]
+
+
+def test_families_pick_rules() -> None:
+    assert {rule.code[:4] for rule in pick_rules(("DDP1",), ())} == {"DDP1"}
+    assert "DDP101" not in {rule.code for rule in pick_rules((), ("DDP1",))}
+
+
+def test_an_unknown_code_is_an_error() -> None:
+    with pytest.raises(ConversionError, match="DDP777: no such rule"):
+        pick_rules(("DDP777",), ())
+
+
+def test_pages_are_written(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    paths = write_pages(RULES[:1], tmp_path / "rules")
+
+    assert [path.read_text(encoding="utf-8") for path in paths] == [rule_page(RULES[0])]
