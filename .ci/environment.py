@@ -68,11 +68,13 @@ def fill() -> None:
     if STAMP.exists() and STAMP.read_text() == wanted:
         return
     say("installing dp2ddp and what it needs into .venv")
-    if not any(VENV.glob("lib*/python*/site-packages/torch")):
+    has_torch = any(VENV.glob("lib*/python*/site-packages/torch"))
+    if not has_torch:
         say("the largest part is torch: gigabytes of CUDA libraries to download, 5.5 GB on disk")
     # setuptools first and no build isolation: then a second time needs no network at all
-    pip("setuptools>=70.1")
-    pip("--no-build-isolation", "-e", str(ROOT) + "[dev]")
+    quiet = ["--quiet"] if has_torch else []  # the rest takes seconds; progress is for gigabytes
+    pip(*quiet, "setuptools>=70.1")
+    pip(*quiet, "--no-build-isolation", "-e", str(ROOT) + "[dev]")
     STAMP.write_text(wanted)
     say("installed")
 

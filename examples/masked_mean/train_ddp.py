@@ -1,0 +1,1024 @@
+"""Tag each token of padded sentences; the loss is a mean over the tokens that are not padding."""
+
+import random
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader
+import atexit
+import contextlib
+import contextvars
+import datetime
+import faulthandler
+import gc
+import inspect
+import io
+import os
+import pickle
+import sys
+import torch.distributed
+import torch.distributed as dist
+import traceback
+import warnings
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from torch._utils import ExceptionWrapper
+from torch.nn.parallel import DistributedDataParallel
+from types import TracebackType
+from typing import Any
+
+
+# --- helpers copied from dp2ddp.templates (process, rows, ddp, voice): yours now, they need torch alone
+
+
+# Environment variable with the process id of a rank. Children inherit it (loader workers, pools,
+# subprocesses) and see by it that they are not the rank itself.
+RANK_PROCESS = "RANK_PROCESS"
+
+
+# True while rank 0 does something on its own: whatever runs then must not wait for the other ranks.
+ALONE = contextvars.ContextVar("ALONE", default=False)
+
+
+# Rank 0 may write or evaluate for hours while the others wait. A rank that ends closes its
+# connections, which the others notice at once; so nothing is gained by a short time limit.
+PATIENCE = datetime.timedelta(days=7)
+
+
+# Seconds after which the end of a process is forced.
+LAST_WAIT = 20
+
+
+# Bytes that go along with every exchange; what is longer needs a second round.
+FRAME = 2048
+
+
+def join_process_group() -> None:
+    """Make this process one rank of the run that torchrun started; without torchrun, do nothing.
+
+    Afterwards every rank has the random streams of rank 0, so that all of them shuffle, augment and
+    initialise alike, and only rank 0 is heard: the other ranks' stdout and stderr go nowhere
+    (uncaught exceptions do come through). Call it once, as early as possible.
+    """
+    if RANK_PROCESS in os.environ or "RANK" not in os.environ:
+        return
+    torch.distributed.init_process_group(choose_backend(), timeout=PATIENCE)
+    os.environ[RANK_PROCESS] = str(os.getpid())
+    atexit.register(leave_process_group)
+    set_random_streams(exchange(random_streams())[0])
+    if own_rank() > 0:
+        be_quiet()
+
+
+def choose_backend() -> str:
+    """NCCL for tensors on a GPU if each rank has a GPU of its own, gloo for everything else.
+
+    The host's small messages go over gloo in either case, so that they never wait for the GPU.
+    """
+    if not torch.cuda.is_available():
+        return "gloo"
+    devices = torch.cuda.device_count()
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % devices)
+    torch.cuda.init()
+    own_device_each = int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices
+    return "cpu:gloo,cuda:nccl" if own_device_each and torch.distributed.is_nccl_available() else "gloo"
+
+
+def is_rank_process() -> bool:
+    """Whether this process joined; false in its children, where no other rank can be reached."""
+    return os.environ.get(RANK_PROCESS) == str(os.getpid()) and torch.distributed.is_initialized()
+
+
+def world_size() -> int:
+    """How many ranks there are to talk to: 1 without torchrun, in child processes, and on rank 0 alone."""
+    return torch.distributed.get_world_size() if is_rank_process() and not ALONE.get() else 1
+
+
+def own_rank() -> int:
+    """The number of this rank, 0 if it is the only one."""
+    return torch.distributed.get_rank() if world_size() > 1 else 0
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """A block that only one rank runs: inside it, this rank is a world of one."""
+    before = ALONE.set(True)
+    try:
+        yield
+    finally:
+        ALONE.reset(before)
+
+
+def exchange(value: Any) -> list[Any]:
+    """What every rank brought, in rank order; no rank goes on before all of them came."""
+    if world_size() == 1:
+        return [value]
+    messages = gather_bytes(dump_or_say_why_not(value))
+    values = [pickle.loads(message) for message in messages]
+    for rank, found in enumerate_(values):
+        if isinstance(found, pickle.PicklingError):
+            raise TypeError(f"rank {rank} cannot send this to the other ranks: {found}")
+    return values
+
+
+def dump_or_say_why_not(value: Any) -> bytes:
+    """The pickled value, or the pickled reason: a rank that raised here would leave the others waiting."""
+    try:
+        return pickle.dumps(value)
+    except Exception as error:
+        return pickle.dumps(pickle.PicklingError(str(error)))
+
+
+def gather_bytes(message: bytes) -> list[bytes]:
+    """Every rank's message. Up to FRAME bytes travel in one round, with their length in front."""
+    content = len_(message).to_bytes(8, "little") + message
+    frames = gather_equal(content[:FRAME].ljust(FRAME, b"\0"))
+    lengths = [8 + int.from_bytes(frame[:8], "little") for frame in frames]
+    if max(lengths) > FRAME:
+        rests = gather_equal(content[FRAME:].ljust(max(lengths) - FRAME, b"\0"))
+        frames = [frame + rest for frame, rest in zip(frames, rests)]
+    return [frame[8:length] for frame, length in zip(frames, lengths)]
+
+
+def gather_equal(content: bytes) -> list[bytes]:
+    """Every rank's bytes, as many of them on each rank."""
+    found = [bytearray(len_(content)) for _ in range_(world_size())]
+    places = [torch.frombuffer(place, dtype=torch.uint8) for place in found]
+    torch.distributed.all_gather(places, torch.frombuffer(bytearray(content), dtype=torch.uint8))
+    return [bytes(place) for place in found]
+
+
+def random_streams() -> dict[str, Any]:
+    """The states of the streams that a script draws from: Python's, numpy's, torch's, the GPU's."""
+    streams: dict[str, Any] = {"random": random.getstate(), "torch": torch.get_rng_state()}
+    if torch.cuda.is_initialized():
+        streams["cuda"] = torch.cuda.get_rng_state()
+    if "numpy" in sys.modules:
+        name, keys, *rest = sys.modules["numpy"].random.get_state()
+        streams["numpy"] = (name, keys.tobytes(), *rest)
+    return streams
+
+
+def set_random_streams(streams: dict[str, Any]) -> None:
+    """Go on from these states; streams that are not named stay as they are."""
+    if "random" in streams:
+        random.setstate(streams["random"])
+    if "torch" in streams:
+        torch.set_rng_state(streams["torch"])
+    if "cuda" in streams:
+        torch.cuda.set_rng_state(streams["cuda"])
+    if "numpy" in streams and "numpy" in sys.modules:
+        numpy = sys.modules["numpy"]
+        name, keys, *rest = streams["numpy"]
+        numpy.random.set_state((name, numpy.frombuffer(keys, dtype=numpy.uint32), *rest))
+
+
+def be_quiet() -> None:
+    """Send what this process prints nowhere, except the traceback of what ends it."""
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (open as long as the process lives)
+    sys.excepthook = report_exception
+
+
+def report_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """sys.excepthook of a quiet rank: the real stderr hears of it."""
+    traceback.print_exception(kind, error, trace, file=sys.__stderr__)
+
+
+def leave_process_group() -> None:
+    """Part from the other ranks. Runs by itself at exit, whatever the reason, and never hangs."""
+    if not is_rank_process():
+        return
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    if sys.__stderr__ is not None:
+        faulthandler.dump_traceback_later(LAST_WAIT, exit=True, file=sys.__stderr__)
+    drop_reducers()
+    torch.distributed.destroy_process_group()
+    del os.environ[RANK_PROCESS]
+    faulthandler.cancel_dump_traceback_later()
+
+
+def drop_reducers() -> None:
+    """Take every live DistributedDataParallel's reducer away.
+
+    A reducer that outlives the interpreter aborts the process in about one of four runs over gloo
+    ("terminate called without an active exception"), with or without destroy_process_group.
+    """
+    for thing in gc.get_objects():
+        if issubclass(type(thing), torch.nn.parallel.DistributedDataParallel):
+            drop_reducer(thing)
+
+
+def drop_reducer(ddp: torch.nn.parallel.DistributedDataParallel) -> None:
+    """Take a DistributedDataParallel's reducer away, and with it the hooks on its parameters."""
+    vars(ddp).pop("reducer", None)
+    vars(ddp).pop("logger", None)
+
+
+def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """torch.cat of every rank's tensor along dim; rank r brings sizes[r] rows, which may be none.
+
+    Travels as bytes, padded to the largest part, so that any dtype and any backend will do.
+    """
+    rows = own.detach().movedim(dim, 0)  # (rows, ...)
+    padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
+    padded[: len_(rows)] = rows
+    parts = [torch.empty_like(padded) for _ in sizes]
+    torch.distributed.all_gather([as_bytes(part) for part in parts], as_bytes(padded))
+    whole = torch.cat([part[:size] for part, size in zip(parts, sizes)])
+    return whole.movedim(0, dim).contiguous()
+
+
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a contiguous tensor as a vector of bytes."""
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+def own_slice(whole: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """The rows of a whole tensor that are this rank's, if rank r has sizes[r] of them."""
+    rank = own_rank()
+    return whole.narrow(dim, sum(sizes[:rank]), sizes[rank])
+
+
+# How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
+# None if each rank holds a copy, whose gradients add up.
+Layout = tuple[int, tuple[int, ...]] | None
+
+
+class FromWhole(torch.autograd.Function):
+    """What all ranks hold alike becomes each rank's own: its copy, or its rows.
+
+    The backward pass is IntoWhole, whose backward pass is FromWhole, and so on: gradients of gradients work.
+    The first output, a zero called the link, belongs to every result of the ranks' work. So the backward pass
+    comes by here on every rank, once, also on a rank without rows; or else the others would wait for it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        link = whole[0].new_zeros((), dtype=torch.float32)
+        ctx.layouts = layouts
+        ctx.save_for_backward(link)
+        return link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts))
+
+    @staticmethod
+    def backward(ctx: Any, link_gradient: torch.Tensor, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        (link,) = ctx.saved_tensors
+        return None, *IntoWhole.apply(ctx.layouts, link + link_gradient, *gradients)
+
+
+class IntoWhole(torch.autograd.Function):
+    """What each rank holds becomes what all ranks hold alike: the sum of copies, or all rows in rank order."""
+
+    @staticmethod
+    def forward(ctx: Any, layouts: Sequence[Layout], link: torch.Tensor, *own: torch.Tensor) -> tuple[Any, ...]:
+        ctx.layouts = layouts
+        sums = iter(sum_over_ranks([tensor for tensor, layout in zip(own, layouts) if layout is None]))
+        return tuple(
+            next(sums) if layout is None else concatenate_ranks(tensor, layout[1], layout[0])
+            for tensor, layout in zip(own, layouts)
+        )
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        return None, *FromWhole.apply(ctx.layouts, *gradients)
+
+
+def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """This rank's part of a tensor that all ranks hold."""
+    return tensor.view_as(tensor) if layout is None else own_slice(tensor, layout[1], layout[0]).clone()
+
+
+def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Each tensor's sum over the ranks, with one all_reduce for all tensors of a kind."""
+    sums = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
+    for places in alike(sums):
+        flat = torch.cat([sums[i].reshape(-1) for i in places])
+        torch.distributed.all_reduce(torch.view_as_real(flat) if flat.is_complex() else flat)
+        parts = flat.split([sums[i].numel() for i in places])
+        for i, part in zip(places, parts):
+            sums[i] = part.view(sums[i].shape)
+    return sums
+
+
+def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
+    """The positions of the tensors, grouped by dtype and device."""
+    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for i, tensor in enumerate_(tensors):
+        groups.setdefault((tensor.dtype, tensor.device), []).append(i)
+    return list(groups.values())
+
+
+def copy_from_rank_zero(tensors: Sequence[torch.Tensor]) -> None:
+    """Give these tensors the values they have on rank 0, with one broadcast for all tensors of a kind."""
+    for places in alike(tensors):
+        flat = torch.cat([tensors[i].detach().reshape(-1) for i in places])
+        torch.distributed.broadcast(as_bytes(flat), 0)
+        for i, part in zip(places, flat.split([tensors[i].numel() for i in places])):
+            if own_rank() > 0:
+                tensors[i].data.copy_(part.view(tensors[i].shape))
+
+
+class ScaleGradient(torch.autograd.Function):
+    """x in the forward pass; the gradient times a factor in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, factor: float_) -> torch.Tensor:
+        ctx.factor = factor
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient * ctx.factor, None
+
+
+class ZeroGradients(torch.autograd.Function):
+    """The link in the forward pass; in the backward pass a zero gradient for every parameter.
+
+    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
+    DistributedDataParallel's reducer wants to hear of every parameter on every rank.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, link: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        ctx.forms = [(p.shape, p.dtype, p.device) for p in parameters]
+        return link.clone()
+
+    @staticmethod
+    def backward(ctx: Any, link_gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        zeros = (torch.zeros((), dtype=dtype, device=device).expand(shape) for shape, dtype, device in ctx.forms)
+        return link_gradient, *zeros
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one replica is called with, and how many replicas there are."""
+
+    inputs: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    replicas: int
+
+
+def split_arguments(
+    inputs: tuple[Any, ...], kwargs: dict[str, Any], world: int, take: Callable[[torch.Tensor], tuple[int, Any]]
+) -> Part:
+    """One replica's arguments by DataParallel's rules; take(tensor) is (number of chunks, own chunk).
+
+    Tensors are cut into chunks wherever they are in tuples, lists and dicts; anything else goes to every
+    replica as it is. Arguments with fewer chunks set the number of replicas, and rows beyond are dropped.
+    Keyword arguments alone may call for more replicas, which then get no positional arguments.
+    """
+    input_chunks, own_inputs = split_argument(inputs, world, take) if inputs else (0, ())
+    kwarg_chunks, own_kwargs = split_argument(kwargs, world, take) if kwargs else (0, {})
+    if not input_chunks and not kwarg_chunks:
+        return Part((), {}, 1)
+    if input_chunks < kwarg_chunks:
+        return Part(own_inputs if own_rank() < input_chunks else (), own_kwargs, kwarg_chunks)
+    if kwarg_chunks < input_chunks and kwarg_chunks >= len_(inputs):
+        raise AssertionError(
+            f"The number of modules {input_chunks} is not equal to the number of keyword arguments {kwarg_chunks}"
+        )
+    return Part(own_inputs, own_kwargs if own_rank() < kwarg_chunks else {}, input_chunks)
+
+
+def split_argument(
+    value: Any, world: int, take: Callable[[torch.Tensor], tuple[int, Any]]
+) -> tuple[int, Any]:
+    """The number of chunks of an argument, and the own one."""
+    if isinstance(value, torch.Tensor):
+        return take(value)
+    if not isinstance(value, (tuple, list, dict)) or not value:
+        return world, value
+    items = value.items() if isinstance(value, dict) else value
+    counts, own = zip(*(split_argument(item, world, take) for item in items))
+    kind = type(value)
+    return min(counts), own if kind is tuple else kind(*own) if hasattr(value, "_fields") else kind(own)
+
+
+def chunk_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
+    """Rows of each chunk as torch.chunk cuts them, which may be fewer than ranks: 5 over 4 is 2, 2, 1."""
+    return tuple(chunk.shape[dim] for chunk in tensor.detach().chunk(world, dim))
+
+
+def rank_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
+    """Rows of each rank, zeros for ranks that get none: 5 over 4 is 2, 2, 1, 0."""
+    sizes = chunk_sizes(tensor, world, dim)
+    return sizes + (0,) * (world - len_(sizes))
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors that DataParallel finds in an argument, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+
+
+def replica_of(module: torch.nn.Module, stand_ins: Mapping[torch.Tensor, torch.Tensor]) -> torch.nn.Module:
+    """A shallow copy of a module that computes with other tensors in place of its parameters and buffers.
+
+    What forward assigns to self stays with the copy, as with DataParallel's replicas.
+    """
+    replicas = {part: part._replicate_for_data_parallel() for part in module.modules()}
+    for part, replica in replicas.items():
+        for name, child in part._modules.items():
+            if child is not None:
+                setattr(replica, name, replicas[child])
+        for name, parameter in part._parameters.items():
+            if parameter is None:
+                replica._parameters[name] = None
+            else:
+                setattr(replica, name, stand_ins[parameter])
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                setattr(replica, name, stand_ins[buffer])
+    return replicas[module]
+
+
+class DeviceStream:
+    """The random stream that a device other than the first has under DataParallel.
+
+    torch.manual_seed seeds all devices alike, and from there on each goes its own way: the script draws from
+    the first device only, the replica on another device is the only one to draw from that. Here the script
+    draws from the same stream on every rank, so on ranks > 0 what the model draws needs a stream of its own.
+    """
+
+    def __init__(self) -> None:
+        self.seed: int | None = None
+        self.state = torch.empty(0)
+
+    @contextlib.contextmanager
+    def drawn_from(self, generator: torch.Generator) -> Iterator[None]:
+        """A block in which a generator gives this stream's numbers."""
+        if self.was_seeded(generator):
+            self.seed = generator.initial_seed()
+            generator.manual_seed(self.seed)
+        else:
+            generator.set_state(self.state)
+        try:
+            yield
+        finally:
+            self.state = generator.get_state()
+
+    def was_seeded(self, generator: torch.Generator) -> bool:
+        """Whether the script has seeded the generator since: another seed, or not a number drawn after seeding."""
+        seed = generator.initial_seed()
+        fresh = torch.Generator(generator.device).manual_seed(seed)
+        return seed != self.seed or torch.equal(generator.get_state(), fresh.get_state())
+
+
+def default_generator(device: torch.device) -> torch.Generator:
+    """The generator that a module on this device draws from."""
+    if device.type == "cuda":
+        return torch.cuda.default_generators[torch.cuda.current_device()]
+    return torch.default_generator
+
+
+def same_state(one: Any, other: Any) -> bool:
+    """Whether two states of a random stream are the same."""
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
+
+
+@dataclass(frozen=True)
+class Face:
+    """What the other ranks need to know of a tensor in a replica's output."""
+
+    place: int
+    shape: torch.Size
+    dtype: torch.dtype
+    needs_gradient: bool
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A dict, list, tuple or other iterable in a replica's output."""
+
+    kind: type
+    keys: tuple[Any, ...]
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Anything else in a replica's output: DataParallel cannot gather it."""
+
+    kind: type
+
+
+def describe_output(output: Any, tensors: list[torch.Tensor]) -> Face | Branch | Opaque | None:
+    """A replica's output as the other ranks may see it; its tensors go to the list."""
+    if isinstance(output, torch.Tensor):
+        tensors.append(output)
+        return Face(len_(tensors) - 1, output.shape, output.dtype, output.requires_grad)
+    if output is None:
+        return None
+    if isinstance(output, dict):
+        return Branch(type(output), tuple(output), tuple(describe_output(v, tensors) for v in output.values()))
+    if isinstance(output, str) or not hasattr(output, "__iter__"):
+        return Opaque(type(output))
+    return Branch(type(output), (), tuple(describe_output(item, tensors) for item in output))
+
+
+def gather_outputs(found: Sequence[Any], join: Callable[[Sequence[Face]], torch.Tensor]) -> Any:
+    """The replicas' described outputs as one, by DataParallel's rules: the first replica sets the form."""
+    first = found[0]
+    if isinstance(first, Face):
+        return join(found)
+    if first is None:
+        return None
+    if isinstance(first, Opaque):
+        if first.kind is str:
+            return str(map(gather_outputs, ()))  # what DataParallel makes of it: '<map object at ...>'
+        raise TypeError(f"'{first.kind.__name__}' object is not iterable")
+    if issubclass(first.kind, dict):
+        return first.kind((key, gather_outputs(items, join)) for key, items in by_key(found))
+    items = (gather_outputs(items, join) for items in zip(*(branch.items for branch in found), strict=True))
+    return first.kind._make(items) if hasattr(first.kind, "_make") else first.kind(items)
+
+
+def by_key(found: Sequence[Branch]) -> list[tuple[Any, list[Any]]]:
+    """The replicas' dicts: each key with the item that each replica has for it."""
+    if any(len_(branch.keys) != len_(found[0].keys) for branch in found):
+        raise ValueError("All dicts must have the same number of keys")
+    dicts = [dict(zip(branch.keys, branch.items)) for branch in found]
+    return [(key, [each[key] for each in dicts]) for key in found[0].keys]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a rank tells the others about its forward pass."""
+
+    outputs: tuple[Any, ...]  # one described output, or none without rows or after an error
+    error: ExceptionWrapper | None = None
+    text: str = ""
+    streams: dict[str, Any] | None = None
+    changed_buffers: bool = False
+    changed_parameters: bool = False
+
+
+class GraphDDP(DistributedDataParallel):
+    """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
+
+    Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
+    that come or thaw later. With split=False the inputs are this rank's rows already.
+
+    It is a DistributedDataParallel by name only: for isinstance, .module, and the keys of the state dict.
+    """
+
+    # One a process: a device has one default generator, whichever model draws from it.
+    device_stream = DeviceStream()
+
+    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
+        torch.nn.Module.__init__(self)
+        self.module = module
+        self.dim = dim
+        self.split = split
+        self.trained = False
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if world_size() > 1:
+            return self.forward_on_ranks(inputs, kwargs)
+        alone = split_arguments(inputs, kwargs, 1, lambda tensor: (1, tensor.to(self.device)))
+        return self.module(*alone.inputs, **alone.kwargs)
+
+    def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run this rank's replica, tell the others how it went, and join the outputs."""
+        link, copies, part = self.enter(inputs, kwargs)
+        tensors: list[torch.Tensor] = []
+        report = self.run_replica(part, copies, tensors) if self.has_rows(part) else Report(())
+        reports = exchange(report)
+        self.follow(reports)
+        link = self.tie(link)
+        ranks = [rank for rank, report in enumerate_(reports) if report.outputs]
+        return gather_outputs(
+            [reports[rank].outputs[0] for rank in ranks],
+            lambda faces: self.join(dict(zip(ranks, faces)), tensors, link),
+        )
+
+    def enter(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[torch.Tensor, dict[Any, Any], Part]:
+        """From what all ranks hold to this rank's: the link, copies of the parameters, and a part of the inputs."""
+        world, grad = world_size(), torch.is_grad_enabled()
+        parameters = self.parameters_in_graph() if grad else []
+        cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad and self.split}
+        layouts: list[Layout] = [None for _ in parameters]
+        layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
+        if layouts:
+            link, *own = FromWhole.apply(tuple(layouts), *parameters, *cut.values())
+        else:
+            link, own = torch.zeros((), device=self.device, requires_grad=grad), []
+        chunks = dict(zip(cut, own[len_(parameters) :]))
+        part = split_arguments(inputs, kwargs, world, lambda tensor: self.take(tensor, chunks))
+        return link, dict(zip(parameters, own)), part
+
+    def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
+        """The number of chunks of an input, and this rank's, on its device."""
+        world = world_size()
+        if not self.split:
+            return world, tensor.to(self.device)
+        count = len_(chunk_sizes(tensor, world, self.dim))
+        if id(tensor) in chunks:
+            return count, scaled(chunks[id(tensor)].to(self.device), 1 / self.factor)
+        own = own_slice(tensor, rank_sizes(tensor, world, self.dim), self.dim)
+        return count, own.to(self.device, copy=True)
+
+    def has_rows(self, part: Part) -> bool:
+        """Whether there is anything to do for this rank's replica."""
+        if self.split:
+            return own_rank() < part.replicas
+        first = next(tensors_in((part.inputs, part.kwargs)), None)
+        return own_rank() == 0 or first is None or first.dim() == 0 or first.shape[self.dim] > 0
+
+    def run_replica(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
+        """Call a replica with its part of the inputs. The tensors of its output go to the list."""
+        before, versions = random_streams(), self.versions()
+        replica = replica_of(self.module, self.stand_ins(copies))
+        with self.replica_streams(before) as text:
+            try:
+                outputs, error = (describe_output(replica(*part.inputs, **part.kwargs), tensors),), None
+            except Exception:  # every rank raises it, below
+                outputs, error = (), ExceptionWrapper(where=f"in replica {own_rank()} on rank {own_rank()}")
+        after = random_streams()
+        drawn = {name: state for name, state in after.items() if not same_state(state, before.get(name))}
+        buffers, parameters = (now != then for now, then in zip(self.versions(), versions))
+        return Report(outputs, error, text.getvalue(), drawn, buffers or self.is_training, parameters)
+
+    @contextlib.contextmanager
+    def replica_streams(self, before: dict[str, Any]) -> Iterator[io.StringIO]:
+        """On ranks > 0, draw from the device's own stream, go back to the script's, and keep what is printed."""
+        text = io.StringIO()
+        if own_rank() == 0:
+            yield text
+            return
+        with contextlib.redirect_stdout(text), self.device_stream.drawn_from(default_generator(self.device)):
+            yield text
+        set_random_streams(before)
+
+    def stand_ins(self, copies: dict[Any, Any]) -> dict[torch.Tensor, torch.Tensor]:
+        """What a replica computes with. As with DataParallel, only replica 0 can change the module's own tensors.
+
+        Except that parameters are copied in the first training pass only, when layers look at the data to
+        initialise themselves: memory for another copy at every step is too much for what is left.
+        """
+        stand_ins = {tensor: copies.get(tensor, tensor) for tensor in self.module.parameters()}
+        if own_rank() == 0:
+            return {**stand_ins, **{buffer: buffer for buffer in self.module.buffers()}}
+        if self.is_training and not self.trained:
+            stand_ins = {tensor: copy.clone() for tensor, copy in stand_ins.items()}
+        return {**stand_ins, **{buffer: buffer.clone() for buffer in self.module.buffers()}}
+
+    def follow(self, reports: Sequence[Report]) -> None:
+        """Let every rank go on as rank 0 does: errors, printed lines, random streams, buffers."""
+        if own_rank() == 0:
+            sys.stdout.write("".join(report.text for report in reports[1:]))
+            sys.stdout.flush()
+        elif reports[0].streams:
+            set_random_streams(reports[0].streams)
+        for report in reports:
+            if report.error is not None:
+                report.error.reraise()
+        if reports[0].changed_buffers:
+            copy_from_rank_zero(list(self.module.buffers()))
+        first_training = self.is_training and not self.trained
+        if first_training or any(report.changed_parameters for report in reports):
+            copy_from_rank_zero(list(self.module.parameters()))
+        self.trained = self.trained or first_training
+
+    def join(self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor) -> torch.Tensor:
+        """One tensor from the ranks' tensors, by the rules of torch.nn.parallel.gather."""
+        shapes = {rank: shape for rank, shape in zip(faces, joinable_shapes(list(faces.values()), self.dim))}
+        sizes = tuple(shapes[rank][self.dim] if rank in shapes else 0 for rank in range_(world_size()))
+        if own_rank() in faces:
+            own = tensors[faces[own_rank()].place].view(shapes[own_rank()])
+        else:
+            some = next(iter(shapes))
+            own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(self.dim, 0, 0)
+        if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
+            return concatenate_ranks(own, sizes, self.dim)
+        return IntoWhole.apply(((self.dim, sizes),), link, scaled(own, self.factor))[0]
+
+    def parameters_in_graph(self) -> list[torch.nn.Parameter]:
+        """The parameters whose gradients are added up inside the autograd graph."""
+        return [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+
+    def tie(self, link: torch.Tensor) -> torch.Tensor:
+        """The link that the joined outputs get."""
+        return link
+
+    @property
+    def factor(self) -> float_:
+        """By how much the gradients that reach this rank's replica are larger than DataParallel's."""
+        return 1
+
+    @property
+    def is_training(self) -> bool:
+        """Whether any part of the module is in training mode."""
+        return any(part.training for part in self.module.modules())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the module is."""
+        for tensor in [*self.module.parameters(), *self.module.buffers()]:
+            return tensor.device
+        return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
+
+    def versions(self) -> tuple[list[int], list[int]]:
+        """Numbers that grow when a buffer, or a parameter, is changed in place."""
+        return (
+            [buffer._version for buffer in self.module.buffers()],
+            [parameter._version for parameter in self.module.parameters()],
+        )
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Gradients are whole after every backward pass, as DataParallel's are."""
+        yield
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self).copy()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        torch.nn.Module.__setstate__(self, state)
+
+
+def scaled(tensor: torch.Tensor, factor: float_) -> torch.Tensor:
+    """The tensor, whose gradient will be multiplied by the factor."""
+    return tensor if factor == 1 else ScaleGradient.apply(tensor, factor)
+
+
+def joinable_shapes(faces: Sequence[Face], dim: int) -> list[torch.Size]:
+    """The shapes of tensors that are to be joined along dim; numbers become vectors of one."""
+    shapes = [face.shape for face in faces]
+    if dim == 0 and not any(shapes):
+        warnings.warn(
+            "Was asked to gather along dimension 0, but all input tensors were scalars; "
+            "will instead unsqueeze and return a vector.",
+            stacklevel=2,
+        )
+        return [torch.Size([1]) for _ in shapes]
+    rests = [(face.dtype, len_(face.shape), face.shape[:dim], face.shape[dim:][1:]) for face in faces]
+    if any(rest != rests[0] for rest in rests):
+        raise RuntimeError(
+            f"Gather got tensors of shapes {[tuple(shape) for shape in shapes]} and types "
+            f"{[face.dtype for face in faces]}, which cannot be joined along dimension {dim}"
+        )
+    return shapes
+
+
+class ReducedCall(torch.nn.Module):
+    """What DistributedDataParallel's reducer wraps: the parameters of a module, and any call that uses them."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        super_().__init__()
+        self.module = module
+
+    def forward(self, call: Callable[[], Any]) -> Any:
+        return call()
+
+
+class ExactDDP(GraphDDP):
+    """nn.DataParallel over the ranks; gradients are summed by DistributedDataParallel while backward runs.
+
+    The loss on the joined outputs is the whole loss, on every rank. So rank r's gradient g_r is its part of
+    DataParallel's gradient, sum(g_r). DistributedDataParallel averages: sum(g_r) / world. Therefore gradients are
+    multiplied by world where they enter a rank, at its outputs. (Not by a hook that sums without dividing: under
+    accumulation the reducer averages what .grad holds already, the same on every rank, and that must stay.)
+
+    Right for one forward and one backward a step; for anything else take GraphDDP.
+    """
+
+    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
+        super_().__init__(module, dim, split)
+        self.reducing: tuple[Any, ...] = ()
+
+    def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self.reduces:
+            return super_().forward_on_ranks(inputs, kwargs)
+        return self.reducing_ddp()(lambda: super_(ExactDDP, self).forward_on_ranks(inputs, kwargs))
+
+    def reducing_ddp(self) -> DistributedDataParallel:
+        """torch's DistributedDataParallel of the module, made anew when other parameters are to be trained."""
+        wanted = [(id(p), p.requires_grad, p.device, p.dtype) for p in self.module.parameters()]
+        if not self.reducing or self.reducing[0] != wanted:
+            if self.reducing:
+                drop_reducer(self.reducing[1])
+            self.reducing = (wanted, DistributedDataParallel(ReducedCall(self.module), **no_buffers()))
+        ddp: DistributedDataParallel = self.reducing[1]
+        return ddp
+
+    @property
+    def reduces(self) -> bool:
+        """Whether this forward pass will be followed by a reduction."""
+        return torch.is_grad_enabled() and any(p.requires_grad for p in self.module.parameters())
+
+    @property
+    def factor(self) -> float_:
+        return world_size() if self.reduces else 1
+
+    def parameters_in_graph(self) -> list[torch.nn.Parameter]:
+        return []
+
+    def tie(self, link: torch.Tensor) -> torch.Tensor:
+        """The link, with zero gradients for all parameters.
+
+        Tied after the module ran, so that backward comes here first and no parameter has to wait for its zeros.
+        """
+        trainable = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        return ZeroGradients.apply(link, *trainable) if self.reduces else link
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super_().__getstate__(), "reducing": ()}
+
+
+def no_buffers() -> dict[str, bool]:
+    """The option by which DistributedDataParallel leaves buffers alone in forward; renamed in torch 2.13."""
+    options = inspect.signature(DistributedDataParallel.__init__).parameters
+    return {"forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers": False}
+
+
+def on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function on rank 0 only; every rank gets its result, or its exception.
+
+    Rank 0 starts when all ranks have come here, and they go on when it is done: whatever is read before or
+    after (a file, its existence) is the same on every rank. Results that cannot be sent (open files, figures)
+    are a Silence on the other ranks.
+    """
+    if world_size() == 1:
+        return function(*args, **kwargs)
+    exchange(None)
+    result = error = None
+    if own_rank() == 0:
+        try:
+            with alone():
+                result = function(*args, **kwargs)
+        except (Exception, SystemExit) as raised:
+            error = raised
+    sent_result, sent_error = exchange((sendable(result), sendable(error)) if own_rank() == 0 else None)[0]
+    if sent_error is not None:
+        raise error or as_exception(sent_error)
+    return result if own_rank() == 0 else sent_result
+
+
+def sendable(value: Any) -> Any:
+    """The value if it comes back whole from pickle, a Silence that knows its text if not."""
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:
+        return Silence(text=f"{type(value).__name__}: {value}")
+    return value
+
+
+def as_exception(error: Any) -> BaseException:
+    """An exception of rank 0 as another rank can raise it."""
+    return error if isinstance(error, BaseException) else RuntimeError(f"on rank 0: {error.text}")
+
+
+class Silence:
+    """Stands on ranks > 0 for an object that only rank 0 has (a log writer): takes every call, does nothing.
+
+    It has the plain attributes (names, folders, numbers) that rank 0's object had when it was made.
+    """
+
+    def __init__(self, **facts: Any) -> None:
+        vars(self).update(facts)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        pass
+
+    def __call__(self, *args: Any, **kwargs: Any) -> "Silence":
+        return self
+
+    def __enter__(self) -> "Silence":
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        pass
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __getitem__(self, key: Any) -> "Silence":
+        return self
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+    def __le__(self, other: Any) -> bool:  # logging asks every handler: record.levelno >= handler.level
+        return False
+
+    def __str__(self) -> str:
+        return ""
+
+
+def save_on_rank_zero(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+    """torch.save, once. A file gets its name only when it is complete: an interrupted run leaves the old one.
+
+    If f is an open file, it is the rank's own, and every rank writes to it.
+    """
+    if hasattr(f, "write"):
+        torch.save(obj, f, *args, **kwargs)
+    else:
+        on_rank_zero(save_completely, obj, f, *args, **kwargs)
+
+
+def save_completely(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+    """torch.save under another name in the same folder, then moved into place."""
+    path = os.path.realpath(f)
+    unfinished = f"{path}.{os.getpid()}.unfinished"
+    try:
+        torch.save(obj, unfinished, *args, **kwargs)
+        os.replace(unfinished, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(unfinished)
+        raise
+
+
+# --- end of the copied helpers
+
+join_process_group()
+
+random.seed(5)
+torch.manual_seed(5)
+
+WORDS, TAGS = 30, 6
+
+
+def make_sentences(count):
+    sentences = []
+    for _ in range(count):
+        words = torch.tensor([random.randrange(1, WORDS) for _ in range(random.randint(2, 20))])
+        tags = (words // 2 + (torch.roll(words, 1) > 20)) % TAGS
+        sentences.append((words, tags))
+    return sentences
+
+
+def collate(batch):
+    words = pad_sequence([words for words, _ in batch], batch_first=True)
+    tags = pad_sequence([tags for _, tags in batch], batch_first=True)
+    return words, tags, (words != 0).float()
+
+
+class Tagger(nn.Module):
+    def __init__(self, width=32):
+        super().__init__()
+        self.embedding = nn.Embedding(WORDS, width, padding_idx=0)
+        self.rnn = nn.GRU(width, width, batch_first=True, bidirectional=True)
+        self.out = nn.Linear(2 * width, TAGS)
+
+    def forward(self, words):
+        self.rnn.flatten_parameters()
+        hidden, _ = self.rnn(self.embedding(words))
+        return self.out(hidden)
+
+
+def masked_mean_loss(scores, tags, mask):
+    loss = F.cross_entropy(scores.transpose(1, 2), tags, reduction="none")  # (rows, words)
+    return (loss * mask).sum() / mask.sum()
+
+
+loader = DataLoader(make_sentences(102), batch_size=24, shuffle=True, collate_fn=collate)
+held_out = DataLoader(make_sentences(30), batch_size=24, collate_fn=collate)
+model = Tagger().cuda()
+if dist.get_world_size() > 1:
+    model = ExactDDP(model)
+optimizer = torch.optim.Adam(model.parameters(), lr=2e-2)
+
+best = float("inf")
+bad_epochs = 0
+for epoch in range(5):
+    model.train()
+    for i, (words, tags, mask) in enumerate(loader):
+        words, tags, mask = words.cuda(), tags.cuda(), mask.cuda()
+        loss = masked_mean_loss(model(words), tags, mask)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_value_(model.parameters(), 0.1)
+        optimizer.step()
+
+    model.eval()
+    with torch.no_grad():
+        valid = 0.0
+        for words, tags, mask in held_out:
+            valid += masked_mean_loss(model(words.cuda()), tags.cuda(), mask.cuda()).item() / len(held_out)
+    print("epoch %d | train %.4f | valid %.4f" % (epoch, loss.item(), valid))
+    if valid < best:
+        best, bad_epochs = valid, 0
+        save_on_rank_zero(model.state_dict(), "tagger.pt")
+    else:
+        bad_epochs += 1
+        if bad_epochs == 2:
+            print("stop early")
+            break
