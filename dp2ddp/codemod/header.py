@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterable, Iterator
 
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.positions import Span
-from dp2ddp.codemod.lift import PACKAGE, ImportLine, Library, Lifted, import_lines
+from dp2ddp.codemod.lift import PACKAGE, ImportLine, Library, Lifted, Rename, import_lines
 from dp2ddp.codemod.plan import Plan
 from dp2ddp.codemod.splices import Splice
 from dp2ddp.errors import ConversionError
@@ -27,10 +28,22 @@ def add_header(facts: Facts, plan: Plan, as_imports: bool, library: Library | No
     elif wanted:
         lifted = library.lift(wanted, _renaming(facts, wanted))
         imports |= set(lifted.imports)
+        if any("builtins." in definition for definition in lifted.definitions):
+            imports.add(ImportLine("builtins"))
         block = _block(lifted)
     missing = _missing(facts, imports)
-    lines = [*(line.text for line in missing), *block]
+    lines = [*_import_texts(missing), *block]
     return [_behind_imports(facts, lines)] if lines else []
+
+
+def _import_texts(lines: list[ImportLine]) -> list[str]:
+    """One line a module, as isort would write it."""
+    texts = [line.text for line in lines if not line.name]
+    groups: dict[str, list[str]] = {}
+    for line in lines:
+        if line.name:
+            groups.setdefault(line.module, []).append(line.text.partition(" import ")[2])
+    return texts + [f"from {module} import {', '.join(sorted(names))}" for module, names in groups.items()]
 
 
 def _block(lifted: Lifted) -> list[str]:
@@ -51,7 +64,7 @@ def _import_of(facts: Facts, library: Library, helper: str) -> ImportLine:
     return line.renamed(facts.names.helper(helper))
 
 
-def _renaming(facts: Facts, wanted: set[str]):  # type: ignore[no-untyped-def]  # a function of names
+def _renaming(facts: Facts, wanted: set[str]) -> Rename:
     """New names for what the script calls something else already."""
     names, imported = facts.names, facts.script.scopes.top.imports
 
@@ -60,7 +73,10 @@ def _renaming(facts: Facts, wanted: set[str]):  # type: ignore[no-untyped-def]  
             return names.helper(name)
         if name == "dist":
             return names.distributed
-        return f"{name}_" if name in names.of_module and imported.get(name) not in _same_meaning(name) else name
+        if name not in names.of_module or imported.get(name) in _same_meaning(name):
+            return name
+        # A script that says `sum = 0` at module level hides the builtin from the helpers, too.
+        return f"builtins.{name}" if hasattr(builtins, name) else f"{name}_"
 
     return rename
 
@@ -94,7 +110,7 @@ def _missing(facts: Facts, wanted: Iterable[ImportLine]) -> list[ImportLine]:
     """Imports that the top of the script does not have yet: plain ones first, as isort would."""
     there = set(_imports_above(facts))
     absent = {line for line in wanted if line not in there and not _is_covered(line, there)}
-    return sorted(absent, key=lambda line: (line.module == "__future__", bool(line.name), line.module, line.name or ""))
+    return sorted(absent, key=lambda line: (bool(line.name), line.module, line.name or "", line.alias or ""))
 
 
 def _is_covered(line: ImportLine, there: set[ImportLine]) -> bool:

@@ -22,7 +22,7 @@ PACKAGE = "dp2ddp.templates"
 Rename = Callable[[str], str]
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class ImportLine:
     """`import module as alias`, or `from module import name as alias`."""
 
@@ -71,7 +71,10 @@ class Template:
         self.positions = Positions(text)
         self.scopes = Scopes(self.tree)
         self.definitions = {found.name: found for found in self._definitions()}
-        self.imports = {line.bound: line for line in self._imports() if not line.module.startswith(".")}
+        self.imports: dict[str, list[ImportLine]] = {}
+        for line in self._imports():
+            if not line.module.startswith("."):
+                self.imports.setdefault(line.bound, []).append(line)
         self.helpers = {line.bound: line for line in self._imports() if line.module.startswith(".")}
 
     def _definitions(self) -> Iterator[Definition]:
@@ -87,6 +90,11 @@ class Template:
         """Names of the module level that a definition uses, in the order of the text."""
         names = (one.id for one in ast.walk(node) if isinstance(one, ast.Name))
         return list(dict.fromkeys(names))
+
+    def imports_for(self, name: str, node: ast.stmt) -> Iterator[ImportLine]:
+        """The imports behind a name; `import a.b` only where the definition says `a.b`."""
+        used = {ast.unparse(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))}
+        return (line for line in self.imports[name] if line.name or line.alias or line.module in used)
 
     def segment(self, node: ast.stmt, rename: Rename) -> str:
         """The text of a definition, with the comment lines right above it."""
@@ -181,7 +189,7 @@ class Library:
         wanted = sorted(definitions, key=lambda one: (order.index(one.module), one.node.lineno))
         nodes = list(dict.fromkeys((one.module, one.node) for one in wanted))  # `a = b = 1` defines two names
         return Lifted(
-            imports=tuple(sorted(line.renamed(rename(line.bound)) for line in imports)),
+            imports=tuple(sorted((line.renamed(rename(line.bound)) for line in imports), key=str)),
             definitions=tuple(self.template(module).segment(node, rename) for module, node in nodes),
             modules=tuple(order),
         )
@@ -202,7 +210,7 @@ class Library:
                 elif name in template.helpers:
                     queue.append(self._imported(template.helpers[name]))
                 elif name in template.imports:
-                    imports.update(line for line in template.imports.values() if line.bound == name)
+                    imports.update(template.imports_for(name, current.node))
         return definitions, imports
 
     def _imported(self, line: ImportLine) -> Definition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from functools import cached_property
 
 from dp2ddp.codemod.facts.script import Script
@@ -24,10 +25,10 @@ class Names:
     def of_module(self) -> set[str]:
         """The names that live at module level, or come from somewhere unseen (`from x import *`)."""
         top, scopes = self.script.scopes.top, self.script.scopes
-        bound = top.imports.keys() | top.values.keys() | top.definitions.keys()
-        return set(bound) | {
-            name for name in self.used if not any(scope.binds(name) for scope in set(scopes.scope_of.values()))
-        }
+        bound = set(top.imports) | set(top.values) | set(top.definitions)
+        all_scopes = set(scopes.scope_of.values())
+        unseen = {name for name in self.used if not hasattr(builtins, name) and not any(one.binds(name) for one in all_scopes)}
+        return bound | unseen
 
     @cached_property
     def distributed(self) -> str:
