@@ -36,6 +36,9 @@ def install_cuda_api(patches: Patches, machine: Machine, streams: RandomStreams)
     patches.set_all(torch.cuda.memory, {k: v for k, v in _memory(machine).items() if hasattr(torch.cuda.memory, k)})
     patches.set_all(torch.cuda.streams, {"Stream": cuda_streams.Stream, "Event": VirtualEvent})
     patches.set_all(torch, {"Stream": cuda_streams.Stream, "Event": VirtualEvent})
+    patches.set(torch.Tensor, "record_stream", _record_stream)
+    # the data lies on the CPU: torch.nn.RNN must not pack its weights for cudnn (torch/nn/modules/rnn.py, flatten_parameters)
+    patches.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
     if hasattr(torch, "accelerator"):
         _install_accelerator(patches, machine, cuda_streams)
 
@@ -169,6 +172,10 @@ def _random(machine: Machine, streams: RandomStreams) -> Functions:
         "set_rng_state_all": set_all,
         "_get_generator": generator,
     }
+
+
+def _record_stream(self: torch.Tensor, s: Any) -> None:
+    """Nothing is freed behind a stream's back here. Not for the mode: the C++ method refuses our streams first."""
 
 
 def _nothing(result: object) -> None:

@@ -49,6 +49,9 @@ class VirtualStream:
     def query(self) -> bool:
         return True
 
+    def is_capturing(self) -> bool:
+        return False
+
     def synchronize(self) -> None: ...
 
     def wait_stream(self, stream: Any) -> None: ...

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch._utils
 
+from .autocast import map_autocast_to_cpu
 from .autograd_places import follow_autograd
+from .compiling import skip_compiling
 from .cuda_api import install_cuda_api
 from .data_parallel import install_data_parallel
+from .double import install_double
 from .function_mode import VirtualDevices
+from .legacy_types import install_legacy_types
+from .loading import follow_loading
 from .machine import Machine
 from .patches import Patches
-from .places import PINNED, PLACE, put
+from .places import PINNED, PLACE, common_place, put, tensors_in
 from .random_streams import RandomStreams
 from .tensor_methods import add_tensor_methods
 from .threads import push_in_all_threads
@@ -37,15 +43,22 @@ def install(count: int, dtype: str = "float32") -> Installation:
 
     dtype "float64": all floating point numbers of the script are doubles, whatever it asks for.
     """
+    if dtype not in ("float32", "float64"):
+        raise ValueError(f"a stage is float32 or float64, not {dtype}")
     machine, patches = Machine(count), Patches()
     streams = RandomStreams(count)
     mode = VirtualDevices(machine, streams)
     add_tensor_methods(mode)
     follow_autograd(patches, mode)
     keep_places_out_of_files(patches)
+    follow_loading(patches, mode)
     install_cuda_api(patches, machine, streams)
+    map_autocast_to_cpu(patches)
+    skip_compiling(patches)
     install_data_parallel(patches, machine)
-    push_in_all_threads(patches, [mode])
+    install_legacy_types(patches, mode)
+    modes = [mode] if dtype == "float32" else [mode, install_double(patches)]
+    push_in_all_threads(patches, modes)
     return Installation(machine, streams, mode, patches)
 
 
@@ -60,8 +73,9 @@ def keep_places_out_of_files(patches: Patches) -> None:
             return {name: value for name, value in state.items() if name not in (PLACE, PINNED)}
         return state
 
-    def _make_subclass(cls: type, data: torch.Tensor, *args: object, **kwargs: object) -> torch.Tensor:
-        return put(original_subclass(cls, data, *args, **kwargs), getattr(data, PLACE, None))
+    # (*args, **kwargs): any other signature of a Python function is compared by torch._dynamo.polyfills.tensor.
+    def _make_subclass(*args: Any, **kwargs: Any) -> torch.Tensor:
+        return put(original_subclass(*args, **kwargs), common_place(tensors_in(args)))
 
     patches.set(torch._utils, "_get_obj_state", _get_obj_state)
     patches.set(torch.Tensor, "_make_subclass", staticmethod(_make_subclass))

@@ -32,7 +32,7 @@ class VirtualDevices(TorchFunctionMode):
         self.streams = streams
         self._drawing = drawing_functions()
         self._factories = _factories()
-        self._handlers: dict[Function, Handler] = {function: _as_it_is for function in _placeless()}
+        self._handlers: dict[Function, Handler] = {function: _as_it_is for function in placeless_functions()}
 
     def handle(self, functions: Iterable[Function], handler: Handler) -> None:
         """Let `handler(function, args, kwargs)` answer for these functions."""
@@ -124,7 +124,7 @@ def _factories() -> frozenset[Function]:
     return frozenset(torch.utils._device._device_constructors())
 
 
-def _placeless() -> Iterable[Function]:
+def placeless_functions() -> Iterable[Function]:
     """Often called functions of a tensor whose answer is no tensor; only for speed."""
     for name in "shape dtype requires_grad ndim layout is_leaf grad_fn _version is_sparse is_quantized is_meta names output_nr".split():
         descriptor = getattr(torch.Tensor, name, None)

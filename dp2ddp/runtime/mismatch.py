@@ -38,7 +38,7 @@ def _check_all(tensors: Sequence[torch.Tensor]) -> None:
     """c10 TensorIterator.cpp and ATen/core/op_registration/adaption.cpp."""
     places = list(dict.fromkeys(place for place in map(_place_that_counts, tensors) if place is not None))
     if len(places) > 1:
-        first, second = sorted(places[:2], reverse=True)  # torch names the CUDA device first
+        first, second = sorted(places[:2], key=lambda place: place == HOST)  # torch names the CUDA device first
         raise RuntimeError(
             "Expected all tensors to be on the same device, but found at least two devices, "
             f"{device_at(first)} and {device_at(second)}!"

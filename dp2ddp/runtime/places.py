@@ -20,7 +20,7 @@ _Tensor = torch.Tensor
 T = TypeVar("T")
 
 
-def place_of(tensor: torch.Tensor) -> int | None:
+def place_of(tensor: object) -> int | None:
     return getattr(tensor, PLACE, None)
 
 

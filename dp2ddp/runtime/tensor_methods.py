@@ -25,9 +25,7 @@ def add_tensor_methods(mode: VirtualDevices) -> None:
     mode.handle([_Tensor.get_device], _get_device)
     mode.handle([_Tensor.is_pinned], _is_pinned)
     mode.handle([_Tensor.pin_memory], _pin_memory)
-    mode.handle([_Tensor.record_stream], _record_stream)
     mode.handle([_Tensor.numpy, _Tensor.__array__], _to_numpy)
-    mode.handle([_Tensor.set_], _set_with_place_and_return)
     mode.handle([torch._VF._pack_padded_sequence], _pack_padded_sequence)
     mode.handle([torch._VF._pad_packed_sequence], _pack_padded_sequence)
     _add_movement(mode)
@@ -93,12 +91,6 @@ def _set_with_place(func: Any, args: Args, kwargs: Keywords) -> None:
         put(tensor, place_of(value))
 
 
-def _set_with_place_and_return(func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
-    result: torch.Tensor = func(*args, **kwargs)
-    source = args[1] if len(args) > 1 else None
-    return put(result, place_of(source)) if isinstance(source, _Tensor) else result
-
-
 def _is_pinned(func: Any, args: Args, kwargs: Keywords) -> bool:
     return bool(getattr(args[0], PINNED, False))
 
@@ -113,10 +105,6 @@ def _pin_memory(func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
     pinned = put(tensor.clone(), place_of(tensor))
     setattr(pinned, PINNED, True)
     return pinned
-
-
-def _record_stream(func: Any, args: Args, kwargs: Keywords) -> None:
-    return None  # nothing is freed asynchronously here
 
 
 def _to_numpy(func: Any, args: Args, kwargs: Keywords) -> Any:
@@ -232,10 +220,10 @@ def _positional_copy(wanted: Args) -> bool:
 
 def dtype_called(name: str) -> torch.dtype:
     """The dtype of a legacy type name such as torch.cuda.FloatTensor."""
-    return _LEGACY_DTYPES[name.rpartition(".")[2]]
+    return LEGACY_DTYPES[name.rpartition(".")[2]]
 
 
-_LEGACY_DTYPES = {
+LEGACY_DTYPES = {
     "FloatTensor": torch.float32,
     "DoubleTensor": torch.float64,
     "HalfTensor": torch.float16,

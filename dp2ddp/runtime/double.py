@@ -1,0 +1,123 @@
+"""The float64 stage: every floating point number of the script is a double, whatever it asks for.
+
+In double precision two equivalent programs agree to 1e-10, so a difference means a fault and not rounding.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from .function_mode import placeless_functions
+from .patches import Patches
+from .tensor_methods import LEGACY_DTYPES
+
+# Any throughout: arguments and results of whatever torch function was called.
+Function = Callable[..., Any]
+
+WIDE = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex32: torch.complex128,
+    torch.complex64: torch.complex128,
+}
+_WIDE_NAMES = {name: "DoubleTensor" for name, dtype in LEGACY_DTYPES.items() if dtype in WIDE}
+
+
+class DoublePrecision(TorchFunctionMode):
+    """Sits above VirtualDevices: asks for doubles where the script asks for less."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._as_they_are = frozenset(placeless_functions()) | {torch.Tensor.view, torch.can_cast}
+        self._sources = frozenset({torch.from_numpy, torch.tensor, torch.as_tensor, torch.asarray, torch.frombuffer})
+        self._instead: dict[Function, Function] = {
+            torch.Tensor.float: torch.Tensor.double,
+            torch.Tensor.half: torch.Tensor.double,
+            torch.Tensor.bfloat16: torch.Tensor.double,
+            torch._amp_foreach_non_finite_check_and_unscale_: unscale,
+            torch._amp_update_scale_: update_scale,
+        }
+
+    def __torch_function__(
+        self, func: Function, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in self._as_they_are:
+            return func(*args, **kwargs)
+        args = tuple(map(_widen, args))
+        kwargs = {name: _widen(value) for name, value in kwargs.items()}
+        result = self._instead.get(func, func)(*args, **kwargs)
+        return widened(result) if func in self._sources else result
+
+
+def install_double(patches: Patches) -> DoublePrecision:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    patches.on_undo(functools.partial(torch.set_default_dtype, before))
+    patches.set(torch, "set_default_dtype", _keep_default_dtype)
+    for name, wide in _WIDE_NAMES.items():
+        patches.set(torch, name, getattr(torch, wide))
+    rebuild = torch._utils._rebuild_tensor
+
+    @functools.wraps(rebuild)
+    def rebuild_wide(*args: Any) -> torch.Tensor:
+        return widened(rebuild(*args))
+
+    patches.set(torch._utils, "_rebuild_tensor", rebuild_wide)
+    return DoublePrecision()
+
+
+def _keep_default_dtype(d: torch.dtype, /) -> None:
+    """torch.set_default_dtype of the script: it stays float64."""
+
+
+def _widen(value: Any) -> Any:
+    """A dtype or a legacy type name among the arguments."""
+    if isinstance(value, torch.dtype):
+        return WIDE.get(value, value)
+    if isinstance(value, str):
+        stem, _, name = value.rpartition(".")
+        return f"{stem}.{_WIDE_NAMES[name]}" if name in _WIDE_NAMES else value
+    return value
+
+
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in double precision; a leaf stays a leaf."""
+    wide = WIDE.get(tensor.dtype)
+    if wide is None:
+        return tensor
+    return tensor.detach().to(wide).requires_grad_(tensor.requires_grad)
+
+
+# ---- GradScaler's two kernels, which exist for float32 scales alone (aten/src/ATen/native/cuda/AmpKernels.cu)
+
+
+@torch.no_grad()
+def unscale(grads: list[torch.Tensor], found_inf: torch.Tensor, inv_scale: torch.Tensor) -> None:
+    for grad in grads:
+        if not bool(torch.isfinite(grad).all()):
+            found_inf.fill_(1.0)
+        grad.mul_(inv_scale.to(grad.device))
+
+
+@torch.no_grad()
+def update_scale(
+    scale: torch.Tensor, growth_tracker: torch.Tensor, found_inf: torch.Tensor, growth: float, backoff: float, interval: int
+) -> torch.Tensor:
+    if float(found_inf) > 0:
+        scale.mul_(backoff)
+        growth_tracker.fill_(0)
+        return scale
+    successes = int(growth_tracker) + 1
+    if successes == interval:
+        if bool(torch.isfinite(scale * growth)):
+            scale.mul_(growth)
+        successes = 0
+    growth_tracker.fill_(successes)
+    return scale

@@ -1,0 +1,46 @@
+"""torch.cuda.FloatTensor and its brothers: constructors and types of old scripts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .function_mode import VirtualDevices
+from .machine import Machine
+from .patches import Patches
+from .places import is_on_device, put
+from .tensor_methods import LEGACY_DTYPES, dtype_called
+
+
+class LegacyType(type):
+    """Calling the class makes a tensor on the current device; isinstance asks for dtype and place."""
+
+    machine: Machine
+    dtype: torch.dtype
+    is_cuda = True
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
+        kwargs.pop("device", None)
+        constructor = getattr(torch, cls.__name__)
+        return put(constructor(*args, **kwargs), cls.machine.current)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Tensor) and is_on_device(instance) and instance.dtype == cls.dtype
+
+
+def install_legacy_types(patches: Patches, mode: VirtualDevices) -> None:
+    for name in LEGACY_DTYPES:
+        values = {"machine": mode.machine, "dtype": dtype_called(name), "__module__": "torch.cuda"}
+        patches.set(torch.cuda, name, LegacyType(name, (), values))
+    patches.set(torch, "set_default_tensor_type", _default_tensor_type(mode.machine))
+
+
+def _default_tensor_type(machine: Machine) -> Any:
+    def set_default_tensor_type(t: Any) -> None:
+        """torch.set_default_tensor_type("torch.cuda.FloatTensor"): new tensors are on the device."""
+        name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
+        torch.set_default_dtype(dtype_called(name))
+        machine.cuda_by_default = name.startswith("torch.cuda.")
+
+    return set_default_tensor_type
