@@ -1,0 +1,184 @@
+"""One experiment of `verify`: four runs of a script on W devices, in scratch copies, compared.
+
+    DataParallel, float64   forked        the reference
+    DDP, float64            torchrun      the converted script as a user will start it
+    DataParallel, float32   forked        shown beside it
+    DDP, float32            forked
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from dp2ddp.errors import RunError
+from dp2ddp.report.run import failure_text
+from dp2ddp.runtime import launch
+from dp2ddp.runtime.run import Process, Run, Server, watch
+from dp2ddp.runtime.stage import Mode, Stage
+from dp2ddp.trace.records import read_trace
+from dp2ddp.verify.compare import Comparison, compare
+from dp2ddp.verify.outputs import FileDifference, FilesComparison, compare_files, compare_text
+from dp2ddp.verify.tolerance import FLOAT32, FLOAT64, Tolerance
+from dp2ddp.verify.verdict import Verdict
+from dp2ddp.verify.workspace import Workspace, copy_folder
+
+SEED = 20  # of `random` and numpy, for scripts that set none: both runs have to begin somewhere
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is verified."""
+
+    script: Path
+    name: str  # as the user wrote it
+    converted: bytes
+    converted_name: str
+    arguments: tuple[str, ...]
+    folder: Path  # the working folder
+    steps: int | None = None
+    patience: float | None = None
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A stage and the scratch copy that it runs in."""
+
+    stage: Stage
+    workspace: Workspace
+
+
+def environment() -> dict[str, str]:
+    """As for any run; the order of sets of strings is the same in all processes, as it cannot be in real life."""
+    return {**launch.environment(), "PYTHONHASHSEED": "0"}
+
+
+def try_on(subject: Subject, world: int, server: Server, scratch: Path, see: Callable[[str], None]) -> Verdict:
+    """Run both on `world` devices and compare; RunError if one of them fails."""
+    kinds: list[tuple[Mode, str]] = [("dp", "float64"), ("ddp", "float64"), ("dp", "float32"), ("ddp", "float32")]
+    prepared = [_prepare(subject, mode, world, dtype, scratch) for mode, dtype in kinds]
+    runs = _run_all(prepared, server, subject.patience, see)
+    for run in runs:
+        _check(run)
+    return _judge(prepared, runs, server, scratch)
+
+
+def _prepare(subject: Subject, mode: Mode, world: int, dtype: str, scratch: Path) -> _Prepared:
+    room = scratch / f"{mode}-{dtype}-{world}"
+    workspace = copy_folder(subject.folder, room / "folder")
+    script = _script_in(workspace, subject, room)
+    converted = script.with_name(subject.converted_name)
+    converted.write_bytes(subject.converted)
+    workspace = workspace.looked_at_again()
+    stage = Stage(
+        script=str(converted if mode == "ddp" else script),
+        name=str(Path(subject.name).with_name(subject.converted_name)) if mode == "ddp" else subject.name,
+        mode=mode,
+        world=world,
+        folder=str(workspace.folder),
+        desk=str(room / "desk"),
+        arguments=subject.arguments,
+        trace=str(room / "trace"),
+        steps=subject.steps,
+        dtype=dtype,
+        sample_streams=True,
+        seed=SEED,
+        real=False,
+        capture=True,
+    )
+    return _Prepared(stage, workspace)
+
+
+def _script_in(workspace: Workspace, subject: Subject, room: Path) -> Path:
+    """The script's place in the copy; one that lies outside the working folder has its folder copied too."""
+    script = subject.script.resolve()
+    if script.is_relative_to(subject.folder):
+        return workspace.folder / script.relative_to(subject.folder)
+    return copy_folder(script.parent, room / "script").folder / script.name
+
+
+def _run_all(
+    prepared: Sequence[_Prepared], server: Server, patience: float | None, see: Callable[[str], None]
+) -> list[Run]:
+    with ExitStack() as stack:
+        runnings = []
+        for each in prepared:
+            running = _start(each.stage, server, stack)
+            stack.callback(running.kill)
+            runnings.append(running)
+        return watch(runnings, patience, lambda run: see(f"{run.stage.mode} {run.stage.dtype}: {run.seconds:.1f} s"))
+
+
+def _start(stage: Stage, server: Server, stack: ExitStack):  # type: ignore[no-untyped-def]
+    if (stage.mode, stage.dtype) != ("ddp", "float64"):
+        return server.start(stage)
+    Path(stage.desk).mkdir(parents=True, exist_ok=True)
+    log = stack.enter_context((Path(stage.desk) / "agent.out").open("w"))
+    return Process(stage, environment(), stdout=log, stderr=log)
+
+
+def _check(run: Run) -> None:
+    if run.failure and (run.failure.kind == "hang" or not run.ended_on_purpose):
+        raise RunError(f"{_last_words(run)}{failure_text(run)}")
+
+
+def _last_words(run: Run) -> str:
+    """The traceback of the rank that failed."""
+    rank = run.failure.rank if run.failure and run.failure.rank is not None else 0
+    text = run.output(rank, "err").rstrip()
+    return f"\n{text[-4000:]}\n" if text else ""
+
+
+def _judge(prepared: Sequence[_Prepared], runs: Sequence[Run], server: Server, scratch: Path) -> Verdict:
+    reference, other = runs[0], runs[1]
+    double = _compare(reference, other, FLOAT64)
+    loose = dataclasses.replace(
+        FLOAT64, allowed=max(FLOAT64.allowed, 10 * double.noise), number=max(FLOAT64.number, 10 * double.noise)
+    )
+    texts = [_plain_output(each, run, prepared[0].stage.name) for each, run in zip(prepared[:2], runs[:2], strict=True)]
+    return Verdict(
+        world=reference.stage.world,
+        float64=double,
+        float32=_compare(runs[2], runs[3], FLOAT32),
+        stdout=compare_text(texts[0], texts[1], loose),
+        voices=tuple(rank for rank in other.stage.ranks if rank and other.output(rank)),
+        files=_compare_leavings(prepared[0], prepared[1], server, scratch, loose),
+        codes=(reference.code, other.code),
+        seconds=(reference.seconds, other.seconds),
+    )
+
+
+def _compare(reference: Run, other: Run, tolerance: Tolerance) -> Comparison:
+    folders = [Path(str(run.stage.trace)) for run in (reference, other)]
+    ranks = [read_trace(folders[1], rank) for rank in other.stage.ranks]
+    return compare(read_trace(folders[0], 0), ranks, tolerance)
+
+
+def _plain_output(prepared: _Prepared, run: Run, name: str) -> str:
+    """What rank 0 printed, with the scratch folder and the converted script under their original names."""
+    text = run.output(0).replace(str(prepared.workspace.folder), str(prepared.workspace.original))
+    return text.replace(Path(run.stage.name).name, Path(name).name)
+
+
+def _compare_leavings(
+    ours: _Prepared, theirs: _Prepared, server: Server, scratch: Path, tolerance: Tolerance
+) -> FilesComparison:
+    left = ours.workspace.left_behind(), theirs.workspace.left_behind()
+    compared, tensors = compare_files(left[0], left[1], tolerance)
+    if not tensors:
+        return compared
+    answer = scratch / "tensors.json"
+    pairs = [(path, str(left[0].folder / path), str(left[1].folder / path)) for path in tensors]
+    request = {"pairs": pairs, "allowed": tolerance.allowed, "answer": str(answer)}
+    if server.call("dp2ddp.verify.checkpoints:main", request) != 0:
+        raise RunError("the files that torch wrote could not be compared; see above")
+    found: dict[str, str] = json.loads(answer.read_text(encoding="utf-8"))
+    return dataclasses.replace(compared, different=(*compared.different, *_differences(found)))
+
+
+def _differences(found: dict[str, str]) -> Iterator[FileDifference]:
+    return (FileDifference(path, what) for path, what in found.items() if what)

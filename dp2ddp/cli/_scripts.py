@@ -1,0 +1,68 @@
+"""What `run` and `verify` share: the script named on the command line, and its conversion on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dp2ddp.errors import SourceError
+
+if TYPE_CHECKING:
+    from dp2ddp.codemod.convert import Conversion
+
+
+def existing_script(script: Path) -> None:
+    """A SourceError of one line if it cannot be read."""
+    from dp2ddp.source.files import read_source
+
+    if str(script) == "-":
+        raise SourceError("a script from stdin cannot be run: it needs a folder to run in. Save it to a file")
+    read_source(script)
+
+
+def conversion_of(script: Path) -> Conversion:
+    """The conversion; with open hazards they are shown and the command ends with 1."""
+    from dp2ddp.codemod.convert import convert
+    from dp2ddp.source.projects import read_project
+
+    conversion = convert(read_project(script))
+    for hazard in conversion.hazards:
+        click.echo(f"{script}:{hazard.line}: {hazard.code} {hazard.because}", err=True)
+    if conversion.hazards:
+        click.echo(f"dp2ddp: {script} cannot be converted without you: see above", err=True)
+        sys.exit(1)
+    return conversion
+
+
+@contextlib.contextmanager
+def converted_beside(script: Path, mode: str) -> Iterator[Path]:
+    """The script that a mode can run; a conversion lies beside the original for as long, for imports and __file__."""
+    conversion = conversion_of(script) if mode == "ddp" else None
+    if conversion is None or not conversion.changed:
+        yield script
+        return
+    path = _temporary_beside(script, conversion.before.encoded(conversion.after))
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _temporary_beside(script: Path, data: bytes) -> Path:
+    try:
+        number, name = tempfile.mkstemp(prefix=f"{script.stem}_ddp_", suffix=".py", dir=script.parent)
+    except OSError as error:
+        raise SourceError(
+            f"{script.parent}: the converted script has to lie beside the original, and cannot be written there"
+            f" ({error.strerror}). Convert it first: dp2ddp convert {script} -o PATH"
+        ) from error
+    with os.fdopen(number, "wb") as file:
+        file.write(data)
+    return Path(name)

@@ -1,0 +1,39 @@
+"""From the command line to what is verified: the script, its conversion, the working folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dp2ddp.cli._experiment import Subject
+from dp2ddp.cli._scripts import conversion_of, existing_script
+
+
+def subject_of(
+    script: Path, converted: Path | None, arguments: tuple[str, ...], steps: int | None, patience: float
+) -> tuple[Subject, str, int | None]:
+    """The subject, the line that starts the converted script, and the number of devices that the script names."""
+    existing_script(script)
+    data, name, launch, world = _given(converted) if converted else _converted(script)
+    subject = Subject(
+        script=script,
+        name=str(script),
+        converted=data,
+        converted_name=name,
+        arguments=arguments,
+        folder=Path.cwd().resolve(),
+        steps=steps,
+        patience=patience,
+    )
+    return subject, launch, world
+
+
+def _given(converted: Path) -> tuple[bytes, str, str, int | None]:
+    existing_script(converted)
+    return converted.read_bytes(), converted.name, f"torchrun --nproc-per-node N {converted}", None
+
+
+def _converted(script: Path) -> tuple[bytes, str, str, int | None]:
+    conversion = conversion_of(script)
+    data = conversion.before.encoded(conversion.after)
+    launch = conversion.launch or f"torchrun --standalone --nproc-per-node 2 {script}"
+    return data, f"{script.stem}_ddp.py", launch, conversion.world

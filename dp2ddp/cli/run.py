@@ -1,0 +1,46 @@
+"""`dp2ddp run`: run a script as it is, in either mode."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from dp2ddp.errors import RunError
+
+
+@click.command()
+@click.argument("script", type=click.Path(path_type=Path))
+@click.option("--mode", type=click.Choice(["dp", "ddp"]), required=True, help="One process, or one for each device.")
+@click.option("-n", "--devices", type=click.IntRange(min=1), default=2, show_default=True, help="Number of devices.")
+@click.option("--trace", type=click.Path(path_type=Path, file_okay=False), help="Record every optimizer step in this folder.")
+@click.option("--steps", type=click.IntRange(min=1), help="End the script after so many optimizer steps (with --trace).")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Give up after so many seconds without progress.")
+@click.option("--virtual", is_flag=True, help="Virtual devices on the CPU, even where there are real ones.")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(
+    script: Path, mode: str, devices: int, trace: Path | None, steps: int | None, timeout: float | None,
+    virtual: bool, arguments: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Run SCRIPT as it is, in the current folder, on real or virtual devices.
+
+    In ddp mode a script that still uses DataParallel is converted on the way, into a temporary file beside it.
+    Arguments for the script go behind --. Ends with 0, or 3 if the script failed, 1 if it could not be converted.
+    """
+    from dp2ddp.cli._scripts import converted_beside, existing_script
+    from dp2ddp.runtime.run import run_here
+
+    existing_script(script)
+    if steps and not trace:
+        raise click.UsageError("--steps needs --trace: the recorder counts the steps")
+    with converted_beside(script, mode) as runnable:
+        run = run_here(
+            script=runnable, name=str(script), mode=mode, world=devices, arguments=arguments,
+            trace=trace, steps=steps, patience=timeout, real=not virtual,
+        )  # fmt: skip
+    if run.failure:
+        from dp2ddp.report.run import failure_text
+
+        raise RunError(failure_text(run))
+    sys.exit(0)

@@ -1,0 +1,60 @@
+"""`dp2ddp verify`: convert, run both, compare every optimizer step, say what was found."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+
+
+class Worlds(click.ParamType[tuple[int, ...]]):
+    """`2` or `2,3,4`."""
+
+    name = "N[,N...]"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        parts = str(value).split(",")
+        if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+            self.fail(f"{value!r}: numbers of devices from 1 up, like 2 or 2,3,4", param, ctx)
+        return tuple(int(part) for part in parts)
+
+
+@click.command()
+@click.argument("script", type=click.Path(path_type=Path))
+@click.option("--converted", type=click.Path(path_type=Path), help="A converted version; without it SCRIPT is converted.")
+@click.option("-n", "--devices", type=Worlds(), help="Numbers of devices [default: as many as device_ids names, or 2].")
+@click.option("--steps", type=click.IntRange(min=1), help="End both after so many optimizer steps.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=120.0, show_default=True,
+              help="Give up after so many seconds without progress.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The result as JSON (docs/json.md).")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(
+    script: Path, converted: Path | None, devices: tuple[int, ...] | None, steps: int | None, timeout: float,
+    as_json: bool, arguments: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Train SCRIPT with DataParallel and its conversion under torchrun, and compare every optimizer step.
+
+    Both run on virtual devices, in scratch copies of the current folder: nothing of yours is changed.
+    Arguments for the script go behind --. Ends with 0 if both are the same, 1 if they differ, 3 if they could not run.
+    """
+    from dp2ddp.cli._experiment import environment, try_on
+    from dp2ddp.cli._subject import subject_of
+    from dp2ddp.report.comparison import Report, as_document, print_report
+    from dp2ddp.runtime.run import Server
+
+    started = time.monotonic()
+    with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
+        subject, launch, world = subject_of(script, converted, arguments, steps, timeout)
+        verdicts = [
+            try_on(subject, number, server, Path(scratch).resolve(), lambda text: click.echo(text, err=True))
+            for number in devices or (world or 2,)
+        ]
+    report = Report(str(script), tuple(verdicts), launch, time.monotonic() - started)
+    if as_json:
+        click.echo(as_document(report))
+    else:
+        print_report(report)
+    sys.exit(0 if report.same else 1)

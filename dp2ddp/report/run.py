@@ -1,0 +1,36 @@
+"""A failed run in words: which mode and rank, what it was, and where each rank stands if it hung."""
+
+from __future__ import annotations
+
+from dp2ddp.runtime.run import Failure, Run
+
+_NO_INPUT = "EOFError: EOF when reading a line"
+
+
+def failure_text(run: Run) -> str:
+    """One line; for a hang, one more for each rank."""
+    assert run.failure is not None
+    failure = run.failure
+    lines = [f"{run.stage.name}: {_what(failure)} {_where(run, failure)}: {failure.text}{_advice(failure)}"]
+    return "\n".join([*lines, *(f"  {stand}" for stand in failure.stands)])
+
+
+def _what(failure: Failure) -> str:
+    return {"crash": "failed", "hang": "hangs"}[failure.kind]
+
+
+def _where(run: Run, failure: Failure) -> str:
+    if run.stage.mode == "dp":
+        return f"in dp mode on {_count(run.stage.world, 'device')}"
+    rank = "" if failure.rank is None else f"on rank {failure.rank} of "
+    return f"in ddp mode {rank or 'on '}{_count(run.stage.world, 'rank') if not rank else run.stage.world}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _advice(failure: Failure) -> str:
+    if failure.text == _NO_INPUT:
+        return ". The script asks for input(), and stdin is empty here: pass the answer as an argument"
+    return ""

@@ -1,0 +1,29 @@
+"""torchrun's own main, with what the agent itself says kept apart from what the ranks say.
+
+The agent answers a failing rank with forty lines of its own on stderr, after the script's traceback. Its ranks inherit
+file descriptor 2; the agent writes to sys.stderr. So sys.stderr goes to the desk, and the ranks speak as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__":
+    sys.path.pop(0)
+
+from pathlib import Path
+
+from dp2ddp.runtime.boot import die_with_parent
+
+
+def main() -> None:
+    """`python agent.py DESK TORCHRUN-ARGUMENTS...`"""
+    die_with_parent()
+    with (Path(sys.argv[1]) / "torchrun.err").open("w", buffering=1) as sys.stderr:
+        from torch.distributed.run import main as torchrun  # after: its loggers take sys.stderr as they find it
+
+        torchrun(sys.argv[2:])
+
+
+if __name__ == "__main__":
+    main()

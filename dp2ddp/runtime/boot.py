@@ -1,0 +1,162 @@
+"""In the child: set the stage, then run the user's script as `__main__`, as `python SCRIPT` would.
+
+Started by path (`python .../boot.py STAGE.json`), alone or by torchrun: with `-m` Python would put the working folder
+in front of sys.path, where a user's `types.py` could shadow what we import.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # this folder, which `python PATH` puts first
+
+import builtins
+import contextlib
+import ctypes
+import faulthandler
+import os
+import signal
+import time
+import traceback
+from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from dp2ddp.runtime.desk import Note, Pulse, write_note
+from dp2ddp.runtime.stage import Stage, set_stage
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def main() -> None:
+    """The process that `python boot.py STAGE.json` starts."""
+    die_with_parent()
+    stage = Stage.from_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    sys.exit(run_stage(stage, int(os.environ.get("RANK", "0"))))
+
+
+def run_stage(stage: Stage, rank: int) -> int:
+    """Run the stage's script in this process; returns its exit code. Interpreter exit (atexit) is left to the caller."""
+    desk = Path(stage.desk)
+    write_note(desk, rank, Note(os.getpid()))
+    os.chdir(stage.folder)
+    if stage.capture:
+        _capture_output(desk, rank)
+    _tell_where_on_signal(desk, rank)
+    recorder = set_stage(stage, rank)
+    _beat_on_progress(Pulse(desk, rank))
+    code, ended, error = 0, 0.0, ""
+    try:
+        with _end_of_script() as end:
+            run_as_main(stage.script, stage.name, stage.arguments)
+        code, ended, error = end.code, time.monotonic(), end.error
+    finally:
+        if recorder:
+            recorder.finish()
+        write_note(desk, rank, Note(os.getpid(), code, ended, error))
+    return code
+
+
+def run_as_main(script: str, name: str, arguments: tuple[str, ...]) -> None:
+    """What `python NAME ARGUMENTS` does: sys.argv, sys.path[0], __file__, a fresh `__main__`."""
+    sys.argv = [name, *arguments]
+    sys.path.insert(0, os.path.dirname(os.path.realpath(script)))
+    module = ModuleType("__main__")
+    module.__dict__.update(
+        __file__=os.path.abspath(script),
+        __builtins__=builtins,
+        __loader__=SourceFileLoader("__main__", script),
+        __cached__=None,
+    )
+    sys.modules["__main__"] = module  # before it runs: pickle and multiprocessing look classes up there
+    with open(script, "rb") as file:
+        code = compile(file.read(), os.path.abspath(script), "exec", dont_inherit=True)
+    exec(code, module.__dict__)
+
+
+class _End:
+    """How the script ended."""
+
+    code = 0
+    error = ""
+
+
+@contextlib.contextmanager
+def _end_of_script() -> Iterator[_End]:
+    """Turn the script's end into an exit code, with the traceback that it would have had without us."""
+    end = _End()
+    try:
+        yield end
+    except SystemExit as exit_:
+        end.code = _exit_code(exit_.code)
+    except BaseException as error:
+        end.code = 130 if isinstance(error, KeyboardInterrupt) else 1
+        end.error = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+        sys.excepthook(type(error), error.with_traceback(_own_frames(error.__traceback__)), error.__traceback__)
+
+
+def _exit_code(code: object) -> int:
+    if isinstance(code, int):
+        return code
+    if code is not None:
+        print(code, file=sys.stderr)  # as the interpreter does for sys.exit("text")
+    return 0 if code is None else 1
+
+
+def _own_frames(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the script's first frame on."""
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    return trace
+
+
+def _capture_output(desk: Path, rank: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for number, ending in ((1, "out"), (2, "err")):
+        file = os.open(desk / f"rank{rank}.{ending}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+        os.dup2(file, number)
+        os.close(file)
+
+
+def _tell_where_on_signal(desk: Path, rank: int) -> None:
+    # C code answers the signal, so a rank inside a collective (or holding the GIL) answers too
+    faulthandler.register(signal.SIGUSR1, (desk / f"rank{rank}.stacks").open("w"), all_threads=True)
+
+
+def _beat_on_progress(pulse: Pulse) -> None:
+    """Progress is an optimizer step, a backward, or a batch from a loader."""
+    import torch
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+    from torch.utils.data import dataloader
+
+    def beat(*ignored: object) -> None:
+        pulse.beat()
+
+    register_optimizer_step_post_hook(beat)
+    torch.autograd.backward = _beating(torch.autograd.backward, pulse)
+    dataloader._BaseDataLoaderIter.__next__ = _beating(dataloader._BaseDataLoaderIter.__next__, pulse)
+
+
+def _beating(function, pulse):  # type: ignore[no-untyped-def]
+    """The same function, with a beat before it; untyped because it stands for functions of torch of any signature."""
+    import functools
+
+    @functools.wraps(function)
+    def beating(*args, **kwargs):  # type: ignore[no-untyped-def]
+        pulse.beat()
+        return function(*args, **kwargs)
+
+    return beating
+
+
+def die_with_parent() -> None:
+    """Linux: the kernel ends this process when its parent ends, however that happens, so no rank is left behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The desk of a run: a folder where each rank leaves notes for the parent.
+
+    stage.json        what to run (written by the parent)
+    pulses            8 bytes a rank: how often it has been seen to move; a mapped file, so a beat costs nothing
+    rankN.json        process id, how it ended
+    rankN.stacks      where its threads stand, written on SIGUSR1 (also while it waits inside C code)
+    rankN.out, .err   what it printed, if the stage says `capture`
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import mmap
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+_COUNTER = struct.Struct("<Q")
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a rank says of itself; `code` is None while it runs (or if it was killed)."""
+
+    pid: int
+    code: int | None = None
+    ended: float = 0.0  # on the clock that all processes of a machine share
+    error: str = ""  # the last line of the traceback
+
+
+def write_note(desk: Path, rank: int, note: Note) -> None:
+    path = desk / f"rank{rank}.json"
+    path.with_suffix(".new").write_text(json.dumps(dataclasses.asdict(note)), encoding="utf-8")
+    os.replace(path.with_suffix(".new"), path)
+
+
+def read_note(desk: Path, rank: int) -> Note | None:
+    path = desk / f"rank{rank}.json"
+    return Note(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+
+def make_pulses(desk: Path, ranks: int) -> None:
+    (desk / "pulses").write_bytes(bytes(_COUNTER.size * ranks))
+
+
+def read_pulses(desk: Path) -> tuple[int, ...]:
+    return tuple(count for (count,) in _COUNTER.iter_unpack((desk / "pulses").read_bytes()))
+
+
+class Pulse:
+    """A rank's own counter."""
+
+    def __init__(self, desk: Path, rank: int) -> None:
+        with (desk / "pulses").open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), 0)
+        self._offset = rank * _COUNTER.size
+        self._count = 0
+
+    def beat(self) -> None:
+        self._count += 1
+        _COUNTER.pack_into(self._map, self._offset, self._count)

@@ -1,0 +1,34 @@
+"""The command line and the environment of each mode."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from dp2ddp.runtime.stage import Stage
+
+_HERE = Path(__file__).parent
+
+
+def command(stage: Stage, stage_file: Path) -> list[str]:
+    """One process for dp, torchrun for ddp; both end in boot.py."""
+    boot = str(_HERE / "boot.py")
+    if stage.mode == "dp":
+        return [sys.executable, boot, str(stage_file)]
+    return [sys.executable, str(_HERE / "agent.py"), stage.desk, *torchrun_arguments(stage.world), boot, str(stage_file)]
+
+
+def torchrun_arguments(world: int) -> list[str]:
+    # --standalone: a free port, so two runs never meet; without restarts a failure stays a failure
+    return ["--standalone", "--nproc-per-node", str(world), "--max-restarts", "0"]
+
+
+def environment() -> dict[str, str]:
+    """The user's, with one thread a process in both modes (SEMANTICS 90: the number of threads alone changes bits).
+
+    Setting it also keeps torchrun from warning that it does the same.
+    """
+    left_out = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # of a torchrun around us
+    kept = {name: value for name, value in os.environ.items() if name not in left_out}
+    return {"OMP_NUM_THREADS": "1", **kept}

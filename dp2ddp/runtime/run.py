@@ -1,0 +1,351 @@
+"""Run a stage and watch it: the parent's side, without torch.
+
+    process = Process(stage)            one python, or torchrun
+    forked = Server().start(stage)      children of a process that has torch imported already
+    runs = watch([process, forked], patience=60)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
+
+from dp2ddp.errors import RunError
+from dp2ddp.runtime import launch
+from dp2ddp.runtime.desk import make_pulses, read_note, read_pulses
+from dp2ddp.runtime.stacks import Stand, read_stand
+from dp2ddp.runtime.stage import Mode, Stage
+
+_LOOK = 0.02  # seconds between two looks
+_GRACE = 5.0  # seconds that ranks have to end after one has failed; torchrun does not give more
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run is not whole."""
+
+    kind: str  # crash, hang
+    rank: int | None
+    text: str
+    stands: tuple[Stand, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that is over. A code is None for a rank that was ended from outside."""
+
+    stage: Stage
+    codes: tuple[int | None, ...]
+    seconds: float
+    failure: Failure | None
+
+    @property
+    def code(self) -> int:
+        """As seen from outside: that of the first rank with one other than 0."""
+        return next((code for code in self.codes if code), 0 if None not in self.codes else 1)
+
+    @property
+    def ended_on_purpose(self) -> bool:
+        """No failure, or one that the script asked for: sys.exit with a code."""
+        return self.failure is None or (self.failure.kind == "crash" and self.code > 0 and not self._raised)
+
+    @property
+    def _raised(self) -> bool:
+        notes = (read_note(Path(self.stage.desk), rank) for rank in self.stage.ranks)
+        return any(note.error for note in notes if note)
+
+    def output(self, rank: int, ending: str = "out") -> str:
+        path = Path(self.stage.desk) / f"rank{rank}.{ending}"
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+
+class Running(Protocol):
+    """A run under way."""
+
+    stage: Stage
+    started: float
+
+    def codes(self) -> tuple[int | None, ...] | None:
+        """None while it runs."""
+
+    def kill(self) -> None:
+        """End it and everything it started."""
+
+
+class Process:
+    """A run in a process of its own: python for dp, torchrun for ddp."""
+
+    def __init__(self, stage: Stage, environment: dict[str, str] | None = None, **streams: Any) -> None:
+        self.stage = stage
+        stage_file = prepare_desk(stage)
+        self.started = time.monotonic()
+        self._process = subprocess.Popen(
+            launch.command(stage, stage_file),
+            cwd=stage.folder,
+            env=environment or launch.environment(),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C comes to us alone, and we pass it on
+            **streams,
+        )
+
+    def codes(self) -> tuple[int | None, ...] | None:
+        code = self._process.poll()
+        if code is None:
+            return None
+        if self.stage.mode == "dp":
+            return (code,)
+        return _rank_codes(self.stage, code)
+
+    def interrupt(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+
+    def wait(self, seconds: float) -> None:
+        self._process.wait(seconds)
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            kill_tree(self._process.pid)
+        self._process.wait()
+
+
+class Server:
+    """The parent's end of `forked.py`."""
+
+    def __init__(self, environment: dict[str, str] | None = None) -> None:
+        script = Path(__file__).with_name("forked.py")
+        self._process = subprocess.Popen(
+            [sys.executable, str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment or launch.environment(),
+            start_new_session=True,
+            text=True,
+            bufsize=1,
+        )
+        self.ended: dict[str, dict[int, int]] = {}  # key -> rank -> exit code
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def start(self, stage: Stage) -> Forked:
+        prepare_desk(stage)
+        self._ask({"key": stage.desk, "stage": json.loads(stage.to_json())})
+        return Forked(self, stage)
+
+    def call(self, name: str, arguments: Any) -> int:
+        """Call `module:function` in a child that has torch; returns its exit code."""
+        key = f"call {time.monotonic_ns()}"
+        self._ask({"key": key, "call": name, "arguments": arguments})
+        while 0 not in self.ended.get(key, {}):
+            self.check()
+            time.sleep(_LOOK / 4)
+        return self.ended[key][0]
+
+    def check(self) -> None:
+        if self._process.poll() is not None:
+            raise RunError(f"the process that runs both versions ended with {self._process.returncode}; see above")
+
+    def close(self) -> None:
+        kill_tree(self._process.pid)
+        self._process.wait()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _ask(self, what: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self.check()
+        self._process.stdin.write(json.dumps(what) + "\n")
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            answer = json.loads(line)
+            if "key" in answer:
+                self.ended.setdefault(answer["key"], {})[answer["rank"]] = answer["code"]
+
+
+class Forked:
+    """A run whose ranks were forked by a server."""
+
+    def __init__(self, server: Server, stage: Stage) -> None:
+        self.stage = stage
+        self.started = time.monotonic()
+        self._server = server
+        self._failed_at: float | None = None
+
+    def codes(self) -> tuple[int | None, ...] | None:
+        self._server.check()
+        ended = self._server.ended.get(self.stage.desk, {})
+        if len(ended) == len(self.stage.ranks):
+            return tuple(code if code != -signal.SIGKILL else None for _, code in sorted(ended.items()))
+        if any(ended.values()) and self._failed_at is None:
+            self._failed_at = time.monotonic()
+        if self._failed_at is not None and time.monotonic() - self._failed_at > _GRACE:
+            self.kill()
+        return None
+
+    def kill(self) -> None:
+        ended = self._server.ended.get(self.stage.desk, {})
+        for rank in self.stage.ranks:
+            note = read_note(Path(self.stage.desk), rank)
+            if note and rank not in ended:
+                kill_tree(note.pid)  # with its loader workers
+
+
+def prepare_desk(stage: Stage) -> Path:
+    """Returns the stage file."""
+    path = stage.write()
+    make_pulses(Path(stage.desk), len(stage.ranks))
+    return path
+
+
+def watch(runnings: Sequence[Running], patience: float | None, see: Callable[[Run], None] = lambda run: None) -> list[Run]:
+    """Wait until all are over; a run in which no rank moves for `patience` seconds is ended and told about."""
+    watched = [_Watched(running) for running in runnings]
+    while pending := [each for each in watched if each.run is None]:
+        for each in pending:
+            each.look(patience)
+            if each.run is not None:
+                see(each.run)
+        time.sleep(_LOOK)
+    return [each.run for each in watched if each.run is not None]
+
+
+class _Watched:
+    """A run with the last time that it moved."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+        self._pulses: tuple[int, ...] = ()
+        self._moved = time.monotonic()
+        self.run: Run | None = None
+
+    def look(self, patience: float | None) -> None:
+        codes = self._running.codes()
+        if codes is not None:
+            self.run = self._over(codes, _crash(self._running.stage, codes))
+            return
+        pulses = read_pulses(Path(self._running.stage.desk))
+        if pulses != self._pulses:
+            self._pulses, self._moved = pulses, time.monotonic()
+        if patience is not None and time.monotonic() - self._moved > patience:
+            failure = _hang(self._running.stage, patience)
+            self._running.kill()
+            self.run = self._over(_rank_codes(self._running.stage, None), failure)
+
+    def _over(self, codes: tuple[int | None, ...], failure: Failure | None) -> Run:
+        return Run(self._running.stage, codes, time.monotonic() - self._running.started, failure)
+
+
+def _rank_codes(stage: Stage, code: int | None) -> tuple[int | None, ...]:
+    """What each rank says; if all say 0 and torchrun does not, one died after its last word: torchrun's own code."""
+    notes = [read_note(Path(stage.desk), rank) for rank in stage.ranks]
+    codes = tuple(note.code if note else None for note in notes)
+    return codes if any(each != 0 for each in codes) or not code else (code,) * len(codes)
+
+
+def _crash(stage: Stage, codes: tuple[int | None, ...]) -> Failure | None:
+    if all(code == 0 for code in codes):
+        return None
+    notes = {rank: read_note(Path(stage.desk), rank) for rank in stage.ranks}
+    failed = [rank for rank, code in zip(stage.ranks, codes, strict=True) if code]
+    # the others fail a moment later, because the first one is gone
+    first = min(failed, key=lambda rank: note.ended if (note := notes[rank]) else math.inf, default=None)
+    note = notes.get(first) if first is not None else None
+    code = codes[first] if first is not None else None
+    return Failure("crash", first, note.error if note and note.error else _code_in_words(code))
+
+
+def _code_in_words(code: int | None) -> str:
+    if code is None:
+        return "ended from outside"
+    if code < 0:
+        return f"ended by signal {signal.Signals(-code).name}"
+    return f"exit code {code}"
+
+
+def _hang(stage: Stage, patience: float) -> Failure:
+    stands = ask_where(stage)
+    waiting = [stand for stand in stands if stand.collective]
+    free = [stand.rank for stand in stands if not stand.collective]
+    rank = free[0] if len(free) == 1 and waiting else None
+    return Failure("hang", rank, f"nothing moved for {patience:g} seconds", stands)
+
+
+def ask_where(stage: Stage) -> tuple[Stand, ...]:
+    """Where each rank that still runs stands; those that do not answer within a second are left out."""
+    desk = Path(stage.desk)
+    for rank in stage.ranks:
+        note = read_note(desk, rank)
+        if note and note.code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(note.pid, signal.SIGUSR1)
+    time.sleep(0.3)
+    texts = ((rank, desk / f"rank{rank}.stacks") for rank in stage.ranks)
+    stands = (read_stand(path.read_text(errors="replace"), rank) for rank, path in texts if path.exists())
+    return tuple(stand for stand in stands if stand)
+
+
+def kill_tree(pid: int) -> None:
+    """End a process that we started, and everything that it started."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(pid)
+        family = [*parent.children(recursive=True), parent]
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(family[:-1], timeout=3)
+
+
+def run_here(
+    script: Path, name: str, mode: Mode, world: int, arguments: Sequence[str] = (), *,
+    trace: Path | None = None, steps: int | None = None, patience: float | None = None, real: bool = True,
+) -> Run:  # fmt: skip
+    """Run a script in the current folder, with its output on our own stdout and stderr."""
+    with tempfile.TemporaryDirectory(prefix="dp2ddp-") as desk:
+        stage = Stage(
+            script=str(script.absolute()),
+            mode=mode,
+            world=world,
+            folder=os.getcwd(),
+            desk=desk,
+            name=name,
+            arguments=tuple(arguments),
+            trace=str(trace.absolute()) if trace else None,
+            steps=steps,
+            real=real,
+        )
+        sys.stdout.flush()
+        process = Process(stage)
+        with _passing_interrupts_on(process):
+            return watch([process], patience)[0]
+
+
+@contextlib.contextmanager
+def _passing_interrupts_on(process: Process) -> Iterator[None]:
+    """Ctrl-C reaches the script as it would without us; when it has ended (or after a while) we end too."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        process.interrupt()
+        with contextlib.suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+            process.wait(_GRACE)
+        raise
+    finally:
+        process.kill()

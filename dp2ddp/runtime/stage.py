@@ -1,0 +1,101 @@
+"""A stage: everything that one run of a script needs to know, as plain data that crosses processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from dp2ddp.trace.recorder import Recorder
+
+Mode = Literal["dp", "ddp"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One run: `world` is the number of devices (dp: in one process; ddp: one rank each)."""
+
+    script: str  # absolute path
+    mode: Mode
+    world: int
+    folder: str  # the working folder
+    desk: str  # where ranks leave notes for the parent: how they ended, where they stand
+    name: str  # what the script finds in sys.argv[0]
+    arguments: tuple[str, ...] = ()
+    trace: str | None = None  # a folder for the record of each step
+    steps: int | None = None  # end the script after so many optimizer steps
+    dtype: str = "float32"
+    sample_streams: bool = False
+    seed: int | None = None  # where `random` and numpy begin on rank 0 (torch begins at the same place in any process)
+    real: bool = True  # use real CUDA devices when there are enough of them
+    capture: bool = False  # the ranks' stdout and stderr go to files on the desk
+
+    @property
+    def ranks(self) -> range:
+        return range(self.world if self.mode == "ddp" else 1)
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Stage:
+        fields = json.loads(text)
+        return cls(**{**fields, "arguments": tuple(fields["arguments"])})
+
+    def write(self) -> Path:
+        """Put the stage on its desk, where the ranks read it."""
+        desk = Path(self.desk)
+        desk.mkdir(parents=True, exist_ok=True)
+        path = desk / "stage.json"
+        path.write_text(self.to_json(), encoding="utf-8")
+        return path
+
+
+def set_stage(stage: Stage, rank: int) -> Recorder | None:
+    """Install what the stage asks for in this process; the script's code is not touched."""
+    if not (stage.real and _enough_real_devices(stage.world)):
+        _install_virtual_devices(stage)
+    if stage.seed is not None:
+        _seed(stage.seed + rank)  # ranks begin apart, as in real life: bringing them together is the script's task
+    if stage.sample_streams:
+        from dp2ddp.runtime import samples
+
+        samples.install_sample_streams()
+    return _start_recorder(stage, rank) if stage.trace else None
+
+
+def _install_virtual_devices(stage: Stage) -> None:
+    from dp2ddp.runtime import devices
+
+    devices.install(stage.world, stage.dtype)
+    if stage.mode == "ddp":
+        from dp2ddp.runtime import distributed
+
+        distributed.install()
+
+
+def _seed(seed: int) -> None:
+    import random
+
+    import numpy
+
+    random.seed(seed)
+    numpy.random.seed(seed)
+
+
+def _enough_real_devices(count: int) -> bool:
+    import torch
+
+    return torch.cuda.is_available() and torch.cuda.device_count() >= count
+
+
+def _start_recorder(stage: Stage, rank: int) -> Recorder:
+    from dp2ddp.trace.recorder import Recorder
+
+    assert stage.trace is not None
+    recorder = Recorder(Path(stage.trace), rank=rank, last_step=stage.steps)
+    recorder.start()
+    return recorder

@@ -1,0 +1,66 @@
+"""What a script's parameters are called, found without touching its objects: by looking at all modules alive."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+_WRAPPERS = (DataParallel, DistributedDataParallel)
+
+
+def living_modules() -> list[nn.Module]:
+    """Every module that Python knows of; asked for its type, never for an attribute (proxies may react to that)."""
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]
+
+
+def parameter_names(parameters: Iterable[torch.Tensor], optimizer: int) -> list[str]:
+    """`conv1.weight`, as the model itself says; `optimizer 0, parameter 3` for what lives in no module."""
+    names: dict[int, str] = {}
+    for root in _roots(living_modules()):
+        for name, tensor in _own_parameters(root):
+            known = names.get(id(tensor))
+            names[id(tensor)] = name if known is None else min(known, name, key=lambda each: (len(each), each))
+    return [names.get(id(each), f"optimizer {optimizer}, parameter {i}") for i, each in enumerate(parameters)]
+
+
+def buffer_tables(parameters: Iterable[torch.Tensor]) -> list[tuple[str, dict[str, torch.Tensor | None]]]:
+    """(name of the module, its table of buffers) for the models that hold these parameters.
+
+    The table stays the same dict for the module's life (nn.Module._apply assigns into it), so whoever keeps it can read
+    the buffers at the end without keeping a model, or a DDP reducer, alive.
+    """
+    wanted = {id(each) for each in parameters}
+    tables: dict[int, tuple[str, dict[str, torch.Tensor | None]]] = {}
+    for root in _roots(living_modules()):
+        if any(id(tensor) in wanted for _, tensor in _own_parameters(root)):
+            for name, module in root.named_modules():
+                if module._buffers:
+                    tables.setdefault(id(module._buffers), (_unwrapped(root, name), module._buffers))
+    return sorted(tables.values(), key=lambda table: table[0])
+
+
+def _roots(modules: list[nn.Module]) -> list[nn.Module]:
+    children = {id(child) for module in modules for child in module._modules.values()}
+    return [module for module in modules if id(module) not in children]
+
+
+def _own_parameters(root: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    for prefix, module in root.named_modules():
+        for name, tensor in module._parameters.items():
+            if tensor is not None:
+                yield _unwrapped(root, f"{prefix}.{name}" if prefix else name), tensor
+
+
+def _unwrapped(root: nn.Module, name: str) -> str:
+    """The name without the `module` steps that go through a DataParallel or DistributedDataParallel."""
+    kept, here = [], root
+    for part in name.split("."):
+        if not (part == "module" and isinstance(here, _WRAPPERS)):
+            kept.append(part)
+        following = here._modules.get(part) if isinstance(here, nn.Module) else None
+        here = following if following is not None else nn.Module()
+    return ".".join(kept)

@@ -1,0 +1,268 @@
+"""Did both train the same? (reference trace, a trace of each rank, tolerance) -> Comparison; pure.
+
+Gradients come before parameters: the step whose gradients part is the step to look at, parameters part after it.
+Rank 0 is compared number by number. Another rank with the same hashes is the same to the bit; one with other hashes is
+compared by its sketch.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dp2ddp.trace.records import Floats, Layout, Step, Trace, Vector
+from dp2ddp.verify.tolerance import Tolerance
+
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far apart one thing is at one step."""
+
+    kind: str  # gradient, parameter, learning rate, loss, buffer, steps, layout
+    size: float  # relative; inf if one side is missing
+    step: int
+    rank: int
+    name: str = ""
+    reference_norm: float = 0.0
+    norm: float = 0.0
+
+    @property
+    def ratio(self) -> float | None:
+        """Of the gradients' norms: W or 1/W tells of a sum that was averaged, or the other way round."""
+        return self.norm / self.reference_norm if self.reference_norm > _TINY else None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was found, for one number of devices and one precision."""
+
+    steps: int  # of the reference
+    rank_steps: tuple[int, ...]
+    largest: Difference | None  # over gradients and parameters of all steps and ranks that were compared
+    first: Difference | None  # the first one that is not allowed
+    identical_steps: int  # steps with the same bits in every gradient and parameter, on every rank
+    identical_buffers: bool
+    noisy: int = 0  # elements whose gradient is nothing but rounding
+    noise: float = 0.0  # how far apart such parameters came
+    agreeing_ranks: tuple[tuple[int, ...], ...] = ()  # at the first difference: ranks with the same bits
+    rows: tuple[tuple[int, ...], ...] = ()  # of each wrapped forward under DataParallel
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        return self.first is None
+
+    @property
+    def identical(self) -> bool:
+        return self.same and self.identical_steps == self.steps and self.identical_buffers
+
+
+@dataclass
+class _Found:
+    """What is collected while the steps go by."""
+
+    tolerance: Tolerance
+    largest: Difference | None = None
+    first: Difference | None = None
+    identical_steps: int = 0
+    noisy: dict[int, npt.NDArray[np.bool_]] = field(default_factory=dict)  # optimizer -> elements
+    noise: float = 0.0
+    agreeing: tuple[tuple[int, ...], ...] = ()
+    loss_scale: float = _TINY  # the largest loss so far: a loss near 0 is a difference of large numbers
+
+    def add(self, difference: Difference) -> None:
+        if self.largest is None or difference.size > self.largest.size:
+            self.largest = difference
+        if self.first is None and not difference.size <= self.tolerance.allowed:  # nan is not allowed either
+            self.first = difference
+
+
+def compare(reference: Trace, ranks: Sequence[Trace], tolerance: Tolerance) -> Comparison:
+    """Compare every step of every rank with the reference."""
+    found = _Found(tolerance)
+    for step, others in zip(reference.steps(), _together(ranks), strict=False):
+        _compare_step(found, step, others)
+        if found.first:
+            break
+    counts = tuple(len(trace) for trace in ranks)
+    _compare_counts(found, len(reference), counts)
+    buffers = _compare_buffers(found, reference, ranks[0])
+    return Comparison(
+        steps=len(reference),
+        rank_steps=counts,
+        largest=found.largest,
+        first=found.first,
+        identical_steps=found.identical_steps,
+        identical_buffers=buffers,
+        noisy=sum(int(mask.sum()) for mask in found.noisy.values()),
+        noise=found.noise,
+        agreeing_ranks=found.agreeing,
+        rows=_rows(reference),
+        remarks=_remarks(reference, ranks),
+    )
+
+
+def _together(ranks: Sequence[Trace]) -> Iterator[tuple[Step, ...]]:
+    return zip(*(trace.steps() for trace in ranks), strict=False)
+
+
+def _compare_step(found: _Found, step: Step, others: tuple[Step, ...]) -> None:
+    identical = True
+    for rank, other in enumerate(others):
+        if not _same_layout(step, other):
+            found.add(Difference("layout", np.inf, step.number, rank, _layout_words(step, other)))
+            return
+        for difference in _scalars(found, step, other, rank):
+            found.add(difference)
+    for kind in ("gradient", "parameter"):
+        vectors = [_vector(each, kind) for each in (step, *others)]
+        identical &= all(np.array_equal(vectors[0].hashes, each.hashes) for each in vectors[1:])
+        for rank, other in enumerate(others):
+            if rank == 0 or not np.array_equal(_vector(other, kind).hashes, _vector(others[0], kind).hashes):
+                found.add(_tensors(found, kind, step, other, rank))
+        if found.first:
+            found.agreeing = found.agreeing or _agreeing(vectors[1:])
+            return
+    found.identical_steps += identical
+
+
+def _vector(step: Step, kind: str) -> Vector:
+    return step.gradients if kind == "gradient" else step.parameters
+
+
+def _same_layout(step: Step, other: Step) -> bool:
+    # names may differ (a wrapper within a wrapper); the order is the optimizer's own
+    return step.optimizer == other.optimizer and step.layout.shapes == other.layout.shapes
+
+
+def _layout_words(step: Step, other: Step) -> str:
+    if step.optimizer != other.optimizer:
+        return f"optimizer {other.optimizer} steps where optimizer {step.optimizer} did"
+    return f"optimizer {step.optimizer} has {len(other.layout.shapes)} parameters instead of {len(step.layout.shapes)}"
+
+
+def _scalars(found: _Found, step: Step, other: Step, rank: int) -> Iterator[Difference]:
+    found.loss_scale = max([found.loss_scale, *(abs(loss) for loss in step.losses if np.isfinite(loss))])
+    yield from _numbers("learning rate", step.learning_rates, other.learning_rates, step.number, rank, _TINY)
+    yield from _numbers("loss", step.losses, other.losses, step.number, rank, found.loss_scale)
+
+
+def _numbers(
+    kind: str, ours: tuple[float, ...], theirs: tuple[float, ...], step: int, rank: int, scale: float
+) -> Iterator[Difference]:
+    if len(ours) != len(theirs):
+        yield Difference(kind, np.inf, step, rank, f"{len(theirs)} instead of {len(ours)}")
+        return
+    for a, b in zip(ours, theirs, strict=True):
+        same = a == b or (np.isnan(a) and np.isnan(b))
+        size = 0.0 if same else abs(a - b) / max(abs(a), scale)
+        yield Difference(kind, size, step, rank, "", abs(a), abs(b))
+
+
+def _tensors(found: _Found, kind: str, step: Step, other: Step, rank: int) -> Difference:
+    """The largest difference among the tensors of a step."""
+    missing = _first_missing(step, other, kind, rank)
+    if missing:
+        return missing
+    a, b = _vector(step, kind), _vector(other, kind)
+    if a.values is not None and b.values is not None:
+        differences = _by_values(found, kind, step, a.values, b.values)
+    else:
+        differences = _by_sketch(kind, step.layout, a, b)
+    worst = int(np.argmax(np.nan_to_num(differences, nan=np.inf))) if len(differences) else 0
+    norms = [float(vector.sketched(step.layout)[worst][0]) for vector in (a, b)] if len(differences) else [0.0, 0.0]
+    size = float(differences[worst]) if len(differences) else 0.0
+    return Difference(kind, size, step.number, rank, step.layout.names[worst] if len(differences) else "", *norms)
+
+
+def _first_missing(step: Step, other: Step, kind: str, rank: int) -> Difference | None:
+    """None and zeros are different gradients: weight decay and momentum act on zeros (SEMANTICS.md 2.3)."""
+    a, b = _vector(step, kind).hashes == 0, _vector(other, kind).hashes == 0
+    for index in np.flatnonzero(a != b):
+        what = "there is none under DataParallel" if a[index] else "there is none"
+        return Difference(kind, np.inf, step.number, rank, f"{step.layout.names[index]} ({what})")
+    return None
+
+
+def _by_values(found: _Found, kind: str, step: Step, a: Floats, b: Floats) -> list[float]:
+    away = np.where(a == b, 0.0, np.abs(a.astype(np.float64) - b))  # inf - inf is nan
+    places = step.layout.slices
+    if kind == "gradient":
+        scale = max(float(np.abs(a).max(initial=0.0)), _TINY)
+        noisy = found.noisy.setdefault(step.optimizer, np.zeros(len(a), dtype=bool))
+        if len(noisy) == len(a):
+            noisy |= (np.maximum(np.abs(a), np.abs(b)) <= found.tolerance.noise * scale) & (a != b)
+        return [float(away[place].max(initial=0.0)) / scale for place in places]
+    noisy = found.noisy.get(step.optimizer, np.zeros(0, dtype=bool))
+    if len(noisy) == len(a):
+        found.noise = max(found.noise, float((away[noisy] / np.maximum(np.abs(a[noisy]), _TINY)).max(initial=0.0)))
+        away[noisy] = 0.0
+    return [float(away[place].max(initial=0.0) / max(np.abs(a[place]).max(initial=0.0), _TINY)) for place in places]
+
+
+def _by_sketch(kind: str, layout: Layout, a: Vector, b: Vector) -> list[float]:
+    """Norms of the differences, estimated; relative to the step's largest gradient norm, or the parameter's own."""
+    ours, theirs = a.sketched(layout), b.sketched(layout)
+    away = np.sqrt(np.mean((ours[:, 2:] - theirs[:, 2:]) ** 2, axis=1))
+    away[a.hashes == b.hashes] = 0.0
+    scale = ours[:, 0].max(initial=0.0) if kind == "gradient" else ours[:, 0]
+    relative: list[float] = (away / np.maximum(scale, _TINY)).tolist()
+    return relative
+
+
+def _agreeing(vectors: Sequence[Vector]) -> tuple[tuple[int, ...], ...]:
+    """Ranks in groups of the same bits."""
+    groups: dict[bytes, list[int]] = {}
+    for rank, vector in enumerate(vectors):
+        groups.setdefault(vector.hashes.tobytes(), []).append(rank)
+    return tuple(tuple(group) for group in groups.values())
+
+
+def _compare_counts(found: _Found, steps: int, counts: tuple[int, ...]) -> None:
+    for rank, count in enumerate(counts):
+        if count != steps and found.first is None:
+            found.first = Difference("steps", np.inf, min(steps, count), rank, f"{count} instead of {steps}")
+
+
+def _compare_buffers(found: _Found, reference: Trace, rank0: Trace) -> bool:
+    """On rank 0 only: replica 0's buffers are the ones that survive under DataParallel."""
+    ours, theirs = reference.buffers(), rank0.buffers()
+    last = max(len(reference) - 1, 0)
+    if ours.keys() != theirs.keys():
+        name = min(ours.keys() ^ theirs.keys())
+        found.add(Difference("buffer", np.inf, last, 0, f"{name} (only on one side)"))
+        return False
+    for name in ours:
+        size = _array_difference(ours[name], theirs[name])
+        # the running mean behind a noisy bias follows the bias
+        found.add(Difference("buffer", 0.0 if size <= 10 * found.noise else size, last, 0, name))
+    return all(np.array_equal(ours[name], theirs[name]) for name in ours)
+
+
+def _array_difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
+    if a.shape != b.shape:
+        return float(np.inf)
+    away = np.where(a == b, 0.0, np.abs(a.astype(np.float64) - b.astype(np.float64)))
+    return float(away.max(initial=0.0) / max(np.abs(a.astype(np.float64)).max(initial=0.0), _TINY))
+
+
+def _rows(reference: Trace) -> tuple[tuple[int, ...], ...]:
+    lines = itertools.chain.from_iterable(line["rows"] for line in reference.lines)
+    end = reference.end.rows if reference.end else ()
+    return (*(tuple(rows) for rows in lines), *end)
+
+
+def _remarks(reference: Trace, ranks: Sequence[Trace]) -> tuple[str, ...]:
+    traces = [("DataParallel", reference), *((f"rank {trace.rank}", trace) for trace in ranks)]
+    told = [f"{who}: {remark}" for who, trace in traces if trace.end for remark in trace.end.remarks]
+    missing = [f"{who}: the script ended without a word; its record may be short" for who, t in traces if not t.end]
+    return (*told, *missing)
+
+

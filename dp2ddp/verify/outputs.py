@@ -1,0 +1,162 @@
+"""What the outside sees: lines on stdout, and files left behind."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from dp2ddp.verify.tolerance import Tolerance
+from dp2ddp.verify.workspace import Leavings, content_hash
+
+TORCH_FILES = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".t7", ".model")
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
+# What a clock says differs between any two runs: 12:03:55, 2026-11-21, 1.25s, 31 ms/step, 5.2it/s, time: 0.31
+_CLOCK = re.compile(
+    r"\d{4}-\d\d-\d\d[ T]?|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?"
+    r"|(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?\s?(?:ms|us|s|sec|secs|seconds|min|minutes)\b(?:/\w+)?"
+    r"|(?<![\w.])\d+(?:\.\d+)?\s?(?:it|samples|images|img|batch|batches)/s(?:ec)?\b"
+    r"|(?i:(?:time|elapsed|took|eta|duration)\W{0,3})\d+(?:\.\d+)?"
+)
+
+
+@dataclass(frozen=True)
+class TextComparison:
+    """Two texts, line by line."""
+
+    lines: int
+    first: tuple[int, str, str] | None  # number from 1, reference's line, the other's line; None: the same
+    rounded: int = 0  # lines whose numbers differ beyond the digits that count
+    masked: int = 0  # lines that say what a clock said
+    only_order: bool = False  # the same lines, in another order
+
+    @property
+    def same(self) -> bool:
+        return self.first is None
+
+
+def compare_text(reference: str, other: str, tolerance: Tolerance) -> TextComparison:
+    """Lines are the same if their words are, and their numbers but for rounding."""
+    ours, theirs = reference.splitlines(), other.splitlines()
+    if ours == theirs:
+        return TextComparison(len(ours), None)
+    rounded = masked = 0
+    for number, (a, b) in enumerate(zip_longest(ours, theirs), 1):
+        if a is None or b is None:
+            return _different(ours, theirs, number)
+        how = _how_same(a, b, tolerance)
+        if how is None:
+            return _different(ours, theirs, number)
+        rounded += how == "rounded"
+        masked += how == "clock"
+    return TextComparison(len(ours), None, rounded, masked)
+
+
+def _different(ours: list[str], theirs: list[str], number: int) -> TextComparison:
+    pair = [lines[number - 1] if number <= len(lines) else "(no such line)" for lines in (ours, theirs)]
+    return TextComparison(len(ours), (number, pair[0], pair[1]), only_order=sorted(ours) == sorted(theirs))
+
+
+def _how_same(a: str, b: str, tolerance: Tolerance) -> str | None:
+    if a == b:
+        return "equal"
+    if _same_numbers(a, b, tolerance.number):
+        return "rounded"
+    return "clock" if _same_numbers(_CLOCK.sub("<time>", a), _CLOCK.sub("<time>", b), tolerance.number) else None
+
+
+def _same_numbers(a: str, b: str, allowed: float) -> bool:
+    if _NUMBER.sub("#", a) != _NUMBER.sub("#", b):
+        return False
+    pairs = zip(_NUMBER.findall(a), _NUMBER.findall(b), strict=True)
+    return all(x == y or _close(x, y, allowed) for x, y in pairs)
+
+
+def _close(x: str, y: str, allowed: float) -> bool:
+    """Numbers with a fraction are equal but for rounding; whole numbers are counts, and counts are exact."""
+    a, b = float(x), float(y)
+    whole = re.fullmatch(r"[-+]?\d+", x) and re.fullmatch(r"[-+]?\d+", y)
+    return not whole and math.isfinite(a - b) and abs(a - b) <= allowed * max(abs(a), abs(b))
+
+
+@dataclass(frozen=True)
+class FileDifference:
+    """A file that one run left and the other did not, or left with other content."""
+
+    path: str
+    what: str
+
+
+@dataclass(frozen=True)
+class FilesComparison:
+    """What both left behind."""
+
+    files: int
+    different: tuple[FileDifference, ...]
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        return not self.different
+
+
+def compare_files(ours: Leavings, theirs: Leavings, tolerance: Tolerance) -> tuple[FilesComparison, list[str]]:
+    """Compare names and contents; second: torch files with other bytes, which need torch to be compared."""
+    events = {path for path in (*ours.written, *theirs.written) if is_event_file(path)}
+    a, b = set(ours.written) - events, set(theirs.written) - events
+    different = [FileDifference(path, "is written by DataParallel only") for path in sorted(a - b)]
+    different += [FileDifference(path, "is written by DDP only") for path in sorted(b - a)]
+    different += [FileDifference(path, "is removed on one side only") for path in _odd(ours.removed, theirs.removed)]
+    different += [FileDifference(path, "is a folder on one side only") for path in _odd(ours.folders, theirs.folders)]
+    different += _event_folders(ours, theirs)
+    tensors: list[str] = []
+    for path in sorted(a & b):
+        if content_hash(ours.folder / path) == content_hash(theirs.folder / path):
+            continue
+        if path.endswith(TORCH_FILES):
+            tensors.append(path)
+        else:
+            different += _compare_content(path, ours.folder / path, theirs.folder / path, tolerance)
+    return FilesComparison(len(a | b) + len(events) // 2, tuple(different)), tensors
+
+
+def is_event_file(path: str) -> bool:
+    """TensorBoard's: the name holds a time, the host and a process id, so only their number is compared."""
+    return Path(path).name.startswith("events.out.tfevents.")
+
+
+def _odd(a: Sequence[str] | frozenset[str], b: Sequence[str] | frozenset[str]) -> list[str]:
+    return sorted(set(a) ^ set(b))
+
+
+def _event_folders(ours: Leavings, theirs: Leavings) -> Iterator[FileDifference]:
+    counts = [[str(Path(p).parent) for p in each.written if is_event_file(p)] for each in (ours, theirs)]
+    for folder in sorted({*counts[0], *counts[1]}):
+        a, b = counts[0].count(folder), counts[1].count(folder)
+        if a != b:
+            yield FileDifference(folder, f"has {b} TensorBoard files, {a} under DataParallel")
+
+
+def _compare_content(path: str, a: Path, b: Path, tolerance: Tolerance) -> Iterator[FileDifference]:
+    texts = [_text(each) for each in (a, b)]
+    if texts[0] is None or texts[1] is None:
+        yield FileDifference(path, "has other bytes")
+        return
+    compared = compare_text(texts[0], texts[1], tolerance)
+    if compared.first:
+        number, x, y = compared.first
+        yield FileDifference(path, f"line {number}: {_shown(x)} under DataParallel, {_shown(y)} under DDP")
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (UnicodeDecodeError, OSError):
+        return None
+
+
+def _shown(line: str) -> str:
+    return repr(line if len(line) <= 60 else line[:57] + "...")

@@ -1,0 +1,30 @@
+"""How far apart two runs may be, and where the numbers come from.
+
+float64. Two runs that do the same sums in another order differ by rounding, 1e-16 relative, times what training makes
+of it. Measured (CODEBASES.md part F: 15 steps of an MLP with BatchNorm at world 3, uneven chunks): 1.5e-13 at most;
+plain DDP, a real fault, 0.19 at its first step. 1e-10 lies a thousand times above the one and a billion times below
+the other. float32 is shown, never judged: two right runs of a BatchNorm net at world 3 are 4e-2 apart after 50 steps
+(SEMANTICS.md 3.3).
+
+Noise. A bias in front of BatchNorm has gradient 0; what is measured is rounding (6e-16 where others are 1). Adam divides
+rounding by rounding and takes a full step in a random direction (CODEBASES.md part F: 7e-8 in one parameter, gradients
+equal to 8e-15). The model's function does not depend on such an element, so its value is not held against the run: its
+gradients go on being compared, and the report says how many there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Differences are relative: to the step's largest gradient, and to a parameter tensor's largest value."""
+
+    allowed: float = 1e-10
+    noise: float = 1e-12  # a gradient this much below the step's largest one is rounding
+    number: float = 1e-9  # printed numbers; a log shows rounding in its last digits
+
+
+FLOAT64 = Tolerance()
+FLOAT32 = Tolerance(allowed=float("inf"))  # every step is looked at, none is judged

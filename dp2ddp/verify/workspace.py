@@ -1,0 +1,129 @@
+"""Scratch copies of the working folder: each run gets one of its own, and nothing of the user's is ever changed.
+
+Small files are copied. A file above `COPIED` is cloned where the file system can (reflink), otherwise it is a symbolic
+link, with a guard in the run that puts a copy in its place before it is opened for writing (runtime/guard.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dp2ddp.errors import RunError
+
+COPIED = 8 * 2**20  # bytes of one file
+ALL_COPIED = 512 * 2**20  # bytes of all together; beyond it every file is a link
+MOST_FILES = 50_000
+LEFT_OUT = {".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache",
+            ".ruff_cache", ".ipynb_checkpoints", ".tox"}  # fmt: skip
+_FICLONE = 0x40049409  # linux/fs.h
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A copy of a working folder, and what was in it at the start: path -> (size, time of the last change)."""
+
+    original: Path
+    folder: Path
+    before: dict[str, tuple[int, int]]
+
+    def looked_at_again(self) -> Workspace:
+        """After something was put into it that the run did not write."""
+        return replace(self, before=_inventory(self.folder))
+
+    def left_behind(self) -> Leavings:
+        """What the run made, changed and removed."""
+        after = _inventory(self.folder)
+        changed = sorted(path for path in after if after[path] != self.before.get(path))
+        folders = frozenset(str(path.relative_to(self.folder)) for path in _folders(self.folder))
+        return Leavings(self.folder, tuple(changed), tuple(sorted(self.before.keys() - after.keys())), folders)
+
+
+@dataclass(frozen=True)
+class Leavings:
+    """What a run left behind: files it wrote, files it removed, all folders."""
+
+    folder: Path
+    written: tuple[str, ...]
+    removed: tuple[str, ...]
+    folders: frozenset[str]
+
+
+def copy_folder(original: Path, folder: Path) -> Workspace:
+    """A scratch copy; a RunError for a folder that is too large to be one project's."""
+    folder.mkdir(parents=True)
+    copied, count = 0, 0
+    for source in _files(original):
+        count += 1
+        if count > MOST_FILES:
+            raise RunError(f"{original}: more than {MOST_FILES} files; start `dp2ddp verify` in the script's own folder")
+        target = folder / source.relative_to(original)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        size = source.lstat().st_size
+        _copy(source, target, link=size > COPIED or copied + size > ALL_COPIED)
+        copied += size
+    for source in _folders(original):
+        (folder / source.relative_to(original)).mkdir(parents=True, exist_ok=True)
+    return Workspace(original, folder, _inventory(folder))
+
+
+def _copy(source: Path, target: Path, link: bool) -> None:
+    if source.is_symlink():
+        os.symlink(source.resolve(), target)
+    elif not link:
+        shutil.copy2(source, target)
+    elif not _clone(source, target):
+        os.symlink(source.absolute(), target)
+
+
+def _clone(source: Path, target: Path) -> bool:
+    """Share the blocks until one side writes (btrfs, xfs, ...)."""
+    try:
+        import fcntl
+
+        with source.open("rb") as old, target.open("wb") as new:
+            fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
+    except (OSError, ImportError):
+        target.unlink(missing_ok=True)
+        return False
+    shutil.copystat(source, target)
+    return True
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for folder, names, files in os.walk(root):
+        names[:] = sorted(name for name in names if not _is_left_out(Path(folder) / name))
+        links = [name for name in names if (Path(folder) / name).is_symlink()]
+        yield from (Path(folder) / name for name in [*links, *sorted(files)] if _is_kept(Path(folder) / name))
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    for folder, names, _ in os.walk(root):
+        names[:] = [name for name in names if not _is_left_out(Path(folder) / name)]
+        yield from (Path(folder) / name for name in names if not (Path(folder) / name).is_symlink())
+
+
+def _is_left_out(folder: Path) -> bool:
+    return folder.name in LEFT_OUT or (folder / "pyvenv.cfg").exists()
+
+
+def _is_kept(path: Path) -> bool:
+    return path.is_symlink() or path.is_file()  # no sockets, no pipes
+
+
+def _inventory(root: Path) -> dict[str, tuple[int, int]]:
+    states = ((str(path.relative_to(root)), path.lstat()) for path in _files(root))
+    return {path: (state.st_size, state.st_mtime_ns) for path, state in states}
+
+
+def content_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(file.read())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
