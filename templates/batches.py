@@ -3,22 +3,22 @@
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from .process import own_rank, random_streams, set_random_streams, world_size
-from .rows import gather_rows
+from .rows import gather_rows, is_nested
 
 
 def shard(loader: "DataLoader[Any]", rank: int | None = None, world: int | None = None) -> "DataLoader[Any]":
     """The same loader for one rank: it draws the same batches, and loads only this rank's rows of each.
 
     All ranks draw from the same random streams, so that they agree on every batch. Rank r takes the rows that
-    torch.chunk(batch, world)[r] would hold: ceil(rows / world) of them, so the last are fewer, or none. Of a batch
-    in which the rank has no rows it gets one with no rows in it. In everything else (len, dataset, sampler,
+    torch.chunk(batch, world)[r] would hold: ceil(rows / world) of them, so the last are fewer, or none. Where
+    the rank has no rows it gets a batch with no rows in it. In everything else (len, dataset, sampler,
     batch_size) it answers as the whole loader.
     """
     world = world_size() if world is None else world
@@ -32,8 +32,8 @@ def shard(loader: "DataLoader[Any]", rank: int | None = None, world: int | None 
         )
     if type(loader).__iter__ is not DataLoader.__iter__:
         raise TypeError(
-            f"shard does not know how {type(loader).__name__} iterates. Let every rank load the whole batches "
-            "instead: leave the loader as it is."
+            f"shard does not know how {type(loader).__name__} iterates. Let every rank load the whole "
+            "batches instead: leave the loader as it is."
         )
     return ShardedLoader(loader, rank, world)
 
@@ -45,23 +45,23 @@ class ShardedLoader(DataLoader[Any]):
         vars(self).update(vars(loader))
         self.rank = rank
         self.world = world
-        self.worker_init_fn = RankStreams(loader.worker_init_fn, rank)
+        self.worker_init_fn = WorkerStart(loader.worker_init_fn, rank)
+        self.in_order = True  # or else the ranks' batches could come in different orders
+        self.streams = LoadingStreams(rank)
         self.sizes: deque[int] = deque()
-        self.in_order = True  # the ranks' batches must come in the same order
-        self.loading_streams: dict[str, Any] = {}
 
     @property
-    def _index_sampler(self) -> Any:
-        """What DataLoader's iterators take their batches of indices from; see torch/utils/data/dataloader.py."""
+    def _index_sampler(self) -> "RankIndices":
+        """Where DataLoader's iterators find the indices of a batch, see torch/utils/data/dataloader.py."""
         return RankIndices(self)
 
     def __iter__(self) -> Any:
-        self.sizes.clear()
+        self.sizes = deque()
         return RankBatches(self, super().__iter__())
 
 
 class RankIndices:
-    """The batches of indices, of which each is cut to this rank's chunk."""
+    """The whole loader's batches of indices, each cut to this rank's chunk."""
 
     def __init__(self, loader: ShardedLoader) -> None:
         self.loader = loader
@@ -70,10 +70,16 @@ class RankIndices:
         return len(self.loader.batch_sampler)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[list[Any]]:
-        for batch in self.loader.batch_sampler or ():
-            rows = own_rows(list(batch), self.loader.rank, self.loader.world)
-            self.loader.sizes.append(len(rows))
-            yield rows or list(batch)[:1]  # one row of another rank shows what a batch looks like
+        return self.indices(self.loader.sizes)
+
+    def indices(self, sizes: "deque[int]") -> Iterator[list[Any]]:
+        """The indices to load; how many of them are this rank's goes to sizes."""
+        for batch in map(list, self.loader.batch_sampler or ()):
+            rows = own_rows(batch, self.loader.rank, self.loader.world)
+            sizes.append(len(rows))
+            if self.loader.num_workers == 0:
+                self.loader.streams.enter()  # from here to the end of RankBatches.__next__
+            yield rows or batch[:1]  # a rank without rows learns from one row what a batch looks like
 
 
 def own_rows(batch: list[Any], rank: int, world: int) -> list[Any]:
@@ -83,22 +89,106 @@ def own_rows(batch: list[Any], rank: int, world: int) -> list[Any]:
 
 
 class RankBatches:
-    """An iterator over this rank's batches that leaves the script's random streams as the others find them.
-
-    With loader workers nothing is drawn here. Without, what this rank's rows draw (augmentation) comes from
-    streams of its own, since the other ranks' rows may draw more or less.
-    """
+    """One pass over a sharded loader."""
 
     def __init__(self, loader: ShardedLoader, batches: Iterator[Any]) -> None:
-        self.loader = loader
+        self.streams = loader.streams
+        self.sizes = loader.sizes
+        self.length = len(loader)
         self.batches = batches
 
     def __len__(self) -> int:
-        return len(self.loader)
+        return self.length
 
     def __iter__(self) -> "RankBatches":
         return self
 
     def __next__(self) -> Any:
-        batch = next(self.batches)
-        return batch if self.loader.sizes.popleft() else without_rows(batch)
+        try:
+            batch = next(self.batches)
+        finally:
+            self.streams.leave()
+        return batch if self.sizes.popleft() else without_rows(batch)
+
+
+class LoadingStreams:
+    """Random streams for what a rank's rows draw while they are loaded in the rank's own process.
+
+    The script's streams must not move by it, since the other ranks load other rows. And the ranks must not
+    draw the same numbers, or the first row of each would get the same augmentation.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.own: dict[str, Any] = {}
+        self.script: dict[str, Any] = {}
+
+    def enter(self) -> None:
+        """Draw from the rank's own streams from now on."""
+        self.script = random_streams()
+        if self.own:
+            set_random_streams(self.own)
+        else:
+            vary_streams(self.rank)
+
+    def leave(self) -> None:
+        """Draw from the script's streams again."""
+        if self.script:
+            self.own = random_streams()
+            set_random_streams(self.script)
+            self.script = {}
+
+
+class WorkerStart:
+    """A worker_init_fn after which the workers of each rank draw numbers of their own."""
+
+    def __init__(self, start: Callable[[int], None] | None, rank: int) -> None:
+        self.start = start
+        self.rank = rank
+
+    def __call__(self, worker: int) -> None:
+        if self.start is not None:
+            self.start(worker)
+        vary_streams(self.rank)
+
+
+def vary_streams(rank: int) -> None:
+    """Lead the host's random streams another way on each rank; rank 0 stays on its way."""
+    if rank == 0:
+        return
+    torch.default_generator.manual_seed(int(torch.randint(2**62, ())) + rank)
+    random.seed(random.getrandbits(62) + rank)
+    if "numpy" in sys.modules:
+        numpy = sys.modules["numpy"]
+        numpy.random.seed((int(numpy.random.randint(2**31)) + rank) % 2**32)
+
+
+def without_rows(batch: Any) -> Any:
+    """The batch with none of its rows: tensors and arrays of length 0, empty lists, in the same form."""
+    if isinstance(batch, dict):
+        return type(batch)((key, without_rows(value)) for key, value in batch.items())
+    if is_nested(batch):
+        parts = [without_rows(part) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return batch[:0] if isinstance(batch, (list, tuple)) or hasattr(batch, "shape") and batch.shape else batch
+
+
+def whole_batches(loader: Any) -> Any:
+    """A sharded loader whose batches are made whole on every rank: each rank loads its share, all see all."""
+    return WholeBatches(loader) if world_size() > 1 else loader
+
+
+class WholeBatches:
+    """A sharded loader, seen from where the batches are whole again; answers as the loader does."""
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["loader"], name)
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(gather_rows, iter(self.loader))

@@ -9,8 +9,7 @@ import contextlib
 import inspect
 import io
 import sys
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,330 +18,12 @@ import torch.distributed
 from torch._utils import ExceptionWrapper
 from torch.nn.parallel import DistributedDataParallel
 
+from .arguments import Part, chunk_sizes, rank_sizes, split_arguments, tensors_in
+from .outputs import Face, describe_output, gather_outputs, joinable_shapes
 from .process import drop_reducer, exchange, own_rank, random_streams, set_random_streams, world_size
-from .rows import as_bytes, concatenate_ranks, own_slice
-
-# How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
-# None if each rank holds a copy, whose gradients add up.
-Layout = tuple[int, tuple[int, ...]] | None
-
-
-class FromWhole(torch.autograd.Function):
-    """What all ranks hold alike becomes each rank's own: its copy, or its rows.
-
-    The backward pass is IntoWhole, whose backward pass is FromWhole, and so on: gradients of gradients work.
-    The first output, a zero called the link, belongs to every result of the ranks' work. So the backward pass
-    comes by here on every rank, once, also on a rank without rows; or else the others would wait for it.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        link = whole[0].new_zeros((), dtype=torch.float32)
-        ctx.layouts = layouts
-        ctx.save_for_backward(link)
-        return link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts))
-
-    @staticmethod
-    def backward(ctx: Any, link_gradient: torch.Tensor, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        (link,) = ctx.saved_tensors
-        return None, *IntoWhole.apply(ctx.layouts, link + link_gradient, *gradients)
-
-
-class IntoWhole(torch.autograd.Function):
-    """What each rank holds becomes what all ranks hold alike: the sum of copies, or all rows in rank order."""
-
-    @staticmethod
-    def forward(ctx: Any, layouts: Sequence[Layout], link: torch.Tensor, *own: torch.Tensor) -> tuple[Any, ...]:
-        ctx.layouts = layouts
-        sums = iter(sum_over_ranks([tensor for tensor, layout in zip(own, layouts) if layout is None]))
-        return tuple(
-            next(sums) if layout is None else concatenate_ranks(tensor, layout[1], layout[0])
-            for tensor, layout in zip(own, layouts)
-        )
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        return None, *FromWhole.apply(ctx.layouts, *gradients)
-
-
-def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """This rank's part of a tensor that all ranks hold."""
-    return tensor.view_as(tensor) if layout is None else own_slice(tensor, layout[1], layout[0]).clone()
-
-
-def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Each tensor's sum over the ranks, with one all_reduce for all tensors of a kind."""
-    sums = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
-    for places in alike(sums):
-        flat = torch.cat([sums[i].reshape(-1) for i in places])
-        torch.distributed.all_reduce(torch.view_as_real(flat) if flat.is_complex() else flat)
-        parts = flat.split([sums[i].numel() for i in places])
-        for i, part in zip(places, parts):
-            sums[i] = part.view(sums[i].shape)
-    return sums
-
-
-def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
-    """The positions of the tensors, grouped by dtype and device."""
-    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
-    for i, tensor in enumerate(tensors):
-        groups.setdefault((tensor.dtype, tensor.device), []).append(i)
-    return list(groups.values())
-
-
-def copy_from_rank_zero(tensors: Sequence[torch.Tensor]) -> None:
-    """Give these tensors the values they have on rank 0, with one broadcast for all tensors of a kind."""
-    for places in alike(tensors):
-        flat = torch.cat([tensors[i].detach().reshape(-1) for i in places])
-        torch.distributed.broadcast(as_bytes(flat), 0)
-        for i, part in zip(places, flat.split([tensors[i].numel() for i in places])):
-            if own_rank() > 0:
-                tensors[i].data.copy_(part.view(tensors[i].shape))
-
-
-class ScaleGradient(torch.autograd.Function):
-    """x in the forward pass; the gradient times a factor in the backward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
-        ctx.factor = factor
-        return tensor.view_as(tensor)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradient * ctx.factor, None
-
-
-class ZeroGradients(torch.autograd.Function):
-    """The link in the forward pass; in the backward pass a zero gradient for every parameter.
-
-    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
-    DistributedDataParallel's reducer wants to hear of every parameter on every rank.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, link: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
-        ctx.forms = [(p.shape, p.dtype, p.device) for p in parameters]
-        return link.clone()
-
-    @staticmethod
-    def backward(ctx: Any, link_gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        zeros = (torch.zeros((), dtype=dtype, device=device).expand(shape) for shape, dtype, device in ctx.forms)
-        return link_gradient, *zeros
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Inputs: torch/nn/parallel/scatter_gather.py, scatter and scatter_kwargs
-
-
-@dataclass(frozen=True)
-class Part:
-    """What one replica is called with, and how many replicas there are."""
-
-    inputs: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    replicas: int
-
-
-def split_arguments(
-    inputs: tuple[Any, ...], kwargs: dict[str, Any], world: int, take: Callable[[torch.Tensor], tuple[int, Any]]
-) -> Part:
-    """One replica's arguments by DataParallel's rules; take(tensor) is (number of chunks, own chunk).
-
-    Tensors are cut into chunks wherever they are in tuples, lists and dicts; anything else goes to every
-    replica as it is. Arguments with fewer chunks set the number of replicas, and rows beyond are dropped.
-    Keyword arguments alone may call for more replicas, which then get no positional arguments.
-    """
-    input_chunks, own_inputs = split_argument(inputs, world, take) if inputs else (0, ())
-    kwarg_chunks, own_kwargs = split_argument(kwargs, world, take) if kwargs else (0, {})
-    if not input_chunks and not kwarg_chunks:
-        return Part((), {}, 1)
-    if input_chunks < kwarg_chunks:
-        return Part(own_inputs if own_rank() < input_chunks else (), own_kwargs, kwarg_chunks)
-    if kwarg_chunks < input_chunks and kwarg_chunks >= len(inputs):
-        raise AssertionError(
-            f"The number of modules {input_chunks} is not equal to the number of keyword arguments {kwarg_chunks}"
-        )
-    return Part(own_inputs, own_kwargs if own_rank() < kwarg_chunks else {}, input_chunks)
-
-
-def split_argument(
-    value: Any, world: int, take: Callable[[torch.Tensor], tuple[int, Any]]
-) -> tuple[int, Any]:
-    """The number of chunks of an argument, and the own one."""
-    if isinstance(value, torch.Tensor):
-        return take(value)
-    if not isinstance(value, (tuple, list, dict)) or not value:
-        return world, value
-    items = value.items() if isinstance(value, dict) else value
-    counts, own = zip(*(split_argument(item, world, take) for item in items))
-    kind = type(value)
-    return min(counts), own if kind is tuple else kind(*own) if hasattr(value, "_fields") else kind(own)
-
-
-def chunk_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
-    """Rows of each chunk as torch.chunk cuts them, which may be fewer than ranks: 5 over 4 is 2, 2, 1."""
-    return tuple(chunk.shape[dim] for chunk in tensor.detach().chunk(world, dim))
-
-
-def rank_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
-    """Rows of each rank, zeros for ranks that get none: 5 over 4 is 2, 2, 1, 0."""
-    sizes = chunk_sizes(tensor, world, dim)
-    return sizes + (0,) * (world - len(sizes))
-
-
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors that DataParallel finds in an argument, in order."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from tensors_in(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# The module: torch/nn/parallel/replicate.py
-
-
-def replica_of(module: torch.nn.Module, stand_ins: Mapping[torch.Tensor, torch.Tensor]) -> torch.nn.Module:
-    """A shallow copy of a module that computes with other tensors in place of its parameters and buffers.
-
-    What forward assigns to self stays with the copy, as with DataParallel's replicas.
-    """
-    replicas = {part: part._replicate_for_data_parallel() for part in module.modules()}
-    for part, replica in replicas.items():
-        for name, child in part._modules.items():
-            if child is not None:
-                setattr(replica, name, replicas[child])
-        for name, parameter in part._parameters.items():
-            if parameter is None:
-                replica._parameters[name] = None
-            else:
-                setattr(replica, name, stand_ins[parameter])
-        for name, buffer in part._buffers.items():
-            if buffer is not None:
-                setattr(replica, name, stand_ins[buffer])
-    return replicas[module]
-
-
-class DeviceStream:
-    """The random stream that a device other than the first has under DataParallel.
-
-    torch.manual_seed seeds all devices alike, and from there on each goes its own way: the script draws from
-    the first device only, the replica on another device is the only one to draw from that. Here the script
-    draws from the same stream on every rank, so on ranks > 0 what the model draws needs a stream of its own.
-    """
-
-    def __init__(self) -> None:
-        self.seed: int | None = None
-        self.state = torch.empty(0)
-
-    @contextlib.contextmanager
-    def drawn_from(self, generator: torch.Generator) -> Iterator[None]:
-        """A block in which a generator gives this stream's numbers."""
-        if self.was_seeded(generator):
-            self.seed = generator.initial_seed()
-            generator.manual_seed(self.seed)
-        else:
-            generator.set_state(self.state)
-        try:
-            yield
-        finally:
-            self.state = generator.get_state()
-
-    def was_seeded(self, generator: torch.Generator) -> bool:
-        """Whether the script has seeded the generator since: another seed, or not a number drawn after seeding."""
-        seed = generator.initial_seed()
-        fresh = torch.Generator(generator.device).manual_seed(seed)
-        return seed != self.seed or torch.equal(generator.get_state(), fresh.get_state())
-
-
-def default_generator(device: torch.device) -> torch.Generator:
-    """The generator that a module on this device draws from."""
-    if device.type == "cuda":
-        return torch.cuda.default_generators[torch.cuda.current_device()]
-    return torch.default_generator
-
-
-def same_state(one: Any, other: Any) -> bool:
-    """Whether two states of a random stream are the same."""
-    return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# Outputs: torch/nn/parallel/scatter_gather.py, gather
-
-
-@dataclass(frozen=True)
-class Face:
-    """What the other ranks need to know of a tensor in a replica's output."""
-
-    place: int
-    shape: torch.Size
-    dtype: torch.dtype
-    needs_gradient: bool
-
-
-@dataclass(frozen=True)
-class Branch:
-    """A dict, list, tuple or other iterable in a replica's output."""
-
-    kind: type
-    keys: tuple[Any, ...]
-    items: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Opaque:
-    """Anything else in a replica's output: DataParallel cannot gather it."""
-
-    kind: type
-
-
-def describe_output(output: Any, tensors: list[torch.Tensor]) -> Face | Branch | Opaque | None:
-    """A replica's output as the other ranks may see it; its tensors go to the list."""
-    if isinstance(output, torch.Tensor):
-        tensors.append(output)
-        return Face(len(tensors) - 1, output.shape, output.dtype, output.requires_grad)
-    if output is None:
-        return None
-    if isinstance(output, dict):
-        return Branch(type(output), tuple(output), tuple(describe_output(v, tensors) for v in output.values()))
-    if isinstance(output, str) or not hasattr(output, "__iter__"):
-        return Opaque(type(output))
-    return Branch(type(output), (), tuple(describe_output(item, tensors) for item in output))
-
-
-def gather_outputs(found: Sequence[Any], join: Callable[[Sequence[Face]], torch.Tensor]) -> Any:
-    """The replicas' described outputs as one, by DataParallel's rules: the first replica sets the form."""
-    first = found[0]
-    if isinstance(first, Face):
-        return join(found)
-    if first is None:
-        return None
-    if isinstance(first, Opaque):
-        if first.kind is str:
-            return str(map(gather_outputs, ()))  # what DataParallel makes of it: '<map object at ...>'
-        raise TypeError(f"'{first.kind.__name__}' object is not iterable")
-    if issubclass(first.kind, dict):
-        return first.kind((key, gather_outputs(items, join)) for key, items in by_key(found))
-    items = (gather_outputs(items, join) for items in zip(*(branch.items for branch in found), strict=True))
-    return first.kind._make(items) if hasattr(first.kind, "_make") else first.kind(items)
-
-
-def by_key(found: Sequence[Branch]) -> list[tuple[Any, list[Any]]]:
-    """The replicas' dicts: each key with the item that each replica has for it."""
-    if any(len(branch.keys) != len(found[0].keys) for branch in found):
-        raise ValueError("All dicts must have the same number of keys")
-    dicts = [dict(zip(branch.keys, branch.items)) for branch in found]
-    return [(key, [each[key] for each in dicts]) for key in found[0].keys]
-
-
-# ---------------------------------------------------------------------------------------------------------------
-# All of it together: torch/nn/parallel/data_parallel.py, forward
+from .replicas import DeviceStream, default_generator, replica_of, same_state
+from .rows import concatenate_ranks, own_slice
+from .whole import FromWhole, IntoWhole, Layout, ScaleGradient, ZeroGradients, copy_from_rank_zero
 
 
 @dataclass(frozen=True)
@@ -393,13 +74,15 @@ class GraphDDP(DistributedDataParallel):
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
         return gather_outputs(
             [reports[rank].outputs[0] for rank in ranks],
-            lambda faces: self.join(dict(zip(ranks, faces)), tensors, link),
+            lambda faces: self.join_tensors(dict(zip(ranks, faces, strict=True)), tensors, link),
         )
 
-    def enter(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[torch.Tensor, dict[Any, Any], Part]:
-        """From what all ranks hold to this rank's: the link, copies of the parameters, and a part of the inputs."""
+    def enter(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[torch.Tensor, dict[Any, Any], Part]:
+        """From what all ranks hold to this rank's: the link, copies of parameters, its part of the inputs."""
         world, grad = world_size(), torch.is_grad_enabled()
-        parameters = self.parameters_in_graph() if grad else []
+        parameters = self.parameters_in_graph()
         cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad and self.split}
         layouts: list[Layout] = [None for _ in parameters]
         layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
@@ -407,9 +90,9 @@ class GraphDDP(DistributedDataParallel):
             link, *own = FromWhole.apply(tuple(layouts), *parameters, *cut.values())
         else:
             link, own = torch.zeros((), device=self.device, requires_grad=grad), []
-        chunks = dict(zip(cut, own[len(parameters) :]))
+        copies, chunks = own[: len(parameters)], dict(zip(cut, own[len(parameters) :], strict=True))
         part = split_arguments(inputs, kwargs, world, lambda tensor: self.take(tensor, chunks))
-        return link, dict(zip(parameters, own)), part
+        return link, dict(zip(parameters, copies, strict=True)), part
 
     def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
         """The number of chunks of an input, and this rank's, on its device."""
@@ -418,7 +101,7 @@ class GraphDDP(DistributedDataParallel):
             return world, tensor.to(self.device)
         count = len(chunk_sizes(tensor, world, self.dim))
         if id(tensor) in chunks:
-            return count, scaled(chunks[id(tensor)].to(self.device), 1 / self.factor)
+            return count, chunks[id(tensor)].to(self.device)
         own = own_slice(tensor, rank_sizes(tensor, world, self.dim), self.dim)
         return count, own.to(self.device, copy=True)
 
@@ -440,12 +123,12 @@ class GraphDDP(DistributedDataParallel):
                 outputs, error = (), ExceptionWrapper(where=f"in replica {own_rank()} on rank {own_rank()}")
         after = random_streams()
         drawn = {name: state for name, state in after.items() if not same_state(state, before.get(name))}
-        buffers, parameters = (now != then for now, then in zip(self.versions(), versions))
+        buffers, parameters = (now != then for now, then in zip(self.versions(), versions, strict=True))
         return Report(outputs, error, text.getvalue(), drawn, buffers or self.is_training, parameters)
 
     @contextlib.contextmanager
     def replica_streams(self, before: dict[str, Any]) -> Iterator[io.StringIO]:
-        """On ranks > 0, draw from the device's own stream, go back to the script's, and keep what is printed."""
+        """On ranks > 0, draw from the device's own stream, then go on with the script's; keep the print."""
         text = io.StringIO()
         if own_rank() == 0:
             yield text
@@ -455,10 +138,10 @@ class GraphDDP(DistributedDataParallel):
         set_random_streams(before)
 
     def stand_ins(self, copies: dict[Any, Any]) -> dict[torch.Tensor, torch.Tensor]:
-        """What a replica computes with. As with DataParallel, only replica 0 can change the module's own tensors.
+        """What a replica computes with: as with DataParallel, only replica 0 can change the module's own.
 
-        Except that parameters are copied in the first training pass only, when layers look at the data to
-        initialise themselves: memory for another copy at every step is too much for what is left.
+        Except that parameters are copied in the first training pass only, in which layers may look at the
+        data to initialise themselves. To copy them at every step would cost more than it is worth.
         """
         stand_ins = {tensor: copies.get(tensor, tensor) for tensor in self.module.parameters()}
         if own_rank() == 0:
@@ -484,9 +167,11 @@ class GraphDDP(DistributedDataParallel):
             copy_from_rank_zero(list(self.module.parameters()))
         self.trained = self.trained or first_training
 
-    def join(self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor) -> torch.Tensor:
+    def join_tensors(
+        self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor
+    ) -> torch.Tensor:
         """One tensor from the ranks' tensors, by the rules of torch.nn.parallel.gather."""
-        shapes = {rank: shape for rank, shape in zip(faces, joinable_shapes(list(faces.values()), self.dim))}
+        shapes = dict(zip(faces, joinable_shapes(list(faces.values()), self.dim), strict=True))
         sizes = tuple(shapes[rank][self.dim] if rank in shapes else 0 for rank in range(world_size()))
         if own_rank() in faces:
             own = tensors[faces[own_rank()].place].view(shapes[own_rank()])
@@ -495,20 +180,19 @@ class GraphDDP(DistributedDataParallel):
             own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(self.dim, 0, 0)
         if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
             return concatenate_ranks(own, sizes, self.dim)
-        return IntoWhole.apply(((self.dim, sizes),), link, scaled(own, self.factor))[0]
+        return IntoWhole.apply(((self.dim, sizes),), link, own)[0]
 
     def parameters_in_graph(self) -> list[torch.nn.Parameter]:
         """The parameters whose gradients are added up inside the autograd graph."""
-        return [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        return self.trainable()
 
     def tie(self, link: torch.Tensor) -> torch.Tensor:
         """The link that the joined outputs get."""
         return link
 
-    @property
-    def factor(self) -> float:
-        """By how much the gradients that reach this rank's replica are larger than DataParallel's."""
-        return 1
+    def trainable(self) -> list[torch.nn.Parameter]:
+        """The parameters that this forward pass can give a gradient."""
+        return [p for p in self.module.parameters() if p.requires_grad and torch.is_grad_enabled()]
 
     @property
     def is_training(self) -> bool:
@@ -541,32 +225,8 @@ class GraphDDP(DistributedDataParallel):
         torch.nn.Module.__setstate__(self, state)
 
 
-def scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
-    """The tensor, whose gradient will be multiplied by the factor."""
-    return tensor if factor == 1 else ScaleGradient.apply(tensor, factor)
-
-
-def joinable_shapes(faces: Sequence[Face], dim: int) -> list[torch.Size]:
-    """The shapes of tensors that are to be joined along dim; numbers become vectors of one."""
-    shapes = [face.shape for face in faces]
-    if dim == 0 and not any(shapes):
-        warnings.warn(
-            "Was asked to gather along dimension 0, but all input tensors were scalars; "
-            "will instead unsqueeze and return a vector.",
-            stacklevel=2,
-        )
-        return [torch.Size([1]) for _ in shapes]
-    rests = [(face.dtype, len(face.shape), face.shape[:dim], face.shape[dim:][1:]) for face in faces]
-    if any(rest != rests[0] for rest in rests):
-        raise RuntimeError(
-            f"Gather got tensors of shapes {[tuple(shape) for shape in shapes]} and types "
-            f"{[face.dtype for face in faces]}, which cannot be joined along dimension {dim}"
-        )
-    return shapes
-
-
 class ReducedCall(torch.nn.Module):
-    """What DistributedDataParallel's reducer wraps: the parameters of a module, and any call that uses them."""
+    """What DistributedDataParallel's reducer wraps: a module's parameters, and any call that uses them."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         super().__init__()
@@ -580,9 +240,9 @@ class ExactDDP(GraphDDP):
     """nn.DataParallel over the ranks; gradients are summed by DistributedDataParallel while backward runs.
 
     The loss on the joined outputs is the whole loss, on every rank. So rank r's gradient g_r is its part of
-    DataParallel's gradient, sum(g_r). DistributedDataParallel averages: sum(g_r) / world. Therefore gradients are
-    multiplied by world where they enter a rank, at its outputs. (Not by a hook that sums without dividing: under
-    accumulation the reducer averages what .grad holds already, the same on every rank, and that must stay.)
+    DataParallel's gradient, sum(g_r). DistributedDataParallel averages: sum(g_r) / world. Therefore gradients
+    are multiplied by world on their way to the parameters. (Not at the outputs, where float16 may overflow. Not
+    by a hook that sums and does not divide: under accumulation the reducer averages what .grad holds already.)
 
     Right for one forward and one backward a step; for anything else take GraphDDP.
     """
@@ -592,12 +252,12 @@ class ExactDDP(GraphDDP):
         self.reducing: tuple[Any, ...] = ()
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self.reduces:
+        if not self.trainable():
             return super().forward_on_ranks(inputs, kwargs)
         return self.reducing_ddp()(lambda: super(ExactDDP, self).forward_on_ranks(inputs, kwargs))
 
     def reducing_ddp(self) -> DistributedDataParallel:
-        """torch's DistributedDataParallel of the module, made anew when other parameters are to be trained."""
+        """torch's DistributedDataParallel of the module, made anew when other parameters are trained."""
         wanted = [(id(p), p.requires_grad, p.device, p.dtype) for p in self.module.parameters()]
         if not self.reducing or self.reducing[0] != wanted:
             if self.reducing:
@@ -606,14 +266,11 @@ class ExactDDP(GraphDDP):
         ddp: DistributedDataParallel = self.reducing[1]
         return ddp
 
-    @property
-    def reduces(self) -> bool:
-        """Whether this forward pass will be followed by a reduction."""
-        return torch.is_grad_enabled() and any(p.requires_grad for p in self.module.parameters())
-
-    @property
-    def factor(self) -> float:
-        return world_size() if self.reduces else 1
+    def enter(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[torch.Tensor, dict[Any, Any], Part]:
+        link, _, part = super().enter(inputs, kwargs)
+        return link, {p: ScaleGradient.apply(p, world_size()) for p in self.trainable()}, part
 
     def parameters_in_graph(self) -> list[torch.nn.Parameter]:
         return []
@@ -621,10 +278,9 @@ class ExactDDP(GraphDDP):
     def tie(self, link: torch.Tensor) -> torch.Tensor:
         """The link, with zero gradients for all parameters.
 
-        Tied after the module ran, so that backward comes here first and no parameter has to wait for its zeros.
+        Tied after the module ran, so that backward comes here first and no parameter waits for its zeros.
         """
-        trainable = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
-        return ZeroGradients.apply(link, *trainable) if self.reduces else link
+        return ZeroGradients.apply(link, *self.trainable())
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "reducing": ()}

@@ -119,8 +119,8 @@ def gather_bytes(message: bytes) -> list[bytes]:
     lengths = [8 + int.from_bytes(frame[:8], "little") for frame in frames]
     if max(lengths) > FRAME:
         rests = gather_equal(content[FRAME:].ljust(max(lengths) - FRAME, b"\0"))
-        frames = [frame + rest for frame, rest in zip(frames, rests)]
-    return [frame[8:length] for frame, length in zip(frames, lengths)]
+        frames = [frame + rest for frame, rest in zip(frames, rests, strict=True)]
+    return [frame[8:length] for frame, length in zip(frames, lengths, strict=True)]
 
 
 def gather_equal(content: bytes) -> list[bytes]:

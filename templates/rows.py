@@ -19,7 +19,7 @@ def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> 
     padded[: len(rows)] = rows
     parts = [torch.empty_like(padded) for _ in sizes]
     torch.distributed.all_gather([as_bytes(part) for part in parts], as_bytes(padded))
-    whole = torch.cat([part[:size] for part, size in zip(parts, sizes)])
+    whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
     return whole.movedim(0, dim).contiguous()
 
 
@@ -42,8 +42,8 @@ def gather_rows(value: Any) -> Any:
     found = exchange([describe_leaf(leaf) for leaf in leaves])
     if any(len(each) != len(leaves) for each in found):
         raise ValueError(
-            f"The ranks' parts of the batch have {[len(each) for each in found]} tensors and cannot be joined. "
-            "Load the whole batch on every rank instead."
+            f"The ranks' parts of the batch have {[len(each) for each in found]} tensors, and cannot be "
+            "joined. Load the whole batch on every rank instead."
         )
     wholes = [join_leaf(leaf, [each[i] for each in found]) for i, leaf in enumerate(leaves)]
     return put_together(form, wholes)
@@ -53,15 +53,18 @@ def take_apart(value: Any, leaves: list[Any]) -> Any:
     """The form of a value, with the position of each leaf in its place; the leaves go to the list."""
     if isinstance(value, dict):
         return type(value), [(key, take_apart(item, leaves)) for key, item in value.items()]
-    if isinstance(value, (tuple, list)) and is_nested(value):
+    if is_nested(value):
         return type(value), [take_apart(item, leaves) for item in value]
     leaves.append(value)
     return len(leaves) - 1
 
 
-def is_nested(items: Sequence[Any]) -> bool:
-    """Whether a list or tuple holds the parts of a batch, and not one plain thing a row."""
-    return hasattr(items, "_fields") or any(isinstance(item, (torch.Tensor, tuple, list, dict)) for item in items)
+def is_nested(value: Any) -> bool:
+    """Whether this is a list or tuple that holds the parts of a batch, and not one plain thing a row."""
+    if not isinstance(value, (list, tuple)):
+        return False
+    parts = (torch.Tensor, tuple, list, dict)
+    return hasattr(value, "_fields") or any(isinstance(item, parts) for item in value)
 
 
 def put_together(form: Any, leaves: Sequence[Any]) -> Any:
@@ -91,8 +94,9 @@ def join_leaf(own: Any, found: Sequence[Any]) -> Any:
     shapes = [shape for shape in found if shape[0] > 0] or [own.shape]
     if any(shape[1:] != shapes[0][1:] for shape in shapes):
         raise ValueError(
-            f"The ranks' rows have different shapes, {[tuple(shape) for shape in found]}, and cannot be joined. "
-            "Does collate_fn pad to the longest of its samples? Load the whole batch on every rank instead."
+            f"The ranks' rows have different shapes, {[tuple(shape) for shape in found]}, and "
+            "cannot be joined. Does collate_fn pad to the longest of its samples? Load the whole batch on "
+            "every rank instead."
         )
     rows = own if own.shape[0] > 0 else own.new_empty((0, *shapes[0][1:]))
     return concatenate_ranks(rows, [shape[0] for shape in found])

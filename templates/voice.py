@@ -110,7 +110,7 @@ def plain_attributes(thing: Any) -> dict[str, Any]:
 
 
 def open_on_rank_zero(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-    """The built-in open, for files that all ranks write alike: rank 0 writes, the others write into os.devnull.
+    """The built-in open, for files that all ranks write alike: rank 0 writes, the others to os.devnull.
 
     Reading, every rank opens the file itself, after rank 0 has come here too. close() and the end of a with
     block wait for rank 0, so that the file is complete for every rank afterwards.
@@ -121,8 +121,10 @@ def open_on_rank_zero(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> 
         exchange(None)
         return open(file, mode, *args, **kwargs)
     opened: list[Any] = []
-    on_rank_zero(lambda: opened.append(open(file, mode, *args, **kwargs)))
-    return WrittenOnRankZero(opened[0] if opened else open(os.devnull, mode.replace("x", "w"), *args, **kwargs))
+    on_rank_zero(lambda: opened.append(open(file, mode, *args, **kwargs)))  # noqa: SIM115
+    if not opened:
+        opened.append(open(os.devnull, mode.replace("x", "w"), *args, **kwargs))  # noqa: SIM115
+    return WrittenOnRankZero(opened[0])
 
 
 class WrittenOnRankZero:

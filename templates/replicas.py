@@ -1,0 +1,72 @@
+"""One replica of a module, and the random numbers it draws: torch/nn/parallel/replicate.py for one rank."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+
+def replica_of(module: torch.nn.Module, stand_ins: Mapping[torch.Tensor, torch.Tensor]) -> torch.nn.Module:
+    """A shallow copy of a module that computes with other tensors in place of its parameters and buffers.
+
+    What forward assigns to self stays with the copy, as with DataParallel's replicas.
+    """
+    replicas = {part: part._replicate_for_data_parallel() for part in module.modules()}
+    for part, replica in replicas.items():
+        for name, child in part._modules.items():
+            if child is not None:
+                setattr(replica, name, replicas[child])
+        for name, parameter in part._parameters.items():
+            if parameter is None:
+                replica._parameters[name] = None
+            else:
+                setattr(replica, name, stand_ins[parameter])
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                setattr(replica, name, stand_ins[buffer])
+    return replicas[module]
+
+
+class DeviceStream:
+    """The random stream that a device other than the first has under DataParallel.
+
+    torch.manual_seed seeds all devices alike, and from there on each goes its own way: the script draws from
+    the first device only, the replica on another device is the only one to draw from that. Here the script
+    draws from the same stream on every rank, so on ranks > 0 what the model draws needs a stream of its own.
+    """
+
+    def __init__(self) -> None:
+        self.seed: int | None = None
+        self.state = torch.empty(0)
+
+    @contextlib.contextmanager
+    def drawn_from(self, generator: torch.Generator) -> Iterator[None]:
+        """A block in which a generator gives this stream's numbers."""
+        if self.was_seeded(generator):
+            self.seed = generator.initial_seed()
+            generator.manual_seed(self.seed)
+        else:
+            generator.set_state(self.state)
+        try:
+            yield
+        finally:
+            self.state = generator.get_state()
+
+    def was_seeded(self, generator: torch.Generator) -> bool:
+        """Whether the script has seeded the generator since: another seed, or nothing drawn since."""
+        seed = generator.initial_seed()
+        fresh = torch.Generator(generator.device).manual_seed(seed)
+        return seed != self.seed or torch.equal(generator.get_state(), fresh.get_state())
+
+
+def default_generator(device: torch.device) -> torch.Generator:
+    """The generator that a module on this device draws from."""
+    if device.type == "cuda":
+        return torch.cuda.default_generators[torch.cuda.current_device()]
+    return torch.default_generator
+
+
+def same_state(one: Any, other: Any) -> bool:
+    """Whether two states of a random stream are the same."""
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)

@@ -1,0 +1,27 @@
+"""Ranks that do the same thing one after the other."""
+
+from collections.abc import Callable
+from typing import Any
+
+from .process import alone, exchange, own_rank, world_size
+from .voice import as_exception, sendable
+
+
+def rank_zero_first(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function on every rank, on rank 0 before the others: they find what it has downloaded.
+
+    If it raises on rank 0, every rank raises the same.
+    """
+    if world_size() == 1:
+        return function(*args, **kwargs)
+    result = error = None
+    if own_rank() == 0:
+        try:
+            with alone():
+                result = function(*args, **kwargs)
+        except (Exception, SystemExit) as raised:
+            error = raised
+    sent_error = exchange(sendable(error) if own_rank() == 0 else None)[0]
+    if sent_error is not None:
+        raise error or as_exception(sent_error)
+    return result if own_rank() == 0 else function(*args, **kwargs)

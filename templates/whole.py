@@ -1,0 +1,122 @@
+"""Tensors that all ranks hold alike, tensors of which each rank has a part, and how autograd goes between."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed
+
+from .process import own_rank
+from .rows import as_bytes, concatenate_ranks, own_slice
+
+# How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
+# None if each rank holds a copy, whose gradients add up.
+Layout = tuple[int, tuple[int, ...]] | None
+
+
+class FromWhole(torch.autograd.Function):
+    """What all ranks hold alike becomes each rank's own: its copy, or its rows.
+
+    The backward pass is IntoWhole, whose backward pass is FromWhole, and so on: gradients of gradients work.
+    The first output, a zero called the link, belongs to every result of the ranks' work. So the backward pass
+    comes by here on every rank, once, also on a rank without rows; or else the others would wait for it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        link = whole[0].new_zeros((), dtype=torch.float32)
+        ctx.layouts = layouts
+        ctx.save_for_backward(link)
+        return link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True))
+
+    @staticmethod
+    def backward(ctx: Any, link_gradient: torch.Tensor, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        (link,) = ctx.saved_tensors
+        return None, *IntoWhole.apply(ctx.layouts, link + link_gradient, *gradients)
+
+
+class IntoWhole(torch.autograd.Function):
+    """What each rank holds becomes what all ranks hold alike: the sum of copies, or all rows in order."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, layouts: Sequence[Layout], link: torch.Tensor, *own: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.layouts = layouts
+        pairs = list(zip(own, layouts, strict=True))
+        sums = iter(sum_over_ranks([tensor for tensor, layout in pairs if layout is None]))
+        return tuple(
+            next(sums) if layout is None else concatenate_ranks(tensor, layout[1], layout[0])
+            for tensor, layout in pairs
+        )
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        return None, *FromWhole.apply(ctx.layouts, *gradients)
+
+
+def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """This rank's part of a tensor that all ranks hold."""
+    return tensor.view_as(tensor) if layout is None else own_slice(tensor, layout[1], layout[0]).clone()
+
+
+def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Each tensor's sum over the ranks, with one all_reduce for all tensors of a kind."""
+    sums = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
+    for places in alike(sums):
+        flat = torch.cat([sums[i].reshape(-1) for i in places])
+        torch.distributed.all_reduce(torch.view_as_real(flat) if flat.is_complex() else flat)
+        parts = flat.split([sums[i].numel() for i in places])
+        for i, part in zip(places, parts, strict=True):
+            sums[i] = part.view(sums[i].shape)
+    return sums
+
+
+def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
+    """The positions of the tensors, grouped by dtype and device."""
+    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for i, tensor in enumerate(tensors):
+        groups.setdefault((tensor.dtype, tensor.device), []).append(i)
+    return list(groups.values())
+
+
+def copy_from_rank_zero(tensors: Sequence[torch.Tensor]) -> None:
+    """Give these tensors the values they have on rank 0, with one broadcast for all tensors of a kind."""
+    for places in alike(tensors):
+        flat = torch.cat([tensors[i].detach().reshape(-1) for i in places])
+        torch.distributed.broadcast(as_bytes(flat), 0)
+        parts = flat.split([tensors[i].numel() for i in places])
+        for i, part in zip(places, parts, strict=True):
+            if own_rank() > 0:
+                tensors[i].data.copy_(part.view(tensors[i].shape))
+
+
+class ScaleGradient(torch.autograd.Function):
+    """x in the forward pass; the gradient times a factor in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
+        ctx.factor = factor
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient * ctx.factor, None
+
+
+class ZeroGradients(torch.autograd.Function):
+    """The link in the forward pass; in the backward pass a zero gradient for every parameter.
+
+    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
+    DistributedDataParallel's reducer wants to hear of every parameter on every rank.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, link: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        ctx.forms = [(p.shape, p.dtype, p.device) for p in parameters]
+        return link.clone()
+
+    @staticmethod
+    def backward(ctx: Any, link_gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        zeros = [torch.zeros((), dtype=dtype, device=device) for _, dtype, device in ctx.forms]
+        return link_gradient, *(zero.expand(form[0]) for zero, form in zip(zeros, ctx.forms, strict=True))
