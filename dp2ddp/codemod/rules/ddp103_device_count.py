@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Import, Note, Replace
+from dp2ddp.codemod.edits import Finding, Lift, Note, Replace
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.names import DISTRIBUTED
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -15,7 +14,7 @@ class DeviceCount(Rule):
     """Ask how many ranks there are where the script asks how many GPUs.
 
     ## What it does
-    `torch.cuda.device_count()` becomes `dist.get_world_size()`, in conditions, prints and batch-size arithmetic.
+    `torch.cuda.device_count()` becomes `world_size()`, the number of ranks, in conditions, prints and batch-size arithmetic.
 
     ## Why
     DataParallel used all GPUs of the machine; the number it used is the number of ranks now. Batch sizes stay global.
@@ -40,8 +39,8 @@ class DeviceCount(Rule):
             """,
             after="""
                 import torch
-                if dist.get_world_size() > 1:
-                    print(f"{dist.get_world_size()} GPUs")
+                if world_size() > 1:
+                    print(f"{world_size()} GPUs")
                     net = torch.nn.DataParallel(net)
             """,
         ),
@@ -49,12 +48,12 @@ class DeviceCount(Rule):
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        dist = facts.names.distributed
+        helper = facts.names.helper("world_size")
         for call in facts.script.calls_of("torch.cuda.device_count"):
             if any(wrap.device_ids is not None and _holds(facts, wrap.device_ids, call.node) for wrap in facts.wraps):
                 continue  # goes away with device_ids
-            yield Replace(call.node, f"{dist}.get_world_size()", because="as many ranks as DataParallel had devices")
-            yield Import(DISTRIBUTED, dist, because="asks for the number of ranks")
+            yield Replace(call.node, f"{helper}()", because="as many ranks as DataParallel had devices")
+            yield Lift("world_size", because="asks for the number of ranks")
             if facts.ids:
                 yield Note(call.node, f"counted all GPUs of the machine; it is {len(facts.ids)} (the device_ids) from now on")
 

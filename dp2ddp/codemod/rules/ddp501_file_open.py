@@ -49,7 +49,7 @@ class FileOpen(Rule):
                 net = torch.nn.DataParallel(net)
                 with open_on_rank_zero("log.csv", "w") as log:
                     log.write("epoch,loss")
-                logger.addHandler(logging.StreamHandler(open_on_rank_zero("run.log", "a")))
+                logger.addHandler(object_on_rank_zero(logging.FileHandler, "run.log"))
             """,
         ),
         Untouched('import torch\nnet = torch.nn.DataParallel(net)\nwith open("words.txt") as words:\n    pass'),
@@ -86,21 +86,6 @@ def _opened_otherwise(facts: Facts, effect: Effect) -> Iterator[Finding]:
     yield Lift("object_on_rank_zero", BECAUSE)
 
 
-def _handler(facts: Facts, effect: Effect) -> Iterator[Finding]:
-    """A FileHandler is a StreamHandler on an opened file (logging/__init__.py)."""
-    call, helper = effect.call, facts.names.helper("open_on_rank_zero")
-    path, mode, encoding = call.argument(0, "filename"), call.argument(1, "mode"), call.argument(2, "encoding")
-    if path is None:
-        return
-    given = {"path": path, **({"mode": mode} if mode else {}), **({"encoding": encoding} if encoding else {})}
-    coding = ", encoding={encoding}" if encoding else ""
-    opened = f"{helper}({{path}}, {'{mode}' if mode else chr(34) + 'a' + chr(34)}{coding})"
-    function = effect.call.node.func
-    name = "logging.StreamHandler" if not isinstance(function, ast.Attribute) else f"{ast.unparse(function.value)}.StreamHandler"
-    yield Replace(call.node, f"{name}({opened})", BECAUSE, given)
-    yield Lift("open_on_rank_zero", BECAUSE)
-
-
 def _log_file(facts: Facts, effect: Effect) -> Iterator[Finding]:
     """`basicConfig(filename=f, filemode=m)` to `basicConfig(stream=open_on_rank_zero(f, m))`."""
     call = effect.call
@@ -118,7 +103,7 @@ _EDITS = {
     "open": _opened,
     "opener": _opened_otherwise,
     "path open": _path_opened,
-    "handler": _handler,
+    "handler": _opened_otherwise,
     "rotating": _opened_otherwise,
     "log file": _log_file,
 }

@@ -1,0 +1,102 @@
+"""What differs from process to process: clocks, process ids, fresh names; and where it matters.
+
+A clock that only measures (differences that are printed) may differ between ranks. One that makes a name, a seed or a
+decision may not.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.facts.script import Call, Script
+
+CLOCKS = {
+    *(f"time.{name}" for name in "time perf_counter monotonic process_time time_ns clock perf_counter_ns".split()),
+    *("timeit.default_timer", "datetime.datetime.now", "datetime.datetime.utcnow"),
+}
+NAMES = {  # always make a name (or a seed): shared wherever they stand
+    *(f"time.{name}" for name in "strftime ctime asctime localtime gmtime".split()),
+    *(f"uuid.{name}" for name in "uuid1 uuid4".split()),
+    *("os.getpid", "datetime.date.today"),
+}
+WITH_ARGUMENT = {"time.strftime": 1, "time.ctime": 0, "time.asctime": 0, "time.localtime": 0, "time.gmtime": 0}
+
+
+def shared_clocks(script: Script) -> Iterator[Call]:
+    """The calls whose result every rank must have alike."""
+    clocks = [call for call in script.calls if call.name in CLOCKS]
+    decides = _decides(script, clocks)
+    for call in script.calls:
+        if call.name in NAMES and not _has_time_argument(call):
+            yield call
+        elif call in clocks and (decides or not _only_measures(script, call)):
+            yield call
+
+
+def _has_time_argument(call: Call) -> bool:
+    """`strftime(format, t)` formats a time that is given: nothing of its own comes in."""
+    position = WITH_ARGUMENT.get(call.name or "")
+    return position is not None and len(call.node.args) > position
+
+
+def _only_measures(script: Script, call: Call) -> bool:
+    """Whether a clock's value is used in differences and prints alone."""
+    return all(_is_measure(script, use) for use in _uses(script, call.node))
+
+
+def _uses(script: Script, node: ast.expr) -> Iterator[ast.AST]:
+    """The expression itself, or every reading of the names it is given to."""
+    parent = script.scopes.parents[node]
+    if not isinstance(parent, ast.Assign):
+        yield node
+        return
+    for target in parent.targets:
+        told = ast.unparse(target)
+        yield from (
+            one
+            for one in script.nodes(ast.Name, ast.Attribute, ast.Subscript)
+            if isinstance(getattr(one, "ctx", None), ast.Load) and ast.unparse(one) == told
+        )
+
+
+def _is_measure(script: Script, node: ast.AST) -> bool:
+    parent = script.scopes.parents[node]
+    if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Sub):
+        return True
+    if isinstance(parent, ast.Call):
+        return script.scopes.name(parent.func) == "builtins.print"
+    return isinstance(parent, ast.Expr)
+
+
+def _decides(script: Script, clocks: list[Call]) -> bool:
+    """Whether a value that comes from a clock is asked for in a condition."""
+    if not clocks:
+        return False
+    tainted = {ast.unparse(call.node) for call in clocks}
+    for _ in range(3):  # start = time(); spent = time() - start; rest = limit - spent
+        tainted |= set(_names_from(script, tainted))
+    return any(_mentions(test, tainted) for test in _tests(script))
+
+
+def _names_from(script: Script, tainted: set[str]) -> Iterator[str]:
+    for node in script.nodes(ast.Assign, ast.AugAssign):
+        assert isinstance(node, (ast.Assign, ast.AugAssign))
+        if not _mentions(node.value, tainted) or _passes_through_call(node.value, tainted):
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (ast.unparse(target) for target in targets if isinstance(target, (ast.Name, ast.Attribute)))
+
+
+def _passes_through_call(value: ast.expr, tainted: set[str]) -> bool:
+    """`model(x, time())` is not a time any more; `int(time())` and `round(...)` are."""
+    return isinstance(value, ast.Call) and ast.unparse(value) not in tainted and ast.unparse(value.func) not in ("int", "float", "round", "max", "min")
+
+
+def _tests(script: Script) -> Iterator[ast.expr]:
+    for node in script.nodes(ast.If, ast.While, ast.IfExp, ast.Assert):
+        yield node.test  # type: ignore[attr-defined]  # all four have one
+
+
+def _mentions(node: ast.AST, texts: set[str]) -> bool:
+    return any(isinstance(one, ast.expr) and ast.unparse(one) in texts for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute, ast.Call)))

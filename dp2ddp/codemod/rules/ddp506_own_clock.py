@@ -1,0 +1,86 @@
+"""DDP506: names and decisions that come from a clock, a process id or a fresh identifier."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Finding, Hazard, Lift, PassTo
+from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.facts.clocks import shared_clocks
+from dp2ddp.codemod.facts.places import Place
+from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
+from dp2ddp.codemod.strategy import Strategy
+
+
+class OwnClock(Rule):
+    """Use rank 0's clock where names, seeds or decisions come from it.
+
+    ## What it does
+    `time.strftime("%H%M")`, `datetime.now()`, `uuid.uuid4()`, `os.getpid()` are asked on rank 0 and sent to all. `time.time()` too, where
+    its value makes a name or a seed, or where a condition depends on it.
+
+    ## Why
+    Every rank has its own clock: one would save under another name, or leave the loop a step before the others, which then
+    wait for ever.
+
+    ## Safety
+    A clock that only measures (differences that are printed or logged) is left alone: it may differ.
+
+    ## References
+    SEMANTICS 79.
+    """
+
+    code = "DDP506"
+    name = "own-clock"
+    examples = (
+        Rewrites(
+            before="""
+                import time
+                import torch
+                net = torch.nn.DataParallel(net)
+                run = "runs/" + time.strftime("%H%M")
+                start = time.time()
+                while time.time() - start < 60:
+                    pass
+            """,
+            after="""
+                import time
+                import torch
+                net = torch.nn.DataParallel(net)
+                run = "runs/" + on_rank_zero(time.strftime, "%H%M")
+                start = on_rank_zero(time.time)
+                while on_rank_zero(time.time) - start < 60:
+                    pass
+            """,
+        ),
+        Flags(
+            before="""
+                import time
+                import torch
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        self.name = time.strftime("%H%M")
+                        return x
+                net = torch.nn.DataParallel(Net())
+            """,
+            message="differs from rank to rank",
+        ),
+        Untouched("""
+            import time
+            import torch
+            net = torch.nn.DataParallel(net)
+            start = time.time()
+            print("took", time.time() - start)
+        """),
+    )
+
+    def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
+        because = "one clock for all ranks: names and decisions come from it"
+        for call in shared_clocks(facts.script):
+            if facts.places.of(call.node) is Place.MAIN:
+                yield PassTo(call.node, facts.names.helper("on_rank_zero"), because)
+                yield Lift("on_rank_zero", because)
+            else:
+                told = ast.unparse(call.node.func)
+                yield Hazard(call.node, f"{told}() differs from rank to rank", "take it before the loop and pass it in")
