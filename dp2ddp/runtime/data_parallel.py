@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,14 +22,16 @@ from .machine import HOST, Machine
 from .patches import Patches
 from .places import device_at, place_of, put
 
-# torch.nn.parallel.parallel_apply the module; the attribute of that name is the function
+# The modules; the attributes of torch.nn.parallel with these names are functions.
 _APPLY = sys.modules["torch.nn.parallel.parallel_apply"]
+_WRAPPER = sys.modules["torch.nn.parallel.data_parallel"]
 
-Observer = Callable[[int, tuple[Any, ...]], None]
-"""Called with (device index, inputs of the replica) when a replica is about to run."""
+Observer = Callable[[int, tuple[Any, ...], dict[str, Any]], None]
+"""Called with (device index, positional inputs, keyword inputs) of each replica when a batch has been split."""
 
 
-def install_data_parallel(patches: Patches, machine: Machine) -> None:
+def install_data_parallel(patches: Patches, machine: Machine, observers: Sequence[Observer] = ()) -> None:
+    """`observers` is asked at each split, so that a list may grow and shrink later."""
     patches.set_all(
         comm,
         {
@@ -39,12 +42,21 @@ def install_data_parallel(patches: Patches, machine: Machine) -> None:
         },
     )
     # reduce_add and reduce_add_coalesced stay torch's own: without NCCL they add g0 + g1 + g2 ... (comm.py:109).
-    patches.set(comm.nccl, "is_available", _no_nccl)
     patches.set(_APPLY, "threading", SimpleNamespace(Thread=ThreadInTurn, Lock=threading.Lock))
+    patches.set(_WRAPPER, "scatter_kwargs", _observed(_WRAPPER.scatter_kwargs, observers))
 
 
-def _no_nccl(tensors: Any) -> bool:
-    return False
+def _observed(scatter_kwargs: Callable[..., Any], observers: Sequence[Observer]) -> Callable[..., Any]:
+    """DataParallel and the functional data_parallel split by this name, also when there is only one device."""
+
+    def scatter(inputs: Any, kwargs: Any, target_gpus: Any, dim: int = 0) -> Any:
+        chunks, keywords = scatter_kwargs(inputs, kwargs, target_gpus, dim)
+        for device, chunk, keyword in zip_longest(target_gpus[: max(len(chunks), len(keywords))], chunks, keywords):
+            for observe in observers:
+                observe(_get_device_index(device), chunk or (), keyword or {})
+        return chunks, keywords
+
+    return scatter
 
 
 # ---- copies between devices

@@ -12,7 +12,8 @@ from .autocast import map_autocast_to_cpu
 from .autograd_places import follow_autograd
 from .compiling import skip_compiling
 from .cuda_api import install_cuda_api
-from .data_parallel import install_data_parallel
+from .data_parallel import Observer, install_data_parallel
+from .distributed import install_distributed
 from .double import install_double
 from .function_mode import VirtualDevices
 from .legacy_types import install_legacy_types
@@ -33,6 +34,7 @@ class Installation:
     streams: RandomStreams
     mode: VirtualDevices
     patches: Patches
+    observers: list[Observer]  # append to it: told of every split that DataParallel makes
 
     def undo(self) -> None:
         self.patches.undo()
@@ -46,6 +48,7 @@ def install(count: int, dtype: str = "float32") -> Installation:
     if dtype not in ("float32", "float64"):
         raise ValueError(f"a stage is float32 or float64, not {dtype}")
     machine, patches = Machine(count), Patches()
+    observers: list[Observer] = []
     streams = RandomStreams(count)
     mode = VirtualDevices(machine, streams)
     add_tensor_methods(mode)
@@ -55,11 +58,12 @@ def install(count: int, dtype: str = "float32") -> Installation:
     install_cuda_api(patches, machine, streams)
     map_autocast_to_cpu(patches)
     skip_compiling(patches)
-    install_data_parallel(patches, machine)
+    install_data_parallel(patches, machine, observers)
+    install_distributed(patches)
     install_legacy_types(patches, mode)
     modes = [mode] if dtype == "float32" else [mode, install_double(patches)]
     push_in_all_threads(patches, modes)
-    return Installation(machine, streams, mode, patches)
+    return Installation(machine, streams, mode, patches, observers)
 
 
 def keep_places_out_of_files(patches: Patches) -> None:

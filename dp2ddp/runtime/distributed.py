@@ -1,0 +1,106 @@
+"""torch.distributed on virtual devices: a program that asks for NCCL gets gloo, which serves the same calls on the CPU.
+
+DistributedDataParallel itself needs nothing: it asks tensors where they are, and they say cuda:N.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .patches import Patches
+
+
+def install_distributed(patches: Patches) -> None:
+    if not dist.is_available():
+        return
+    _replace(patches, "init_process_group", _without_nccl)
+    _replace(patches, "new_group", _without_nccl)
+    _replace(patches, "barrier", _without_device_ids)
+    _replace(patches, "all_reduce", _averaging)
+    _replace(patches, "is_nccl_available", _always)
+    patches.set(torch.cuda.nccl, "is_available", no_nccl)
+
+
+def no_nccl(tensors: Any) -> bool:
+    """torch.cuda.nccl.is_available; False sends comm.reduce_add to its own sum in device order."""
+    return False
+
+
+def _replace(patches: Patches, name: str, wrap: Callable[[Any], Any]) -> None:
+    """In both modules that hold the function; Any: a function of torch.distributed."""
+    module = dist.distributed_c10d
+    wrapped = functools.wraps(getattr(module, name))(wrap(getattr(module, name)))
+    patches.set(module, name, wrapped)
+    patches.set(dist, name, wrapped)
+
+
+def _without_nccl(original: Any) -> Any:
+    position = 0 if original.__name__ == "init_process_group" else 2  # of `backend` among the arguments
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > position:
+            args = (*args[:position], _backend(args[position]), *args[position + 1 :])
+        else:
+            kwargs["backend"] = _backend(kwargs.get("backend"))
+        # Both are for NCCL: a device to bind the communicator to, and its options.
+        return original(*args, **{**kwargs, **{name: None for name in ("device_id", "pg_options") if name in kwargs}})
+
+    return call
+
+
+def _backend(asked: Any) -> Any:
+    """gloo instead of NCCL, of nothing (which means NCCL for CUDA), and of "cpu:gloo,cuda:nccl"."""
+    return "gloo" if asked is None or "nccl" in str(asked).lower() else asked
+
+
+def _without_device_ids(original: Any) -> Any:
+    def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
+        return original(group=group, async_op=async_op)
+
+    return barrier
+
+
+def _averaging(original: Any) -> Any:
+    """NCCL can average, gloo cannot: sum, then divide."""
+
+    def all_reduce(
+        tensor: torch.Tensor, op: Any = dist.ReduceOp.SUM, group: Any = None, async_op: bool = False
+    ) -> Any:
+        if op != dist.ReduceOp.AVG:
+            return original(tensor, op=op, group=group, async_op=async_op)
+        original(tensor, op=dist.ReduceOp.SUM, group=group)
+        with torch.no_grad():
+            tensor.div_(dist.get_world_size(group))
+        return Done([tensor]) if async_op else None
+
+    return all_reduce
+
+
+class Done:
+    """The Work of a collective that is already over."""
+
+    def __init__(self, result: list[torch.Tensor]) -> None:
+        self._result = result
+
+    def wait(self, timeout: Any = None) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+    def result(self) -> list[torch.Tensor]:
+        return self._result
+
+    def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
+        future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
+        future.set_result(self._result)
+        return future
+
+
+def _always(original: Any) -> Any:
+    return lambda: True

@@ -1,0 +1,132 @@
+"""A random stream of its own for every sample, so that augmentation does not depend on which process loads the sample.
+
+Under DataParallel one process draws for sample after sample; a rank that loads only its chunk would draw other numbers
+for the same sample (SEMANTICS 8). With these streams sample i of epoch e gets the same numbers wherever it is loaded,
+and loading leaves the script's own streams alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, get_worker_info
+from torch.utils.data._utils import fetch
+
+from .patches import Patches
+
+# Any: samples, indices and data sets are the user's.
+Fetcher = fetch._MapDatasetFetcher
+_EPOCH = "_dp2ddp_epoch"
+_SEED = "_dp2ddp_seed"
+
+
+class Epochs:
+    """How often each data set has been iterated. By data set and not by loader: a conversion may build a loader anew
+    for every epoch, but iterates as often."""
+
+    def __init__(self) -> None:
+        self._counts: dict[int, tuple[Any, int]] = {}  # id -> (the data set, which keeps the id taken; count)
+        self.seed = 0
+
+    def begin(self, dataset: Any, seed: int) -> None:
+        _, count = self._counts.get(id(dataset), (None, 0))
+        self._counts[id(dataset)] = (dataset, count + 1)
+        self.seed = seed
+
+    def of(self, dataset: Any) -> int:
+        return self._counts.get(id(dataset), (None, 0))[1]
+
+
+def install_sample_streams(base_seed: int | None = None) -> Patches:
+    """Let every map-style DataLoader of this process, and of the workers it forks, load samples with their own streams.
+
+    base_seed None: the seed that torch's default generator had when the loader's iterator was made.
+    """
+    patches, epochs = Patches(), Epochs()
+    patches.set(DataLoader, "__iter__", _counting(DataLoader.__iter__, epochs, base_seed))
+    patches.set(Fetcher, "__init__", _remembering(Fetcher.__init__, epochs))
+    patches.set(Fetcher, "fetch", _fetch)
+    return patches
+
+
+def _counting(original: Callable[..., Any], epochs: Epochs, base_seed: int | None) -> Callable[..., Any]:
+    def __iter__(self: DataLoader[Any]) -> Any:
+        epochs.begin(self.dataset, torch.initial_seed() if base_seed is None else base_seed)
+        return original(self)
+
+    return __iter__
+
+
+def _remembering(original: Callable[..., None], epochs: Epochs) -> Callable[..., None]:
+    """A fetcher lives for one epoch. In a persistent worker it is made anew, after the fork, for each further epoch."""
+    made_here: dict[tuple[int, int], int] = {}
+
+    def __init__(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, dataset, *args, **kwargs)
+        worker = get_worker_info()
+        epoch = epochs.of(dataset)
+        if worker is not None:
+            key = (worker.id, id(dataset))
+            epoch += made_here.get(key, 0)
+            made_here[key] = made_here.get(key, 0) + 1
+        setattr(self, _EPOCH, epoch)
+        setattr(self, _SEED, epochs.seed)
+
+    return __init__
+
+
+def _fetch(self: Any, possibly_batched_index: Any) -> Any:
+    """torch/utils/data/_utils/fetch.py, _MapDatasetFetcher.fetch, one sample at a time."""
+    with kept_streams():
+        if self.auto_collation:
+            data = [_load(self, index) for index in possibly_batched_index]
+        else:
+            data = _load(self, possibly_batched_index)
+    return self.collate_fn(data)
+
+
+def _load(fetcher: Any, index: Any) -> Any:
+    seed_streams(sample_seed(getattr(fetcher, _SEED), getattr(fetcher, _EPOCH), index))
+    if fetcher.auto_collation and getattr(fetcher.dataset, "__getitems__", None):
+        return fetcher.dataset.__getitems__([index])[0]
+    return fetcher.dataset[index]
+
+
+def sample_seed(base_seed: int, epoch: int, index: Any) -> int:
+    """63 bits that depend on all three; repr, because an index may be a tensor, a tuple or a string."""
+    key = repr((base_seed, epoch, _plain(index))).encode()
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") >> 1
+
+
+def _plain(index: Any) -> Any:
+    """Equal indices have equal texts: 3, numpy's 3 and a tensor's 3."""
+    return index.tolist() if hasattr(index, "tolist") else index
+
+
+def seed_streams(seed: int) -> None:
+    torch.default_generator.manual_seed(seed)
+    random.seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)
+
+
+@contextmanager
+def kept_streams() -> Iterator[None]:
+    """What is drawn inside does not advance the streams of torch, random and numpy outside."""
+    torch_state, python_state = torch.get_rng_state(), random.getstate()
+    numpy = sys.modules.get("numpy")
+    numpy_state = None if numpy is None else numpy.random.get_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(torch_state)
+        random.setstate(python_state)
+        if numpy is not None and numpy_state is not None:
+            numpy.random.set_state(numpy_state)
