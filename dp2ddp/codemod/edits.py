@@ -98,6 +98,7 @@ class Hazard:
     node: ast.AST
     message: str
     advice: str
+    file: str | None = None  # where it is not the script itself
 
 
 @dataclass(frozen=True, eq=False)

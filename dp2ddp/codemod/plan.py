@@ -73,8 +73,8 @@ def _place(facts: Facts, code: str, finding: Finding) -> Planned:
     if isinstance(finding, (Import, Lift)):
         return Planned(code, 0, 0, finding)
     node = finding.node
-    if node not in facts.script.scopes.parents:  # a node of a local module: its rule tells the file itself
-        return Planned(code, getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1, finding, getattr(node, "file", None))
+    if isinstance(finding, Hazard) and finding.file:
+        return Planned(code, line_of(node), getattr(node, "col_offset", 0) + 1, finding, finding.file)
     start = facts.script.positions.span(node).start
     line = getattr(node, "lineno", 1)
     return Planned(code, line, start - facts.script.positions.line_starts[line - 1] + 1, finding)

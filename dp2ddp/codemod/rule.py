@@ -30,6 +30,15 @@ class Flags:
 
     before: str
     message: str
+    module: str | None = None  # the text of a local module, helpers.py, that the script imports
+
+
+@dataclass(frozen=True)
+class Notes:
+    """The rule changes nothing and leaves a note whose text holds `message`."""
+
+    before: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,7 @@ class Untouched:
     before: str
 
 
-Example = Rewrites | Flags | Untouched
+Example = Rewrites | Flags | Notes | Untouched
 
 
 class Rule:

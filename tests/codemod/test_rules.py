@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -11,18 +12,19 @@ from dp2ddp.codemod.document import rule_page, write_pages
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.facts import Facts, gather_facts
 from dp2ddp.codemod.plan import Plan, make_plan
-from dp2ddp.codemod.rule import Example, Flags, Rewrites, Rule, Untouched, all_rules, code_of, pick_rules
+from dp2ddp.codemod.rule import Example, Flags, Notes, Rewrites, Rule, Untouched, all_rules, code_of, pick_rules
 from dp2ddp.codemod.strategy import choose
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.projects import Project
+from dp2ddp.source.projects import LocalModule, Project
 
 RULES = all_rules()
 EXAMPLES = [pytest.param(rule, example, id=f"{rule.code}-{index}") for rule in RULES for index, example in enumerate(rule.examples)]
 
 
-def facts_of(text: str) -> Facts:
-    return gather_facts(Project(SourceFile(None, text)))
+def facts_of(text: str, module: str | None = None) -> Facts:
+    modules = (LocalModule("helpers", SourceFile(Path("helpers.py"), code_of(module))),) if module else ()
+    return gather_facts(Project(SourceFile(None, text), modules))
 
 
 def plan_of(facts: Facts, *rules: Rule) -> Plan:
@@ -36,7 +38,7 @@ def rewritten(facts: Facts, plan: Plan) -> str:
 @pytest.mark.parametrize(("rule", "example"), EXAMPLES)
 def test_an_example_holds(rule: Rule, example: Example) -> None:
     text = code_of(example.before)
-    facts = facts_of(text)
+    facts = facts_of(text, getattr(example, "module", None))
     plan = plan_of(facts, rule)
 
     after = rewritten(facts, plan)
@@ -48,6 +50,9 @@ def test_an_example_holds(rule: Rule, example: Example) -> None:
         case Untouched():
             assert after == text
             assert not plan.hazards
+        case Notes():
+            assert after == text
+            assert any(example.message in note.because for note in plan.notes)
         case Flags():
             assert any(example.message in f"{hazard.because} {_advice(hazard.finding)}" for hazard in plan.hazards)
 
@@ -60,7 +65,7 @@ def _advice(finding: object) -> str:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 class TestEveryRule:
     def test_it_shows_what_it_does_and_what_it_leaves_alone(self, rule: Rule) -> None:
-        assert any(isinstance(example, (Rewrites, Flags)) for example in rule.examples)
+        assert any(isinstance(example, (Rewrites, Flags, Notes)) for example in rule.examples)
         assert any(isinstance(example, Untouched) for example in rule.examples)
 
     def test_its_page_has_the_fixed_headings(self, rule: Rule) -> None:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.devices import DeviceIndex, find_device_indices
 from dp2ddp.codemod.facts.effects import Effect, find_effects
+from dp2ddp.codemod.facts.elsewhere import Found, find_elsewhere
 from dp2ddp.codemod.facts.entry import Entry, find_entry
 from dp2ddp.codemod.facts.models import Wrap, calls_by_hand, class_references, find_wraps, is_type_test
 from dp2ddp.codemod.facts.names import Names
 from dp2ddp.codemod.facts.places import Places
 from dp2ddp.codemod.facts.script import Script
 from dp2ddp.codemod.facts.training import Training, find_training
-from dp2ddp.source.projects import LocalModule, Project
+from dp2ddp.source.projects import Project
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +28,7 @@ class Facts:
     places: Places
     training: Training
     names: Names
-    modules: tuple[LocalModule, ...]
+    elsewhere: tuple[Found, ...]
 
     @property
     def is_converted(self) -> bool:
@@ -63,5 +64,5 @@ def gather_facts(project: Project) -> Facts:
         places=places,
         training=find_training(script, wraps, places),
         names=Names(script),
-        modules=project.modules,
+        elsewhere=find_elsewhere(script, project.modules),
     )

@@ -49,6 +49,11 @@ TRACKER_CALLS = {
 TRACKER_STATE = ("wandb.config", "wandb.run")  # exist only where wandb.init ran
 QUESTIONS = ("builtins.input", "pdb.set_trace", "ipdb.set_trace", "builtins.breakpoint", "IPython.embed", "getpass.getpass")
 EXITS = ("os._exit", "os.abort", "os.kill", "os.fork")
+STARTERS = (
+    *("threading.Thread", "threading.Timer", "multiprocessing.Process", "multiprocessing.Pool", "torch.multiprocessing.Process"),
+    *("torch.multiprocessing.Pool", "torch.multiprocessing.spawn", "multiprocessing.pool.ThreadPool", "multiprocessing.dummy.Pool"),
+    *("concurrent.futures.ThreadPoolExecutor", "concurrent.futures.ProcessPoolExecutor"),
+)
 TEMPORARY = ("tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.mktemp")
 
 
