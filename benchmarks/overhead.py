@@ -1,7 +1,7 @@
 """What `verify` costs beside the two runs it needs: `python benchmarks/overhead.py [example] [times]`.
 
-Own time is what a user would wait for without dp2ddp's comparing: the script in dp mode plus the converted script
-in ddp mode, each started alone. Everything on virtual devices, alternating, medians.
+Own time is what a user would wait for without comparing: the script in dp mode plus the converted one
+in ddp mode, each alone. Everything on virtual devices, alternating, medians.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main(example: str, times: int) -> None:
     own = statistics.median(dp) + statistics.median(ddp)
     whole = statistics.median(verify)
     print(
-        f"{example}: own time {own:.1f} s (dp {statistics.median(dp):.1f}, ddp {statistics.median(ddp):.1f}), "
+        f"{example}: own {own:.1f} s (dp {statistics.median(dp):.1f}, ddp {statistics.median(ddp):.1f}), "
         f"verify {whole:.1f} s: {whole - own:+.1f} s, {whole / own:.2f} times"
     )
 

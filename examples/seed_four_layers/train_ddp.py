@@ -15,10 +15,7 @@ import sys
 import torch.distributed
 import traceback
 import warnings
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from torch._utils import ExceptionWrapper
 from torch.nn.parallel import DistributedDataParallel
@@ -26,7 +23,7 @@ from types import TracebackType
 from typing import Any
 
 
-# --- helpers copied from dp2ddp.templates (process, rows, ddp): yours now, they need torch alone
+# --- helpers copied from dp2ddp.templates (process, arguments, outputs, replicas, rows, whole, ddp): yours now, they need torch alone
 
 
 # Environment variable with the process id of a rank. Children inherit it (loader workers, pools,
@@ -119,18 +116,18 @@ def dump_or_say_why_not(value: Any) -> bytes:
 
 def gather_bytes(message: bytes) -> list[bytes]:
     """Every rank's message. Up to FRAME bytes travel in one round, with their length in front."""
-    content = len_(message).to_bytes(8, "little") + message
+    content = len(message).to_bytes(8, "little") + message
     frames = gather_equal(content[:FRAME].ljust(FRAME, b"\0"))
     lengths = [8 + int.from_bytes(frame[:8], "little") for frame in frames]
     if max(lengths) > FRAME:
         rests = gather_equal(content[FRAME:].ljust(max(lengths) - FRAME, b"\0"))
-        frames = [frame + rest for frame, rest in zip(frames, rests)]
-    return [frame[8:length] for frame, length in zip(frames, lengths)]
+        frames = [frame + rest for frame, rest in zip(frames, rests, strict=True)]
+    return [frame[8:length] for frame, length in zip(frames, lengths, strict=True)]
 
 
 def gather_equal(content: bytes) -> list[bytes]:
     """Every rank's bytes, as many of them on each rank."""
-    found = [bytearray(len_(content)) for _ in range(world_size())]
+    found = [bytearray(len(content)) for _ in range(world_size())]
     places = [torch.frombuffer(place, dtype=torch.uint8) for place in found]
     torch.distributed.all_gather(places, torch.frombuffer(bytearray(content), dtype=torch.uint8))
     return [bytes(place) for place in found]
@@ -203,120 +200,8 @@ def drop_reducer(ddp: torch.nn.parallel.DistributedDataParallel) -> None:
     vars(ddp).pop("logger", None)
 
 
-def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
-    """torch.cat of every rank's tensor along dim; rank r brings sizes[r] rows, which may be none.
-
-    Travels as bytes, padded to the largest part, so that any dtype and any backend will do.
-    """
-    rows = own.detach().movedim(dim, 0)  # (rows, ...)
-    padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
-    padded[: len_(rows)] = rows
-    parts = [torch.empty_like(padded) for _ in sizes]
-    torch.distributed.all_gather([as_bytes(part) for part in parts], as_bytes(padded))
-    whole = torch.cat([part[:size] for part, size in zip(parts, sizes)])
-    return whole.movedim(0, dim).contiguous()
-
-
-def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory of a contiguous tensor as a vector of bytes."""
-    return tensor.reshape(-1).view(torch.uint8)
-
-
-def own_slice(whole: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
-    """The rows of a whole tensor that are this rank's, if rank r has sizes[r] of them."""
-    rank = own_rank()
-    return whole.narrow(dim, sum(sizes[:rank]), sizes[rank])
-
-
-# How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
-# None if each rank holds a copy, whose gradients add up.
-Layout = tuple[int, tuple[int, ...]] | None
-
-
-class FromWhole(torch.autograd.Function):
-    """What all ranks hold alike becomes each rank's own: its copy, or its rows.
-
-    The backward pass is IntoWhole, whose backward pass is FromWhole, and so on: gradients of gradients work.
-    The first output, a zero called the link, belongs to every result of the ranks' work. So the backward pass
-    comes by here on every rank, once, also on a rank without rows; or else the others would wait for it.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        link = whole[0].new_zeros((), dtype=torch.float32)
-        ctx.layouts = layouts
-        ctx.save_for_backward(link)
-        return link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts))
-
-    @staticmethod
-    def backward(ctx: Any, link_gradient: torch.Tensor, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        (link,) = ctx.saved_tensors
-        return None, *IntoWhole.apply(ctx.layouts, link + link_gradient, *gradients)
-
-
-class IntoWhole(torch.autograd.Function):
-    """What each rank holds becomes what all ranks hold alike: the sum of copies, or all rows in rank order."""
-
-    @staticmethod
-    def forward(ctx: Any, layouts: Sequence[Layout], link: torch.Tensor, *own: torch.Tensor) -> tuple[Any, ...]:
-        ctx.layouts = layouts
-        sums = iter(sum_over_ranks([tensor for tensor, layout in zip(own, layouts) if layout is None]))
-        return tuple(
-            next(sums) if layout is None else concatenate_ranks(tensor, layout[1], layout[0])
-            for tensor, layout in zip(own, layouts)
-        )
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        return None, *FromWhole.apply(ctx.layouts, *gradients)
-
-
-def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """This rank's part of a tensor that all ranks hold."""
-    return tensor.view_as(tensor) if layout is None else own_slice(tensor, layout[1], layout[0]).clone()
-
-
-def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Each tensor's sum over the ranks, with one all_reduce for all tensors of a kind."""
-    sums = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
-    for places in alike(sums):
-        flat = torch.cat([sums[i].reshape(-1) for i in places])
-        torch.distributed.all_reduce(torch.view_as_real(flat) if flat.is_complex() else flat)
-        parts = flat.split([sums[i].numel() for i in places])
-        for i, part in zip(places, parts):
-            sums[i] = part.view(sums[i].shape)
-    return sums
-
-
-def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
-    """The positions of the tensors, grouped by dtype and device."""
-    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
-    for i, tensor in enumerate(tensors):
-        groups.setdefault((tensor.dtype, tensor.device), []).append(i)
-    return list(groups.values())
-
-
-def copy_from_rank_zero(tensors: Sequence[torch.Tensor]) -> None:
-    """Give these tensors the values they have on rank 0, with one broadcast for all tensors of a kind."""
-    for places in alike(tensors):
-        flat = torch.cat([tensors[i].detach().reshape(-1) for i in places])
-        torch.distributed.broadcast(as_bytes(flat), 0)
-        for i, part in zip(places, flat.split([tensors[i].numel() for i in places])):
-            if own_rank() > 0:
-                tensors[i].data.copy_(part.view(tensors[i].shape))
-
-
-class ScaleGradient(torch.autograd.Function):
-    """x in the forward pass; the gradient times a factor in the backward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
-        ctx.factor = factor
-        return tensor.view_as(tensor)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradient * ctx.factor, None
+# Cuts a tensor: (number of chunks, own chunk).
+Take = Callable[[torch.Tensor], tuple[int, torch.Tensor]]
 
 
 @dataclass(frozen=True)
@@ -328,9 +213,7 @@ class Part:
     replicas: int
 
 
-def split_arguments(
-    inputs: tuple[Any, ...], kwargs: dict[str, Any], world: int, take: Callable[[torch.Tensor], tuple[int, Any]]
-) -> Part:
+def split_arguments(inputs: tuple[Any, ...], kwargs: dict[str, Any], world: int, take: Take) -> Part:
     """One replica's arguments by DataParallel's rules; take(tensor) is (number of chunks, own chunk).
 
     Tensors are cut into chunks wherever they are in tuples, lists and dicts; anything else goes to every
@@ -343,23 +226,22 @@ def split_arguments(
         return Part((), {}, 1)
     if input_chunks < kwarg_chunks:
         return Part(own_inputs if own_rank() < input_chunks else (), own_kwargs, kwarg_chunks)
-    if kwarg_chunks < input_chunks and kwarg_chunks >= len_(inputs):
+    if kwarg_chunks < input_chunks and kwarg_chunks >= len(inputs):
         raise AssertionError(
-            f"The number of modules {input_chunks} is not equal to the number of keyword arguments {kwarg_chunks}"
+            f"The number of modules {input_chunks} is not equal to "
+            f"the number of keyword arguments {kwarg_chunks}"
         )
     return Part(own_inputs, own_kwargs if own_rank() < kwarg_chunks else {}, input_chunks)
 
 
-def split_argument(
-    value: Any, world: int, take: Callable[[torch.Tensor], tuple[int, Any]]
-) -> tuple[int, Any]:
+def split_argument(value: Any, world: int, take: Take) -> tuple[int, Any]:
     """The number of chunks of an argument, and the own one."""
     if isinstance(value, torch.Tensor):
         return take(value)
     if not isinstance(value, (tuple, list, dict)) or not value:
         return world, value
     items = value.items() if isinstance(value, dict) else value
-    counts, own = zip(*(split_argument(item, world, take) for item in items))
+    counts, own = zip(*(split_argument(item, world, take) for item in items), strict=True)
     kind = type(value)
     return min(counts), own if kind is tuple else kind(*own) if hasattr(value, "_fields") else kind(own)
 
@@ -372,7 +254,7 @@ def chunk_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
 def rank_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
     """Rows of each rank, zeros for ranks that get none: 5 over 4 is 2, 2, 1, 0."""
     sizes = chunk_sizes(tensor, world, dim)
-    return sizes + (0,) * (world - len_(sizes))
+    return sizes + (0,) * (world - len(sizes))
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
@@ -385,6 +267,91 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from tensors_in(item)
+
+
+@dataclass(frozen=True)
+class Face:
+    """What the other ranks need to know of a tensor in a replica's output."""
+
+    place: int
+    shape: torch.Size
+    dtype: torch.dtype
+    needs_gradient: bool
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A dict, list, tuple or other iterable in a replica's output."""
+
+    kind: type
+    keys: tuple[Any, ...]
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Anything else in a replica's output: DataParallel cannot gather it."""
+
+    kind: type
+
+
+def describe_output(output: Any, tensors: list[torch.Tensor]) -> Face | Branch | Opaque | None:
+    """A replica's output as the other ranks may see it; its tensors go to the list."""
+    if isinstance(output, torch.Tensor):
+        tensors.append(output)
+        return Face(len(tensors) - 1, output.shape, output.dtype, output.requires_grad)
+    if output is None:
+        return None
+    if isinstance(output, dict):
+        items = tuple(describe_output(item, tensors) for item in output.values())
+        return Branch(type(output), tuple(output), items)
+    if isinstance(output, str) or not hasattr(output, "__iter__"):
+        return Opaque(type(output))
+    return Branch(type(output), (), tuple(describe_output(item, tensors) for item in output))
+
+
+def gather_outputs(found: Sequence[Any], join: Callable[[Sequence[Face]], torch.Tensor]) -> Any:
+    """The replicas' described outputs as one, by DataParallel's rules: the first replica sets the form."""
+    first = found[0]
+    if isinstance(first, Face):
+        return join(found)
+    if first is None:
+        return None
+    if isinstance(first, Opaque):
+        if first.kind is str:
+            return str(map(str, ()))  # what DataParallel makes of it: '<map object at ...>'
+        raise TypeError(f"'{first.kind.__name__}' object is not iterable")
+    if issubclass(first.kind, dict):
+        return first.kind((key, gather_outputs(items, join)) for key, items in by_key(found))
+    items = (gather_outputs(items, join) for items in zip(*(branch.items for branch in found), strict=True))
+    return first.kind._make(items) if hasattr(first.kind, "_make") else first.kind(items)
+
+
+def by_key(found: Sequence[Branch]) -> list[tuple[Any, list[Any]]]:
+    """The replicas' dicts: each key with the item that each replica has for it."""
+    if any(len(branch.keys) != len(found[0].keys) for branch in found):
+        raise ValueError("All dicts must have the same number of keys")
+    dicts = [dict(zip(branch.keys, branch.items, strict=True)) for branch in found]
+    return [(key, [each[key] for each in dicts]) for key in found[0].keys]
+
+
+def joinable_shapes(faces: Sequence[Face], dim: int) -> list[torch.Size]:
+    """The shapes of tensors that are to be joined along dim; numbers become vectors of one."""
+    shapes = [face.shape for face in faces]
+    if dim == 0 and not any(shapes):
+        warnings.warn(
+            "Was asked to gather along dimension 0, but all input tensors were scalars; "
+            "will instead unsqueeze and return a vector.",
+            stacklevel=2,
+        )
+        return [torch.Size([1]) for _ in shapes]
+    rests = [(face.dtype, len(face.shape), face.shape[:dim], face.shape[dim:][1:]) for face in faces]
+    if any(rest != rests[0] for rest in rests):
+        raise RuntimeError(
+            f"Gather got tensors of shapes {[tuple(shape) for shape in shapes]} and types "
+            f"{[face.dtype for face in faces]}, which cannot be joined along dimension {dim}"
+        )
+    return shapes
 
 
 def replica_of(module: torch.nn.Module, stand_ins: Mapping[torch.Tensor, torch.Tensor]) -> torch.nn.Module:
@@ -434,7 +401,7 @@ class DeviceStream:
             self.state = generator.get_state()
 
     def was_seeded(self, generator: torch.Generator) -> bool:
-        """Whether the script has seeded the generator since: another seed, or not a number drawn after seeding."""
+        """Whether the script has seeded the generator since: another seed, or nothing drawn since."""
         seed = generator.initial_seed()
         fresh = torch.Generator(generator.device).manual_seed(seed)
         return seed != self.seed or torch.equal(generator.get_state(), fresh.get_state())
@@ -452,76 +419,118 @@ def same_state(one: Any, other: Any) -> bool:
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
 
 
-@dataclass(frozen=True)
-class Face:
-    """What the other ranks need to know of a tensor in a replica's output."""
+def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """torch.cat of every rank's tensor along dim; rank r brings sizes[r] rows, which may be none.
 
-    place: int
-    shape: torch.Size
-    dtype: torch.dtype
-    needs_gradient: bool
-
-
-@dataclass(frozen=True)
-class Branch:
-    """A dict, list, tuple or other iterable in a replica's output."""
-
-    kind: type
-    keys: tuple[Any, ...]
-    items: tuple[Any, ...]
+    Travels as bytes, padded to the largest part, so that any dtype and any backend will do.
+    """
+    rows = own.detach().movedim(dim, 0)  # (rows, ...)
+    padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
+    padded[: len(rows)] = rows
+    parts = [torch.empty_like(padded) for _ in sizes]
+    torch.distributed.all_gather([as_bytes(part) for part in parts], as_bytes(padded))
+    whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+    return whole.movedim(0, dim).contiguous()
 
 
-@dataclass(frozen=True)
-class Opaque:
-    """Anything else in a replica's output: DataParallel cannot gather it."""
-
-    kind: type
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a contiguous tensor as a vector of bytes."""
+    return tensor.reshape(-1).view(torch.uint8)
 
 
-def describe_output(output: Any, tensors: list[torch.Tensor]) -> Face | Branch | Opaque | None:
-    """A replica's output as the other ranks may see it; its tensors go to the list."""
-    if isinstance(output, torch.Tensor):
-        tensors.append(output)
-        return Face(len_(tensors) - 1, output.shape, output.dtype, output.requires_grad)
-    if output is None:
-        return None
-    if isinstance(output, dict):
-        return Branch(type(output), tuple(output), tuple(describe_output(v, tensors) for v in output.values()))
-    if isinstance(output, str) or not hasattr(output, "__iter__"):
-        return Opaque(type(output))
-    return Branch(type(output), (), tuple(describe_output(item, tensors) for item in output))
+def own_slice(whole: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """The rows of a whole tensor that are this rank's, if rank r has sizes[r] of them."""
+    rank = own_rank()
+    return whole.narrow(dim, sum(sizes[:rank]), sizes[rank])
 
 
-def gather_outputs(found: Sequence[Any], join: Callable[[Sequence[Face]], torch.Tensor]) -> Any:
-    """The replicas' described outputs as one, by DataParallel's rules: the first replica sets the form."""
-    first = found[0]
-    if isinstance(first, Face):
-        return join(found)
-    if first is None:
-        return None
-    if isinstance(first, Opaque):
-        if first.kind is str:
-            return str(map(gather_outputs, ()))  # what DataParallel makes of it: '<map object at ...>'
-        raise TypeError(f"'{first.kind.__name__}' object is not iterable")
-    if issubclass(first.kind, dict):
-        return first.kind((key, gather_outputs(items, join)) for key, items in by_key(found))
-    items = (gather_outputs(items, join) for items in zip(*(branch.items for branch in found), strict=True))
-    return first.kind._make(items) if hasattr(first.kind, "_make") else first.kind(items)
+# How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
+# None if each rank holds a copy, whose gradients add up.
+Layout = tuple[int, tuple[int, ...]] | None
 
 
-def by_key(found: Sequence[Branch]) -> list[tuple[Any, list[Any]]]:
-    """The replicas' dicts: each key with the item that each replica has for it."""
-    if any(len_(branch.keys) != len_(found[0].keys) for branch in found):
-        raise ValueError("All dicts must have the same number of keys")
-    dicts = [dict(zip(branch.keys, branch.items)) for branch in found]
-    return [(key, [each[key] for each in dicts]) for key in found[0].keys]
+class FromWhole(torch.autograd.Function):
+    """What all ranks hold alike becomes each rank's own: its copy, or its rows.
+
+    The backward pass is IntoWhole, whose backward pass is FromWhole, and so on: gradients of gradients work.
+    The first output, a zero called the link, belongs to every result of the ranks' work. So the backward pass
+    comes by here on every rank, once, also on a rank without rows; or else the others would wait for it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        link = whole[0].new_zeros((), dtype=torch.float32)
+        ctx.layouts = layouts
+        ctx.save_for_backward(link)
+        return link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True))
+
+    @staticmethod
+    def backward(ctx: Any, link_gradient: torch.Tensor, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        (link,) = ctx.saved_tensors
+        return None, *IntoWhole.apply(ctx.layouts, link + link_gradient, *gradients)
+
+
+class IntoWhole(torch.autograd.Function):
+    """What each rank holds becomes what all ranks hold alike: the sum of copies, or all rows in order."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, layouts: Sequence[Layout], link: torch.Tensor, *own: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.layouts = layouts
+        pairs = list(zip(own, layouts, strict=True))
+        sums = iter(sum_over_ranks([tensor for tensor, layout in pairs if layout is None]))
+        return tuple(
+            next(sums) if layout is None else concatenate_ranks(tensor, layout[1], layout[0])
+            for tensor, layout in pairs
+        )
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        return None, *FromWhole.apply(ctx.layouts, *gradients)
+
+
+def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """This rank's part of a tensor that all ranks hold."""
+    return tensor.view_as(tensor) if layout is None else own_slice(tensor, layout[1], layout[0]).clone()
+
+
+def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Each tensor's sum over the ranks, with one all_reduce for all tensors of a kind."""
+    sums = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
+    for places in alike(sums):
+        flat = torch.cat([sums[i].reshape(-1) for i in places])
+        torch.distributed.all_reduce(torch.view_as_real(flat) if flat.is_complex() else flat)
+        parts = flat.split([sums[i].numel() for i in places])
+        for i, part in zip(places, parts, strict=True):
+            sums[i] = part.view(sums[i].shape)
+    return sums
+
+
+def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
+    """The positions of the tensors, grouped by dtype and device."""
+    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for i, tensor in enumerate(tensors):
+        groups.setdefault((tensor.dtype, tensor.device), []).append(i)
+    return list(groups.values())
+
+
+def copy_from_rank_zero(tensors: Sequence[torch.Tensor]) -> None:
+    """Give these tensors the values they have on rank 0, with one broadcast for all tensors of a kind."""
+    for places in alike(tensors):
+        flat = torch.cat([tensors[i].detach().reshape(-1) for i in places])
+        torch.distributed.broadcast(as_bytes(flat), 0)
+        parts = flat.split([tensors[i].numel() for i in places])
+        for i, part in zip(places, parts, strict=True):
+            if own_rank() > 0:
+                tensors[i].data.copy_(part.view(tensors[i].shape))
 
 
 @dataclass(frozen=True)
 class Report:
     """What a rank tells the others about its forward pass."""
 
-    outputs: tuple[Any, ...]  # one described output, or none without rows or after an error
+    outputs: tuple[Any, ...]  # one described output; none without rows, or after an error
     error: ExceptionWrapper | None = None
     text: str = ""
     streams: dict[str, Any] | None = None
@@ -565,13 +574,15 @@ class GraphDDP(DistributedDataParallel):
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
         return gather_outputs(
             [reports[rank].outputs[0] for rank in ranks],
-            lambda faces: self.join(dict(zip(ranks, faces)), tensors, link),
+            lambda faces: self.join_tensors(dict(zip(ranks, faces, strict=True)), tensors, link),
         )
 
-    def enter(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[torch.Tensor, dict[Any, Any], Part]:
-        """From what all ranks hold to this rank's: the link, copies of the parameters, and a part of the inputs."""
+    def enter(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[torch.Tensor, dict[Any, Any], Part]:
+        """From what all ranks hold to this rank's: the link, copies of parameters, its part of the inputs."""
         world, grad = world_size(), torch.is_grad_enabled()
-        parameters = self.parameters_in_graph() if grad else []
+        parameters = self.parameters_in_graph()
         cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad and self.split}
         layouts: list[Layout] = [None for _ in parameters]
         layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
@@ -579,18 +590,18 @@ class GraphDDP(DistributedDataParallel):
             link, *own = FromWhole.apply(tuple(layouts), *parameters, *cut.values())
         else:
             link, own = torch.zeros((), device=self.device, requires_grad=grad), []
-        chunks = dict(zip(cut, own[len_(parameters) :]))
+        copies, chunks = own[: len(parameters)], dict(zip(cut, own[len(parameters) :], strict=True))
         part = split_arguments(inputs, kwargs, world, lambda tensor: self.take(tensor, chunks))
-        return link, dict(zip(parameters, own)), part
+        return link, dict(zip(parameters, copies, strict=True)), part
 
     def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
         """The number of chunks of an input, and this rank's, on its device."""
         world = world_size()
         if not self.split:
             return world, tensor.to(self.device)
-        count = len_(chunk_sizes(tensor, world, self.dim))
+        count = len(chunk_sizes(tensor, world, self.dim))
         if id(tensor) in chunks:
-            return count, scaled(chunks[id(tensor)].to(self.device), 1 / self.factor)
+            return count, chunks[id(tensor)].to(self.device)
         own = own_slice(tensor, rank_sizes(tensor, world, self.dim), self.dim)
         return count, own.to(self.device, copy=True)
 
@@ -605,19 +616,21 @@ class GraphDDP(DistributedDataParallel):
         """Call a replica with its part of the inputs. The tensors of its output go to the list."""
         before, versions = random_streams(), self.versions()
         replica = replica_of(self.module, self.stand_ins(copies))
+        outputs: tuple[Any, ...] = ()
+        error = None
         with self.replica_streams(before) as text:
             try:
-                outputs, error = (describe_output(replica(*part.inputs, **part.kwargs), tensors),), None
-            except Exception:  # every rank raises it, below
-                outputs, error = (), ExceptionWrapper(where=f"in replica {own_rank()} on rank {own_rank()}")
+                outputs = (describe_output(replica(*part.inputs, **part.kwargs), tensors),)
+            except Exception:  # it is raised on every rank, in follow
+                error = ExceptionWrapper(where=f"in replica {own_rank()} on device {self.device}")
         after = random_streams()
         drawn = {name: state for name, state in after.items() if not same_state(state, before.get(name))}
-        buffers, parameters = (now != then for now, then in zip(self.versions(), versions))
+        buffers, parameters = (now != then for now, then in zip(self.versions(), versions, strict=True))
         return Report(outputs, error, text.getvalue(), drawn, buffers or self.is_training, parameters)
 
     @contextlib.contextmanager
     def replica_streams(self, before: dict[str, Any]) -> Iterator[io.StringIO]:
-        """On ranks > 0, draw from the device's own stream, go back to the script's, and keep what is printed."""
+        """On ranks > 0, draw from the device's own stream, then go on with the script's; keep the print."""
         text = io.StringIO()
         if own_rank() == 0:
             yield text
@@ -627,10 +640,10 @@ class GraphDDP(DistributedDataParallel):
         set_random_streams(before)
 
     def stand_ins(self, copies: dict[Any, Any]) -> dict[torch.Tensor, torch.Tensor]:
-        """What a replica computes with. As with DataParallel, only replica 0 can change the module's own tensors.
+        """What a replica computes with: as with DataParallel, only replica 0 can change the module's own.
 
-        Except that parameters are copied in the first training pass only, when layers look at the data to
-        initialise themselves: memory for another copy at every step is too much for what is left.
+        Except that parameters are copied in the first training pass only, in which layers may look at the
+        data to initialise themselves. To copy them at every step would cost more than it is worth.
         """
         stand_ins = {tensor: copies.get(tensor, tensor) for tensor in self.module.parameters()}
         if own_rank() == 0:
@@ -656,9 +669,11 @@ class GraphDDP(DistributedDataParallel):
             copy_from_rank_zero(list(self.module.parameters()))
         self.trained = self.trained or first_training
 
-    def join(self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor) -> torch.Tensor:
+    def join_tensors(
+        self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor
+    ) -> torch.Tensor:
         """One tensor from the ranks' tensors, by the rules of torch.nn.parallel.gather."""
-        shapes = {rank: shape for rank, shape in zip(faces, joinable_shapes(list(faces.values()), self.dim))}
+        shapes = dict(zip(faces, joinable_shapes(list(faces.values()), self.dim), strict=True))
         sizes = tuple(shapes[rank][self.dim] if rank in shapes else 0 for rank in range(world_size()))
         if own_rank() in faces:
             own = tensors[faces[own_rank()].place].view(shapes[own_rank()])
@@ -667,20 +682,19 @@ class GraphDDP(DistributedDataParallel):
             own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(self.dim, 0, 0)
         if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
             return concatenate_ranks(own, sizes, self.dim)
-        return IntoWhole.apply(((self.dim, sizes),), link, scaled(own, self.factor))[0]
+        return IntoWhole.apply(((self.dim, sizes),), link, own)[0]
 
     def parameters_in_graph(self) -> list[torch.nn.Parameter]:
         """The parameters whose gradients are added up inside the autograd graph."""
-        return [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        return self.trainable()
 
     def tie(self, link: torch.Tensor) -> torch.Tensor:
         """The link that the joined outputs get."""
         return link
 
-    @property
-    def factor(self) -> float:
-        """By how much the gradients that reach this rank's replica are larger than DataParallel's."""
-        return 1
+    def trainable(self) -> list[torch.nn.Parameter]:
+        """The parameters that this forward pass can give a gradient."""
+        return [p for p in self.module.parameters() if p.requires_grad and torch.is_grad_enabled()]
 
     @property
     def is_training(self) -> bool:
@@ -711,30 +725,6 @@ class GraphDDP(DistributedDataParallel):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)
-
-
-def scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
-    """The tensor, whose gradient will be multiplied by the factor."""
-    return tensor if factor == 1 else ScaleGradient.apply(tensor, factor)
-
-
-def joinable_shapes(faces: Sequence[Face], dim: int) -> list[torch.Size]:
-    """The shapes of tensors that are to be joined along dim; numbers become vectors of one."""
-    shapes = [face.shape for face in faces]
-    if dim == 0 and not any(shapes):
-        warnings.warn(
-            "Was asked to gather along dimension 0, but all input tensors were scalars; "
-            "will instead unsqueeze and return a vector.",
-            stacklevel=2,
-        )
-        return [torch.Size([1]) for _ in shapes]
-    rests = [(face.dtype, len_(face.shape), face.shape[:dim], face.shape[dim:][1:]) for face in faces]
-    if any(rest != rests[0] for rest in rests):
-        raise RuntimeError(
-            f"Gather got tensors of shapes {[tuple(shape) for shape in shapes]} and types "
-            f"{[face.dtype for face in faces]}, which cannot be joined along dimension {dim}"
-        )
-    return shapes
 
 
 # --- end of the copied helpers

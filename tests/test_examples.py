@@ -1,0 +1,133 @@
+"""Each example: train_ddp.py is today's conversion and trains as train.py does; a planted fault is found."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLES = ROOT / "examples"
+NOT_CONVERTED = ("seed_by_hand",)
+CONVERTED = sorted({path.parent.name for path in EXAMPLES.glob("*/train.py")} - {*NOT_CONVERTED})
+ONE_FORWARD = ("seed_four_layers", "seed_random_dataset")  # programs that train nothing
+TRAINING = [name for name in CONVERTED if name not in ONE_FORWARD]
+WORLDS = (2, 3, 4)
+
+Document = dict[str, Any]  # JSON, schema dp2ddp.verify/1
+
+
+def dp2ddp(*arguments: str | Path, expect: int = 0) -> str:
+    command = [sys.executable, "-m", "dp2ddp", *map(str, arguments)]
+    variables = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        result = subprocess.run(
+            command, cwd=folder, env=variables, capture_output=True, text=True, timeout=400, check=False
+        )
+    assert result.returncode == expect, result.stdout[-3000:] + result.stderr[-3000:]
+    return result.stdout
+
+
+@functools.cache  # the claims about one example share its runs; see by_example
+def verified(name: str) -> dict[int, Document]:
+    """The verdicts about an example, by number of devices."""
+    folder = EXAMPLES / name
+    worlds = ",".join(map(str, WORLDS))
+    command = ("verify", folder / "train.py", "--converted", folder / "train_ddp.py", "-n", worlds, "--json")
+    document = json.loads(dp2ddp(*command))
+    return {verdict["world"]: verdict for verdict in document["verdicts"]}
+
+
+def by_example(names: list[str]) -> pytest.MarkDecorator:
+    """One test an example; with xdist all tests of an example stay in one process, which keeps its runs."""
+    marked = [pytest.param(name, marks=pytest.mark.xdist_group(name), id=name) for name in names]
+    return pytest.mark.parametrize("name", marked)
+
+
+@by_example(CONVERTED)
+def test_the_checked_in_conversion_is_todays(name: str) -> None:
+    today = dp2ddp("convert", EXAMPLES / name / "train.py", "-o", "-")
+    assert today == (EXAMPLES / name / "train_ddp.py").read_text(encoding="utf-8")
+
+
+@by_example(CONVERTED)
+def test_a_second_conversion_finds_nothing_to_do(name: str) -> None:
+    assert "nothing to convert" in dp2ddp("convert", EXAMPLES / name / "train_ddp.py", "--check")
+
+
+@pytest.mark.parametrize("name", NOT_CONVERTED)
+def test_what_is_not_converted_says_why(name: str) -> None:
+    assert not (EXAMPLES / name / "train_ddp.py").exists()
+    assert "nothing to convert" in dp2ddp("convert", EXAMPLES / name / "train.py", "-o", "never.py")
+
+
+def test_every_example_has_a_page_about_its_difficulty() -> None:
+    missing = [n for n in (*CONVERTED, *NOT_CONVERTED) if "difficulty is" not in page(n)]
+    assert missing == []
+
+
+def page(name: str) -> str:
+    return " ".join((EXAMPLES / name / "README.md").read_text(encoding="utf-8").split())
+
+
+@pytest.mark.torchrun
+@by_example(TRAINING)
+def test_an_example_trains_the_same_for_twenty_steps_or_more(name: str) -> None:
+    for world, verdict in verified(name).items():
+        comparison = verdict["float64"]
+        assert comparison["steps"] >= 20
+        assert comparison["rank_steps"] == [comparison["steps"]] * world
+        assert comparison["largest"]["size"] <= 1e-10, f"{world} devices: {comparison['largest']}"
+
+
+@pytest.mark.torchrun
+@by_example(TRAINING)
+def test_float32_is_the_same_to_the_last_bit_on_two_devices_with_even_chunks(name: str) -> None:
+    comparison = verified(name)[2]["float32"]
+    assert all(len(set(rows)) == 1 for rows in comparison["rows"])  # the chunks are even here
+    assert comparison["identical_steps"] == comparison["steps"]
+    assert comparison["identical_buffers"]
+
+
+@pytest.mark.torchrun
+@by_example(CONVERTED)
+def test_an_example_looks_the_same_from_outside(name: str) -> None:
+    for verdict in verified(name).values():
+        assert verdict["stdout"]["same"]
+        assert verdict["voices"] == []
+        assert verdict["files"]["different"] == []
+        assert verdict["codes"] == [0, 0]
+
+
+FAULTS = {
+    "own-slice factor removed": ("ScaleGradient.apply(p, world_size())", "ScaleGradient.apply(p, 1)"),
+    "plain local mean": (
+        "loss = masked_mean_loss(model(words), tags, mask)",
+        "loss = masked_mean_loss(*[t.chunk(2)[own_rank()] for t in (model(words), tags, mask)]) / 2",
+    ),
+    "another seed on one rank": ("torch.manual_seed(5)", "torch.manual_seed(5 + own_rank())"),
+    "shuffle without lockstep": ("best = float", "torch.rand(own_rank())\nbest = float"),
+}
+
+
+@pytest.mark.torchrun
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(fault: str, tmp_path: Path) -> None:
+    sound, broken = FAULTS[fault]
+    text = (EXAMPLES / "masked_mean" / "train_ddp.py").read_text(encoding="utf-8")
+    assert text.count(sound) == 1
+    (tmp_path / "train_ddp.py").write_text(text.replace(sound, broken))
+    command = ("--converted", tmp_path / "train_ddp.py", "-n", 2, "--steps", 4, "--json")
+    document = json.loads(
+        dp2ddp("verify", EXAMPLES / "masked_mean" / "train.py", *map(str, command), expect=1)
+    )
+    (verdict,) = document["verdicts"]
+    assert verdict["float64"]["first"]["kind"] == "gradient"
+    assert verdict["float64"]["first"]["step"] == 0
