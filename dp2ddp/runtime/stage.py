@@ -57,24 +57,16 @@ class Stage:
 def set_stage(stage: Stage, rank: int) -> Recorder | None:
     """Install what the stage asks for in this process; the script's code is not touched."""
     if not (stage.real and _enough_real_devices(stage.world)):
-        _install_virtual_devices(stage)
+        from dp2ddp.runtime import devices
+
+        devices.install(stage.world, stage.dtype)
     if stage.seed is not None:
         _seed(stage.seed + rank)  # ranks begin apart, as in real life: bringing them together is the script's task
     if stage.sample_streams:
         from dp2ddp.runtime import samples
 
-        samples.install_sample_streams()
+        samples.install_sample_streams(stage.seed)
     return _start_recorder(stage, rank) if stage.trace else None
-
-
-def _install_virtual_devices(stage: Stage) -> None:
-    from dp2ddp.runtime import devices
-
-    devices.install(stage.world, stage.dtype)
-    if stage.mode == "ddp":
-        from dp2ddp.runtime import distributed
-
-        distributed.install()
 
 
 def _seed(seed: int) -> None:
@@ -93,9 +85,11 @@ def _enough_real_devices(count: int) -> bool:
 
 
 def _start_recorder(stage: Stage, rank: int) -> Recorder:
+    from dp2ddp.runtime.rows import observe_rows
     from dp2ddp.trace.recorder import Recorder
 
     assert stage.trace is not None
     recorder = Recorder(Path(stage.trace), rank=rank, last_step=stage.steps)
     recorder.start()
+    observe_rows(recorder.saw_rows)
     return recorder
