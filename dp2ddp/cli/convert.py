@@ -19,18 +19,28 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
 
 @click.command("convert")
 @click.argument("src")
-@click.option("-o", "--output", help="Where to write the result (default: NAME_ddp.py beside SRC; - is stdout).")
+@click.option(
+    "-o", "--output", help="Where to write the result (default: NAME_ddp.py beside SRC; - is stdout)."
+)
 @click.option("--diff", "show_diff", is_flag=True, help="Print the difference and write nothing.")
-@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if SRC would change or a hazard is open.")
+@click.option(
+    "--check", is_flag=True, help="Write nothing; exit with 1 if SRC would change or a hazard is open."
+)
 @click.option("--force", is_flag=True, help="Overwrite an output file that is there already.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("--data", type=click.Choice(CHOICES["data"]), help="Who loads what (default: the fastest that is proven).")
+@click.option(
+    "--data", type=click.Choice(CHOICES["data"]), help="Who loads what (default: the fastest that is proven)."
+)
 @click.option("--join", type=click.Choice(CHOICES["join"]), help="Where the ranks come together.")
 @click.option("--gradients", type=click.Choice(CHOICES["gradients"]), help="How gradients are summed.")
 @click.option("--select", callback=_codes, help="Use only these rules (codes or families: DDP5,DDP201).")
 @click.option("--ignore", callback=_codes, help="Leave these rules out.")
-@click.option("--import", "imports", is_flag=True, help="Import the helpers from dp2ddp instead of copying them.")
-def command(src: str, output: str | None, show_diff: bool, check: bool, force: bool, as_json: bool, **asked: object) -> None:
+@click.option(
+    "--import", "imports", is_flag=True, help="Import the helpers from dp2ddp instead of copying them."
+)
+def command(
+    src: str, output: str | None, show_diff: bool, check: bool, force: bool, as_json: bool, **asked: object
+) -> None:
     """Rewrite the DataParallel script SRC (- is stdin) as a DistributedDataParallel script."""
     # Imported here: `dp2ddp --help` needs none of it (TOOLS.md section 4).
     from dp2ddp.codemod.convert import Options, convert

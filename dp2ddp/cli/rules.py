@@ -9,7 +9,12 @@ import click
 
 @click.command("rules")
 @click.argument("code", required=False)
-@click.option("--write", "folder", type=click.Path(path_type=Path), help="Write every page into this folder (docs/rules).")
+@click.option(
+    "--write",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="Write every page into this folder (docs/rules).",
+)
 def command(code: str | None, folder: Path | None) -> None:
     """List the conversion rules, or show the page of one (CODE)."""
     from dp2ddp.codemod.document import rule_page, write_pages

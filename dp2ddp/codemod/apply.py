@@ -71,7 +71,9 @@ class Editor:
             yield Splice(Span(end, end), (")",))
             return
         after = bracket + 1
-        comma = "" if not (edit.node.args or edit.node.keywords) else "," if self.text[after] in "\r\n" else ", "
+        comma = (
+            "" if not (edit.node.args or edit.node.keywords) else "," if self.text[after] in "\r\n" else ", "
+        )
         yield Splice(Span(function.end, after), (self._closing_brackets(function.end, bracket), comma))
 
     def _opening_bracket(self, call: ast.Call) -> int:
@@ -101,14 +103,18 @@ class Editor:
     def _drop_argument(self, edit: DropArgument) -> Splice:
         """Together with the comma after it, or, for the last one, the comma before it."""
         span = self.positions.span(edit.node)
-        arguments = sorted((*edit.call.args, *edit.call.keywords), key=lambda node: self.positions.span(node).start)
+        arguments = sorted(
+            (*edit.call.args, *edit.call.keywords), key=lambda node: self.positions.span(node).start
+        )
         index = arguments.index(edit.node)
         if index:
             start = self._after(arguments[index - 1])
             return Splice(Span(start, self._after(edit.node)), (), drops=True)
         if len(arguments) > 1:
             return Splice(Span(span.start, self.positions.span(arguments[1]).start), (), drops=True)
-        return Splice(Span(self._opening_bracket(edit.call) + 1, self.positions.span(edit.call).end - 1), (), drops=True)
+        return Splice(
+            Span(self._opening_bracket(edit.call) + 1, self.positions.span(edit.call).end - 1), (), drops=True
+        )
 
     def _after(self, node: ast.AST) -> int:
         """Where an argument ends, brackets around it included."""
@@ -121,7 +127,10 @@ class Editor:
         span = self.positions.span(statement)
         line_start = self.positions.line_starts[statement.lineno - 1]
         end_line = statement.end_lineno or statement.lineno
-        before, after = self.text[line_start : span.start], self.text[span.end : self.positions.line_end(end_line)]
+        before, after = (
+            self.text[line_start : span.start],
+            self.text[span.end : self.positions.line_end(end_line)],
+        )
         if before.strip() or after.split("#")[0].strip() or self._fills_its_block(statement):
             return Splice(span, ("pass",), drops=True)
         return Splice(Span(line_start, self.positions.next_line(end_line)), (), drops=True)

@@ -19,7 +19,9 @@ from dp2ddp.source.parsing import parse, parse_leniently
 from dp2ddp.source.projects import Project
 
 # A text search rejects what cannot matter, before anything is parsed (TOOLS.md section 4).
-MENTION = re.compile(r"(?<![A-Za-z])DataParallel|data_parallel|parallel_apply|\bfrom\s+torch\.nn\s+import\s+\*")
+MENTION = re.compile(
+    r"(?<![A-Za-z])DataParallel|data_parallel|parallel_apply|\bfrom\s+torch\.nn\s+import\s+\*"
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,9 @@ class Conversion:
         before, after = self.before.text.splitlines(keepends=True), self.after.splitlines(keepends=True)
         name = self.before.name
         lines = difflib.unified_diff(before, after, name, name_after or f"{name} (converted)")
-        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+        return "".join(
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+        )
 
 
 def convert(project: Project, options: Options | None = None) -> Conversion:
@@ -101,5 +105,7 @@ def check(facts: Facts, after: str) -> None:
     """Our own promises about the result, kept in production and not only in tests."""
     name = facts.script.source.name
     if parse_leniently(after) is None:
-        raise ConversionError(f"{name}: the result would not be Python; nothing was written. Please report this script")
+        raise ConversionError(
+            f"{name}: the result would not be Python; nothing was written. Please report this script"
+        )
     compile(after, name, "exec", dont_inherit=True)

@@ -117,7 +117,11 @@ def _is_covered(line: ImportLine, there: set[ImportLine]) -> bool:
     """`import torch.nn as nn` is there as `from torch import nn`."""
     if line.alias and not line.name:
         package, _, name = line.module.rpartition(".")
-        return any(ImportLine(package, name, alias) in there for alias in (None, line.alias) if line.alias == (alias or name))
+        return any(
+            ImportLine(package, name, alias) in there
+            for alias in (None, line.alias)
+            if line.alias == (alias or name)
+        )
     return any(ImportLine(line.module, line.name, alias) in there for alias in (None, line.alias))
 
 
@@ -133,7 +137,9 @@ def _imports_above(facts: Facts) -> Iterator[ImportLine]:
 def _behind_imports(facts: Facts, lines: list[str]) -> Splice:
     last = facts.entry.last_import
     if last is None:
-        raise ConversionError(f"{facts.script.source.name}: no import stands before the first statement that acts; move them up")
+        raise ConversionError(
+            f"{facts.script.source.name}: no import stands before the first statement that acts; move them up"
+        )
     positions = facts.script.positions
     line = last.end_lineno or last.lineno
     _refuse_shared_line(facts, last)
@@ -148,6 +154,11 @@ def _behind_imports(facts: Facts, lines: list[str]) -> Splice:
 
 def _refuse_shared_line(facts: Facts, last: ast.stmt) -> None:
     for statement in facts.script.tree.body:
-        if statement.lineno == last.end_lineno and facts.script.positions.span(statement).start > facts.script.positions.span(last).start:
+        if (
+            statement.lineno == last.end_lineno
+            and facts.script.positions.span(statement).start > facts.script.positions.span(last).start
+        ):
             where = f"{facts.script.source.name}:{statement.lineno}"
-            raise ConversionError(f"{where}: a statement shares the line of the last import; give it a line of its own")
+            raise ConversionError(
+                f"{where}: a statement shares the line of the last import; give it a line of its own"
+            )

@@ -48,4 +48,7 @@ def _is_set(facts: Facts, node: ast.expr) -> bool:
     value = facts.script.scopes.value(node)
     if isinstance(value, (ast.Set, ast.SetComp)):
         return True
-    return isinstance(value, ast.Call) and facts.script.scopes.name(value.func) in ("builtins.set", "builtins.frozenset")
+    return isinstance(value, ast.Call) and facts.script.scopes.name(value.func) in (
+        "builtins.set",
+        "builtins.frozenset",
+    )

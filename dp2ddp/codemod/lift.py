@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.resources import files
 
 from dp2ddp.codemod.facts.positions import Positions, Span
@@ -37,7 +37,9 @@ class ImportLine:
     @property
     def text(self) -> str:
         alias = f" as {self.alias}" if self.alias and self.alias != self.name else ""
-        return f"from {self.module} import {self.name}{alias}" if self.name else f"import {self.module}{alias}"
+        return (
+            f"from {self.module} import {self.name}{alias}" if self.name else f"import {self.module}{alias}"
+        )
 
     def renamed(self, name: str) -> ImportLine:
         return self if name == self.bound else ImportLine(self.module, self.name, name)
@@ -69,13 +71,17 @@ class Template:
         self.text = text
         self.tree = ast.parse(text)
         self.positions = Positions(text)
-        self.scopes = Scopes(self.tree)
         self.definitions = {found.name: found for found in self._definitions()}
         self.imports: dict[str, list[ImportLine]] = {}
         for line in self._imports():
             if not line.module.startswith("."):
                 self.imports.setdefault(line.bound, []).append(line)
         self.helpers = {line.bound: line for line in self._imports() if line.module.startswith(".")}
+
+    @cached_property
+    def scopes(self) -> Scopes:
+        """Needed only where a name of the script is in the way."""
+        return Scopes(self.tree)
 
     def _definitions(self) -> Iterator[Definition]:
         for node in self.tree.body:
@@ -93,8 +99,8 @@ class Template:
 
     def imports_for(self, name: str, node: ast.stmt) -> Iterator[ImportLine]:
         """The imports behind a name; `import a.b` only where the definition says `a.b`."""
-        used = {ast.unparse(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))}
-        return (line for line in self.imports[name] if line.name or line.alias or line.module in used)
+        text = self.positions.source(node)
+        return (line for line in self.imports[name] if line.name or line.alias or line.module in text)
 
     def segment(self, node: ast.stmt, rename: Rename) -> str:
         """The text of a definition, with the comment lines right above it."""
@@ -102,7 +108,10 @@ class Template:
         start = self.positions.line_starts[_first_line(node) - 1]
         while (above := self._line_before(start)) is not None and above[1].startswith("#"):
             start = above[0]
-        renamed = splice_text(self.text, list(self._renames(node, rename)))
+        renames = list(self._renames(node, rename))
+        if not renames:
+            return self.text[start : span.end]
+        renamed = splice_text(self.text, renames)
         return renamed[start : span.end + len(renamed) - len(self.text)]
 
     def _line_before(self, start: int) -> tuple[int, str] | None:
@@ -139,7 +148,13 @@ def _first_line(node: ast.stmt) -> int:
 def _defined(node: ast.stmt) -> list[str]:
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return [node.name]
-    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    targets = (
+        node.targets
+        if isinstance(node, ast.Assign)
+        else [node.target]
+        if isinstance(node, ast.AnnAssign)
+        else []
+    )
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 

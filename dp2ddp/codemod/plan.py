@@ -7,7 +7,18 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dp2ddp.codemod.edits import DropArgument, Edit, Finding, Hazard, Import, Lift, Note, Remove, Replace, TextEdit
+from dp2ddp.codemod.edits import (
+    DropArgument,
+    Edit,
+    Finding,
+    Hazard,
+    Import,
+    Lift,
+    Note,
+    Remove,
+    Replace,
+    TextEdit,
+)
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.positions import Span
 from dp2ddp.codemod.rule import Rule
@@ -50,22 +61,34 @@ class Plan:
         return any(one.code == WRAP_RULE for one in self.edits)
 
     def text_edits(self) -> list[TextEdit]:
-        return [one.finding for one in self.edits if not isinstance(one.finding, (Import, Lift, Hazard, Note))]
+        return [
+            one.finding for one in self.edits if not isinstance(one.finding, (Import, Lift, Hazard, Note))
+        ]
 
 
 def make_plan(facts: Facts, strategy: Strategy, rules: Iterable[Rule]) -> Plan:
     found = [(rule.code, finding) for rule in rules for finding in rule.plan(facts, strategy)]
-    kept = [one for one in (_place(facts, code, finding) for code, finding in found) if not _is_silenced(facts, one)]
+    kept = [
+        one
+        for one in (_place(facts, code, finding) for code, finding in found)
+        if not _is_silenced(facts, one)
+    ]
     removed = list(_removed_spans(facts, kept))
     kept = [one for one in kept if not _is_lost(facts, one, removed)]
-    edits = sorted((one for one in kept if not isinstance(one.finding, (Import, Lift, Hazard, Note))), key=_order(facts))
+    edits = sorted(
+        (one for one in kept if not isinstance(one.finding, (Import, Lift, Hazard, Note))), key=_order(facts)
+    )
     return Plan(
         strategy=strategy,
         edits=tuple(edits),
         hazards=_sorted(one for one in kept if isinstance(one.finding, Hazard)),
         notes=_sorted(one for one in kept if isinstance(one.finding, Note)),
-        imports=_unique(one.finding for one in kept if isinstance(one.finding, Import) and _is_used(facts, one, edits)),
-        lifts=_unique_lifts(one.finding for one in kept if isinstance(one.finding, Lift) and _is_used(facts, one, edits)),
+        imports=_unique(
+            one.finding for one in kept if isinstance(one.finding, Import) and _is_used(facts, one, edits)
+        ),
+        lifts=_unique_lifts(
+            one.finding for one in kept if isinstance(one.finding, Lift) and _is_used(facts, one, edits)
+        ),
     )
 
 
@@ -93,7 +116,9 @@ def _is_silenced(facts: Facts, planned: Planned) -> bool:
     return not codes or any(planned.code.startswith(code) for code in codes)
 
 
-def _removed_spans(facts: Facts, planned: Iterable[Planned]) -> Iterator[tuple[Planned, Span, tuple[Span, ...]]]:
+def _removed_spans(
+    facts: Facts, planned: Iterable[Planned]
+) -> Iterator[tuple[Planned, Span, tuple[Span, ...]]]:
     """Text that goes away, each with the holes in which text stays."""
     span = facts.script.positions.span
     for one in planned:
@@ -109,7 +134,10 @@ def _is_lost(facts: Facts, planned: Planned, removed: list[tuple[Planned, Span, 
         return False
     mine = facts.script.positions.span(planned.finding.node)
     return any(
-        other is not planned and span != mine and span.holds(mine) and not any(hole.holds(mine) for hole in holes)
+        other is not planned
+        and span != mine
+        and span.holds(mine)
+        and not any(hole.holds(mine) for hole in holes)
         for other, span, holes in removed
     )
 
@@ -117,9 +145,13 @@ def _is_lost(facts: Facts, planned: Planned, removed: list[tuple[Planned, Span, 
 def _is_used(facts: Facts, planned: Planned, edits: list[Planned]) -> bool:
     """Whether an edit that is left mentions the import or the helper (others may have been silenced)."""
     asked = planned.finding
-    name = facts.names.helper(asked.helper) if isinstance(asked, Lift) else getattr(asked, "alias", None) or ""
+    name = (
+        facts.names.helper(asked.helper) if isinstance(asked, Lift) else getattr(asked, "alias", None) or ""
+    )
     word = re.compile(rf"\b{re.escape(name)}\b")
-    return any(word.search(getattr(one.finding, "code", "") or getattr(one.finding, "helper", "")) for one in edits)
+    return any(
+        word.search(getattr(one.finding, "code", "") or getattr(one.finding, "helper", "")) for one in edits
+    )
 
 
 def _order(facts: Facts):  # type: ignore[no-untyped-def]  # a key function

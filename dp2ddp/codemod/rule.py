@@ -76,13 +76,17 @@ def all_rules() -> tuple[Rule, ...]:
     from dp2ddp.codemod import rules as package
 
     names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
-    modules = [importlib.import_module(f"{package.__name__}.{name}") for name in names if name.startswith("ddp")]
+    modules = [
+        importlib.import_module(f"{package.__name__}.{name}") for name in names if name.startswith("ddp")
+    ]
     return tuple(_rule_of(vars(module)) for module in modules)
 
 
 def _rule_of(members: dict[str, object]) -> Rule:
     (found,) = (
-        one for one in members.values() if isinstance(one, type) and issubclass(one, Rule) and one.__module__ == members["__name__"]
+        one
+        for one in members.values()
+        if isinstance(one, type) and issubclass(one, Rule) and one.__module__ == members["__name__"]
     )
     rule: Rule = found()
     return rule

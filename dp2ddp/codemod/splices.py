@@ -80,7 +80,9 @@ def _fill(text: str, outer: Splice, inner: list[Splice]) -> str:
         lost = outer.hole_for(splice) is None and (not outer.drops or splice.span == outer.span)
         if lost or not outer.span.holds(splice.span):
             clash = text[splice.span.start : splice.span.end]
-            raise ConversionError(f"two rules want to change the same text: {clash!r}; please report this script")
+            raise ConversionError(
+                f"two rules want to change the same text: {clash!r}; please report this script"
+            )
     filled = ""
     for piece in outer.pieces:
         if isinstance(piece, Span):

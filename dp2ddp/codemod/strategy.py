@@ -38,7 +38,9 @@ class Strategy:
         return WRAPPERS[self.gradients.value]
 
 
-def choose(facts: Facts, data: str | None = None, join: str | None = None, gradients: str | None = None) -> Strategy:
+def choose(
+    facts: Facts, data: str | None = None, join: str | None = None, gradients: str | None = None
+) -> Strategy:
     """The fastest choices that are proven, unless the user asks for others."""
     return Strategy(
         data=_asked(data, _choose_data(facts)),
@@ -66,5 +68,10 @@ def _choose_join(facts: Facts) -> Choice:
 def _choose_gradients(facts: Facts) -> Choice:
     stopper = facts.training.reducer_stopper
     if stopper is None:
-        return Choice("reducer", "one forward and one backward of the wrapped model a step, nothing else touches gradients")
-    return Choice("graph", f"{stopper.why} (line {stopper.line}); summing inside the graph is right for everything")
+        return Choice(
+            "reducer",
+            "one forward and one backward of the wrapped model a step, nothing else touches gradients",
+        )
+    return Choice(
+        "graph", f"{stopper.why} (line {stopper.line}); summing inside the graph is right for everything"
+    )

@@ -25,7 +25,11 @@ def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
         yield ""
         yield from (
             _choice(kind, one)
-            for kind, one in (("data", strategy.data), ("join", strategy.join), ("gradients", strategy.gradients))
+            for kind, one in (
+                ("data", strategy.data),
+                ("join", strategy.join),
+                ("gradients", strategy.gradients),
+            )
         )
         yield ""
         yield from (f"  {_place(one)}  {one.because} ({one.code})" for one in _merged(conversion.edits))
@@ -77,7 +81,9 @@ def _hazard(conversion: Conversion, planned: Planned) -> Iterator[str]:
 def conversion_json(conversion: Conversion, written: str | None) -> str:
     """The same as JSON."""
     strategy = conversion.strategy
-    choices = {"data": strategy.data, "join": strategy.join, "gradients": strategy.gradients} if strategy else {}
+    choices = (
+        {"data": strategy.data, "join": strategy.join, "gradients": strategy.gradients} if strategy else {}
+    )
     document = {
         "version": VERSION,
         "file": conversion.before.name,

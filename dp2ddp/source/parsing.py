@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from functools import lru_cache
 
 from dp2ddp.errors import SourceError
 from dp2ddp.source.files import SourceFile
@@ -12,7 +13,9 @@ from dp2ddp.source.files import SourceFile
 # `async` became a keyword in Python 3.7, so `.cuda(async=True)` of older scripts is no Python any more.
 ASYNC_ARGUMENT = re.compile(r"\basync(?=\s*=[^=])")
 STAND_IN = "asynk"  # of the same length, so that every position in the tree holds for the text too
-PYTHON_2 = re.compile(r"^\s*(print\s+[^\s(=]|exec\s+[\"'\w]|raise\s+\w+\s*,|except\s+[\w.]+\s*,\s*\w+\s*:)", re.MULTILINE)
+PYTHON_2 = re.compile(
+    r"^\s*(print\s+[^\s(=]|exec\s+[\"'\w]|raise\s+\w+\s*,|except\s+[\w.]+\s*,\s*\w+\s*:)", re.MULTILINE
+)
 
 
 def parse(source: SourceFile) -> ast.Module:
@@ -33,9 +36,12 @@ def parse_leniently(text: str) -> ast.Module | None:
         return None
 
 
+@lru_cache(maxsize=64)  # a project's modules are read for their imports, and again for what they do
 def _parse(text: str) -> ast.Module:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # SyntaxWarnings ("invalid escape sequence") are the user's own affair
+        warnings.simplefilter(
+            "ignore"
+        )  # SyntaxWarnings ("invalid escape sequence") are the user's own affair
         try:
             return ast.parse(text)
         except SyntaxError:

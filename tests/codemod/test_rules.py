@@ -12,14 +12,28 @@ from dp2ddp.codemod.document import rule_page, write_pages
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.facts import Facts, gather_facts
 from dp2ddp.codemod.plan import Plan, make_plan
-from dp2ddp.codemod.rule import Example, Flags, Notes, Rewrites, Rule, Untouched, all_rules, code_of, pick_rules
+from dp2ddp.codemod.rule import (
+    Example,
+    Flags,
+    Notes,
+    Rewrites,
+    Rule,
+    Untouched,
+    all_rules,
+    code_of,
+    pick_rules,
+)
 from dp2ddp.codemod.strategy import choose
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import LocalModule, Project
 
 RULES = all_rules()
-EXAMPLES = [pytest.param(rule, example, id=f"{rule.code}-{index}") for rule in RULES for index, example in enumerate(rule.examples)]
+EXAMPLES = [
+    pytest.param(rule, example, id=f"{rule.code}-{index}")
+    for rule in RULES
+    for index, example in enumerate(rule.examples)
+]
 
 
 def facts_of(text: str, module: str | None = None) -> Facts:
@@ -54,7 +68,9 @@ def test_an_example_holds(rule: Rule, example: Example) -> None:
             assert after == text
             assert any(example.message in note.because for note in plan.notes)
         case Flags():
-            assert any(example.message in f"{hazard.because} {_advice(hazard.finding)}" for hazard in plan.hazards)
+            assert any(
+                example.message in f"{hazard.because} {_advice(hazard.finding)}" for hazard in plan.hazards
+            )
 
 
 def _advice(finding: object) -> str:

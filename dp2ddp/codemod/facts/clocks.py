@@ -12,15 +12,32 @@ from collections.abc import Iterator
 from dp2ddp.codemod.facts.script import Call, Script
 
 CLOCKS = {
-    *(f"time.{name}" for name in "time perf_counter monotonic process_time time_ns clock perf_counter_ns".split()),
+    *(
+        f"time.{name}"
+        for name in [
+            "time",
+            "perf_counter",
+            "monotonic",
+            "process_time",
+            "time_ns",
+            "clock",
+            "perf_counter_ns",
+        ]
+    ),
     *("timeit.default_timer", "datetime.datetime.now", "datetime.datetime.utcnow"),
 }
 NAMES = {  # always make a name (or a seed): shared wherever they stand
-    *(f"time.{name}" for name in "strftime ctime asctime localtime gmtime".split()),
-    *(f"uuid.{name}" for name in "uuid1 uuid4".split()),
+    *(f"time.{name}" for name in ["strftime", "ctime", "asctime", "localtime", "gmtime"]),
+    *(f"uuid.{name}" for name in ["uuid1", "uuid4"]),
     *("os.getpid", "datetime.date.today"),
 }
-WITH_ARGUMENT = {"time.strftime": 1, "time.ctime": 0, "time.asctime": 0, "time.localtime": 0, "time.gmtime": 0}
+WITH_ARGUMENT = {
+    "time.strftime": 1,
+    "time.ctime": 0,
+    "time.asctime": 0,
+    "time.localtime": 0,
+    "time.gmtime": 0,
+}
 
 
 def shared_clocks(script: Script) -> Iterator[Call]:
@@ -28,9 +45,12 @@ def shared_clocks(script: Script) -> Iterator[Call]:
     clocks = [call for call in script.calls if call.name in CLOCKS]
     decides = _decides(script, clocks)
     for call in script.calls:
-        if call.name in NAMES and not _has_time_argument(call):
-            yield call
-        elif call in clocks and (decides or not _only_measures(script, call)):
+        if (
+            call.name in NAMES
+            and not _has_time_argument(call)
+            or call in clocks
+            and (decides or not _only_measures(script, call))
+        ):
             yield call
 
 
@@ -47,17 +67,23 @@ def _only_measures(script: Script, call: Call) -> bool:
 
 def _uses(script: Script, node: ast.expr) -> Iterator[ast.AST]:
     """The expression itself, or every reading of the names it is given to."""
-    parent = script.scopes.parents[node]
-    if not isinstance(parent, ast.Assign):
-        yield node
-        return
-    for target in parent.targets:
-        told = ast.unparse(target)
-        yield from (
-            one
-            for one in script.nodes(ast.Name, ast.Attribute, ast.Subscript)
-            if isinstance(getattr(one, "ctx", None), ast.Load) and ast.unparse(one) == told
-        )
+    names, queue = set[str](), [node]
+    while queue:
+        one = queue.pop()
+        parent = script.scopes.parents[one]
+        if not isinstance(parent, ast.Assign):
+            yield one
+            continue
+        for told in {script.told(target) for target in parent.targets} - names:
+            names.add(told)
+            queue.extend(_readings(script, told))
+
+
+def _readings(script: Script, name: str) -> Iterator[ast.expr]:
+    for one in script.nodes(ast.Name, ast.Attribute, ast.Subscript):
+        assert isinstance(one, (ast.Name, ast.Attribute, ast.Subscript))
+        if isinstance(one.ctx, ast.Load) and script.told(one) == name:
+            yield one
 
 
 def _is_measure(script: Script, node: ast.AST) -> bool:
@@ -73,24 +99,30 @@ def _decides(script: Script, clocks: list[Call]) -> bool:
     """Whether a value that comes from a clock is asked for in a condition."""
     if not clocks:
         return False
-    tainted = {ast.unparse(call.node) for call in clocks}
+    tainted = {script.told(call.node) for call in clocks}
     for _ in range(3):  # start = time(); spent = time() - start; rest = limit - spent
         tainted |= set(_names_from(script, tainted))
-    return any(_mentions(test, tainted) for test in _tests(script))
+    return any(_mentions(script, test, tainted) for test in _tests(script))
 
 
 def _names_from(script: Script, tainted: set[str]) -> Iterator[str]:
     for node in script.nodes(ast.Assign, ast.AugAssign):
         assert isinstance(node, (ast.Assign, ast.AugAssign))
-        if not _mentions(node.value, tainted) or _passes_through_call(node.value, tainted):
+        if not _mentions(script, node.value, tainted) or _passes_through_call(script, node.value, tainted):
             continue
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        yield from (ast.unparse(target) for target in targets if isinstance(target, (ast.Name, ast.Attribute)))
+        yield from (
+            script.told(target) for target in targets if isinstance(target, (ast.Name, ast.Attribute))
+        )
 
 
-def _passes_through_call(value: ast.expr, tainted: set[str]) -> bool:
+def _passes_through_call(script: Script, value: ast.expr, tainted: set[str]) -> bool:
     """`model(x, time())` is not a time any more; `int(time())` and `round(...)` are."""
-    return isinstance(value, ast.Call) and ast.unparse(value) not in tainted and ast.unparse(value.func) not in ("int", "float", "round", "max", "min")
+    return (
+        isinstance(value, ast.Call)
+        and script.told(value) not in tainted
+        and script.told(value.func) not in ("int", "float", "round", "max", "min")
+    )
 
 
 def _tests(script: Script) -> Iterator[ast.expr]:
@@ -98,5 +130,9 @@ def _tests(script: Script) -> Iterator[ast.expr]:
         yield node.test  # type: ignore[attr-defined]  # all four have one
 
 
-def _mentions(node: ast.AST, texts: set[str]) -> bool:
-    return any(isinstance(one, ast.expr) and ast.unparse(one) in texts for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute, ast.Call)))
+def _mentions(script: Script, node: ast.AST, texts: set[str]) -> bool:
+    return any(
+        isinstance(one, ast.expr) and script.told(one) in texts
+        for one in ast.walk(node)
+        if isinstance(one, (ast.Name, ast.Attribute, ast.Call))
+    )

@@ -35,7 +35,9 @@ def _texts(script: Script) -> Iterator[DeviceIndex]:
     for node in script.scopes.nodes:
         if isinstance(node, ast.expr) and not _is_documentation(script, node):
             found = _device_text(node)
-            if found is not None and not isinstance(script.scopes.parents[node], (ast.JoinedStr, ast.FormattedValue)):
+            if found is not None and not isinstance(
+                script.scopes.parents[node], (ast.JoinedStr, ast.FormattedValue)
+            ):
                 index = int(found) if found.isdecimal() else None
                 yield DeviceIndex(node, "text", index, found)
 
@@ -69,7 +71,12 @@ def _method_calls(script: Script) -> Iterator[DeviceIndex]:
         if call.method not in DEVICE_METHODS or (call.name or "").startswith("torch.cuda"):
             continue
         given = call.argument(0, "device")
-        if given is None or is_device(script, given) or literal(given) is None and isinstance(given, ast.Constant):
+        if (
+            given is None
+            or is_device(script, given)
+            or literal(given) is None
+            and isinstance(given, ast.Constant)
+        ):
             continue
         index = literal(given)
         if isinstance(index, bool) or index is not None and not isinstance(index, int):
@@ -96,7 +103,11 @@ def _settings(script: Script) -> Iterator[DeviceIndex]:
     for call in script.calls:
         form = {"torch.cuda.set_device": "set", "torch.cuda.device": "context"}.get(call.name or "")
         given = call.argument(0, "device")
-        if form and given is not None and not (form == "context" and literal(given) is None and is_device(script, given)):
+        if (
+            form
+            and given is not None
+            and not (form == "context" and literal(given) is None and is_device(script, given))
+        ):
             index = literal(given)
             yield DeviceIndex(given, form, index if isinstance(index, int) else None, _told(given), call)
 

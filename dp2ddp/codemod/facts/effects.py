@@ -13,22 +13,68 @@ from dataclasses import dataclass
 from dp2ddp.codemod.facts.script import Call, Script, literal
 
 OPENERS = ("builtins.open", "io.open")
-OTHER_OPENERS = ("codecs.open", "gzip.open", "bz2.open", "lzma.open", "zipfile.ZipFile", "tarfile.open", "h5py.File")
+OTHER_OPENERS = (
+    "codecs.open",
+    "gzip.open",
+    "bz2.open",
+    "lzma.open",
+    "zipfile.ZipFile",
+    "tarfile.open",
+    "h5py.File",
+)
 FOLDERS_AND_FILES = {
     f"os.{name}"
-    for name in (
-        "makedirs mkdir remove unlink rmdir removedirs rename renames replace symlink link truncate chmod utime mkfifo"
-    ).split()
-} | {f"shutil.{name}" for name in ("rmtree copy copy2 copyfile copytree move make_archive unpack_archive").split()}
-PROCESSES = {"os.system"} | {f"subprocess.{name}" for name in ("run call check_call check_output getoutput").split()}
+    for name in [
+        "makedirs",
+        "mkdir",
+        "remove",
+        "unlink",
+        "rmdir",
+        "removedirs",
+        "rename",
+        "renames",
+        "replace",
+        "symlink",
+        "link",
+        "truncate",
+        "chmod",
+        "utime",
+        "mkfifo",
+    ]
+} | {
+    f"shutil.{name}"
+    for name in ["rmtree", "copy", "copy2", "copyfile", "copytree", "move", "make_archive", "unpack_archive"]
+}
+PROCESSES = {"os.system"} | {
+    f"subprocess.{name}" for name in ["run", "call", "check_call", "check_output", "getoutput"]
+}
 SAVERS = {  # functions of libraries that write a file
     *(f"numpy.{name}" for name in ("save", "savez", "savez_compressed", "savetxt")),
     *(f"matplotlib.pyplot.{name}" for name in ("savefig", "imsave")),
-    *("cv2.imwrite", "imageio.imwrite", "imageio.imsave", "imageio.mimsave", "imageio.v2.imwrite", "imageio.v2.imsave"),
-    *("scipy.misc.imsave", "skimage.io.imsave", "scipy.io.savemat", "scipy.io.wavfile.write", "soundfile.write"),
+    *(
+        "cv2.imwrite",
+        "imageio.imwrite",
+        "imageio.imsave",
+        "imageio.mimsave",
+        "imageio.v2.imwrite",
+        "imageio.v2.imsave",
+    ),
+    *(
+        "scipy.misc.imsave",
+        "skimage.io.imsave",
+        "scipy.io.savemat",
+        "scipy.io.wavfile.write",
+        "soundfile.write",
+    ),
     *("torchvision.utils.save_image", "torchaudio.save", "joblib.dump", "sklearn.externals.joblib.dump"),
     *("urllib.request.urlretrieve", "gdown.download", "wget.download", "torch.hub.download_url_to_file"),
-    *("torch.onnx.export", "torch.jit.save", "torchvision.io.write_png", "torchvision.io.write_jpeg", "torchvision.io.write_video"),
+    *(
+        "torch.onnx.export",
+        "torch.jit.save",
+        "torchvision.io.write_png",
+        "torchvision.io.write_jpeg",
+        "torchvision.io.write_video",
+    ),
     *("safetensors.torch.save_file", "librosa.output.write_wav"),
 }
 SAVING_METHODS = {  # methods that write a file, whatever they belong to
@@ -37,21 +83,56 @@ SAVING_METHODS = {  # methods that write a file, whatever they belong to
 }
 PATH_METHODS = {"mkdir", "unlink", "rmdir", "touch", "rename", "replace", "symlink_to"}
 TRACKERS = {
-    *("torch.utils.tensorboard.SummaryWriter", "tensorboardX.SummaryWriter", "tensorboardX.writer.SummaryWriter"),
-    *("visdom.Visdom", "tensorboard_logger.Logger", "wandb.init", "comet_ml.Experiment", "neptune.init_run", "aim.Run"),
+    *(
+        "torch.utils.tensorboard.SummaryWriter",
+        "tensorboardX.SummaryWriter",
+        "tensorboardX.writer.SummaryWriter",
+    ),
+    *(
+        "visdom.Visdom",
+        "tensorboard_logger.Logger",
+        "wandb.init",
+        "comet_ml.Experiment",
+        "neptune.init_run",
+        "aim.Run",
+    ),
 }
 TRACKER_CALLS = {
-    *(f"wandb.{name}" for name in ("log", "watch", "save", "finish", "alert", "login", "define_metric", "log_artifact")),
-    *(f"mlflow.{name}" for name in ("start_run", "log_metric", "log_metrics", "log_param", "log_params", "log_artifact")),
+    *(
+        f"wandb.{name}"
+        for name in ("log", "watch", "save", "finish", "alert", "login", "define_metric", "log_artifact")
+    ),
+    *(
+        f"mlflow.{name}"
+        for name in ("start_run", "log_metric", "log_metrics", "log_param", "log_params", "log_artifact")
+    ),
     *(f"mlflow.{name}" for name in ("set_experiment", "set_tracking_uri", "end_run", "set_tag", "set_tags")),
     *("mlflow.pytorch.log_model", "tensorboard_logger.configure", "tensorboard_logger.log_value"),
 }
 TRACKER_STATE = ("wandb.config", "wandb.run")  # exist only where wandb.init ran
-QUESTIONS = ("builtins.input", "pdb.set_trace", "ipdb.set_trace", "builtins.breakpoint", "IPython.embed", "getpass.getpass")
+QUESTIONS = (
+    "builtins.input",
+    "pdb.set_trace",
+    "ipdb.set_trace",
+    "builtins.breakpoint",
+    "IPython.embed",
+    "getpass.getpass",
+)
 EXITS = ("os._exit", "os.abort", "os.kill", "os.fork")
 STARTERS = (
-    *("threading.Thread", "threading.Timer", "multiprocessing.Process", "multiprocessing.Pool", "torch.multiprocessing.Process"),
-    *("torch.multiprocessing.Pool", "torch.multiprocessing.spawn", "multiprocessing.pool.ThreadPool", "multiprocessing.dummy.Pool"),
+    *(
+        "threading.Thread",
+        "threading.Timer",
+        "multiprocessing.Process",
+        "multiprocessing.Pool",
+        "torch.multiprocessing.Process",
+    ),
+    *(
+        "torch.multiprocessing.Pool",
+        "torch.multiprocessing.spawn",
+        "multiprocessing.pool.ThreadPool",
+        "multiprocessing.dummy.Pool",
+    ),
     *("concurrent.futures.ThreadPoolExecutor", "concurrent.futures.ProcessPoolExecutor"),
 )
 TEMPORARY = ("tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.mktemp")
@@ -86,7 +167,7 @@ def _kind(script: Script, call: Call) -> str | None:
 
 def _kind_of_method(script: Script, call: Call) -> str | None:
     """`frame.to_csv(...)`, `Path(...).mkdir()`: where the method is not one of the script's own classes."""
-    if call.method is None or call.name is not None or _is_own_method(script, call.method):
+    if call.method is None or call.name is not None or call.method in script.own_methods:
         return None
     if call.method in SAVING_METHODS:
         return "file" if call.method.startswith("write_") else "saver"
@@ -144,18 +225,14 @@ def _makes_path(script: Script, node: ast.AST | None, depth: int = 5) -> bool:
     return False
 
 
-def _is_own_method(script: Script, name: str) -> bool:
-    """Whether a class of the script has a method of that name."""
-    return any(
-        isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name
-        for node in script.scopes.nodes
-        if isinstance(script.scopes.parents[node], ast.ClassDef)
-    )
-
-
 def downloads(script: Script) -> Iterator[Call]:
     """Calls with `download=True`, or a download that depends: every rank would fetch at the same time."""
     for call in script.calls:
         keyword = call.keyword("download")
-        if keyword and literal(keyword.value) not in (False, None) or keyword and not isinstance(keyword.value, ast.Constant):
+        if (
+            keyword
+            and literal(keyword.value) not in (False, None)
+            or keyword
+            and not isinstance(keyword.value, ast.Constant)
+        ):
             yield call

@@ -82,14 +82,28 @@ def _in_module(module: Script, mentioned: set[str] | None) -> Iterator[Found]:
 
 
 def _findings(module: Script) -> Iterator[tuple[ast.AST, str]]:
-    yield from ((wrap.call.node, "wraps a model in DataParallel") for wrap in find_wraps(module) if not wrap.is_single)
+    yield from (
+        (wrap.call.node, "wraps a model in DataParallel") for wrap in find_wraps(module) if not wrap.is_single
+    )
     yield from ((node, f"class {node.name} changes how DataParallel works") for node in subclasses(module))
     yield from ((call.node, f"{_told(call.node)}() drives several devices") for call in calls_by_hand(module))
-    yield from ((use.node, f"names a device by its index ({use.told})") for use in find_device_indices(module))
-    yield from ((effect.call.node, f"{_told(effect.call.node)}() acts on files or programs") for effect in find_effects(module))
-    yield from ((call.node, f"{_told(call.node)}() differs from rank to rank") for call in shared_clocks(module))
-    yield from ((call.node, f"{_told(call.node)}() differs from rank to rank") for call in unseeded_generators(module))
-    yield from ((call.node, f"{_told(call.node)}() seeds every rank differently") for call in reseeds_from_outside(module))
+    yield from (
+        (use.node, f"names a device by its index ({use.told})") for use in find_device_indices(module)
+    )
+    yield from (
+        (effect.call.node, f"{_told(effect.call.node)}() acts on files or programs")
+        for effect in find_effects(module)
+    )
+    yield from (
+        (call.node, f"{_told(call.node)}() differs from rank to rank") for call in shared_clocks(module)
+    )
+    yield from (
+        (call.node, f"{_told(call.node)}() differs from rank to rank") for call in unseeded_generators(module)
+    )
+    yield from (
+        (call.node, f"{_told(call.node)}() seeds every rank differently")
+        for call in reseeds_from_outside(module)
+    )
     draws = host_draws_in_forward(module, Places(module))
     yield from ((call.node, f"{_told(call.node)}() is drawn inside a forward") for call in draws)
     distributed = distributed_already(module)

@@ -77,7 +77,11 @@ def _is_definition(script: Script, statement: ast.stmt) -> bool:
 
 
 def _defines_only(script: Script, statement: ast.If | ast.Try) -> bool:
-    blocks = [statement.body, statement.orelse, *([] if isinstance(statement, ast.If) else [statement.finalbody])]
+    blocks = [
+        statement.body,
+        statement.orelse,
+        *([] if isinstance(statement, ast.If) else [statement.finalbody]),
+    ]
     handlers = [] if isinstance(statement, ast.If) else [handler.body for handler in statement.handlers]
     if isinstance(statement, ast.If) and not _is_plain(script, statement.test):
         return False
@@ -89,13 +93,20 @@ def _is_plain(script: Script, value: ast.expr | None) -> bool:
     if value is None:
         return True
     calls = [node for node in ast.walk(value) if isinstance(node, ast.Call)]
-    return all((script.scopes.name(call.func) or "").startswith(("os.path.", "builtins.", "pathlib.")) for call in calls)
+    return all(
+        (script.scopes.name(call.func) or "").startswith(("os.path.", "builtins.", "pathlib."))
+        for call in calls
+    )
 
 
 def _run_at_definition(statement: ast.stmt) -> list[ast.AST]:
     """What runs when a def or class is executed: decorators, defaults, and the class body itself."""
     if isinstance(statement, ast.ClassDef):
-        own = [one for one in statement.body if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
+        own = [
+            one
+            for one in statement.body
+            if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        ]
         methods = [part for one in statement.body if one not in own for part in _run_at_definition(one)]
         return [*statement.decorator_list, *own, *methods]
     assert isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef))
@@ -108,7 +119,8 @@ def _acts(script: Script, node: ast.AST) -> bool:
     return any(
         (script.scopes.name(call.func) or "").startswith(DRAWS_OR_DEVICES)
         for call in ast.walk(node)
-        if isinstance(call, ast.Call) and not (script.scopes.name(call.func) or "").startswith(("torch.no_grad", "torch.jit"))
+        if isinstance(call, ast.Call)
+        and not (script.scopes.name(call.func) or "").startswith(("torch.no_grad", "torch.jit"))
     )
 
 
@@ -128,7 +140,8 @@ def sets_visible_devices(script: Script, statement: ast.stmt) -> bool:
 
 def _behind_visible_devices(script: Script, act: ast.stmt | None) -> tuple[ast.stmt | None, ast.stmt | None]:
     """Join behind an assignment of CUDA_VISIBLE_DEVICES, if what stands before it draws nothing."""
-    settings = [one for one in script.nodes(ast.stmt) if isinstance(one, ast.stmt) and sets_visible_devices(script, one)]
+    statements = (one for one in script.nodes(ast.Assign, ast.Expr) if isinstance(one, ast.stmt))
+    settings = [one for one in statements if sets_visible_devices(script, one)]
     if act is None or not settings:
         return act, None
     block = _block_of(script, act)

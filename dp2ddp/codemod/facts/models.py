@@ -14,7 +14,10 @@ BY_HAND = {  # the parts of DataParallel, called by the script itself
     f"torch.nn.parallel.{name}"
     for part in ("replicate", "scatter", "scatter_kwargs", "parallel_apply", "gather", "data_parallel")
     for name in (part, f"{part}.{part}", f"scatter_gather.{part}", f"comm.{part}")
-} | {f"torch.cuda.comm.{part}" for part in ("broadcast", "scatter", "gather", "reduce_add", "broadcast_coalesced")}
+} | {
+    f"torch.cuda.comm.{part}"
+    for part in ("broadcast", "scatter", "gather", "reduce_add", "broadcast_coalesced")
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +84,9 @@ def _targets(script: Script, call: ast.Call) -> Iterator[str]:
         node = script.scopes.parents[node]
     if isinstance(node, ast.Assign):
         for target in node.targets:
-            yield ast.unparse(target)
+            yield script.told(target)
     elif isinstance(node, ast.AnnAssign):
-        yield ast.unparse(node.target)
+        yield script.told(node.target)
 
 
 def class_references(script: Script) -> Iterator[ast.expr]:

@@ -27,7 +27,11 @@ class Names:
         top, scopes = self.script.scopes.top, self.script.scopes
         bound = set(top.imports) | set(top.values) | set(top.definitions)
         all_scopes = set(scopes.scope_of.values())
-        unseen = {name for name in self.used if not hasattr(builtins, name) and not any(one.binds(name) for one in all_scopes)}
+        unseen = {
+            name
+            for name in self.used
+            if not hasattr(builtins, name) and not any(one.binds(name) for one in all_scopes)
+        }
         return bound | unseen
 
     @cached_property

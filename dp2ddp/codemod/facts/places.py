@@ -56,7 +56,12 @@ class Places:
         if not isinstance(owner, ast.ClassDef):
             return Place.MAIN
         kind = self.kind(owner)
-        if kind == "module" and function.name == "forward" or kind == "module" and function.name in self._reached(owner):
+        if (
+            kind == "module"
+            and function.name == "forward"
+            or kind == "module"
+            and function.name in self._reached(owner)
+        ):
             return Place.FORWARD
         if kind == "data set" and function.name in WORKER_METHODS:
             return Place.WORKER
@@ -65,7 +70,7 @@ class Places:
         return Place.MAIN
 
     def kind(self, node: ast.ClassDef) -> str | None:
-        """"module", "data set" or None, by the bases of a class and theirs."""
+        """ "module", "data set" or None, by the bases of a class and theirs."""
         if node not in self.kinds:
             self.kinds[node] = None  # bases in a circle end here
             self.kinds[node] = next(filter(None, map(self._kind_of_base, node.bases)), None)
@@ -84,7 +89,9 @@ class Places:
 
     def _reached(self, owner: ast.ClassDef) -> set[str]:
         """The methods that forward or __getitem__ call, directly or through others, on self."""
-        methods = {one.name: one for one in owner.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
+        methods = {
+            one.name: one for one in owner.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
+        }
         roots = ("forward",) if self.kind(owner) == "module" else WORKER_METHODS
         reached, queue = set(roots), [methods[root] for root in roots if root in methods]
         while queue:

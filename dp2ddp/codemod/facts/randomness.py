@@ -7,20 +7,55 @@ from collections.abc import Iterator
 from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.script import Call, Script, literal
 
-GENERATORS = ("numpy.random.default_rng", "numpy.random.RandomState", "random.Random", "numpy.random.Generator", "numpy.random.PCG64")
-OUTSIDE = {"os.urandom", "random.SystemRandom", *(f"secrets.{name}" for name in "token_hex token_bytes token_urlsafe randbelow randbits choice".split())}
+GENERATORS = (
+    "numpy.random.default_rng",
+    "numpy.random.RandomState",
+    "random.Random",
+    "numpy.random.Generator",
+    "numpy.random.PCG64",
+)
+OUTSIDE = {
+    "os.urandom",
+    "random.SystemRandom",
+    *(
+        f"secrets.{name}"
+        for name in ["token_hex", "token_bytes", "token_urlsafe", "randbelow", "randbits", "choice"]
+    ),
+}
 SEEDS = ("random.seed", "numpy.random.seed")
 RESEEDS = ("torch.seed", "torch.random.seed", "torch.cuda.seed", "torch.cuda.seed_all")
 # Streams of the host: DataParallel's threads draw from them in any order, so no two runs are alike even there.
 HOST_DRAWS = ("random.", "numpy.random.")
-SETTERS = {"seed", "set_state", "get_state", "setstate", "getstate", "Random", "RandomState", "default_rng", "Generator", "PCG64"}
-SEED_CALLS = ("torch.manual_seed", "torch.random.manual_seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all", *SEEDS)
+SETTERS = {
+    "seed",
+    "set_state",
+    "get_state",
+    "setstate",
+    "getstate",
+    "Random",
+    "RandomState",
+    "default_rng",
+    "Generator",
+    "PCG64",
+}
+SEED_CALLS = (
+    "torch.manual_seed",
+    "torch.random.manual_seed",
+    "torch.cuda.manual_seed",
+    "torch.cuda.manual_seed_all",
+    *SEEDS,
+)
 
 
 def unseeded_generators(script: Script) -> Iterator[Call]:
     for call in script.calls:
         bare = not call.node.args and not call.node.keywords
-        empty = len(call.node.args) == 1 and not call.node.keywords and literal(call.node.args[0]) is None and _is_none(call)
+        empty = (
+            len(call.node.args) == 1
+            and not call.node.keywords
+            and literal(call.node.args[0]) is None
+            and _is_none(call)
+        )
         if call.name in GENERATORS and (bare or empty) or call.name in OUTSIDE:
             yield call
 
@@ -33,7 +68,12 @@ def reseeds_from_outside(script: Script) -> Iterator[Call]:
     """A seed without a number, or torch's own "seed from the operating system"."""
     for call in script.calls:
         bare = not call.node.args and not call.node.keywords
-        if call.name in RESEEDS or call.name in SEEDS and (bare or _is_none(call)) or _is_generator_seed(script, call):
+        if (
+            call.name in RESEEDS
+            or call.name in SEEDS
+            and (bare or _is_none(call))
+            or _is_generator_seed(script, call)
+        ):
             yield call
 
 
@@ -49,5 +89,9 @@ def host_draws_in_forward(script: Script, places: Places) -> Iterator[Call]:
     """Draws of random or numpy inside a model's forward."""
     for call in script.calls:
         name = call.name or ""
-        if name.startswith(HOST_DRAWS) and name.rpartition(".")[2] not in SETTERS and places.of(call.node) is Place.FORWARD:
+        if (
+            name.startswith(HOST_DRAWS)
+            and name.rpartition(".")[2] not in SETTERS
+            and places.of(call.node) is Place.FORWARD
+        ):
             yield call

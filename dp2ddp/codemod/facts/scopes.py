@@ -48,7 +48,9 @@ class Scope:
     node: ast.AST
     parent: Scope | None
     imports: dict[str, str] = field(default_factory=dict)
-    values: dict[str, list[ast.expr | None]] = field(default_factory=dict)  # None: bound, but not to an expression
+    values: dict[str, list[ast.expr | None]] = field(
+        default_factory=dict
+    )  # None: bound, but not to an expression
     definitions: dict[str, ast.AST] = field(default_factory=dict)
     outer: set[str] = field(default_factory=set)  # names declared global or nonlocal
 
@@ -230,7 +232,9 @@ def _bind_from(node: ast.ImportFrom, scope: Scope, scopes: Scopes) -> None:
 
 def _add(scope: Scope, name: str, value: ast.expr | None) -> None:
     target = scope
-    while name in target.outer and target.parent:  # `global x`: what is bound here belongs to the scope outside
+    while (
+        name in target.outer and target.parent
+    ):  # `global x`: what is bound here belongs to the scope outside
         target = target.parent
     target.values.setdefault(name, []).append(value)
 

@@ -43,6 +43,7 @@ class Script:
         self.tree = parse(source)
         self.positions = Positions(source.text)
         self.scopes = Scopes(self.tree)
+        self._told: dict[ast.AST, str] = {}
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:
@@ -56,8 +57,34 @@ class Script:
         """All calls of functions with these qualified names."""
         return (call for call in self.calls if call.name in names)
 
+    @cached_property
+    def by_kind(self) -> dict[type, list[tuple[int, ast.AST]]]:
+        """The nodes of each kind, with their places in the order of the text."""
+        kinds: dict[type, list[tuple[int, ast.AST]]] = {}
+        for place, node in enumerate(self.scopes.nodes):
+            kinds.setdefault(type(node), []).append((place, node))
+        return kinds
+
     def nodes(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
-        return (node for node in self.scopes.nodes if isinstance(node, kinds))
+        """All nodes of these kinds, in the order of the text."""
+        found = [entry for kind in kinds for entry in self.by_kind.get(kind, ())]
+        return (node for _, node in sorted(found, key=lambda entry: entry[0]))
+
+    def told(self, node: ast.AST) -> str:
+        """An expression in one spelling (`ast.unparse`, remembered: it is the slowest question there is)."""
+        if isinstance(node, ast.Name):
+            return node.id
+        if isinstance(node, ast.Attribute):
+            return f"{self.told(node.value)}.{node.attr}"
+        if node not in self._told:
+            self._told[node] = ast.unparse(node)
+        return self._told[node]
+
+    @cached_property
+    def own_methods(self) -> set[str]:
+        """The names of all methods of the script's own classes."""
+        functions = self.nodes(ast.FunctionDef, ast.AsyncFunctionDef)
+        return {node.name for node in functions if isinstance(self.scopes.parents[node], ast.ClassDef)}  # type: ignore[attr-defined]
 
     def text(self, node: ast.AST) -> str:
         return self.positions.source(node)
@@ -67,8 +94,8 @@ class Script:
 
     def bound_names(self) -> set[str]:
         """Every name that the script binds anywhere, and every name it reads without binding it."""
-        names = {node.id for node in self.scopes.nodes if isinstance(node, ast.Name)}
-        names |= {node.arg for node in self.scopes.nodes if isinstance(node, ast.arg)}
+        names = {node.id for node in self.nodes(ast.Name)}  # type: ignore[attr-defined]  # a Name has one
+        names |= {node.arg for node in self.nodes(ast.arg)}  # type: ignore[attr-defined]  # and so has an arg
         for scope in {id(scope): scope for scope in self.scopes.scope_of.values()}.values():
             names |= scope.definitions.keys() | scope.imports.keys() | scope.values.keys()
         return names

@@ -17,14 +17,47 @@ from dp2ddp.codemod.facts.script import Call, Script, literal
 AUTOGRAD = ("torch.autograd.grad", "torch.autograd.backward", "torch.func.grad", "torch.autograd.functional.")
 CHECKPOINTS = ("torch.utils.checkpoint.",)
 QUIET_METHODS = {  # methods of the wrapped model that run no forward and touch no gradient graph
-    *("parameters", "named_parameters", "buffers", "named_buffers", "modules", "children", "named_modules", "named_children"),
-    *("train", "eval", "state_dict", "load_state_dict", "zero_grad", "cuda", "to", "cpu", "float", "double", "training"),
+    *(
+        "parameters",
+        "named_parameters",
+        "buffers",
+        "named_buffers",
+        "modules",
+        "children",
+        "named_modules",
+        "named_children",
+    ),
+    *(
+        "train",
+        "eval",
+        "state_dict",
+        "load_state_dict",
+        "zero_grad",
+        "cuda",
+        "to",
+        "cpu",
+        "float",
+        "double",
+        "training",
+    ),
 }
 QUIET_FUNCTIONS = {
     *("print", "isinstance", "hasattr", "len", "str", "repr", "type", "id", "format"),
 }
-QUIET_NAMES = ("torch.save", "torch.optim.", "builtins.", "copy.deepcopy", "torch.nn.utils.clip_grad", "logging.")
-NO_GRAD = ("torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad", "torch.autograd.grad_mode.no_grad")
+QUIET_NAMES = (
+    "torch.save",
+    "torch.optim.",
+    "builtins.",
+    "copy.deepcopy",
+    "torch.nn.utils.clip_grad",
+    "logging.",
+)
+NO_GRAD = (
+    "torch.no_grad",
+    "torch.inference_mode",
+    "torch.autograd.no_grad",
+    "torch.autograd.grad_mode.no_grad",
+)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -49,7 +82,9 @@ class Training:
 def find_training(script: Script, wraps: tuple[Wrap, ...], places: Places) -> Training:
     names = wrapped_names(script, wraps)
     forwards = tuple(_forwards(script, names))
-    backwards = tuple(call.node for call in script.calls if call.method == "backward" and _is_main(places, call))
+    backwards = tuple(
+        call.node for call in script.calls if call.method == "backward" and _is_main(places, call)
+    )
     stopper = next(_stoppers(script, wraps, names, forwards, backwards), None)
     return Training(names, forwards, backwards, stopper)
 
@@ -74,8 +109,8 @@ def _handed_on(script: Script, names: set[str]) -> Iterator[str]:
         yield from _parameters_for(script, call.node, names)
     for node in script.nodes(ast.Assign):
         assert isinstance(node, ast.Assign)
-        if ast.unparse(node.value) in names or _returns_wrapped(script, node.value, names):
-            yield from (ast.unparse(target) for target in node.targets)
+        if script.told(node.value) in names or _returns_wrapped(script, node.value, names):
+            yield from (script.told(target) for target in node.targets)
 
 
 def _parameters_for(script: Script, call: ast.Call, names: set[str]) -> Iterator[str]:
@@ -87,10 +122,10 @@ def _parameters_for(script: Script, call: ast.Call, names: set[str]) -> Iterator
     if arguments[:1] == ["self"]:
         arguments = arguments[1:]
     for parameter, given in zip(arguments, call.args):  # noqa: B905 (more arguments than parameters: *args)
-        if ast.unparse(given) in names:
+        if script.told(given) in names:
             yield parameter
     for keyword in call.keywords:
-        if keyword.arg and ast.unparse(keyword.value) in names:
+        if keyword.arg and script.told(keyword.value) in names:
             yield keyword.arg
 
 
@@ -101,7 +136,7 @@ def _callee(script: Script, call: ast.Call) -> ast.FunctionDef | ast.AsyncFuncti
         return _method(found, "__init__")
     if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return found
-    if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "self":
+    if isinstance(call.func, ast.Attribute) and script.told(call.func.value) == "self":
         owner = script.scopes.owner_class(call)
         return _method(owner, call.func.attr) if owner else None
     return None
@@ -119,17 +154,17 @@ def _returns_wrapped(script: Script, value: ast.expr, names: set[str]) -> bool:
     if function is None or function.name == "__init__":
         return False
     returns = (node for node in ast.walk(function) if isinstance(node, ast.Return) and node.value)
-    return any(node.value and ast.unparse(node.value) in names for node in returns)
+    return any(node.value and script.told(node.value) in names for node in returns)
 
 
 def _forwards(script: Script, names: frozenset[str]) -> Iterator[ast.Call]:
     for call in script.calls:
-        if ast.unparse(call.node.func) in names or call.method == "forward" and _owner(call) in names:
+        if script.told(call.node.func) in names or call.method == "forward" and _owner(script, call) in names:
             yield call.node
 
 
-def _owner(call: Call) -> str:
-    return ast.unparse(call.node.func.value) if isinstance(call.node.func, ast.Attribute) else ""
+def _owner(script: Script, call: Call) -> str:
+    return script.told(call.node.func.value) if isinstance(call.node.func, ast.Attribute) else ""
 
 
 # --- what stands against the reducer
@@ -156,7 +191,9 @@ def _about_wraps(wraps: tuple[Wrap, ...]) -> Iterator[Stopper]:
         if len(targets) > 1:
             yield Stopper("more than one model is wrapped, or one under several names", wrap.call.node.lineno)
         if any("." in name and not name.startswith("self.") or "[" in name for name in wrap.names):
-            yield Stopper("a part of a model is wrapped, and its forward cannot be seen", wrap.call.node.lineno)
+            yield Stopper(
+                "a part of a model is wrapped, and its forward cannot be seen", wrap.call.node.lineno
+            )
 
 
 def _about_autograd(script: Script) -> Iterator[Stopper]:
@@ -165,7 +202,9 @@ def _about_autograd(script: Script) -> Iterator[Stopper]:
         if name.startswith(AUTOGRAD) or name.startswith(CHECKPOINTS):
             yield Stopper(f"{name}() makes gradients that DDP's reducer does not see", call.node.lineno)
         if call.method == "backward" and (call.node.args or call.node.keywords):
-            yield Stopper("backward() has arguments (retain_graph, create_graph or a gradient)", call.node.lineno)
+            yield Stopper(
+                "backward() has arguments (retain_graph, create_graph or a gradient)", call.node.lineno
+            )
         if call.method == "requires_grad_" or _sets_requires_grad_by_name(call):
             yield Stopper("parameters are frozen or unfrozen", call.node.lineno)
     for node in script.nodes(ast.Attribute):
@@ -182,9 +221,15 @@ def _about_uses(script: Script, names: frozenset[str]) -> Iterator[Stopper]:
     """Every mention of the wrapped model must be one whose meaning is known."""
     for node in script.nodes(ast.Name, ast.Attribute, ast.Subscript):
         assert isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
-        if isinstance(node.ctx, ast.Load) and ast.unparse(node) in names and not _is_known_use(script, node, names):
-            text = ast.unparse(script.scopes.parents[node])
-            yield Stopper(f"`{_short(text)}` uses the wrapped model in a way that is not followed", node.lineno)
+        if (
+            isinstance(node.ctx, ast.Load)
+            and script.told(node) in names
+            and not _is_known_use(script, node, names)
+        ):
+            text = script.told(script.scopes.parents[node])
+            yield Stopper(
+                f"`{_short(text)}` uses the wrapped model in a way that is not followed", node.lineno
+            )
 
 
 def _short(text: str) -> str:
@@ -231,17 +276,27 @@ def _goes_to_saving(script: Script, node: ast.AST) -> bool:
     return False
 
 
-def _about_loop(script: Script, forwards: tuple[ast.Call, ...], backwards: tuple[ast.Call, ...]) -> Iterator[Stopper]:
+def _about_loop(
+    script: Script, forwards: tuple[ast.Call, ...], backwards: tuple[ast.Call, ...]
+) -> Iterator[Stopper]:
     """One forward, one backward, one zero_grad and one step in one turn of one loop."""
     if len(backwards) != 1:
         line = backwards[1].lineno if backwards else 1
-        yield Stopper("there is no backward() in this file" if not backwards else "there are several backward()s", line)
+        yield Stopper(
+            "there is no backward() in this file" if not backwards else "there are several backward()s", line
+        )
         return
     backward = backwards[0]
     turn = _turn(script, backward)
-    mine = [forward for forward in forwards if not _without_gradient(script, forward) and _inside(script, forward, turn)]
+    mine = [
+        forward
+        for forward in forwards
+        if not _without_gradient(script, forward) and _inside(script, forward, turn)
+    ]
     if len(mine) != 1 or _turn(script, mine[0]) is not turn:
-        found = "no forward" if not mine else f"{len(mine)} forwards" if len(mine) > 1 else "a loop of forwards"
+        found = (
+            "no forward" if not mine else f"{len(mine)} forwards" if len(mine) > 1 else "a loop of forwards"
+        )
         yield Stopper(f"{found} of the wrapped model for one backward()", backward.lineno)
     if _conditions(script, backward, turn):
         yield Stopper("backward() runs under a condition", backward.lineno)
@@ -276,7 +331,11 @@ def _about_every_turn(script: Script, turn: ast.AST, method: str, backward: ast.
     for call in calls:
         if _conditions(script, call, turn):
             yield Stopper(f"{method}() runs under a condition (accumulation?)", call.lineno)
-        if method == "step" and call.args and isinstance(script.scopes.value(call.args[0]), (ast.Lambda, ast.Name)):
+        if (
+            method == "step"
+            and call.args
+            and isinstance(script.scopes.value(call.args[0]), (ast.Lambda, ast.Name))
+        ):
             if script.scopes.definition(call.args[0]) is not None:
                 yield Stopper("step() is given a closure", call.lineno)
 
@@ -284,7 +343,9 @@ def _about_every_turn(script: Script, turn: ast.AST, method: str, backward: ast.
 def _without_gradient(script: Script, node: ast.AST) -> bool:
     """Under torch.no_grad(), as a context or as a decorator."""
     for parent in script.scopes.ancestors(node):
-        if isinstance(parent, ast.With) and any(_is_no_grad(script, item.context_expr) for item in parent.items):
+        if isinstance(parent, ast.With) and any(
+            _is_no_grad(script, item.context_expr) for item in parent.items
+        ):
             return True
         if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if any(_is_no_grad(script, one) for one in parent.decorator_list):

@@ -105,7 +105,9 @@ class NoProcessGroup(Rule):
             yield _nothing_runs(facts)
             return
         helper = facts.names.helper("join_process_group")
-        yield InsertBefore(entry.first_act, f"{helper}()", because="each rank joins before anything random or on a device")
+        yield InsertBefore(
+            entry.first_act, f"{helper}()", because="each rank joins before anything random or on a device"
+        )
         yield Lift("join_process_group", because="joins the ranks")
         if entry.late_devices is not None:
             yield Hazard(

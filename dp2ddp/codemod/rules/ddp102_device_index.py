@@ -81,7 +81,10 @@ class DeviceIndexed(Rule):
         expressions = sorted(told - _first_of_ids(facts))
         for use in facts.devices:
             if use.index is not None and use.index != home:
-                yield _second_device(use.node, f"device cuda:{use.index} is not the one DataParallel keeps the model on (cuda:{home})")
+                yield _second_device(
+                    use.node,
+                    f"device cuda:{use.index} is not the one DataParallel keeps the model on (cuda:{home})",
+                )
             elif len(expressions) > 1 and use.told in expressions[1:]:
                 yield _second_device(use.node, f"device {use.told} may be another one than {expressions[0]}")
             else:
@@ -124,7 +127,7 @@ def _drop_setting(facts: Facts, use: DeviceIndex) -> Iterator[Finding]:
 
 
 def _quoted(facts: Facts, node: ast.AST) -> str:
-    """"cuda" in the quotes that the script uses there."""
+    """ "cuda" in the quotes that the script uses there."""
     text = facts.script.text(node)
     quote = "'" if text.lstrip("fFrRbBuU(").startswith("'") else '"'
     return f"{quote}cuda{quote}"

@@ -50,12 +50,18 @@ class DeviceCount(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         helper = facts.names.helper("world_size")
         for call in facts.script.calls_of("torch.cuda.device_count"):
-            if any(wrap.device_ids is not None and _holds(facts, wrap.device_ids, call.node) for wrap in facts.wraps):
+            if any(
+                wrap.device_ids is not None and _holds(facts, wrap.device_ids, call.node)
+                for wrap in facts.wraps
+            ):
                 continue  # goes away with device_ids
             yield Replace(call.node, f"{helper}()", because="as many ranks as DataParallel had devices")
             yield Lift("world_size", because="asks for the number of ranks")
             if facts.ids:
-                yield Note(call.node, f"counted all GPUs of the machine; it is {len(facts.ids)} (the device_ids) from now on")
+                yield Note(
+                    call.node,
+                    f"counted all GPUs of the machine; it is {len(facts.ids)} (the device_ids) from now on",
+                )
 
 
 def _holds(facts: Facts, outer, inner) -> bool:  # type: ignore[no-untyped-def]  # two nodes

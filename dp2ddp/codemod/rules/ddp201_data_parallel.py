@@ -61,13 +61,17 @@ class DataParallel(Rule):
             message="cannot be read",
         ),
         Untouched("import torch.nn as nn\nnet = nn.DataParallel(net, device_ids=[0])"),
-        Untouched("from torch.nn.parallel import DistributedDataParallel\nnet = DistributedDataParallel(net)"),
+        Untouched(
+            "from torch.nn.parallel import DistributedDataParallel\nnet = DistributedDataParallel(net)"
+        ),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         for wrap in facts.wraps:
             if wrap.is_single:
-                yield Note(wrap.call.node, "one device: DataParallel is a plain call there, so it stays as it is")
+                yield Note(
+                    wrap.call.node, "one device: DataParallel is a plain call there, so it stays as it is"
+                )
             elif not _is_readable(wrap):
                 yield Hazard(
                     wrap.call.node,

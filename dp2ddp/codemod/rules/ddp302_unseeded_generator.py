@@ -58,7 +58,9 @@ class UnseededGenerator(Rule):
             """,
             message="random.seed()",
         ),
-        Untouched("import random\nimport torch\nnet = torch.nn.DataParallel(net)\nrandom.seed(0)\nx = random.random()"),
+        Untouched(
+            "import random\nimport torch\nnet = torch.nn.DataParallel(net)\nrandom.seed(0)\nx = random.random()"
+        ),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:

@@ -45,4 +45,7 @@ class StringHashOrder(Rule):
         if facts.is_converted:
             return
         for node in hash_orders(facts):
-            yield Note(node, "the order of a set differs from process to process: start with PYTHONHASHSEED=0, as below")
+            yield Note(
+                node,
+                "the order of a set differs from process to process: start with PYTHONHASHSEED=0, as below",
+            )

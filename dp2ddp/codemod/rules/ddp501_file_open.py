@@ -52,7 +52,9 @@ class FileOpen(Rule):
                 logger.addHandler(object_on_rank_zero(logging.FileHandler, "run.log"))
             """,
         ),
-        Untouched('import torch\nnet = torch.nn.DataParallel(net)\nwith open("words.txt") as words:\n    pass'),
+        Untouched(
+            'import torch\nnet = torch.nn.DataParallel(net)\nwith open("words.txt") as words:\n    pass'
+        ),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
@@ -74,7 +76,9 @@ def _path_opened(facts: Facts, effect: Effect) -> Iterator[Finding]:
     """`path.open("w")` to `open_on_rank_zero(path, "w")`."""
     function = effect.call.node.func
     assert isinstance(function, ast.Attribute)
-    rest = {f"a{index}": one for index, one in enumerate((*effect.call.node.args, *effect.call.node.keywords))}
+    rest = {
+        f"a{index}": one for index, one in enumerate((*effect.call.node.args, *effect.call.node.keywords))
+    }
     holes = ", ".join(["{path}", *(f"{{{name}}}" for name in rest)])
     code = f"{facts.names.helper('open_on_rank_zero')}({holes})"
     yield Replace(effect.call.node, code, BECAUSE, {"path": function.value, **rest})

@@ -64,7 +64,9 @@ class FileSystem(Rule):
             """,
             message="subprocess.Popen",
         ),
-        Untouched('import os\nimport torch\nnet = torch.nn.DataParallel(net)\nfiles = os.listdir("data")\nname = name.replace("a", "b")'),
+        Untouched(
+            'import os\nimport torch\nnet = torch.nn.DataParallel(net)\nfiles = os.listdir("data")\nname = name.replace("a", "b")'
+        ),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
@@ -72,7 +74,9 @@ class FileSystem(Rule):
         for effect in facts.effects:
             told = f"{ast.unparse(effect.call.node.func)}()"
             if effect.kind == "background process":
-                yield Hazard(effect.call.node, "subprocess.Popen() would start a program on every rank", _POPEN)
+                yield Hazard(
+                    effect.call.node, "subprocess.Popen() would start a program on every rank", _POPEN
+                )
             if effect.kind not in KINDS:
                 continue
             hazard = only_in_main_flow(facts, effect.call.node, told)

@@ -80,4 +80,8 @@ def _states(facts: Facts) -> Iterator[Finding]:
     for node in facts.script.nodes(ast.Attribute):
         if facts.script.scopes.name(node) in TRACKER_STATE:
             told = ast.unparse(node)
-            yield Hazard(node, f"{told} exists on rank 0 only", "read the setting from where you set it (args, a dict), not from the tracker")
+            yield Hazard(
+                node,
+                f"{told} exists on rank 0 only",
+                "read the setting from where you set it (args, a dict), not from the tracker",
+            )

@@ -33,12 +33,16 @@ class TorchLoad(Rule):
             before='import torch\nnet = torch.nn.DataParallel(net)\nstate = torch.load("best.pt")',
             after='import torch\nnet = torch.nn.DataParallel(net)\nstate = torch.load("best.pt", map_location=to_own_device)',
         ),
-        Untouched('import torch\nnet = torch.nn.DataParallel(net)\nstate = torch.load("best.pt", map_location="cpu")'),
+        Untouched(
+            'import torch\nnet = torch.nn.DataParallel(net)\nstate = torch.load("best.pt", map_location="cpu")'
+        ),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         because = "what was saved on the first GPU comes to the rank's own"
         for call in facts.script.calls_of("torch.load"):
-            if call.argument(1, "map_location") is None and all(keyword.arg for keyword in call.node.keywords):
+            if call.argument(1, "map_location") is None and all(
+                keyword.arg for keyword in call.node.keywords
+            ):
                 yield SetArgument(call.node, "map_location", facts.names.helper("to_own_device"), because)
                 yield Lift("to_own_device", because)

@@ -83,4 +83,6 @@ class OwnClock(Rule):
                 yield Lift("on_rank_zero", because)
             else:
                 told = ast.unparse(call.node.func)
-                yield Hazard(call.node, f"{told}() differs from rank to rank", "take it before the loop and pass it in")
+                yield Hazard(
+                    call.node, f"{told}() differs from rank to rank", "take it before the loop and pass it in"
+                )

@@ -58,7 +58,9 @@ class HiddenWrap(Rule):
             """,
             message="not a model",
         ),
-        Untouched("from torch import nn\nDP = nn.DataParallel\nnet = DP(net)\nif isinstance(net, DP):\n    pass"),
+        Untouched(
+            "from torch import nn\nDP = nn.DataParallel\nnet = DP(net)\nif isinstance(net, DP):\n    pass"
+        ),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
@@ -66,13 +68,25 @@ class HiddenWrap(Rule):
             return
         for reference in class_references(facts.script):
             if not is_type_test(facts.script, reference) and not _is_alias(facts, reference):
-                yield Hazard(reference, "DataParallel is handed on, and the wrap cannot be seen", "call it here, then convert again")
+                yield Hazard(
+                    reference,
+                    "DataParallel is handed on, and the wrap cannot be seen",
+                    "call it here, then convert again",
+                )
         for call in facts.script.calls_of("builtins.getattr"):
             if literal(call.argument(1)) == "DataParallel":
-                yield Hazard(call.node, "DataParallel is fetched by its name", "write nn.DataParallel, then convert again")
+                yield Hazard(
+                    call.node,
+                    "DataParallel is fetched by its name",
+                    "write nn.DataParallel, then convert again",
+                )
         for wrap in facts.wraps:
             if _is_result(facts, wrap.module):
-                yield Hazard(wrap.call.node, "what is wrapped here is not a model but the result of one", "wrap the model")
+                yield Hazard(
+                    wrap.call.node,
+                    "what is wrapped here is not a model but the result of one",
+                    "wrap the model",
+                )
 
 
 def _is_alias(facts: Facts, reference: ast.expr) -> bool:
@@ -86,4 +100,6 @@ def _is_result(facts: Facts, module: ast.expr | None) -> bool:
     if not isinstance(made, ast.Call):
         return False
     maker = facts.script.scopes.value(made.func)
-    return isinstance(maker, ast.Call) and (facts.script.scopes.name(maker.func) or "").startswith("torch.nn.")
+    return isinstance(maker, ast.Call) and (facts.script.scopes.name(maker.func) or "").startswith(
+        "torch.nn."
+    )

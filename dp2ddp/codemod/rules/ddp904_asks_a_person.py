@@ -45,4 +45,6 @@ class AsksAPerson(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         for call in facts.script.calls_of(*QUESTIONS):
             name = (call.name or "").removeprefix("builtins.")
-            yield Hazard(call.node, f"{name}() waits for a person", "make it an argument of the script, or take it out")
+            yield Hazard(
+                call.node, f"{name}() waits for a person", "make it an argument of the script, or take it out"
+            )

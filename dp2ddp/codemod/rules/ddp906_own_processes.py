@@ -40,7 +40,9 @@ class OwnProcesses(Rule):
             """,
             message="threading.Thread",
         ),
-        Untouched("import torch\nnet = torch.nn.DataParallel(net)\nloader = torch.utils.data.DataLoader(data, num_workers=4)"),
+        Untouched(
+            "import torch\nnet = torch.nn.DataParallel(net)\nloader = torch.utils.data.DataLoader(data, num_workers=4)"
+        ),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:

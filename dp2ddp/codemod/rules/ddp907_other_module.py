@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.facts import Facts
-
 from dp2ddp.codemod.rule import Flags, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
