@@ -62,10 +62,13 @@ def test_a_second_conversion_finds_nothing_to_do(name: str) -> None:
     assert "nothing to convert" in dp2ddp("convert", EXAMPLES / name / "train_ddp.py", "--check")
 
 
-@pytest.mark.parametrize("name", NOT_CONVERTED)
-def test_what_is_not_converted_says_why(name: str) -> None:
-    assert not (EXAMPLES / name / "train_ddp.py").exists()
-    assert "nothing to convert" in dp2ddp("convert", EXAMPLES / name / "train.py", "-o", "never.py")
+def test_replicas_made_by_hand_are_hazards_at_each_of_the_four_calls() -> None:
+    folder = EXAMPLES / "seed_by_hand"
+    report = json.loads(dp2ddp("convert", folder / "train.py", "--json", expect=1))
+    found = [(hazard["code"], hazard["line"]) for hazard in report["hazards"]]
+    assert found == [("DDP902", line) for line in (22, 25, 31, 36)]
+    assert report["written"] is None
+    assert not (folder / "train_ddp.py").exists()
 
 
 def test_every_example_has_a_page_about_its_difficulty() -> None:
