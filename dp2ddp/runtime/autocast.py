@@ -1,4 +1,6 @@
-"""torch.autocast("cuda") on virtual devices: the state that programs ask for is CUDA's, the casting is the CPU's."""
+"""torch.autocast("cuda") on virtual devices: the state that programs ask for is CUDA's, the casting the
+CPU's.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ _BEFORE = "_dp2ddp_before"
 def map_autocast_to_cpu(patches: Patches) -> None:
     """Enter the CPU's autocast with CUDA's switch and dtype.
 
-    Both states are per thread in torch, so that DataParallel's threads know the switch but not the dtype: bfloat16
-    around a wrapped model is float16 inside (SEMANTICS 27), here as there.
+    Both states are per thread in torch, so that DataParallel's threads know the switch but not the dtype:
+    bfloat16 around a wrapped model is float16 inside (SEMANTICS 27), here as there.
     """
     enter, leave = autocast.__enter__, autocast.__exit__
 
     def __enter__(self: autocast) -> Any:
-        result = enter(self)
+        result = enter(self)  # type: ignore[no-untyped-call]
         if self.device == "cuda":
             before = getattr(self, _BEFORE, [])
             before.append((torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")))

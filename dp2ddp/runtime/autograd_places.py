@@ -26,7 +26,7 @@ def follow_autograd(patches: Patches, mode: VirtualDevices) -> None:
 
 
 def _apply_with_places() -> Any:
-    """An input that a Function returns as it is comes back as a new view without a mark (custom_function.cpp)."""
+    """An input that a Function returns as it is comes back as a new view, unmarked (custom_function.cpp)."""
     original = inspect.getattr_static(torch.autograd.Function, "apply")  # in C or in Python, by torch version
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -44,20 +44,20 @@ def _remember_places(result: Any) -> None:
     outputs = result if isinstance(result, tuple) else (result,)
     places = [place_of(output) if isinstance(output, torch.Tensor) else None for output in outputs]
     for output in outputs:
-        node = output.grad_fn if isinstance(output, torch.Tensor) else None
+        node: Any = output.grad_fn if isinstance(output, torch.Tensor) else None
         if isinstance(node, torch.autograd.function.BackwardCFunction):
             setattr(node, _PLACES, places)
             return
 
 
 def _backward_with_places(original: Any, machine: Machine) -> Any:
-    """A gradient is where its output was, and that device is current, as the engine sets it (engine.cpp, set_device)."""
+    """A gradient is where its output was, and that device is current (engine.cpp, set_device)."""
 
     def apply(self: Any, *grads: Any) -> Any:
         places = getattr(self, _PLACES, None)
         if places is None:
             return original(self, *grads)
-        for grad, place in zip(grads, places):
+        for grad, place in zip(grads, places, strict=False):
             put(grad, place)
         on_device = [place for place in places if place is not None and place >= 0]
         before = machine.set_current(on_device[0] if on_device else -1)
@@ -70,11 +70,11 @@ def _backward_with_places(original: Any, machine: Machine) -> Any:
 
 
 def _run_with_mode(mode: VirtualDevices) -> Any:
-    """Tensor.backward is itself a call that the mode answers, and it is off meanwhile; hooks and backwards need it."""
+    """While the mode answers Tensor.backward it is off; hooks and backwards of Functions need it."""
     original = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        if mode in torch.overrides._get_current_function_mode_stack():
+        if mode in torch.overrides._get_current_function_mode_stack():  # type: ignore[no-untyped-call]
             return original(*args, **kwargs)
         with mode:
             return original(*args, **kwargs)

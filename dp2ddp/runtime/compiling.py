@@ -1,5 +1,7 @@
-"""torch.compile without compiling: the compiler would trace real CPU tensors and leave out the marks that say where they
-are, and compiled and eager kernels differ in rounding, which would hide behind what is being compared."""
+"""torch.compile without compiling.
+
+The compiler would trace the real CPU tensors and leave out the marks that say where they are; and compiled
+and eager kernels differ in rounding, which would hide behind what is being compared."""
 
 from __future__ import annotations
 
@@ -12,11 +14,12 @@ from .patches import Patches
 
 def skip_compiling(patches: Patches) -> None:
     patches.set(torch, "compile", compile_nothing)
-    patches.set(torch.backends.cudnn, "is_acceptable", _not_for_cudnn)
 
 
 def compile_nothing(model: Any = None, **options: Any) -> Any:
-    """torch.compile: functions stay as they are, modules get the wrapper whose state_dict keys start with `_orig_mod.`."""
+    """torch.compile: functions stay as they are, modules get the wrapper that prefixes their keys
+    `_orig_mod.`.
+    """
     if model is None:
         return lambda function: compile_nothing(function, **options)
     if isinstance(model, torch.nn.Module):
@@ -28,8 +31,3 @@ def compile_nothing(model: Any = None, **options: Any) -> Any:
 
 def _eager(function: Any) -> Any:
     return function
-
-
-def _not_for_cudnn(tensor: torch.Tensor) -> bool:
-    """nn.LSTM.flatten_parameters asks this and would call a cuDNN kernel (torch/nn/modules/rnn.py)."""
-    return False

@@ -1,8 +1,7 @@
 """torch.cuda and torch.accelerator as a program sees them on a machine with `count` CUDA devices.
 
-One named function for each name: two names for one function object would break torch._dynamo's tables, which are
-keyed by function (SEMANTICS section 5 of the design: "known traps").
-"""
+One function object for each name: torch._dynamo's tables are keyed by function, and two names for one break
+them (DESIGN section 5)."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from .machine import Machine
 from .patches import Patches
 from .random_streams import RandomStreams, VirtualGenerator
 
-# As much memory as an ordinary data-centre card, so that scripts which size their batches by it do something sensible.
+# An ordinary card's memory, so that scripts which size their batches by it do something sensible.
 _TOTAL_MEMORY = 16 * 2**30
 _CAPABILITY = (8, 0)  # bfloat16 and tensor cores are there; A100 is the most common target of such checks
 
@@ -27,18 +26,20 @@ Functions = dict[str, Callable[..., Any]]
 
 def install_cuda_api(patches: Patches, machine: Machine, streams: RandomStreams) -> None:
     cuda_streams = CudaStreams(machine)
-    cuda = {**_devices(machine), **_memory(machine), **_random(machine, streams), **_streams(machine, cuda_streams)}
-    for name, function in {**cuda, **_answers()}.items():
+    memory, random = _memory(machine), _random(machine, streams)
+    functions = _devices(machine) | memory | random | _streams(machine, cuda_streams) | _answers()
+    for name, function in functions.items():
         patches.set(torch.cuda, name, _named(function, name))
     patches.set(torch.cuda, "default_generators", streams.generators)
     patches.set(torch, "Generator", VirtualGenerator)
-    patches.set_all(torch.cuda.random, _random(machine, streams))
-    patches.set_all(torch.cuda.memory, {k: v for k, v in _memory(machine).items() if hasattr(torch.cuda.memory, k)})
+    patches.set_all(torch.cuda.random, random)
+    patches.set_all(
+        torch.cuda.memory, {name: memory[name] for name in memory if hasattr(torch.cuda.memory, name)}
+    )
     patches.set_all(torch.cuda.streams, {"Stream": cuda_streams.Stream, "Event": VirtualEvent})
     patches.set_all(torch, {"Stream": cuda_streams.Stream, "Event": VirtualEvent})
     patches.set(torch.Tensor, "record_stream", _record_stream)
-    # the data lies on the CPU: torch.nn.RNN must not pack its weights for cudnn (torch/nn/modules/rnn.py, flatten_parameters)
-    patches.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
+    patches.set(torch.backends.cudnn, "is_acceptable", _not_for_cudnn)
     if hasattr(torch, "accelerator"):
         _install_accelerator(patches, machine, cuda_streams)
 
@@ -133,7 +134,7 @@ def _memory(machine: Machine) -> Functions:
         "reset_peak_memory_stats": lambda device=None: None,
         "reset_accumulated_memory_stats": lambda device=None: None,
         "memory_stats": lambda device=None: _NoMemory(),
-        "memory_summary": lambda device=None, abbreviated=False: f"{_properties(machine.index(device)).name}: no counters",
+        "memory_summary": lambda device=None, abbreviated=False: "no counters",
         "memory_snapshot": lambda *args, **kwargs: [],
         "list_gpu_processes": lambda device=None: f"GPU:{machine.index(device)}\nno processes are running",
         "set_per_process_memory_fraction": lambda fraction, device=None: None,
@@ -174,8 +175,13 @@ def _random(machine: Machine, streams: RandomStreams) -> Functions:
     }
 
 
+def _not_for_cudnn(tensor: torch.Tensor) -> bool:
+    """nn.LSTM.flatten_parameters asks this and would call a cuDNN kernel (torch/nn/modules/rnn.py)."""
+    return False
+
+
 def _record_stream(self: torch.Tensor, s: Any) -> None:
-    """Nothing is freed behind a stream's back here. Not for the mode: the C++ method refuses our streams first."""
+    """Nothing is freed behind a stream's back. Not for the mode: the C++ method refuses our streams first."""
 
 
 def _nothing(result: object) -> None:

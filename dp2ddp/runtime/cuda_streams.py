@@ -1,4 +1,4 @@
-"""CUDA streams and events of a machine that does everything at once: names without work behind them, but real clocks."""
+"""CUDA streams and events of a machine that does everything at once: names without work, but real clocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .machine import Machine
 class VirtualEvent:
     """torch.cuda.Event; all work is done when `record` returns, so the clock is the host's."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # Any: flags of CUDA events, none of which matter here
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # Any: CUDA flags, none matters here
         self._recorded_at: float | None = None
 
     def record(self, stream: Any = None) -> None:
@@ -89,7 +89,9 @@ class CudaStreams:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.Stream = type("Stream", (VirtualStream,), {"_streams": self, "__module__": "torch.cuda"})
+        self.Stream: type[VirtualStream] = type(
+            "Stream", (VirtualStream,), {"_streams": self, "__module__": "torch.cuda"}
+        )
         self.default = [self.Stream(index, stream_id=0) for index in range(machine.count)]
         self._thread = threading.local()
 

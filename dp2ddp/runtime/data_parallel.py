@@ -1,5 +1,5 @@
-"""torch's own nn.DataParallel on virtual devices: only the copies between devices, which torch has in C++ for CUDA alone,
-and the turns of the threads are ours.
+"""torch's own nn.DataParallel on virtual devices: only the copies between devices, which torch has in C++ for
+CUDA alone, and the turns of the threads are ours.
 
 The functions have the names and contracts of torch.nn.parallel.comm; sources: torch/csrc/cuda/comm.cpp.
 """
@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 import torch.nn.parallel.parallel_apply
-from torch._utils import _get_device_index, _handle_complex
+from torch._utils import _get_device_index
+from torch._utils import _handle_complex as _real_view
 from torch.nn.parallel import comm
 
 from .machine import HOST, Machine
@@ -27,7 +28,7 @@ _APPLY = sys.modules["torch.nn.parallel.parallel_apply"]
 _WRAPPER = sys.modules["torch.nn.parallel.data_parallel"]
 
 Observer = Callable[[int, tuple[Any, ...], dict[str, Any]], None]
-"""Called with (device index, positional inputs, keyword inputs) of each replica when a batch has been split."""
+"""Called with (device index, positional inputs, keyword inputs) of each replica when a batch was split."""
 
 
 def install_data_parallel(patches: Patches, machine: Machine, observers: Sequence[Observer] = ()) -> None:
@@ -41,17 +42,19 @@ def install_data_parallel(patches: Patches, machine: Machine, observers: Sequenc
             "gather": gather_on(machine),
         },
     )
-    # reduce_add and reduce_add_coalesced stay torch's own: without NCCL they add g0 + g1 + g2 ... (comm.py:109).
+    # reduce_add and reduce_add_coalesced stay torch's own: without NCCL they add g0 + g1 + ... (comm.py:109).
     patches.set(_APPLY, "threading", SimpleNamespace(Thread=ThreadInTurn, Lock=threading.Lock))
     patches.set(_WRAPPER, "scatter_kwargs", _observed(_WRAPPER.scatter_kwargs, observers))
 
 
 def _observed(scatter_kwargs: Callable[..., Any], observers: Sequence[Observer]) -> Callable[..., Any]:
-    """DataParallel and the functional data_parallel split by this name, also when there is only one device."""
+    """DataParallel and the functional data_parallel split by this name, also for one device."""
 
     def scatter(inputs: Any, kwargs: Any, target_gpus: Any, dim: int = 0) -> Any:
         chunks, keywords = scatter_kwargs(inputs, kwargs, target_gpus, dim)
-        for device, chunk, keyword in zip_longest(target_gpus[: max(len(chunks), len(keywords))], chunks, keywords):
+        for device, chunk, keyword in zip_longest(
+            target_gpus[: max(len(chunks), len(keywords))], chunks, keywords
+        ):
             for observe in observers:
                 observe(_get_device_index(device), chunk or (), keyword or {})
         return chunks, keywords
@@ -65,7 +68,7 @@ def _observed(scatter_kwargs: Callable[..., Any], observers: Sequence[Observer])
 def broadcast(
     tensor: torch.Tensor, devices: Any = None, *, out: Sequence[torch.Tensor] | None = None
 ) -> Sequence[torch.Tensor]:
-    tensor = _handle_complex(tensor)
+    tensor = _as_real(tensor)
     if (devices is None) == (out is None):
         raise RuntimeError(
             f"Exactly one of 'devices' and 'out' must be specified, but got devices={devices} and out={out}"
@@ -82,10 +85,15 @@ def broadcast_coalesced(
 ) -> list[list[torch.Tensor]]:
     """Device 0 gets the tensors themselves: that is how a replica's in-place changes of buffers survive."""
     devices = [_get_device_index(device) for device in devices]
-    tensors = [_handle_complex(tensor) for tensor in tensors]
+    tensors = [_as_real(tensor) for tensor in tensors]
     if any(place_of(tensor) != devices[0] for tensor in tensors):
         raise RuntimeError(f"All tensors must be on devices[0]: {devices[0]}")
     return [list(tensors)] + [[copy_to(tensor, device) for tensor in tensors] for device in devices[1:]]
+
+
+def _as_real(tensor: torch.Tensor) -> torch.Tensor:
+    view: torch.Tensor = _real_view(tensor)  # type: ignore[no-untyped-call]
+    return view
 
 
 def copy_to(tensor: torch.Tensor, device: int) -> torch.Tensor:
@@ -102,7 +110,7 @@ def scatter(
     *,
     out: Sequence[torch.Tensor] | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    tensor = _handle_complex(tensor)
+    tensor = _as_real(tensor)
     if out is not None:
         return _scatter_out(tensor, out, dim, devices, chunk_sizes)
     devices = [_get_device_index(device) for device in devices]
@@ -113,9 +121,10 @@ def scatter(
             "Expected devices and chunk_sizes to be of same length, but got "
             f"len(devices) = {len(devices)} and len(chunk_sizes) = {len(chunk_sizes)}"
         )
-    chunks = tensor.split(list(chunk_sizes), dim) if chunk_sizes is not None else tensor.chunk(len(devices), dim)
+    sizes = None if chunk_sizes is None else list(chunk_sizes)
+    chunks = tensor.chunk(len(devices), dim) if sizes is None else torch.split(tensor, sizes, dim)
     # A chunk that is already where it should be stays a view of the input, as in torch.
-    return tuple(chunk.to(device_at(device)) for chunk, device in zip(chunks, devices))
+    return tuple(chunk.to(device_at(device)) for chunk, device in zip(chunks, devices, strict=False))
 
 
 def _scatter_out(
@@ -123,17 +132,28 @@ def _scatter_out(
 ) -> tuple[torch.Tensor, ...]:
     for name, given in (("devices", devices), ("chunk_sizes", chunk_sizes)):
         if given is not None:
-            raise RuntimeError(f"'{name}' must not be specified when 'out' is specified, but got {name}={given}")
-    for target, chunk in zip(out, tensor.split([target.size(dim) for target in out], dim)):
+            raise RuntimeError(
+                f"'{name}' must not be specified when 'out' is specified, but got {name}={given}"
+            )
+    for target, chunk in zip(out, _split_like(tensor, out, dim), strict=True):
         target.copy_(chunk)
     return tuple(out)
 
 
+def _split_like(whole: torch.Tensor, parts: Sequence[torch.Tensor], dim: int) -> tuple[torch.Tensor, ...]:
+    pieces: tuple[torch.Tensor, ...] = torch.split(whole, [part.size(dim) for part in parts], dim)
+    return pieces
+
+
 def gather_on(machine: Machine) -> Callable[..., torch.Tensor]:
     def gather(
-        tensors: Sequence[torch.Tensor], dim: int = 0, destination: Any = None, *, out: torch.Tensor | None = None
+        tensors: Sequence[torch.Tensor],
+        dim: int = 0,
+        destination: Any = None,
+        *,
+        out: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        tensors = [_handle_complex(tensor) for tensor in tensors]
+        tensors = [_as_real(tensor) for tensor in tensors]
         if out is not None:
             return torch.cat([put(tensor.detach(), place_of(out)) for tensor in tensors], dim, out=out)
         place = _get_device_index(destination, allow_cpu=True, optional=True)
@@ -143,7 +163,9 @@ def gather_on(machine: Machine) -> Callable[..., torch.Tensor]:
 
 
 def gather_at(tensors: Sequence[torch.Tensor], dim: int, place: int) -> torch.Tensor:
-    """The tensors one behind the other; result has the first one's dtype and a memory format that all share."""
+    """The tensors one behind the other; result has the first one's dtype and a memory format that all
+    share.
+    """
     if not tensors:
         raise RuntimeError("Expected at least one tensor to gather from")
     size = _gathered_size(tensors, dim)
@@ -151,13 +173,17 @@ def gather_at(tensors: Sequence[torch.Tensor], dim: int, place: int) -> torch.Te
     channels_last = all(_is_channels_last(tensor) for tensor in tensors)
     memory_format = torch.channels_last if channels_last else torch.contiguous_format
     result = torch.empty(size, dtype=first.dtype, device=device_at(place), memory_format=memory_format)
-    for chunk, tensor in zip(result.split([tensor.size(dim) for tensor in tensors], dim), tensors):
+    for chunk, tensor in zip(_split_like(result, tensors, dim), tensors, strict=True):
         chunk.copy_(tensor)
     return result
 
 
 def _is_channels_last(tensor: torch.Tensor) -> bool:
-    return tensor.dim() == 4 and not tensor.is_contiguous() and tensor.is_contiguous(memory_format=torch.channels_last)
+    return (
+        tensor.dim() == 4
+        and not tensor.is_contiguous()
+        and tensor.is_contiguous(memory_format=torch.channels_last)
+    )
 
 
 def _gathered_size(tensors: Sequence[torch.Tensor], dim: int) -> list[int]:
@@ -187,11 +213,10 @@ def _gathered_size(tensors: Sequence[torch.Tensor], dim: int) -> list[int]:
 class ThreadInTurn(threading.Thread):
     """A replica's thread. It is started only when the one before it has ended.
 
-    torch's threads run at the same time, and which of them prints or draws from the host's stream first is chance. In
-    turns both are the same in every run, and equal to what ranks do. Nothing is lost: the CPU is the same for all.
-    A replica that waits for the others (synchronised batch norm between replicas) gives its turn away, or it would
-    wait for ever.
-    """
+    torch's threads run at the same time, and which of them prints or draws from the host's stream first is
+    chance. In turns both are the same in every run, and equal to what ranks do. Nothing is lost: the CPU is
+    the same for all. A replica that waits for the others (synchronised batch norm between replicas) gives
+    its turn away, or it would wait for ever."""
 
     def start(self) -> None:
         super().start()

@@ -72,14 +72,15 @@ def keep_places_out_of_files(patches: Patches) -> None:
     original_subclass = torch.Tensor._make_subclass
 
     def _get_obj_state(obj: object) -> object:
-        state = original_state(obj)
+        state: object = original_state(obj)  # type: ignore[no-untyped-call]
         if isinstance(obj, torch.Tensor) and isinstance(state, dict):
             return {name: value for name, value in state.items() if name not in (PLACE, PINNED)}
         return state
 
-    # (*args, **kwargs): any other signature of a Python function is compared by torch._dynamo.polyfills.tensor.
+    # (*args, **kwargs): any other signature would be compared by torch._dynamo.polyfills.tensor.
     def _make_subclass(*args: Any, **kwargs: Any) -> torch.Tensor:
-        return put(original_subclass(*args, **kwargs), common_place(tensors_in(args)))
+        tensor: torch.Tensor = original_subclass(*args, **kwargs)
+        return put(tensor, common_place(tensors_in(args)))
 
     patches.set(torch._utils, "_get_obj_state", _get_obj_state)
     patches.set(torch.Tensor, "_make_subclass", staticmethod(_make_subclass))

@@ -1,4 +1,5 @@
-"""torch.distributed on virtual devices: a program that asks for NCCL gets gloo, which serves the same calls on the CPU.
+"""torch.distributed on virtual devices: a program that asks for NCCL gets gloo, which serves the same calls
+on the CPU.
 
 DistributedDataParallel itself needs nothing: it asks tensors where they are, and they say cuda:N.
 """
@@ -47,10 +48,14 @@ def _without_nccl(original: Any) -> Any:
             args = (*args[:position], _backend(args[position]), *args[position + 1 :])
         else:
             kwargs["backend"] = _backend(kwargs.get("backend"))
-        # Both are for NCCL: a device to bind the communicator to, and its options.
-        return original(*args, **{**kwargs, **{name: None for name in ("device_id", "pg_options") if name in kwargs}})
+        for name in _FOR_NCCL & kwargs.keys():
+            kwargs[name] = None
+        return original(*args, **kwargs)
 
     return call
+
+
+_FOR_NCCL = frozenset({"device_id", "pg_options"})  # a device to bind the communicator to, and its options
 
 
 def _backend(asked: Any) -> Any:

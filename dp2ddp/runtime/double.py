@@ -35,7 +35,9 @@ class DoublePrecision(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self._as_they_are = frozenset(placeless_functions()) | {torch.Tensor.view, torch.can_cast}
-        self._sources = frozenset({torch.from_numpy, torch.tensor, torch.as_tensor, torch.asarray, torch.frombuffer})
+        self._sources = frozenset(
+            {torch.from_numpy, torch.tensor, torch.as_tensor, torch.asarray, torch.frombuffer}
+        )
         self._instead: dict[Function, Function] = {
             torch.Tensor.float: torch.Tensor.double,
             torch.Tensor.half: torch.Tensor.double,
@@ -59,7 +61,7 @@ class DoublePrecision(TorchFunctionMode):
 def install_double(patches: Patches) -> DoublePrecision:
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
-    patches.on_undo(functools.partial(torch.set_default_dtype, before))
+    patches.on_undo(lambda: torch.set_default_dtype(before))
     patches.set(torch, "set_default_dtype", _keep_default_dtype)
     for name, wide in _WIDE_NAMES.items():
         patches.set(torch, name, getattr(torch, wide))
@@ -67,7 +69,8 @@ def install_double(patches: Patches) -> DoublePrecision:
 
     @functools.wraps(rebuild)
     def rebuild_wide(*args: Any) -> torch.Tensor:
-        return widened(rebuild(*args))
+        tensor: torch.Tensor = rebuild(*args)  # type: ignore[no-untyped-call]
+        return widened(tensor)
 
     patches.set(torch._utils, "_rebuild_tensor", rebuild_wide)
     return DoublePrecision()
@@ -95,7 +98,8 @@ def widened(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().to(wide).requires_grad_(tensor.requires_grad)
 
 
-# ---- GradScaler's two kernels, which exist for float32 scales alone (aten/src/ATen/native/cuda/AmpKernels.cu)
+# ---- GradScaler's two kernels, which exist for float32 scales alone
+# (aten/src/ATen/native/cuda/AmpKernels.cu)
 
 
 @torch.no_grad()
@@ -108,7 +112,12 @@ def unscale(grads: list[torch.Tensor], found_inf: torch.Tensor, inv_scale: torch
 
 @torch.no_grad()
 def update_scale(
-    scale: torch.Tensor, growth_tracker: torch.Tensor, found_inf: torch.Tensor, growth: float, backoff: float, interval: int
+    scale: torch.Tensor,
+    growth_tracker: torch.Tensor,
+    found_inf: torch.Tensor,
+    growth: float,
+    backoff: float,
+    interval: int,
 ) -> torch.Tensor:
     if float(found_inf) > 0:
         scale.mul_(backoff)

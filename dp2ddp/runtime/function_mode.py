@@ -1,5 +1,6 @@
-"""The mode that makes a thread believe in CUDA devices: it sees every call of a torch function, does it on the CPU, and
-marks the results with the place where they would be."""
+"""The mode that makes a thread believe in CUDA devices: it sees every call of a torch function, does it on
+the CPU, and marks the results with the place where they would be.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class VirtualDevices(TorchFunctionMode):
         self.streams = streams
         self._drawing = drawing_functions()
         self._factories = _factories()
-        self._handlers: dict[Function, Handler] = {function: _as_it_is for function in placeless_functions()}
+        self._handlers: dict[Function, Handler] = dict.fromkeys(placeless_functions(), _as_it_is)
 
     def handle(self, functions: Iterable[Function], handler: Handler) -> None:
         """Let `handler(function, args, kwargs)` answer for these functions."""
@@ -61,7 +62,9 @@ class VirtualDevices(TorchFunctionMode):
         return put(result, place)
 
     def wanted_place(self, func: Function, kwargs: dict[str, Any]) -> tuple[int | None, dict[str, Any]]:
-        """The place that `device=` asks for, or that a factory has by default, and the arguments for the CPU."""
+        """The place that `device=` asks for, or that a factory has by default, and the arguments for the
+        CPU.
+        """
         device = kwargs.get("device") if kwargs else None
         if device is not None:
             place = self.machine.place(device)
@@ -125,19 +128,17 @@ def _factories() -> frozenset[Function]:
 
 
 def placeless_functions() -> Iterable[Function]:
-    """Often called functions of a tensor whose answer is no tensor; only for speed."""
-    for name in "shape dtype requires_grad ndim layout is_leaf grad_fn _version is_sparse is_quantized is_meta names output_nr".split():
-        descriptor = getattr(torch.Tensor, name, None)
-        if descriptor is not None:
-            yield descriptor.__get__
-    for name in (
-        "size dim numel nelement stride is_contiguous item tolist is_floating_point is_complex data_ptr storage_offset "
-        "element_size __len__ __bool__ __int__ __float__ __index__ ndimension requires_grad_ "
-        "_is_view is_inference is_signed untyped_storage"
-    ).split():
-        if hasattr(torch.Tensor, name):
-            yield getattr(torch.Tensor, name)
-    yield torch.is_floating_point
-    yield torch.is_complex
-    yield torch._C._set_grad_enabled
-    yield torch.device
+    """Often called functions of a tensor whose answer is no other tensor; only for speed."""
+    for name in _PLACELESS_PROPERTIES.split():
+        yield getattr(torch.Tensor, name).__get__
+    for name in _PLACELESS_METHODS.split():
+        yield getattr(torch.Tensor, name)
+    yield from (torch.is_floating_point, torch.is_complex, torch._C._set_grad_enabled, torch.device)
+
+
+_PLACELESS_PROPERTIES = "shape dtype requires_grad ndim layout is_leaf grad_fn _version is_sparse is_meta"
+_PLACELESS_METHODS = """
+    size dim numel nelement stride is_contiguous item tolist is_floating_point is_complex data_ptr
+    storage_offset element_size __len__ __bool__ __int__ __float__ __index__ ndimension requires_grad_
+    is_inference is_signed untyped_storage
+"""

@@ -23,7 +23,8 @@ class LegacyType(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
         kwargs.pop("device", None)
         constructor = getattr(torch, cls.__name__)
-        return put(constructor(*args, **kwargs), cls.machine.current)
+        tensor: torch.Tensor = constructor(*args, **kwargs)
+        return put(tensor, cls.machine.current)
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, torch.Tensor) and is_on_device(instance) and instance.dtype == cls.dtype

@@ -1,4 +1,6 @@
-"""torch.load where map_location speaks of virtual devices: the storages stay where they are, the tensors get a mark."""
+"""torch.load where map_location speaks of virtual devices: the storages stay where they are, the tensors
+get a mark.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from .machine import HOST, Machine
 from .patches import Patches
 from .places import PLACE, place_of, put
 
-# Files written on virtual devices say "cpu" for every tensor, so that they can be read everywhere. Loaded without a
-# map_location, such a tensor may have been on a device: it goes with every place.
+# Files written on virtual devices say "cpu" for every tensor, so that they can be read everywhere. Loaded
+# without a map_location, such a tensor may have been on a device: it goes with every place.
 UNKNOWN = -2
 
 Restore = Callable[[Any, str], Any]
@@ -42,7 +44,7 @@ def _restore(machine: Machine, map_location: Any) -> Any:
         return lambda storage, location: _mark(storage, _place_or_unknown(machine, location))
     if isinstance(map_location, dict):
         return lambda storage, location: _mark(
-            storage, _place_or_unknown(machine, map_location.get(location, location))
+            storage, _place_or_unknown(machine, str(map_location.get(location, location)))
         )
     if callable(map_location):
         return lambda storage, location: map_location(storage, location)
@@ -69,7 +71,9 @@ def _storage_to_device(machine: Machine) -> Callable[..., Any]:
 
 
 def _rebuild_with_place(rebuild: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Every tensor of a file is made by torch._utils._rebuild_tensor, out of a storage that `_restore` has marked."""
+    """Every tensor of a file is made by torch._utils._rebuild_tensor, out of a storage that `_restore` has
+    marked.
+    """
 
     @functools.wraps(rebuild)  # the name is looked up by torch/_weights_only_unpickler.py
     def rebuild_with_place(storage: Any, *args: Any) -> torch.Tensor:

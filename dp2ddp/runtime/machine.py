@@ -1,4 +1,6 @@
-"""What a CUDA program can know of its machine: how many devices there are, and which one is current in this thread."""
+"""What a CUDA program can know of its machine: how many devices there are, and which one is current in this
+thread.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +10,22 @@ from typing import Any
 import torch
 import torch.utils._device
 
-# A place is a small int: the index of a virtual CUDA device, or HOST. Ints are cheap to compare, copy and store.
+# A place is a small int: the index of a virtual CUDA device, or HOST. Ints are cheap to compare, copy and
+# store.
 HOST = -1
 
 
 class Machine:
-    """`count` virtual CUDA devices. The current device and the default device are per thread, as in CUDA and torch."""
+    """`count` virtual CUDA devices. The current device and the default device are per thread, as in CUDA
+    and torch.
+    """
 
     def __init__(self, count: int) -> None:
         if count < 1:
             raise ValueError(f"a machine needs at least one device, not {count}")
         self.count = count
-        self.cuda_by_default = False  # torch.set_default_tensor_type("torch.cuda.FloatTensor"), which is global
+        # torch.set_default_tensor_type("torch.cuda.FloatTensor"), which is global
+        self.cuda_by_default = False
         self._thread = threading.local()
 
     @property
@@ -27,7 +33,9 @@ class Machine:
         return getattr(self._thread, "current", 0)
 
     def set_current(self, index: int) -> int:
-        """Make device `index` the current one of this thread; returns the one before. Negative: nothing changes."""
+        """Make device `index` the current one of this thread; returns the one before. Negative: nothing
+        changes.
+        """
         before = self.current
         if index >= 0:
             self._thread.current = self.checked(index)
@@ -38,8 +46,9 @@ class Machine:
         """Where a factory without `device=` puts its tensor."""
         if self.cuda_by_default:
             return self.current
-        # Both `with torch.device(...)` and set_default_device push a DeviceContext to the bottom of this thread's
-        # stack of modes (torch/utils/_device.py:76); CURRENT_DEVICE alone is global and would reach other threads.
+        # Both `with torch.device(...)` and set_default_device push a DeviceContext to the bottom of this
+        # thread's stack of modes (torch/utils/_device.py:76); CURRENT_DEVICE alone is global and would
+        # reach other threads.
         device = torch.utils._device.CURRENT_DEVICE
         if device is None or not isinstance(_bottom_mode(), torch.utils._device.DeviceContext):
             return HOST
@@ -48,7 +57,7 @@ class Machine:
     def checked(self, index: int) -> int:
         if not 0 <= index < self.count:
             # c10/cuda/CUDAFunctions.cpp; the words people search for
-            raise torch.AcceleratorError(_INVALID_ORDINAL) if _HAS_ACCELERATOR_ERROR else RuntimeError(_INVALID_ORDINAL)
+            raise _DeviceError(_INVALID_ORDINAL)
         return index
 
     def place(self, device: Any) -> int | None:
@@ -74,4 +83,4 @@ def _bottom_mode() -> object:
 
 
 _INVALID_ORDINAL = "CUDA error: invalid device ordinal"
-_HAS_ACCELERATOR_ERROR = hasattr(torch, "AcceleratorError")
+_DeviceError: type[RuntimeError] = getattr(torch, "AcceleratorError", RuntimeError)  # torch >= 2.8

@@ -1,8 +1,7 @@
 """torch's own errors for tensors that are at different places.
 
-Only functions that are known to need all their tensors at one place are checked: a false alarm would stop a script that
-runs on real devices, a missed one only hides an error that the real devices will show.
-"""
+Only functions that are known to need all their tensors at one place are checked: a false alarm would stop a
+script that runs on real devices, a missed one only hides an error that the real devices will show."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ from .machine import HOST
 from .places import device_at, place_of
 
 _NAMES = """
-    add sub subtract mul multiply div divide true_divide rsub pow fmod remainder atan2 maximum minimum fmax fmin lerp
-    addcmul addcdiv eq ne lt le gt ge logical_and logical_or logical_xor where dist
-    mm bmm matmul mv dot addmm addmv addbmm baddbmm einsum cat concat stack hstack vstack kron outer cdist
-    linear bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm layer_norm
-    group_norm embedding cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss kl_div
-    binary_cross_entropy binary_cross_entropy_with_logits cosine_similarity cosine_embedding_loss triplet_margin_loss
-    margin_ranking_loss pairwise_distance prelu grid_sample
-    """.split()
+    add sub subtract mul multiply div divide true_divide rsub pow fmod remainder atan2 maximum minimum
+    fmax fmin lerp addcmul addcdiv eq ne lt le gt ge logical_and logical_or logical_xor where dist mm
+    bmm matmul mv dot addmm addmv addbmm baddbmm einsum cat concat stack hstack vstack kron outer cdist
+    linear bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d batch_norm
+    layer_norm group_norm embedding cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss
+    kl_div binary_cross_entropy binary_cross_entropy_with_logits cosine_similarity cosine_embedding_loss
+    triplet_margin_loss margin_ranking_loss pairwise_distance prelu grid_sample
+"""
 
 
 def check_same_place(function: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> None:
@@ -38,11 +37,15 @@ def _check_all(tensors: Sequence[torch.Tensor]) -> None:
     """c10 TensorIterator.cpp and ATen/core/op_registration/adaption.cpp."""
     places = list(dict.fromkeys(place for place in map(_place_that_counts, tensors) if place is not None))
     if len(places) > 1:
-        first, second = sorted(places[:2], key=lambda place: place == HOST)  # torch names the CUDA device first
+        first, second = sorted(places[:2], key=_is_host)  # torch names the CUDA device first
         raise RuntimeError(
             "Expected all tensors to be on the same device, but found at least two devices, "
             f"{device_at(first)} and {device_at(second)}!"
         )
+
+
+def _is_host(place: int) -> bool:
+    return place == HOST
 
 
 def _check_index(tensors: Sequence[torch.Tensor]) -> None:
@@ -64,7 +67,7 @@ def _place_that_counts(tensor: torch.Tensor) -> int | None:
 
 def _strict() -> Iterator[Callable[..., Any]]:
     owners = (torch, torch.Tensor, F, torch._C._nn, torch._C._VariableFunctions)
-    for name in _NAMES:
+    for name in _NAMES.split():
         for spelling in (name, f"{name}_", f"__{name}__", f"__r{name}__", f"__i{name}__"):
             yield from (getattr(owner, spelling) for owner in owners if hasattr(owner, spelling))
 

@@ -1,7 +1,7 @@
 """Where a tensor is: a mark on the tensor object, since all memory here is the CPU's.
 
-A tensor without a mark is at an unknown place, which goes with every other: a missed mismatch is better than a false one.
-"""
+A tensor without a mark is at an unknown place, which goes with every other: a missed mismatch is better
+than a false one."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
 def common_place(tensors: Iterable[torch.Tensor]) -> int | None:
     """Where the result of a function of these tensors is: where the first one with dimensions is.
 
-    torch lets a 0-dim CPU tensor meet any device (c10 TensorIterator), so these only count when nothing else does.
-    """
-    scalar = None
+    torch lets a 0-dim CPU tensor meet any device (c10 TensorIterator), so these only count when nothing
+    else does."""
+    scalar: int | None = None
     for tensor in tensors:
-        place = getattr(tensor, PLACE, None)
+        place: int | None = getattr(tensor, PLACE, None)
         if place is None:
             continue
         if tensor.dim() > 0:

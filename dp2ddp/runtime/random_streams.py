@@ -1,7 +1,7 @@
 """The random streams of a CUDA program: the host's, and one for each device.
 
-The host's stream is torch's own default generator. A draw on a device is done by the CPU's kernel from the same default
-generator, with the device's state in it for as long as the draw takes (3 microseconds on top).
+The host's stream is torch's own default generator. A draw on a device is done by the CPU's kernel from the
+same default generator, with the device's state in it for as long as the draw takes (3 microseconds on top).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 _PlainGenerator = torch._C.Generator
 
 
-class _GeneratorType(type(_PlainGenerator)):
+class _GeneratorType(type(_PlainGenerator)):  # type: ignore[misc]  # has a metaclass of its own
     """isinstance(x, torch.Generator) also holds for torch's own generators, e.g. torch.default_generator."""
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -29,7 +29,7 @@ class VirtualGenerator(_PlainGenerator, metaclass=_GeneratorType):
     _device: torch.device
 
     def __new__(cls, device: Any = "cpu") -> VirtualGenerator:
-        generator = super().__new__(cls, device="cpu")
+        generator = super().__new__(cls, device="cpu")  # type: ignore[call-arg]  # not in the stub
         generator._device = torch.device(device)
         return generator
 
@@ -47,8 +47,9 @@ class RandomStreams:
     """One generator a device, and the rule that a draw on a device advances only that device's."""
 
     def __init__(self, count: int) -> None:
-        # CUDA's default generators start from a random seed. Here they start from the host's, so that a seed that was
-        # set before the stage was holds for all; that is also what torch.manual_seed does (torch/cuda/random.py:112).
+        # CUDA's default generators start from a random seed. Here they start from the host's, so that a
+        # seed that was set before the stage was holds for all; that is also what torch.manual_seed does
+        # (torch/cuda/random.py:112).
         self.generators = tuple(VirtualGenerator(torch.device("cuda", index)) for index in range(count))
         self.seed_all(torch.initial_seed())
         self._lock = threading.RLock()
@@ -58,7 +59,9 @@ class RandomStreams:
             generator.manual_seed(seed)
 
     def draw(self, place: int, function: Callable[..., T], args: Any, kwargs: Any) -> T:
-        """Call `function` with device `place`'s stream as the default one; Any: arguments of a torch function."""
+        """Call `function` with device `place`'s stream as the default one; Any: arguments of a torch
+        function.
+        """
         default, own = torch.default_generator, self.generators[place]
         with self._lock:
             host = default.get_state()

@@ -1,9 +1,9 @@
-"""A random stream of its own for every sample, so that augmentation does not depend on which process loads the sample.
+"""A random stream of its own for every sample, so that augmentation does not depend on which process loads
+the sample.
 
-Under DataParallel one process draws for sample after sample; a rank that loads only its chunk would draw other numbers
-for the same sample (SEMANTICS 8). With these streams sample i of epoch e gets the same numbers wherever it is loaded,
-and loading leaves the script's own streams alone.
-"""
+Under DataParallel one process draws for sample after sample; a rank that loads only its chunk would draw
+other numbers for the same sample (SEMANTICS 8). With these streams sample i of epoch e gets the same
+numbers wherever it is loaded, and loading leaves the script's own streams alone."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ _SEED = "_dp2ddp_seed"
 
 
 class Epochs:
-    """How often each data set has been iterated. By data set and not by loader: a conversion may build a loader anew
-    for every epoch, but iterates as often."""
+    """How often each data set has been iterated. By data set and not by loader: a conversion may build a
+    loader anew for every epoch, but iterates as often.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[int, tuple[Any, int]] = {}  # id -> (the data set, which keeps the id taken; count)
@@ -44,7 +45,8 @@ class Epochs:
 
 
 def install_sample_streams(base_seed: int | None = None) -> Patches:
-    """Let every map-style DataLoader of this process, and of the workers it forks, load samples with their own streams.
+    """Let every map-style DataLoader of this process, and of the workers it forks, load samples with their
+    own streams.
 
     base_seed None: the seed that torch's default generator had when the loader's iterator was made.
     """
@@ -64,7 +66,9 @@ def _counting(original: Callable[..., Any], epochs: Epochs, base_seed: int | Non
 
 
 def _remembering(original: Callable[..., None], epochs: Epochs) -> Callable[..., None]:
-    """A fetcher lives for one epoch. In a persistent worker it is made anew, after the fork, for each further epoch."""
+    """A fetcher lives for one epoch. In a persistent worker it is made anew, after the fork, for each
+    further epoch.
+    """
     made_here: dict[tuple[int, int], int] = {}
 
     def __init__(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:

@@ -20,8 +20,8 @@ def add_tensor_methods(mode: VirtualDevices) -> None:
     """Teach the mode the methods and properties of Tensor that have to do with devices."""
     for name, answer in _PROPERTIES.items():
         mode.handle([getattr(_Tensor, name).__get__], answer)
-    mode.handle([_Tensor.grad.__set__, _Tensor.data.__set__], _set_with_place)
-    mode.handle([_Tensor.grad.__get__], _get_grad)
+    mode.handle([_accessors("data").__set__], _set_data)
+    mode.handle([_accessors("grad").__get__], _get_grad)
     mode.handle([_Tensor.get_device], _get_device)
     mode.handle([_Tensor.is_pinned], _is_pinned)
     mode.handle([_Tensor.pin_memory], _pin_memory)
@@ -30,6 +30,11 @@ def add_tensor_methods(mode: VirtualDevices) -> None:
     mode.handle([torch._VF._pad_packed_sequence], _pack_padded_sequence)
     _add_movement(mode)
     _add_reentrant(mode)
+
+
+def _accessors(name: str) -> Any:
+    """A property of Tensor; Any: the stub says what the property gives."""
+    return getattr(_Tensor, name)
 
 
 def _add_movement(mode: VirtualDevices) -> None:
@@ -49,7 +54,8 @@ def _add_reentrant(mode: VirtualDevices) -> None:
 
     def show(func: Any, args: Args, kwargs: Keywords) -> str:
         with mode:
-            return torch._tensor_str._str(*args, **kwargs)
+            text: str = torch._tensor_str._str(*args, **kwargs)  # type: ignore[no-untyped-call]
+            return text
 
     mode.handle([_Tensor.__repr__], show)
 
@@ -84,11 +90,10 @@ def _get_grad(func: Any, args: Args, kwargs: Keywords) -> torch.Tensor | None:
     return None if grad is None else put(grad, place_of(args[0]))
 
 
-def _set_with_place(func: Any, args: Args, kwargs: Keywords) -> None:
+def _set_data(func: Any, args: Args, kwargs: Keywords) -> None:
     func(*args)
     tensor, value = args
-    if isinstance(value, _Tensor) and func == _Tensor.data.__set__:
-        put(tensor, place_of(value))
+    put(tensor, place_of(value))
 
 
 def _is_pinned(func: Any, args: Args, kwargs: Keywords) -> bool:
@@ -127,14 +132,21 @@ def _pack_padded_sequence(func: Any, args: Args, kwargs: Keywords) -> Any:
 
 
 class Mover:
-    """Copies between places as torch does: never an alias of the original, the same object if it is there already."""
+    """Copies between places as torch does: never an alias of the original, the same object if it is there
+    already.
+    """
 
     def __init__(self, mode: VirtualDevices) -> None:
         self.mode = mode
         self.machine = mode.machine
 
     def move(
-        self, tensor: torch.Tensor, place: int | None, dtype: torch.dtype | None = None, copy: bool = False, **more: Any
+        self,
+        tensor: torch.Tensor,
+        place: int | None,
+        dtype: torch.dtype | None = None,
+        copy: bool = False,
+        **more: Any,
     ) -> torch.Tensor:
         """`tensor` at `place` (None: where it is) as `dtype`; more: memory_format of Tensor.to."""
         have = place_of(tensor)
@@ -146,11 +158,13 @@ class Mover:
 
     def to(self, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
         tensor, wanted = args[0], args[1:]
-        other = next((value for value in (*wanted[:1], kwargs.get("other"), kwargs.get("tensor")) if value is not None), None)
+        other = wanted[0] if wanted else kwargs.get("other", kwargs.get("tensor"))
         if isinstance(other, _Tensor):
             return self._to_like(tensor, other, wanted, kwargs)
         keywords = {name: value for name, value in kwargs.items() if name != "copy"}
-        device, dtype, _, memory_format = torch._C._nn._parse_to(*wanted, **keywords)
+        # Any: the stub says that all four are always there
+        parsed: Any = torch._C._nn._parse_to(*wanted, **keywords)
+        device, dtype, _, memory_format = parsed
         place = None if device is None else self.machine.place(device)
         if device is not None and place is None:  # meta: no place of ours
             return func(*args, **kwargs)  # type: ignore[no-any-return]
@@ -158,7 +172,9 @@ class Mover:
         more = {} if memory_format is None else {"memory_format": memory_format}
         return self.move(tensor, place, dtype, copy, **more)
 
-    def _to_like(self, tensor: torch.Tensor, other: torch.Tensor, wanted: Args, kwargs: Keywords) -> torch.Tensor:
+    def _to_like(
+        self, tensor: torch.Tensor, other: torch.Tensor, wanted: Args, kwargs: Keywords
+    ) -> torch.Tensor:
         copy = kwargs.get("copy", False) or (len(wanted) > 2 and wanted[2])
         return self.move(tensor, place_of(other), other.dtype, bool(copy))
 
@@ -171,8 +187,10 @@ class Mover:
         return self.move(args[0], HOST, **kwargs)
 
     def type(self, func: Any, args: Args, kwargs: Keywords) -> Any:
-        """Tensor.type(): its name; Tensor.type(dtype): cast; Tensor.type("torch.cuda.FloatTensor"): cast and move."""
-        wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
+        """Tensor.type(): its name; Tensor.type(dtype): cast; Tensor.type("torch.cuda.FloatTensor"): cast
+        and move.
+        """
+        wanted: Any = args[1] if len(args) > 1 else kwargs.get("dtype")
         if wanted is None:
             name: str = func(args[0])
             return name.replace("torch.", "torch.cuda.", 1) if is_on_device(args[0]) else name
@@ -199,9 +217,11 @@ class Mover:
         data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
         device = kwargs.get("device")
         if not isinstance(data, _Tensor):
-            return self.mode.run(func, args, kwargs)  # type: ignore[no-any-return]
+            made: torch.Tensor = self.mode.run(func, args, kwargs)
+            return made
         dtype = kwargs.get("dtype", args[1] if len(args) > 1 else None)
-        return self.move(data, None if device is None else self.machine.place(device), dtype, bool(kwargs.get("copy")))
+        place = None if device is None else self.machine.place(device)
+        return self.move(data, place, dtype, bool(kwargs.get("copy")))
 
     def tensor(self, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
         """torch.tensor(data): on data's device if it is a tensor. No look into long lists of numbers."""
@@ -209,7 +229,8 @@ class Mover:
         data = args[0] if args else kwargs.get("data")
         if isinstance(data, _Tensor) and kwargs.get("device") is None:
             place = place_of(data)
-        return put(func(*args, **cpu), place)
+        made: torch.Tensor = func(*args, **cpu)
+        return put(made, place)
 
 
 def _positional_copy(wanted: Args) -> bool:

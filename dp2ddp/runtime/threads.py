@@ -1,5 +1,6 @@
-"""Modes in every thread: torch keeps its stack of modes per thread, and neither DataParallel's threads nor others inherit
-it. (Forked processes do.)"""
+"""Modes in every thread: torch keeps its stack of modes per thread, and neither DataParallel's threads nor
+others inherit it. (Forked processes do.)
+"""
 
 from __future__ import annotations
 
