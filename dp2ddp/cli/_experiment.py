@@ -1,9 +1,9 @@
 """One experiment of `verify`: four runs of a script on W devices, in scratch copies, compared.
 
-    DataParallel, float64   forked        the reference
-    DDP, float64            torchrun      the converted script as a user will start it
-    DataParallel, float32   forked        shown beside it
-    DDP, float32            forked
+DataParallel, float64   forked        the reference
+DDP, float64            torchrun      the converted script as a user will start it
+DataParallel, float32   forked        shown beside it
+DDP, float32            forked
 """
 
 from __future__ import annotations
@@ -57,13 +57,18 @@ def environment() -> dict[str, str]:
     return {**launch.environment(), "PYTHONHASHSEED": "0"}
 
 
-def try_on(subject: Subject, world: int, server: Server, scratch: Path, see: Callable[[str], None]) -> Verdict:
+def try_on(
+    subject: Subject, world: int, server: Server, scratch: Path, see: Callable[[str], None]
+) -> Verdict:
     """Run both on `world` devices and compare; RunError if one of them fails."""
-    kinds: list[tuple[Mode, str]] = [("dp", "float64"), ("ddp", "float64"), ("dp", "float32"), ("ddp", "float32")]
+    kinds: list[tuple[Mode, str]] = [
+        ("dp", "float64"),
+        ("ddp", "float64"),
+        ("dp", "float32"),
+        ("ddp", "float32"),
+    ]
     prepared = [_prepare(subject, mode, world, dtype, scratch) for mode, dtype in kinds]
     runs = _run_all(prepared, server, subject.patience, see)
-    for run in runs:
-        _check(run)
     return _judge(prepared, runs, server, scratch)
 
 
@@ -110,7 +115,9 @@ def _run_all(
             running = _start(each.stage, server, stack)
             stack.callback(running.kill)
             runnings.append(running)
-        return watch(runnings, patience, lambda run: see(f"{run.stage.mode} {run.stage.dtype}: {run.seconds:.1f} s"))
+        return watch(
+            runnings, patience, lambda run: see(f"{run.stage.mode} {run.stage.dtype}: {run.seconds:.1f} s")
+        )
 
 
 def _start(stage: Stage, server: Server, stack: ExitStack):  # type: ignore[no-untyped-def]
@@ -129,7 +136,10 @@ def _check(run: Run) -> None:
 def _last_words(run: Run) -> str:
     """The traceback of the rank that failed."""
     rank = run.failure.rank if run.failure and run.failure.rank is not None else 0
-    text = run.output(rank, "err").rstrip()
+    started_nothing = Path(run.stage.desk) / "agent.out"
+    text = run.output(rank, "err").rstrip() or (
+        started_nothing.read_text() if started_nothing.exists() else ""
+    )
     return f"\n{text[-4000:]}\n" if text else ""
 
 
@@ -137,9 +147,14 @@ def _judge(prepared: Sequence[_Prepared], runs: Sequence[Run], server: Server, s
     reference, other = runs[0], runs[1]
     double = _compare(reference, other, FLOAT64)
     loose = dataclasses.replace(
-        FLOAT64, allowed=max(FLOAT64.allowed, 10 * double.noise), number=max(FLOAT64.number, 10 * double.noise)
+        FLOAT64,
+        allowed=max(FLOAT64.allowed, 10 * double.noise),
+        number=max(FLOAT64.number, 10 * double.noise),
     )
-    texts = [_plain_output(each, run, prepared[0].stage.name) for each, run in zip(prepared[:2], runs[:2], strict=True)]
+    texts = [
+        _plain_output(each, run, prepared[0].stage.name)
+        for each, run in zip(prepared[:2], runs[:2], strict=True)
+    ]
     return Verdict(
         world=reference.stage.world,
         float64=double,

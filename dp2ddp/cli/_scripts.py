@@ -30,13 +30,16 @@ def existing_script(script: Path) -> None:
 def conversion_of(script: Path) -> Conversion:
     """The conversion; with open hazards they are shown and the command ends with 1."""
     from dp2ddp.codemod.convert import convert
+    from dp2ddp.report.conversion import conversion_text
     from dp2ddp.source.projects import read_project
 
     conversion = convert(read_project(script))
-    for hazard in conversion.hazards:
-        click.echo(f"{script}:{hazard.line}: {hazard.code} {hazard.because}", err=True)
     if conversion.hazards:
-        click.echo(f"dp2ddp: {script} cannot be converted without you: see above", err=True)
+        click.echo(conversion_text(conversion, None), err=True, nl=False)
+        click.echo(
+            f"dp2ddp: {script} cannot be converted without you; verify your own version with --converted",
+            err=True,
+        )
         sys.exit(1)
     return conversion
 

@@ -12,11 +12,25 @@ from dp2ddp.errors import RunError
 
 @click.command()
 @click.argument("script", type=click.Path(path_type=Path))
-@click.option("--mode", type=click.Choice(["dp", "ddp"]), required=True, help="One process, or one for each device.")
-@click.option("-n", "--devices", type=click.IntRange(min=1), default=2, show_default=True, help="Number of devices.")
-@click.option("--trace", type=click.Path(path_type=Path, file_okay=False), help="Record every optimizer step in this folder.")
-@click.option("--steps", type=click.IntRange(min=1), help="End the script after so many optimizer steps (with --trace).")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Give up after so many seconds without progress.")
+@click.option(
+    "--mode", type=click.Choice(["dp", "ddp"]), required=True, help="One process, or one for each device."
+)
+@click.option(
+    "-n", "--devices", type=click.IntRange(min=1), default=2, show_default=True, help="Number of devices."
+)
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Record every optimizer step in this folder.",
+)
+@click.option(
+    "--steps", type=click.IntRange(min=1), help="End the script after so many optimizer steps (with --trace)."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Give up after so many seconds without progress.",
+)
 @click.option("--virtual", is_flag=True, help="Virtual devices on the CPU, even where there are real ones.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(

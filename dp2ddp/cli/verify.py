@@ -15,7 +15,9 @@ class Worlds(click.ParamType[tuple[int, ...]]):
 
     name = "N[,N...]"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
         parts = str(value).split(",")
         if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
             self.fail(f"{value!r}: numbers of devices from 1 up, like 2 or 2,3,4", param, ctx)
@@ -24,8 +26,14 @@ class Worlds(click.ParamType[tuple[int, ...]]):
 
 @click.command()
 @click.argument("script", type=click.Path(path_type=Path))
-@click.option("--converted", type=click.Path(path_type=Path), help="A converted version; without it SCRIPT is converted.")
-@click.option("-n", "--devices", type=Worlds(), help="Numbers of devices [default: as many as device_ids names, or 2].")
+@click.option(
+    "--converted",
+    type=click.Path(path_type=Path),
+    help="A converted version; without it SCRIPT is converted.",
+)
+@click.option(
+    "-n", "--devices", type=Worlds(), help="Numbers of devices [default: as many as device_ids names, or 2]."
+)
 @click.option("--steps", type=click.IntRange(min=1), help="End both after so many optimizer steps.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=120.0, show_default=True,
               help="Give up after so many seconds without progress.")  # fmt: skip
@@ -42,7 +50,8 @@ def command(
     """
     from dp2ddp.cli._experiment import environment, try_on
     from dp2ddp.cli._subject import subject_of
-    from dp2ddp.report.comparison import Report, as_document, print_report
+    from dp2ddp.report.comparison import Report, print_report
+    from dp2ddp.report.comparison_json import as_document
     from dp2ddp.runtime.run import Server
 
     started = time.monotonic()

@@ -1,15 +1,12 @@
-"""The result of `verify`: the verdict first, then how it was reached; for the terminal, and as JSON."""
+"""The result of `verify` in words: the verdict first, then the arithmetic behind it."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from dp2ddp.verify.compare import Comparison, Difference
 from dp2ddp.verify.verdict import Verdict
-
-SCHEMA = "dp2ddp.verify/1"
 
 
 @dataclass(frozen=True)
@@ -26,15 +23,194 @@ class Report:
         return all(verdict.same for verdict in self.verdicts)
 
 
-def as_document(report: Report) -> str:
-    """JSON by the schema in docs/json.md."""
-    fields: dict[str, Any] = {"schema": SCHEMA, "same": report.same, **dataclasses.asdict(report)}
-    return json.dumps(fields, indent=2)
-
-
 def print_report(report: Report) -> None:
+    """To stdout; colour only on a terminal (rich asks, and honours NO_COLOR)."""
     from rich.console import Console
+    from rich.text import Text
 
     console = Console(highlight=False, soft_wrap=True)
+    colour = "bold green" if report.same else "bold red"
+    word, _, rest = headline(report).partition(" ")
+    console.print(Text.assemble((word, colour), " ", rest))
     for verdict in report.verdicts:
-        console.print(dataclasses.asdict(verdict))
+        console.print()
+        console.print(Text(_count(verdict.world, "device"), style="bold"))
+        for label, text, good in facts(verdict):
+            mark = Text("  ok  " if good else "  !!  ", style="green" if good else "bold red")
+            console.print(Text.assemble(mark, (f"{label:<11}", "" if good else "bold"), text))
+    console.print()
+    console.print(Text.assemble(("launch     ", "bold"), report.launch))
+    console.print(Text(f"verified in {report.seconds:.1f} s", style="dim"))
+
+
+def headline(report: Report) -> str:
+    """One sentence."""
+    worlds = _listed([str(verdict.world) for verdict in report.verdicts])
+    devices = f"on {worlds} {'device' if worlds == '1' else 'devices'}"
+    if report.same:
+        does = "trains the same" if any(verdict.trained for verdict in report.verdicts) else "does the same"
+        return f"SAME {report.script} {does} under DataParallel and under DDP, {devices}"
+    bad = next(verdict for verdict in report.verdicts if not verdict.same)
+    return f"DIFFERENT {report.script} {_parting(bad)}, on {_count(bad.world, 'device')}"
+
+
+def _parting(verdict: Verdict) -> str:
+    first = verdict.float64.first
+    if first is not None:
+        return f"parts from DataParallel at step {first.step}: {_thing(first)}"
+    if not verdict.stdout.same or verdict.voices:
+        return "prints other lines" if verdict.trained else "prints other lines (it takes no optimizer step)"
+    if not verdict.files.same:
+        return "leaves other files behind"
+    return "ends with another exit code"
+
+
+def facts(verdict: Verdict) -> Iterator[tuple[str, str, bool]]:
+    """(label, text, whether it is as it should be), one for each line of the report."""
+    double = verdict.float64
+    yield "steps", _steps(double), set(double.rank_steps) <= {double.steps}
+    if double.rows:
+        yield "rows", rows_text(double.rows, verdict.world), True
+    if verdict.trained:
+        yield "float64", _float64(double), double.same
+        yield from (("", text, False) for text in _diagnosis(double, verdict.world))
+        yield "float32", _float32(verdict.float32), True
+    yield "stdout", _stdout(verdict), verdict.stdout.same and not verdict.voices
+    yield "files", _files(verdict), verdict.files.same
+    yield "exit codes", f"{verdict.codes[0]} and {verdict.codes[1]}", verdict.codes[0] == verdict.codes[1]
+    yield (
+        "time",
+        "DataParallel {:.1f} s, torchrun {:.1f} s (float64, both at once)".format(*verdict.seconds),
+        True,
+    )
+    yield from (("note", remark, True) for remark in (*verdict.remarks, *double.remarks))
+
+
+def _steps(comparison: Comparison) -> str:
+    if not comparison.steps and not any(comparison.rank_steps):
+        return "none: the script takes no optimizer step, so lines, files and exit codes are compared"
+    if set(comparison.rank_steps) == {comparison.steps}:
+        return f"{comparison.steps} on every rank"
+    ranks = ", ".join(f"rank {rank}: {count}" for rank, count in enumerate(comparison.rank_steps))
+    return f"{comparison.steps} under DataParallel; {ranks}"
+
+
+def rows_text(rows: Sequence[tuple[int, ...]], world: int) -> str:
+    """`32 rows over 2 ranks: 16 + 16; smallest batch 6: 3 + 3`."""
+    largest, smallest = max(rows, key=sum), min(rows, key=sum)
+    text = f"{sum(largest)} rows over {_count(world, 'rank')}: {_sum(largest, world)}"
+    if sum(smallest) != sum(largest):
+        text += f"; smallest batch {sum(smallest)}: {_sum(smallest, world)}"
+    return text
+
+
+def _sum(rows: tuple[int, ...], world: int) -> str:
+    return " + ".join(str(row) for row in (*rows, *[0] * (world - len(rows))))
+
+
+def _float64(comparison: Comparison) -> str:
+    if comparison.first is not None:
+        return f"{_thing(comparison.first)} at step {comparison.first.step}: {_amount(comparison.first)}"
+    if comparison.identical:
+        return "every gradient, parameter, loss and buffer is the same to the last bit"
+    text = f"largest difference {_largest(comparison.largest)}; allowed 1e-10"
+    if comparison.noisy and comparison.noise:
+        text += (
+            f". {_count(comparison.noisy, 'number')} with a gradient of pure rounding"
+            f" (a bias in front of a normalisation?) came {comparison.noise:.0e} apart"
+        )
+    return text
+
+
+def _float32(comparison: Comparison) -> str:
+    if comparison.identical:
+        return f"bit for bit the same in all {_count(comparison.steps, 'step')}"
+    if comparison.first is not None:
+        return f"{_thing(comparison.first)} at step {comparison.first.step}: {_amount(comparison.first)}"
+    same = f"{comparison.identical_steps} of {_count(comparison.steps, 'step')} bit for bit the same"
+    return f"{same}; largest difference {_largest(comparison.largest)} (shown, not judged)"
+
+
+def _largest(difference: Difference | None) -> str:
+    if difference is None or difference.size == 0:
+        return "0"
+    return f"{difference.size:.1e} ({_thing(difference)}, step {difference.step})"
+
+
+def _thing(difference: Difference) -> str:
+    named = difference.kind in ("gradient", "parameter")
+    what = (
+        f"{difference.kind} of {difference.name}"
+        if named
+        else f"{difference.kind} {difference.name}".rstrip()
+    )
+    return what if difference.rank == 0 else f"{what} on rank {difference.rank}"
+
+
+def _amount(difference: Difference) -> str:
+    return (
+        "missing on one side"
+        if difference.size == float("inf")
+        else f"{difference.size:.1e} apart, allowed 1e-10"
+    )
+
+
+def _diagnosis(comparison: Comparison, world: int) -> Iterator[str]:
+    if comparison.first is None:
+        return
+    gradient = next((each for each in (comparison.first, *comparison.also) if each.kind == "gradient"), None)
+    if gradient is not None and gradient.ratio is not None:
+        yield f"gradients are {gradient.ratio:.4g} times as long as under DataParallel{ratio_words(gradient.ratio, world)}"
+    loss = next((each for each in (comparison.first, *comparison.also) if each.kind == "loss"), None)
+    if loss is not None and loss.size != float("inf"):
+        yield f"loss on rank {loss.rank} is {loss.norm:.6g}, under DataParallel {loss.reference_norm:.6g}"
+    if len(comparison.agreeing_ranks) == 1:
+        yield "all ranks agree with each other"
+    elif comparison.agreeing_ranks:
+        groups = (_listed([str(rank) for rank in group]) for group in comparison.agreeing_ranks)
+        yield "ranks that agree with each other: " + " | ".join(groups)
+
+
+def ratio_words(ratio: float, world: int) -> str:
+    """What W or 1/W tells."""
+    if world > 1 and abs(ratio - world) < 1e-3 * world:
+        return f": {world} = W, a sum over ranks that should be an average"
+    if world > 1 and abs(ratio * world - 1) < 1e-3:
+        return f": 1/{world} = 1/W, an average over ranks that should be a sum"
+    return ""
+
+
+def _stdout(verdict: Verdict) -> str:
+    text = verdict.stdout
+    if verdict.voices:
+        return (
+            f"rank {_listed([str(rank) for rank in verdict.voices])} prints as well, DataParallel speaks once"
+        )
+    if text.first is not None:
+        number, ours, theirs = text.first
+        order = "the same lines in another order; " if text.only_order else ""
+        return f"{order}line {number} is {_shown(theirs)}, under DataParallel {_shown(ours)}"
+    details = [f"{text.rounded} but for rounding"] * bool(text.rounded) + [
+        f"{text.masked} but for times"
+    ] * bool(text.masked)
+    return f"{_count(text.lines, 'line')}, the same" + (f" ({', '.join(details)})" if details else "")
+
+
+def _files(verdict: Verdict) -> str:
+    files = verdict.files
+    if files.same:
+        return f"{_count(files.files, 'file')} left behind, the same" if files.files else "none left behind"
+    shown = "; ".join(f"{each.path} {each.what}" for each in files.different[:3])
+    return shown + (f"; {len(files.different) - 3} more" if len(files.different) > 3 else "")
+
+
+def _shown(line: str) -> str:
+    return repr(line if len(line) <= 70 else line[:67] + "...")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -20,7 +20,9 @@ def main() -> None:
     """`python agent.py DESK TORCHRUN-ARGUMENTS...`"""
     die_with_parent()
     with (Path(sys.argv[1]) / "torchrun.err").open("w", buffering=1) as sys.stderr:
-        from torch.distributed.run import main as torchrun  # after: its loggers take sys.stderr as they find it
+        from torch.distributed.run import (
+            main as torchrun,
+        )  # after: its loggers take sys.stderr as they find it
 
         torchrun(sys.argv[2:])
 

@@ -94,7 +94,9 @@ def _end_of_script() -> Iterator[_End]:
     except BaseException as error:
         end.code = 130 if isinstance(error, KeyboardInterrupt) else 1
         end.error = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
-        sys.excepthook(type(error), error.with_traceback(_own_frames(error.__traceback__)), error.__traceback__)
+        sys.excepthook(
+            type(error), error.with_traceback(_own_frames(error.__traceback__)), error.__traceback__
+        )
 
 
 def _exit_code(code: object) -> int:

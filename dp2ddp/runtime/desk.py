@@ -1,10 +1,10 @@
 """The desk of a run: a folder where each rank leaves notes for the parent.
 
-    stage.json        what to run (written by the parent)
-    pulses            8 bytes a rank: how often it has been seen to move; a mapped file, so a beat costs nothing
-    rankN.json        process id, how it ended
-    rankN.stacks      where its threads stand, written on SIGUSR1 (also while it waits inside C code)
-    rankN.out, .err   what it printed, if the stage says `capture`
+stage.json        what to run (written by the parent)
+pulses            8 bytes a rank: how often it has been seen to move; a mapped file, so a beat costs nothing
+rankN.json        process id, how it ended
+rankN.stacks      where its threads stand, written on SIGUSR1 (also while it waits inside C code)
+rankN.out, .err   what it printed, if the stage says `capture`
 """
 
 from __future__ import annotations

@@ -101,8 +101,18 @@ def _run_rank(stage: Stage, rank: int, port: int) -> int:
 
 
 def _torchrun_variables(world: int, rank: int, port: int) -> dict[str, str]:
-    values = {"RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": 0, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
-    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **{key: str(value) for key, value in values.items()}}
+    values = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "GROUP_RANK": 0,
+        "WORLD_SIZE": world,
+        "LOCAL_WORLD_SIZE": world,
+    }
+    return {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        **{key: str(value) for key, value in values.items()},
+    }
 
 
 def _call(name: str, arguments: Any) -> int:

@@ -16,7 +16,14 @@ def command(stage: Stage, stage_file: Path) -> list[str]:
     boot = str(_HERE / "boot.py")
     if stage.mode == "dp":
         return [sys.executable, boot, str(stage_file)]
-    return [sys.executable, str(_HERE / "agent.py"), stage.desk, *torchrun_arguments(stage.world), boot, str(stage_file)]
+    return [
+        sys.executable,
+        str(_HERE / "agent.py"),
+        stage.desk,
+        *torchrun_arguments(stage.world),
+        boot,
+        str(stage_file),
+    ]
 
 
 def torchrun_arguments(world: int) -> list[str]:

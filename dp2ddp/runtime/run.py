@@ -1,8 +1,8 @@
 """Run a stage and watch it: the parent's side, without torch.
 
-    process = Process(stage)            one python, or torchrun
-    forked = Server().start(stage)      children of a process that has torch imported already
-    runs = watch([process, forked], patience=60)
+process = Process(stage)            one python, or torchrun
+forked = Server().start(stage)      children of a process that has torch imported already
+runs = watch([process, forked], patience=60)
 """
 
 from __future__ import annotations
@@ -61,12 +61,11 @@ class Run:
     @property
     def ended_on_purpose(self) -> bool:
         """No failure, or one that the script asked for: sys.exit with a code."""
-        return self.failure is None or (self.failure.kind == "crash" and self.code > 0 and not self._raised)
-
-    @property
-    def _raised(self) -> bool:
-        notes = (read_note(Path(self.stage.desk), rank) for rank in self.stage.ranks)
-        return any(note.error for note in notes if note)
+        if self.failure is None:
+            return True
+        notes = [note for rank in self.stage.ranks if (note := read_note(Path(self.stage.desk), rank))]
+        asked = any(note.code == self.code and not note.error for note in notes)
+        return self.failure.kind == "crash" and asked and not any(note.error for note in notes)
 
     def output(self, rank: int, ending: str = "out") -> str:
         path = Path(self.stage.desk) / f"rank{rank}.{ending}"
@@ -155,7 +154,9 @@ class Server:
 
     def check(self) -> None:
         if self._process.poll() is not None:
-            raise RunError(f"the process that runs both versions ended with {self._process.returncode}; see above")
+            raise RunError(
+                f"the process that runs both versions ended with {self._process.returncode}; see above"
+            )
 
     def close(self) -> None:
         kill_tree(self._process.pid)
@@ -215,7 +216,9 @@ def prepare_desk(stage: Stage) -> Path:
     return path
 
 
-def watch(runnings: Sequence[Running], patience: float | None, see: Callable[[Run], None] = lambda run: None) -> list[Run]:
+def watch(
+    runnings: Sequence[Running], patience: float | None, see: Callable[[Run], None] = lambda run: None
+) -> list[Run]:
     """Wait until all are over; a run in which no rank moves for `patience` seconds is ended and told about."""
     watched = [_Watched(running) for running in runnings]
     while pending := [each for each in watched if each.run is None]:

@@ -34,12 +34,16 @@ class Stand:
 
     def __str__(self) -> str:
         place = ", called from ".join(str(frame) for frame in self.frames[:3]) or "outside the script"
-        return f"rank {self.rank} at {place}: " + (f"waits in {self.collective}" if self.collective else "in no collective")
+        return f"rank {self.rank} at {place}: " + (
+            f"waits in {self.collective}" if self.collective else "in no collective"
+        )
 
 
 def read_stand(text: str, rank: int) -> Stand | None:
     """The newest dump in a rank's `.stacks` file; None if it never answered."""
-    threads = [_frames(block) for block in re.split(r"^(?:Current thread|Thread) .*$", text, flags=re.MULTILINE)[1:]]
+    threads = [
+        _frames(block) for block in re.split(r"^(?:Current thread|Thread) .*$", text, flags=re.MULTILINE)[1:]
+    ]
     ours = [frames for frames in threads if any(frame.file.startswith(_RUNTIME) for frame in frames)]
     if not ours:
         return None
@@ -62,5 +66,7 @@ def _is_users(frame: Frame) -> bool:
 
 def _collective(frames: list[Frame]) -> str | None:
     """The outermost function of torch.distributed that is under way."""
-    calls = [frame.function for frame in frames if frame.file.endswith("torch/distributed/distributed_c10d.py")]
+    calls = [
+        frame.function for frame in frames if frame.file.endswith("torch/distributed/distributed_c10d.py")
+    ]
     return calls[-1] if calls else None

@@ -29,7 +29,9 @@ class Stage:
     steps: int | None = None  # end the script after so many optimizer steps
     dtype: str = "float32"
     sample_streams: bool = False
-    seed: int | None = None  # where `random` and numpy begin on rank 0 (torch begins at the same place in any process)
+    seed: int | None = (
+        None  # where `random` and numpy begin on rank 0 (torch begins at the same place in any process)
+    )
     real: bool = True  # use real CUDA devices when there are enough of them
     capture: bool = False  # the ranks' stdout and stderr go to files on the desk
 
@@ -61,7 +63,9 @@ def set_stage(stage: Stage, rank: int) -> Recorder | None:
 
         devices.install(stage.world, stage.dtype)
     if stage.seed is not None:
-        _seed(stage.seed + rank)  # ranks begin apart, as in real life: bringing them together is the script's task
+        _seed(
+            stage.seed + rank
+        )  # ranks begin apart, as in real life: bringing them together is the script's task
     if stage.sample_streams:
         from dp2ddp.runtime import samples
 

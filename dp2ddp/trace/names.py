@@ -22,8 +22,7 @@ def parameter_names(parameters: Iterable[torch.Tensor], optimizer: int) -> list[
     names: dict[int, str] = {}
     for root in _roots(living_modules()):
         for name, tensor in _own_parameters(root):
-            known = names.get(id(tensor))
-            names[id(tensor)] = name if known is None else min(known, name, key=lambda each: (len(each), each))
+            names[id(tensor)] = min(names.get(id(tensor), name), name, key=_shortest)
     return [names.get(id(each), f"optimizer {optimizer}, parameter {i}") for i, each in enumerate(parameters)]
 
 
@@ -34,13 +33,21 @@ def buffer_tables(parameters: Iterable[torch.Tensor]) -> list[tuple[str, dict[st
     the buffers at the end without keeping a model, or a DDP reducer, alive.
     """
     wanted = {id(each) for each in parameters}
-    tables: dict[int, tuple[str, dict[str, torch.Tensor | None]]] = {}
+    names: dict[int, str] = {}
+    tables: dict[int, dict[str, torch.Tensor | None]] = {}
     for root in _roots(living_modules()):
         if any(id(tensor) in wanted for _, tensor in _own_parameters(root)):
             for name, module in root.named_modules():
                 if module._buffers:
-                    tables.setdefault(id(module._buffers), (_unwrapped(root, name), module._buffers))
-    return sorted(tables.values(), key=lambda table: table[0])
+                    table, short = module._buffers, _unwrapped(root, name)
+                    tables[id(table)] = table
+                    names[id(table)] = min(names.get(id(table), short), short, key=_shortest)
+    return sorted(((names[key], table) for key, table in tables.items()), key=lambda each: each[0])
+
+
+def _shortest(name: str) -> tuple[int, str]:
+    """A parameter may be reached over several models: the one that holds it most directly names it."""
+    return len(name), name
 
 
 def _roots(modules: list[nn.Module]) -> list[nn.Module]:

@@ -32,7 +32,9 @@ class StepLimit(SystemExit):
 class Recorder:
     """One for each process; `start` before the script, `finish` after it."""
 
-    def __init__(self, folder: Path, rank: int, last_step: int | None = None, full_bytes: int = FULL_BYTES) -> None:
+    def __init__(
+        self, folder: Path, rank: int, last_step: int | None = None, full_bytes: int = FULL_BYTES
+    ) -> None:
         self._writer = Writer(rank_folder(folder, rank))
         # Rank 0 speaks for all ranks that have the same hashes; of the others a sketch is enough to say how far off.
         self._full_bytes = full_bytes if rank == 0 else 0
@@ -76,7 +78,9 @@ class Recorder:
             raise
         except Exception as error:  # noqa: BLE001 (whatever it is, it is ours and not the script's)
             self._off = True
-            self._writer.write_remark(f"the record ends at step {self._steps}: {type(error).__name__}: {error}")
+            self._writer.write_remark(
+                f"the record ends at step {self._steps}: {type(error).__name__}: {error}"
+            )
 
     def _seeing_losses(self, original: Callable[..., None]) -> Callable[..., None]:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
@@ -98,7 +102,9 @@ class Recorder:
             raise StepLimit(0)
 
     def _note_gradients(self, optimizer: Any) -> None:
-        self._pending = self._vector([parameter.grad for parameter in _parameters(optimizer)], _parameters(optimizer))
+        self._pending = self._vector(
+            [parameter.grad for parameter in _parameters(optimizer)], _parameters(optimizer)
+        )
 
     def _note_step(self, optimizer: Any) -> None:
         parameters = _parameters(optimizer)
@@ -133,7 +139,9 @@ class Recorder:
         self._buffers.update({id(table): (name, table) for name, table in buffer_tables(parameters)})
         return known
 
-    def _vector(self, tensors: list[torch.Tensor | None] | list[torch.Tensor], like: list[torch.Tensor]) -> Vector:
+    def _vector(
+        self, tensors: list[torch.Tensor | None] | list[torch.Tensor], like: list[torch.Tensor]
+    ) -> Vector:
         numbers = [_numbers(tensor, shape) for tensor, shape in zip(tensors, like, strict=True)]
         hashes = np.array([each[1] for each in numbers], dtype=np.uint64)
         size = sum(each[0].nbytes for each in numbers)

@@ -70,7 +70,9 @@ class Step:
     layout: Layout
     learning_rates: tuple[float, ...]  # one for each parameter group
     losses: tuple[float, ...]  # what backward was called on since the step before
-    rows: tuple[tuple[int, ...], ...]  # of each wrapped forward since then: rows of each replica (ddp: of this rank)
+    rows: tuple[
+        tuple[int, ...], ...
+    ]  # of each wrapped forward since then: rows of each replica (ddp: of this rank)
     gradients: Vector  # just before the step: unscaled and clipped
     parameters: Vector  # just after it
 
@@ -179,7 +181,9 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def _layout(line: dict[str, Any]) -> Layout:
-    return Layout(tuple(line["names"]), tuple(tuple(shape) for shape in line["shapes"]), tuple(line["dtypes"]))
+    return Layout(
+        tuple(line["names"]), tuple(tuple(shape) for shape in line["shapes"]), tuple(line["dtypes"])
+    )
 
 
 def _nested(rows: list[list[int]]) -> tuple[tuple[int, ...], ...]:

@@ -20,12 +20,15 @@ from dp2ddp.verify.tolerance import Tolerance
 
 _TINY = 1e-300
 
+# from cause to effect: a wrong learning rate makes wrong parameters, a wrong loss makes wrong gradients
+KINDS = ("layout", "learning rate", "gradient", "loss", "parameter", "buffer", "steps")
+
 
 @dataclass(frozen=True)
 class Difference:
     """How far apart one thing is at one step."""
 
-    kind: str  # gradient, parameter, learning rate, loss, buffer, steps, layout
+    kind: str  # one of KINDS
     size: float  # relative; inf if one side is missing
     step: int
     rank: int
@@ -46,7 +49,8 @@ class Comparison:
     steps: int  # of the reference
     rank_steps: tuple[int, ...]
     largest: Difference | None  # over gradients and parameters of all steps and ranks that were compared
-    first: Difference | None  # the first one that is not allowed
+    first: Difference | None  # at the first step with one that is not allowed: the one nearest to the cause
+    also: tuple[Difference, ...]  # what else differs at that step
     identical_steps: int  # steps with the same bits in every gradient and parameter, on every rank
     identical_buffers: bool
     noisy: int = 0  # elements whose gradient is nothing but rounding
@@ -70,7 +74,7 @@ class _Found:
 
     tolerance: Tolerance
     largest: Difference | None = None
-    first: Difference | None = None
+    bad: list[Difference] = field(default_factory=list)  # at the first step that has any
     identical_steps: int = 0
     noisy: dict[int, npt.NDArray[np.bool_]] = field(default_factory=dict)  # optimizer -> elements
     noise: float = 0.0
@@ -80,8 +84,8 @@ class _Found:
     def add(self, difference: Difference) -> None:
         if self.largest is None or difference.size > self.largest.size:
             self.largest = difference
-        if self.first is None and not difference.size <= self.tolerance.allowed:  # nan is not allowed either
-            self.first = difference
+        if not difference.size <= self.tolerance.allowed:  # nan is not allowed either
+            self.bad.append(difference)
 
 
 def compare(reference: Trace, ranks: Sequence[Trace], tolerance: Tolerance) -> Comparison:
@@ -89,16 +93,18 @@ def compare(reference: Trace, ranks: Sequence[Trace], tolerance: Tolerance) -> C
     found = _Found(tolerance)
     for step, others in zip(reference.steps(), _together(ranks), strict=False):
         _compare_step(found, step, others)
-        if found.first:
+        if found.bad:
             break
     counts = tuple(len(trace) for trace in ranks)
     _compare_counts(found, len(reference), counts)
     buffers = _compare_buffers(found, reference, ranks[0])
+    causes = sorted(found.bad, key=lambda difference: (KINDS.index(difference.kind), difference.rank))
     return Comparison(
         steps=len(reference),
         rank_steps=counts,
         largest=found.largest,
-        first=found.first,
+        first=causes[0] if causes else None,
+        also=tuple(causes[1:]),
         identical_steps=found.identical_steps,
         identical_buffers=buffers,
         noisy=sum(int(mask.sum()) for mask in found.noisy.values()),
@@ -127,10 +133,9 @@ def _compare_step(found: _Found, step: Step, others: tuple[Step, ...]) -> None:
         for rank, other in enumerate(others):
             if rank == 0 or not np.array_equal(_vector(other, kind).hashes, _vector(others[0], kind).hashes):
                 found.add(_tensors(found, kind, step, other, rank))
-        if found.first:
+        if found.bad:
             found.agreeing = found.agreeing or _agreeing(vectors[1:])
-            return
-    found.identical_steps += identical
+    found.identical_steps += identical and not found.bad
 
 
 def _vector(step: Step, kind: str) -> Vector:
@@ -177,9 +182,15 @@ def _tensors(found: _Found, kind: str, step: Step, other: Step, rank: int) -> Di
     else:
         differences = _by_sketch(kind, step.layout, a, b)
     worst = int(np.argmax(np.nan_to_num(differences, nan=np.inf))) if len(differences) else 0
-    norms = [float(vector.sketched(step.layout)[worst][0]) for vector in (a, b)] if len(differences) else [0.0, 0.0]
+    norms = (
+        [float(vector.sketched(step.layout)[worst][0]) for vector in (a, b)]
+        if len(differences)
+        else [0.0, 0.0]
+    )
     size = float(differences[worst]) if len(differences) else 0.0
-    return Difference(kind, size, step.number, rank, step.layout.names[worst] if len(differences) else "", *norms)
+    return Difference(
+        kind, size, step.number, rank, step.layout.names[worst] if len(differences) else "", *norms
+    )
 
 
 def _first_missing(step: Step, other: Step, kind: str, rank: int) -> Difference | None:
@@ -202,9 +213,14 @@ def _by_values(found: _Found, kind: str, step: Step, a: Floats, b: Floats) -> li
         return [float(away[place].max(initial=0.0)) / scale for place in places]
     noisy = found.noisy.get(step.optimizer, np.zeros(0, dtype=bool))
     if len(noisy) == len(a):
-        found.noise = max(found.noise, float((away[noisy] / np.maximum(np.abs(a[noisy]), _TINY)).max(initial=0.0)))
+        found.noise = max(
+            found.noise, float((away[noisy] / np.maximum(np.abs(a[noisy]), _TINY)).max(initial=0.0))
+        )
         away[noisy] = 0.0
-    return [float(away[place].max(initial=0.0) / max(np.abs(a[place]).max(initial=0.0), _TINY)) for place in places]
+    return [
+        float(away[place].max(initial=0.0) / max(np.abs(a[place]).max(initial=0.0), _TINY))
+        for place in places
+    ]
 
 
 def _by_sketch(kind: str, layout: Layout, a: Vector, b: Vector) -> list[float]:
@@ -227,13 +243,17 @@ def _agreeing(vectors: Sequence[Vector]) -> tuple[tuple[int, ...], ...]:
 
 def _compare_counts(found: _Found, steps: int, counts: tuple[int, ...]) -> None:
     for rank, count in enumerate(counts):
-        if count != steps and found.first is None:
-            found.first = Difference("steps", np.inf, min(steps, count), rank, f"{count} instead of {steps}")
+        if count != steps and not found.bad:
+            found.bad.append(
+                Difference("steps", np.inf, min(steps, count), rank, f"{count} instead of {steps}")
+            )
 
 
 def _compare_buffers(found: _Found, reference: Trace, rank0: Trace) -> bool:
     """On rank 0 only: replica 0's buffers are the ones that survive under DataParallel."""
     ours, theirs = reference.buffers(), rank0.buffers()
+    if found.bad:
+        return False  # they hold what went wrong before
     last = max(len(reference) - 1, 0)
     if ours.keys() != theirs.keys():
         name = min(ours.keys() ^ theirs.keys())
@@ -262,7 +282,7 @@ def _rows(reference: Trace) -> tuple[tuple[int, ...], ...]:
 def _remarks(reference: Trace, ranks: Sequence[Trace]) -> tuple[str, ...]:
     traces = [("DataParallel", reference), *((f"rank {trace.rank}", trace) for trace in ranks)]
     told = [f"{who}: {remark}" for who, trace in traces if trace.end for remark in trace.end.remarks]
-    missing = [f"{who}: the script ended without a word; its record may be short" for who, t in traces if not t.end]
+    missing = [
+        f"{who}: the script ended without a word; its record may be short" for who, t in traces if not t.end
+    ]
     return (*told, *missing)
-
-

@@ -65,7 +65,9 @@ def _how_same(a: str, b: str, tolerance: Tolerance) -> str | None:
         return "equal"
     if _same_numbers(a, b, tolerance.number):
         return "rounded"
-    return "clock" if _same_numbers(_CLOCK.sub("<time>", a), _CLOCK.sub("<time>", b), tolerance.number) else None
+    return (
+        "clock" if _same_numbers(_CLOCK.sub("<time>", a), _CLOCK.sub("<time>", b), tolerance.number) else None
+    )
 
 
 def _same_numbers(a: str, b: str, allowed: float) -> bool:
@@ -103,14 +105,20 @@ class FilesComparison:
         return not self.different
 
 
-def compare_files(ours: Leavings, theirs: Leavings, tolerance: Tolerance) -> tuple[FilesComparison, list[str]]:
+def compare_files(
+    ours: Leavings, theirs: Leavings, tolerance: Tolerance
+) -> tuple[FilesComparison, list[str]]:
     """Compare names and contents; second: torch files with other bytes, which need torch to be compared."""
     events = {path for path in (*ours.written, *theirs.written) if is_event_file(path)}
     a, b = set(ours.written) - events, set(theirs.written) - events
     different = [FileDifference(path, "is written by DataParallel only") for path in sorted(a - b)]
     different += [FileDifference(path, "is written by DDP only") for path in sorted(b - a)]
-    different += [FileDifference(path, "is removed on one side only") for path in _odd(ours.removed, theirs.removed)]
-    different += [FileDifference(path, "is a folder on one side only") for path in _odd(ours.folders, theirs.folders)]
+    different += [
+        FileDifference(path, "is removed on one side only") for path in _odd(ours.removed, theirs.removed)
+    ]
+    different += [
+        FileDifference(path, "is a folder on one side only") for path in _odd(ours.folders, theirs.folders)
+    ]
     different += _event_folders(ours, theirs)
     tensors: list[str] = []
     for path in sorted(a & b):

@@ -40,7 +40,9 @@ class Workspace:
         after = _inventory(self.folder)
         changed = sorted(path for path in after if after[path] != self.before.get(path))
         folders = frozenset(str(path.relative_to(self.folder)) for path in _folders(self.folder))
-        return Leavings(self.folder, tuple(changed), tuple(sorted(self.before.keys() - after.keys())), folders)
+        return Leavings(
+            self.folder, tuple(changed), tuple(sorted(self.before.keys() - after.keys())), folders
+        )
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,9 @@ def copy_folder(original: Path, folder: Path) -> Workspace:
     for source in _files(original):
         count += 1
         if count > MOST_FILES:
-            raise RunError(f"{original}: more than {MOST_FILES} files; start `dp2ddp verify` in the script's own folder")
+            raise RunError(
+                f"{original}: more than {MOST_FILES} files; start `dp2ddp verify` in the script's own folder"
+            )
         target = folder / source.relative_to(original)
         target.parent.mkdir(parents=True, exist_ok=True)
         size = source.lstat().st_size
@@ -122,7 +126,11 @@ def _inventory(root: Path) -> dict[str, tuple[int, int]]:
 
 def content_hash(path: Path) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(file.read())
+        return (
+            hashlib.file_digest(file, "sha256").hexdigest()
+            if hasattr(hashlib, "file_digest")
+            else _digest(file.read())
+        )
 
 
 def _digest(data: bytes) -> str:
