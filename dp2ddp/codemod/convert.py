@@ -7,15 +7,15 @@ import re
 from dataclasses import dataclass
 
 from dp2ddp.codemod.apply import Editor
+from dp2ddp.codemod.checks import check_result
 from dp2ddp.codemod.facts import Facts, gather_facts
 from dp2ddp.codemod.header import add_header
 from dp2ddp.codemod.launch import launch_line, world_of
 from dp2ddp.codemod.plan import Plan, Planned, make_plan
 from dp2ddp.codemod.rule import pick_rules
 from dp2ddp.codemod.strategy import Strategy, choose
-from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.parsing import parse, parse_leniently
+from dp2ddp.source.parsing import parse
 from dp2ddp.source.projects import Project
 
 # A text search rejects what cannot matter, before anything is parsed (TOOLS.md section 4).
@@ -82,7 +82,7 @@ def convert(project: Project, options: Options | None = None) -> Conversion:
     options = options or Options()
     rules = pick_rules(options.select, options.ignore)
     entry = project.entry
-    if not MENTION.search(entry.text):
+    if not any(MENTION.search(one.text) for one in (entry, *(module.source for module in project.modules))):
         parse(entry)  # a file that is no Python is an error all the same
         return Conversion(entry, entry.text)
     facts = gather_facts(project)
@@ -90,8 +90,10 @@ def convert(project: Project, options: Options | None = None) -> Conversion:
         return Conversion(entry, entry.text)
     strategy = choose(facts, options.data, options.join, options.gradients)
     plan = make_plan(facts, strategy, rules)
-    after = edit_script(facts, plan, options) if plan.wraps_converted else entry.text
-    check(facts, after)
+    if facts.entry.first_act is None or not plan.wraps_converted:  # only hazards: half a conversion helps nobody
+        return Conversion(entry, entry.text, plan)
+    after = edit_script(facts, plan, options)
+    check_result(facts, plan, after)
     return Conversion(entry, after, plan, world_of(facts), launch_line(facts))
 
 
@@ -99,13 +101,3 @@ def edit_script(facts: Facts, plan: Plan, options: Options) -> str:
     """The new text of the script."""
     editor = Editor(facts.script.positions, facts.script.scopes, facts.script.source.newline)
     return editor.apply(plan.text_edits(), add_header(facts, plan, options.imports))
-
-
-def check(facts: Facts, after: str) -> None:
-    """Our own promises about the result, kept in production and not only in tests."""
-    name = facts.script.source.name
-    if parse_leniently(after) is None:
-        raise ConversionError(
-            f"{name}: the result would not be Python; nothing was written. Please report this script"
-        )
-    compile(after, name, "exec", dont_inherit=True)

@@ -29,9 +29,9 @@ class Project:
 
 
 def read_project(path: str | Path) -> Project:
-    """Read the script at `path`; its local modules are read only if the script can matter."""
+    """Read the script at `path`, and the local modules beside it that its imports reach."""
     entry = read_source(path)
-    if entry.path is None or "DataParallel" not in entry.text and "data_parallel" not in entry.text:
+    if entry.path is None:
         return Project(entry)
     return Project(entry, tuple(_reachable(entry)))
 

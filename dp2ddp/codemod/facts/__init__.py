@@ -42,6 +42,8 @@ class Facts:
             return True
         if self.is_converted:
             return False
+        if any(found.wraps for found in self.elsewhere):
+            return True
         references = any(not is_type_test(self.script, one) for one in class_references(self.script))
         return references or bool(next(calls_by_hand(self.script), None))
 

@@ -17,6 +17,8 @@ from dp2ddp.codemod.facts.script import Script
 from dp2ddp.errors import SourceError
 from dp2ddp.source.projects import LocalModule
 
+PARALLEL = ("DataParallel", "DataParallel works", "several devices")
+WRAPS = "wraps a model in DataParallel"
 DYNAMIC = {"getattr", "globals", "eval", "exec", "__dict__", "import_module", "__import__"}
 
 
@@ -27,6 +29,7 @@ class Found:
     file: str
     node: ast.AST
     what: str
+    wraps: bool = False  # it is DataParallel itself
 
 
 def find_elsewhere(script: Script, modules: Iterable[LocalModule]) -> tuple[Found, ...]:
@@ -78,12 +81,12 @@ def _in_module(module: Script, mentioned: set[str] | None) -> Iterator[Found]:
         top = _top_statement(module, node)
         name = _name(top)
         if (name is None or mentioned is None or name in mentioned) and not _is_main_guard(module, top):
-            yield Found(_shown(module), node, what)
+            yield Found(_shown(module), node, what, what.endswith(PARALLEL))
 
 
 def _findings(module: Script) -> Iterator[tuple[ast.AST, str]]:
     yield from (
-        (wrap.call.node, "wraps a model in DataParallel") for wrap in find_wraps(module) if not wrap.is_single
+        (wrap.call.node, WRAPS) for wrap in find_wraps(module) if not wrap.is_single
     )
     yield from ((node, f"class {node.name} changes how DataParallel works") for node in subclasses(module))
     yield from ((call.node, f"{_told(call.node)}() drives several devices") for call in calls_by_hand(module))

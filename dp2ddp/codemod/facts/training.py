@@ -293,7 +293,7 @@ def _about_loop(
         for forward in forwards
         if not _without_gradient(script, forward) and _inside(script, forward, turn)
     ]
-    if len(mine) != 1 or _turn(script, mine[0]) is not turn:
+    if not mine or not _exclude_each_other(script, mine) or any(_turn(script, one) is not turn for one in mine):
         found = (
             "no forward" if not mine else f"{len(mine)} forwards" if len(mine) > 1 else "a loop of forwards"
         )
@@ -302,6 +302,21 @@ def _about_loop(
         yield Stopper("backward() runs under a condition", backward.lineno)
     for method in ("zero_grad", "step"):
         yield from _about_every_turn(script, turn, method, backward)
+
+
+def _exclude_each_other(script: Script, nodes: list[ast.Call]) -> bool:
+    """Whether at most one of the nodes runs: they stand in different branches of one `if`."""
+    return all(_in_other_branches(script, one, two) for index, one in enumerate(nodes) for two in nodes[:index])
+
+
+def _in_other_branches(script: Script, one: ast.AST, two: ast.AST) -> bool:
+    path_of_one = [one, *script.scopes.ancestors(one)]
+    path_of_two = [two, *script.scopes.ancestors(two)]
+    common = next(node for node in path_of_one if node in path_of_two)
+    if not isinstance(common, ast.If):
+        return False
+    below = (path_of_one[path_of_one.index(common) - 1], path_of_two[path_of_two.index(common) - 1])
+    return (below[0] in common.body) != (below[1] in common.body) and common.test not in below
 
 
 def _turn(script: Script, node: ast.AST) -> ast.AST:

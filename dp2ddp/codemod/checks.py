@@ -1,0 +1,35 @@
+"""Promises about a result that are checked before it is handed over: it is Python, other lines stay."""
+
+from __future__ import annotations
+
+from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.facts.positions import LINE_END, bounds
+from dp2ddp.codemod.plan import Plan
+from dp2ddp.errors import ConversionError
+from dp2ddp.source.parsing import parse_leniently
+
+
+def check_result(facts: Facts, plan: Plan, after: str) -> None:
+    """Our own promises, kept in production and not only in tests."""
+    name = facts.script.source.name
+    tree = parse_leniently(after)
+    if tree is None or "asynk" in after and "asynk" not in facts.script.source.text:
+        raise ConversionError(f"{name}: the result would not be Python; nothing was written. Please report this script")
+    if not keeps_other_lines(facts.script.source.text, touched_lines(plan), after):
+        raise ConversionError(f"{name}: a line would change that no rule asked for. Please report this script")
+
+
+def touched_lines(plan: Plan) -> set[int]:
+    """The lines that edits may change, counted from 1."""
+    touched: set[int] = set()
+    for edit in plan.text_edits():
+        first, _, last, _ = bounds(edit.node)
+        touched.update(range(first, last + 1))
+    return touched
+
+
+def keeps_other_lines(before: str, touched: set[int], after: str) -> bool:
+    """Whether all lines that are not touched stand in the result, in their order, to the last blank."""
+    rest = iter(LINE_END.split(after))
+    lines = enumerate(LINE_END.split(before), start=1)
+    return all(line in rest for number, line in lines if number not in touched)

@@ -1,0 +1,54 @@
+"""DDP104: `async=True`, which no current Python can read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Finding, Replace
+from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
+from dp2ddp.codemod.strategy import Strategy
+from dp2ddp.source.parsing import STAND_IN
+
+
+class AsyncArgument(Rule):
+    """Write `non_blocking` where an old script says `async`.
+
+    ## What it does
+    `x.cuda(async=True)` becomes `x.cuda(non_blocking=True)`.
+
+    ## Why
+    `async` is a keyword since Python 3.7: the script cannot run, neither before nor after the conversion.
+
+    ## Safety
+    torch renamed the argument in version 0.4; it means the same.
+
+    ## References
+    IDIOMS: 24 of 32 files that do not parse.
+    """
+
+    code = "DDP104"
+    name = "async-argument"
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                x = x.cuda(async=True)
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                x = x.cuda(non_blocking=True)
+            """,
+        ),
+        Untouched("import torch\nnet = torch.nn.DataParallel(net)\nx = x.cuda(non_blocking=True)"),
+    )
+
+    def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
+        for node in facts.script.nodes(ast.keyword):
+            assert isinstance(node, ast.keyword)
+            if node.arg == STAND_IN and facts.script.text(node).startswith("async"):
+                because = "`async` is a keyword of Python; torch calls it non_blocking"
+                yield Replace(node, "non_blocking={value}", because, {"value": node.value})
