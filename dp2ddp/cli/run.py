@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dp2ddp.errors import RunError
+
+if TYPE_CHECKING:
+    from dp2ddp.runtime.stage import Mode
 
 
 @click.command()
@@ -34,7 +38,7 @@ from dp2ddp.errors import RunError
 @click.option("--virtual", is_flag=True, help="Virtual devices on the CPU, even where there are real ones.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
-    script: Path, mode: str, devices: int, trace: Path | None, steps: int | None, timeout: float | None,
+    script: Path, mode: Mode, devices: int, trace: Path | None, steps: int | None, timeout: float | None,
     virtual: bool, arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Run SCRIPT as it is, in the current folder, on real or virtual devices.

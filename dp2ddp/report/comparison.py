@@ -160,7 +160,8 @@ def _diagnosis(comparison: Comparison, world: int) -> Iterator[str]:
         return
     gradient = next((each for each in (comparison.first, *comparison.also) if each.kind == "gradient"), None)
     if gradient is not None and gradient.ratio is not None:
-        yield f"gradients are {gradient.ratio:.4g} times as long as under DataParallel{ratio_words(gradient.ratio, world)}"
+        words = ratio_words(gradient.ratio, world)
+        yield f"gradients are {gradient.ratio:.4g} times as long as under DataParallel{words}"
     loss = next((each for each in (comparison.first, *comparison.also) if each.kind == "loss"), None)
     if loss is not None and loss.size != float("inf"):
         yield f"loss on rank {loss.rank} is {loss.norm:.6g}, under DataParallel {loss.reference_norm:.6g}"

@@ -29,26 +29,25 @@ def as_document(report: Report) -> str:
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     text, files = verdict.stdout, verdict.files
     return {
-        "devices": verdict.world,
+        "world": verdict.world,
         "same": verdict.same,
         "float64": _comparison(verdict.float64),
         "float32": _comparison(verdict.float32),
-        "rows": [list(rows) for rows in verdict.float64.rows],
         "stdout": {
             "same": text.same,
             "lines": text.lines,
             "rounded": text.rounded,
             "masked": text.masked,
             "first": text.first and {"line": text.first[0], "dp": text.first[1], "ddp": text.first[2]},
-            "other_ranks_that_print": list(verdict.voices),
         },
+        "voices": list(verdict.voices),
         "files": {
             "same": files.same,
             "count": files.files,
             "different": [{"path": each.path, "what": each.what} for each in files.different],
         },
-        "exit_codes": {"dp": verdict.codes[0], "ddp": verdict.codes[1]},
-        "seconds": {"dp": verdict.seconds[0], "ddp": verdict.seconds[1]},
+        "codes": list(verdict.codes),
+        "seconds": list(verdict.seconds),
         "remarks": [*verdict.remarks, *verdict.float64.remarks],
     }
 
@@ -60,6 +59,8 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "steps": comparison.steps,
         "rank_steps": list(comparison.rank_steps),
         "identical_steps": comparison.identical_steps,
+        "identical_buffers": comparison.identical_buffers,
+        "rows": [list(rows) for rows in comparison.rows],
         "largest": _difference(comparison.largest),
         "first": _difference(comparison.first),
         "also": [_difference(each) for each in comparison.also],

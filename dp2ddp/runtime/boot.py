@@ -15,14 +15,16 @@ import builtins
 import contextlib
 import ctypes
 import faulthandler
+import functools
 import os
 import signal
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
+from typing import Any
 
 from dp2ddp.runtime.desk import Note, Pulse, write_note
 from dp2ddp.runtime.stage import Stage, set_stage
@@ -38,7 +40,7 @@ def main() -> None:
 
 
 def run_stage(stage: Stage, rank: int) -> int:
-    """Run the stage's script in this process; returns its exit code. Interpreter exit (atexit) is left to the caller."""
+    """Run the stage's script in this process; returns its exit code, and leaves atexit to the interpreter."""
     desk = Path(stage.desk)
     write_note(desk, rank, Note(os.getpid()))
     os.chdir(stage.folder)
@@ -138,16 +140,15 @@ def _beat_on_progress(pulse: Pulse) -> None:
         pulse.beat()
 
     register_optimizer_step_post_hook(beat)
-    torch.autograd.backward = _beating(torch.autograd.backward, pulse)
-    dataloader._BaseDataLoaderIter.__next__ = _beating(dataloader._BaseDataLoaderIter.__next__, pulse)
+    for owner, name in ((torch.autograd, "backward"), (dataloader._BaseDataLoaderIter, "__next__")):
+        setattr(owner, name, _beating(getattr(owner, name), pulse))
 
 
-def _beating(function, pulse):  # type: ignore[no-untyped-def]
-    """The same function, with a beat before it; untyped because it stands for functions of torch of any signature."""
-    import functools
+def _beating(function: Callable[..., Any], pulse: Pulse) -> Callable[..., Any]:
+    """The same function, with a beat before it; Any: it stands for functions of torch."""
 
     @functools.wraps(function)
-    def beating(*args, **kwargs):  # type: ignore[no-untyped-def]
+    def beating(*args: Any, **kwargs: Any) -> Any:
         pulse.beat()
         return function(*args, **kwargs)
 

@@ -18,6 +18,7 @@ import os
 import select
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from dp2ddp.runtime.boot import die_with_parent, run_stage
@@ -35,7 +36,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever prints in here does not mix with the answers
     import torch
-    import torch._dynamo  # noqa: F401 (see above)
+    import torch._dynamo  # for its side effect, see above
 
     torch.set_num_threads(1)
     work = _serve(answers)
@@ -79,7 +80,7 @@ def _works(request: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Work]]:
     stage = Stage.from_json(json.dumps(request["stage"]))
     port = _free_port()
     for rank in stage.ranks:
-        yield {"key": request["key"], "rank": rank}, lambda rank=rank: _run_rank(stage, rank, port)
+        yield {"key": request["key"], "rank": rank}, partial(_run_rank, stage, rank, port)
 
 
 def _fork(children: _Children, label: dict[str, Any], work: Work) -> Work | None:

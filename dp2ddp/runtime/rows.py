@@ -15,12 +15,13 @@ Saw = Callable[[tuple[int, ...]], None]
 
 def observe_rows(saw: Saw) -> None:
     """Call `saw` for each forward: under DataParallel with the rows of each replica, on a rank with its own."""
-    wrapper = sys.modules[
+    wrapper: Any = sys.modules[
         "torch.nn.parallel.data_parallel"
-    ]  # the name torch.nn.parallel.data_parallel is a function
+    ]  # in torch.nn.parallel that name is a function
+    ddp: Any = DistributedDataParallel
     wrapper.scatter_kwargs = _seeing_chunks(wrapper.scatter_kwargs, saw)
-    DistributedDataParallel.forward = _seeing_inputs(DistributedDataParallel.forward, saw)
-    DistributedDataParallel.__init_subclass__ = classmethod(lambda cls: _watch_template(cls, saw))
+    ddp.forward = _seeing_inputs(ddp.forward, saw)
+    ddp.__init_subclass__ = classmethod(lambda cls: _watch_template(cls, saw))
 
 
 def _seeing_chunks(original: Callable[..., Any], saw: Saw) -> Callable[..., Any]:
@@ -47,7 +48,7 @@ def _seeing_inputs(original: Callable[..., Any], saw: Saw) -> Callable[..., Any]
 
 
 def _watch_template(cls: Any, saw: Saw) -> None:
-    """The template's wrapper (templates/ddp.py: GraphDDP.enter), which a converted script holds as a copy of its own."""
+    """The template's wrapper (templates/ddp.py: GraphDDP.enter), of which a converted script has its own copy."""
     original = vars(cls).get("enter")
     if original is None or "has_rows" not in vars(cls):
         return

@@ -68,6 +68,5 @@ def _unwrapped(root: nn.Module, name: str) -> str:
     for part in name.split("."):
         if not (part == "module" and isinstance(here, _WRAPPERS)):
             kept.append(part)
-        following = here._modules.get(part) if isinstance(here, nn.Module) else None
-        here = following if following is not None else nn.Module()
+        here = here._modules.get(part) or nn.Module()
     return ".".join(kept)

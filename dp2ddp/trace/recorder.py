@@ -76,7 +76,7 @@ class Recorder:
                 work(*args)
         except StepLimit:
             raise
-        except Exception as error:  # noqa: BLE001 (whatever it is, it is ours and not the script's)
+        except Exception as error:  # whatever it is, it is ours and not the script's
             self._off = True
             self._writer.write_remark(
                 f"the record ends at step {self._steps}: {type(error).__name__}: {error}"

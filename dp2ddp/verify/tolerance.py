@@ -6,9 +6,9 @@ plain DDP, a real fault, 0.19 at its first step. 1e-10 lies a thousand times abo
 the other. float32 is shown, never judged: two right runs of a BatchNorm net at world 3 are 4e-2 apart after 50 steps
 (SEMANTICS.md 3.3).
 
-Noise. A bias in front of BatchNorm has gradient 0; what is measured is rounding (6e-16 where others are 1). Adam divides
-rounding by rounding and takes a full step in a random direction (CODEBASES.md part F: 7e-8 in one parameter, gradients
-equal to 8e-15). The model's function does not depend on such an element, so its value is not held against the run: its
+Noise. A bias in front of BatchNorm has gradient 0; what is measured is rounding (6e-16 where others are 1). Adam
+divides rounding by rounding and takes a full step in a random direction (CODEBASES.md part F: 7e-8 in one parameter,
+gradients equal to 8e-15). The model's function does not depend on such an element, so its value is not held against the run: its
 gradients go on being compared, and the report says how many there are.
 """
 

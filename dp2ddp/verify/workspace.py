@@ -58,10 +58,9 @@ class Leavings:
 def copy_folder(original: Path, folder: Path) -> Workspace:
     """A scratch copy; a RunError for a folder that is too large to be one project's."""
     folder.mkdir(parents=True)
-    copied, count = 0, 0
-    for source in _files(original):
-        count += 1
-        if count > MOST_FILES:
+    copied = 0
+    for count, source in enumerate(_files(original)):
+        if count == MOST_FILES:
             raise RunError(
                 f"{original}: more than {MOST_FILES} files; start `dp2ddp verify` in the script's own folder"
             )
