@@ -53,7 +53,7 @@ def command(
     except UnknownRuleError as error:
         raise click.UsageError(str(error)) from error
     target = None if show_diff or check else _target(src, output)
-    written = _write(conversion, target, force) if conversion.changed else None
+    written = _write(conversion, target, force) if conversion.changed or target == "-" else None
     _tell(conversion, written, show_diff, as_json, to_stdout=target == "-")
     sys.exit(1 if conversion.hazards or check and conversion.changed else 0)
 
@@ -73,7 +73,8 @@ def _write(conversion, target: str | None, force: bool) -> str | None:  # type: 
         return None
     data = conversion.before.encoded(conversion.after)
     if target == "-":
-        click.get_binary_stream("stdout").write(data)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
         return None
     path = Path(target)
     if path.is_file() and path.read_bytes() == data:

@@ -11,7 +11,7 @@ from dp2ddp.codemod.checks import check_result
 from dp2ddp.codemod.facts import Facts, gather_facts
 from dp2ddp.codemod.header import add_header
 from dp2ddp.codemod.launch import launch_line, world_of
-from dp2ddp.codemod.plan import Plan, Planned, make_plan
+from dp2ddp.codemod.plan import WRAP_RULE, Plan, Planned, make_plan
 from dp2ddp.codemod.rule import pick_rules
 from dp2ddp.codemod.strategy import Strategy, choose
 from dp2ddp.source.files import SourceFile
@@ -86,9 +86,10 @@ def convert(project: Project, options: Options | None = None) -> Conversion:
         parse(entry)  # a file that is no Python is an error all the same
         return Conversion(entry, entry.text)
     facts = gather_facts(project)
-    if not facts.uses_data_parallel:
-        return Conversion(entry, entry.text)
     strategy = choose(facts, options.data, options.join, options.gradients)
+    if not facts.uses_data_parallel:
+        plan = make_plan(facts, strategy, [rule for rule in rules if rule.code == WRAP_RULE])
+        return Conversion(entry, entry.text, plan if plan.notes else None)  # a note: wrapped for one device only
     plan = make_plan(facts, strategy, rules)
     if facts.entry.first_act is None or not plan.wraps_converted:  # only hazards: half a conversion helps nobody
         return Conversion(entry, entry.text, plan)

@@ -1,0 +1,251 @@
+"""`dp2ddp convert` as a person meets it: what is written where, what is said, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dp2ddp.cli import main
+
+SCRIPT = "import torch\n\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n"
+HAZARD = SCRIPT + 'name = input("name? ")\n'
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def convert(*arguments: object, stdin: bytes | None = None) -> Result:
+    return CliRunner().invoke(main, ["convert", *map(str, arguments)], input=stdin)
+
+
+class TestWriting:
+    def test_the_result_lies_beside_the_script(self, script: Path) -> None:
+        result = convert(script)
+
+        assert result.exit_code == 0
+        assert "GraphDDP(torch.nn.Linear(2, 2))" in (script.parent / "train_ddp.py").read_text()
+        assert script.read_text() == SCRIPT
+
+    def test_the_report_says_how_to_start_it(self, script: Path) -> None:
+        assert "torchrun --standalone --nproc-per-node gpu train_ddp.py" in convert(script).stdout
+
+    def test_output_goes_where_it_is_asked_to(self, script: Path, tmp_path: Path) -> None:
+        result = convert(script, "-o", tmp_path / "other.py")
+
+        assert result.exit_code == 0
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["other.py", "train.py"]
+
+    def test_an_output_that_exists_is_not_overwritten(self, script: Path) -> None:
+        (script.parent / "train_ddp.py").write_text("mine")
+
+        result = convert(script)
+
+        assert result.exit_code == 3
+        assert "--force" in result.stderr
+        assert (script.parent / "train_ddp.py").read_text() == "mine"
+
+    def test_force_overwrites(self, script: Path) -> None:
+        (script.parent / "train_ddp.py").write_text("mine")
+
+        assert convert(script, "--force").exit_code == 0
+        assert "GraphDDP" in (script.parent / "train_ddp.py").read_text()
+
+    def test_the_same_result_again_is_up_to_date(self, script: Path) -> None:
+        convert(script)
+
+        result = convert(script)
+
+        assert result.exit_code == 0
+        assert "up to date" in result.stderr
+
+    def test_a_hazard_ends_with_1_and_the_rest_is_written(self, script: Path) -> None:
+        script.write_text(HAZARD)
+
+        result = convert(script)
+
+        assert result.exit_code == 1
+        assert f"{script}:4:8: input() waits for a person (DDP904)" in result.stdout
+        assert (script.parent / "train_ddp.py").exists()
+
+    def test_a_script_whose_wrap_is_not_converted_is_not_written(self, script: Path) -> None:
+        script.write_text("import torch\nnet = torch.nn.DataParallel(net, **options)\n")
+
+        result = convert(script)
+
+        assert result.exit_code == 1
+        assert "not converted, 1 hazard open" in result.stdout
+        assert not (script.parent / "train_ddp.py").exists()
+
+    def test_helpers_can_be_imported(self, script: Path) -> None:
+        convert(script, "--import")
+
+        written = (script.parent / "train_ddp.py").read_text()
+        assert "from dp2ddp.templates.ddp import GraphDDP\n" in written
+        assert "class GraphDDP" not in written
+
+    def test_bytes_stay_as_they_were(self, script: Path) -> None:
+        data = b"\xef\xbb\xbfimport torch\r\nname = '\xc3\xa9'; net = torch.nn.DataParallel(net)\r\nx\t=  1"
+        script.write_bytes(data)
+
+        convert(script, "--import")
+
+        written = (script.parent / "train_ddp.py").read_bytes()
+        assert written.startswith(b"\xef\xbb\xbfimport torch\r\nfrom dp2ddp.templates.ddp import GraphDDP\r\n")
+        assert written.endswith(b"\r\nname = '\xc3\xa9'; join_process_group(); net = GraphDDP(net)\r\nx\t=  1")
+
+    def test_the_coding_comment_holds(self, script: Path) -> None:
+        script.write_bytes(b"# -*- coding: latin-1 -*-\nimport torch\nnet = torch.nn.DataParallel(net)  # \xe9\n")
+
+        convert(script, "--import")
+
+        assert (script.parent / "train_ddp.py").read_bytes().endswith(b"net = GraphDDP(net)  # \xe9\n")
+
+
+class TestLooking:
+    def test_diff_prints_and_writes_nothing(self, script: Path) -> None:
+        result = convert(script, "--diff", "--import")
+
+        assert result.exit_code == 0
+        assert "-net = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n+" in result.stdout
+        assert "\x1b[" not in result.stdout
+        assert list(script.parent.iterdir()) == [script]
+
+    def test_check_would_change(self, script: Path) -> None:
+        assert convert(script, "--check").exit_code == 1
+        assert list(script.parent.iterdir()) == [script]
+
+    def test_check_of_a_converted_script_is_content(self, script: Path) -> None:
+        convert(script)
+
+        assert convert(script.parent / "train_ddp.py", "--check").exit_code == 0
+
+    def test_json_has_a_version_and_everything_else(self, script: Path) -> None:
+        script.write_text(HAZARD)
+
+        document = json.loads(convert(script, "--json", "--check").stdout)
+
+        assert document["version"] == 1
+        assert document["changed"] is True
+        assert document["strategy"]["gradients"]["value"] == "graph"
+        assert {edit["code"] for edit in document["edits"]} == {"DDP101", "DDP201"}
+        assert [(one["code"], one["line"], one["column"]) for one in document["hazards"]] == [("DDP904", 4, 8)]
+        assert document["hazards"][0]["advice"]
+
+    def test_stdin_to_stdout(self) -> None:
+        result = convert("-", stdin=SCRIPT.encode())
+
+        assert result.exit_code == 0
+        assert "net = GraphDDP(torch.nn.Linear(2, 2))\n" in result.stdout
+        assert "edits" in result.stderr
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            pytest.param("import torch\nnet = torch.nn.Linear(2, 2)\n", id="no DataParallel"),
+            pytest.param("", id="empty"),
+            pytest.param('"""Not nn.DataParallel."""\n# torch.nn.DataParallel\n', id="in words only"),
+            pytest.param("import torch\nnet = torch.nn.parallel.DistributedDataParallel(net)\n", id="DDP"),
+        ],
+    )
+    def test_nothing_to_convert(self, script: Path, text: str) -> None:
+        script.write_text(text)
+
+        result = convert(script)
+
+        assert (result.exit_code, result.stdout) == (0, f"{script}: nothing to convert\n")
+        assert list(script.parent.iterdir()) == [script]
+
+    def test_one_device_is_left_alone_with_a_reason(self, script: Path) -> None:
+        script.write_text("import torch\nnet = torch.nn.DataParallel(net, device_ids=[0])\n")
+
+        result = convert(script)
+
+        assert result.exit_code == 0
+        assert "one device: DataParallel is a plain call" in result.stdout
+        assert list(script.parent.iterdir()) == [script]
+
+    def test_a_forced_choice_is_noted(self, script: Path) -> None:
+        result = convert(script, "--check", "--gradients", "reducer")
+
+        assert "asked for, not proven" in result.stdout
+
+
+class TestBadInput:
+    """One line on stderr, the right exit code, nothing written."""
+
+    @pytest.mark.parametrize(
+        ("data", "said"),
+        [
+            pytest.param(b"import torch\nx = (\n", "train.py:2:5: ", id="syntax error"),
+            pytest.param(b'import torch\nprint "DataParallel"\n', "Python 2", id="Python 2"),
+            pytest.param(b"\x7fELF\0\0", "binary", id="binary"),
+            pytest.param(b"# coding: nonsense\nimport torch\n", "not readable as text", id="unknown encoding"),
+            pytest.param(b"x = '\xff'\n", "not readable as text", id="not UTF-8"),
+        ],
+    )
+    def test_what_is_no_script(self, script: Path, data: bytes, said: str) -> None:
+        script.write_bytes(data)
+
+        self.is_refused(convert(script), said)
+        assert list(script.parent.iterdir()) == [script]
+
+    def test_no_such_file(self, tmp_path: Path) -> None:
+        self.is_refused(convert(tmp_path / "none.py"), "none.py: no such file")
+
+    def test_a_folder(self, tmp_path: Path) -> None:
+        self.is_refused(convert(tmp_path), "a folder")
+
+    def test_a_folder_that_cannot_be_written(self, script: Path, tmp_path: Path) -> None:
+        self.is_refused(convert(script, "-o", tmp_path / "none" / "out.py"), "cannot be written")
+
+    def is_refused(self, result: Result, said: str) -> None:
+        assert result.exit_code == 3
+        assert result.stdout == ""
+        assert said in result.stderr
+        assert result.stderr.count("\n") == 1
+
+    def test_a_closed_stdin(self) -> None:
+        command = f"{sys.executable} -m dp2ddp convert - <&-"
+
+        result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+
+        assert result.returncode == 3
+        assert result.stderr.startswith("dp2ddp: <stdin>: ")
+
+    def test_an_empty_stdin(self) -> None:
+        result = convert("-", stdin=b"")
+
+        assert (result.exit_code, result.stdout) == (0, "")
+
+    @pytest.mark.parametrize(
+        "arguments", [pytest.param(["--nonsense"], id="option"), pytest.param(["--select", "DDP777"], id="rule")]
+    )
+    def test_unknown_words_are_usage_errors(self, script: Path, arguments: list[str]) -> None:
+        result = convert(script, *arguments)
+
+        assert result.exit_code == 2
+        assert list(script.parent.iterdir()) == [script]
+
+
+def test_neither_torch_nor_libcst_nor_rich_is_imported(script: Path) -> None:
+    program = (
+        "import sys; from dp2ddp.cli import main; main(['convert', sys.argv[1], '--diff'], standalone_mode=False)"
+    )
+    check = "; sys.stderr.write(repr({'torch', 'libcst', 'rich', 'numpy'} & set(sys.modules)))"
+    code = f"import atexit, sys; atexit.register(lambda: None{check.replace(';', ' or', 1)}); {program}"
+
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(script)], capture_output=True, text=True, check=False, env=dict(os.environ)
+    )
+
+    assert result.stderr.endswith("set()")

@@ -1,0 +1,42 @@
+"""`dp2ddp rules`: the list, one page, the folder of pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from dp2ddp.cli import main
+
+
+def rules(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["rules", *map(str, arguments)])
+
+
+def test_the_list_has_a_line_a_rule() -> None:
+    lines = rules().stdout.splitlines()
+
+    assert any(line.startswith("DDP201  data-parallel ") for line in lines)
+    assert all(line.startswith("DDP") for line in lines)
+
+
+def test_a_page_explains_and_shows() -> None:
+    result = rules("ddp201")
+
+    assert result.exit_code == 0
+    assert "## Why" in result.stdout
+    assert "+net = GraphDDP(net).cuda()" in result.stdout
+
+
+def test_an_unknown_code_is_a_usage_error() -> None:
+    result = rules("DDP777")
+
+    assert result.exit_code == 2
+    assert "DDP777: no such rule" in result.stderr
+
+
+def test_pages_are_written_into_a_folder(tmp_path: Path) -> None:
+    result = rules("--write", tmp_path / "rules")
+
+    assert result.exit_code == 0
+    assert (tmp_path / "rules" / "DDP101.md").read_text().startswith("<!-- Generated")
