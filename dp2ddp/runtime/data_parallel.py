@@ -17,7 +17,7 @@ import torch
 import torch.nn.parallel.parallel_apply
 from torch._utils import _get_device_index
 from torch._utils import _handle_complex as _real_view
-from torch.nn.parallel import comm
+from torch.nn.parallel import _functions, comm
 
 from .machine import HOST, Machine
 from .patches import Patches
@@ -44,6 +44,7 @@ def install_data_parallel(patches: Patches, machine: Machine, observers: Sequenc
     )
     # reduce_add and reduce_add_coalesced stay torch's own: without NCCL they add g0 + g1 + ... (comm.py:109).
     patches.set(_APPLY, "threading", SimpleNamespace(Thread=ThreadInTurn, Lock=threading.Lock))
+    patches.set(_functions, "_streams", None)  # its list of copy streams has the length of the machine before
     patches.set(_WRAPPER, "scatter_kwargs", _observed(_WRAPPER.scatter_kwargs, observers))
 
 

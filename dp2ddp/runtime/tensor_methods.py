@@ -57,7 +57,15 @@ def _add_reentrant(mode: VirtualDevices) -> None:
             text: str = torch._tensor_str._str(*args, **kwargs)  # type: ignore[no-untyped-call]
             return text
 
+    def write(func: Any, args: Args, kwargs: Keywords) -> str:
+        tensor, specification = args
+        if tensor.dim() == 0 and type(tensor) is _Tensor:  # a number, as in Tensor.__format__
+            return format(tensor.item(), specification)
+        with mode:
+            return object.__format__(tensor, specification)
+
     mode.handle([_Tensor.__repr__], show)
+    mode.handle([_Tensor.__format__], write)
 
 
 # ---- what a tensor says
