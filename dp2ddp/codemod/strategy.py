@@ -38,15 +38,38 @@ class Strategy:
         return WRAPPERS[self.gradients.value]
 
 
-def choose(
-    facts: Facts, data: str | None = None, join: str | None = None, gradients: str | None = None
-) -> Strategy:
-    """The fastest choices that are proven, unless the user asks for others."""
-    return Strategy(
-        data=_asked(data, _choose_data(facts)),
-        join=_asked(join, _choose_join(facts)),
-        gradients=_asked(gradients, _choose_gradients(facts), safe="graph"),
-    )
+def choose(facts: Facts, data: str | None = None, join: str | None = None, gradients: str | None = None) -> Strategy:
+    """The fastest choices that are proven, unless the user asks for others.
+
+    Outputs can only be joined where the ranks' rows stay apart, so the first two choices go together.
+    """
+    stopper = facts.flow.stopper
+    found = (_shard(), _outputs()) if stopper is None else (_replicate(stopper), _batch(stopper))
+    if data == "replicate" or join == "batch" and data is None:
+        found = (_replicate("asked for"), _batch("asked for"))
+    elif (data, join) == ("shard", "batch"):
+        found = (Choice("shard", "asked for", forced=stopper is not None), _batch("asked for"))
+    elif stopper is not None and join == "outputs":
+        found = (Choice("shard", f"asked for, not proven: {stopper}", forced=True), Choice("outputs", f"asked for, not proven: {stopper}", forced=True))
+    elif stopper is not None and data == "shard":
+        found = (Choice("shard", f"asked for, not proven: {stopper}", forced=True), _batch(stopper))
+    return Strategy(*found, gradients=_asked(gradients, _choose_gradients(facts), safe="graph"))
+
+
+def _shard() -> Choice:
+    return Choice("shard", "samples load alone, without random numbers: every rank loads only its rows")
+
+
+def _replicate(why: str) -> Choice:
+    return Choice("replicate", f"every rank loads the whole batch, which is always right (shard: {why})")
+
+
+def _outputs() -> Choice:
+    return Choice("outputs", "each batch goes from its loader into one forward; what is used behind it is gathered")
+
+
+def _batch(why: str) -> Choice:
+    return Choice("batch", f"every rank has the whole batch, and the wrapper splits it (outputs: {why})")
 
 
 def _asked(value: str | None, found: Choice, safe: str | None = None) -> Choice:
@@ -55,14 +78,6 @@ def _asked(value: str | None, found: Choice, safe: str | None = None) -> Choice:
     if value == safe:
         return Choice(value, f"asked for ({found.value} is proven: {found.because})")
     return Choice(value, f"asked for, not proven: {found.because}", forced=True)
-
-
-def _choose_data(facts: Facts) -> Choice:
-    return Choice("replicate", "every rank loads the whole batch, which is right for any loader")
-
-
-def _choose_join(facts: Facts) -> Choice:
-    return Choice("batch", "every rank has the whole batch; the wrapped model splits it as DataParallel does")
 
 
 def _choose_gradients(facts: Facts) -> Choice:

@@ -8,6 +8,8 @@ from dp2ddp.codemod.facts.devices import DeviceIndex, find_device_indices
 from dp2ddp.codemod.facts.effects import Effect, find_effects
 from dp2ddp.codemod.facts.elsewhere import Found, find_elsewhere
 from dp2ddp.codemod.facts.entry import Entry, find_entry
+from dp2ddp.codemod.facts.flow import Flow, find_flow
+from dp2ddp.codemod.facts.loaders import Loader, find_loaders
 from dp2ddp.codemod.facts.models import Wrap, calls_by_hand, class_references, find_wraps, is_type_test
 from dp2ddp.codemod.facts.names import Names
 from dp2ddp.codemod.facts.places import Places
@@ -27,6 +29,8 @@ class Facts:
     effects: tuple[Effect, ...]
     places: Places
     training: Training
+    loaders: tuple[Loader, ...]
+    flow: Flow
     names: Names
     elsewhere: tuple[Found, ...]
 
@@ -57,6 +61,8 @@ def gather_facts(project: Project) -> Facts:
     script = Script(project.entry)
     wraps = find_wraps(script)
     places = Places(script)
+    training = find_training(script, wraps, places)
+    loaders = find_loaders(script)
     return Facts(
         script=script,
         entry=find_entry(script),
@@ -64,7 +70,9 @@ def gather_facts(project: Project) -> Facts:
         devices=find_device_indices(script),
         effects=find_effects(script),
         places=places,
-        training=find_training(script, wraps, places),
+        training=training,
+        loaders=loaders,
+        flow=find_flow(script, wraps, loaders, training),
         names=Names(script),
         elsewhere=find_elsewhere(script, project.modules),
     )

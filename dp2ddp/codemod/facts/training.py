@@ -76,6 +76,7 @@ class Training:
     names: frozenset[str]  # every text under which a wrapped model is used
     forwards: tuple[ast.Call, ...]  # calls of wrapped models
     backwards: tuple[ast.Call, ...]
+    use_stopper: Stopper | None  # the first use of a wrapped model that is not followed
     reducer_stopper: Stopper | None
 
 
@@ -85,8 +86,9 @@ def find_training(script: Script, wraps: tuple[Wrap, ...], places: Places) -> Tr
     backwards = tuple(
         call.node for call in script.calls if call.method == "backward" and _is_main(places, call)
     )
+    use = next(_about_uses(script, names), None)
     stopper = next(_stoppers(script, wraps, names, forwards, backwards), None)
-    return Training(names, forwards, backwards, stopper)
+    return Training(names, forwards, backwards, use, stopper)
 
 
 def _is_main(places: Places, call: Call) -> bool:

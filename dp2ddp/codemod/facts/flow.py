@@ -1,0 +1,317 @@
+"""The way of a batch through a loop: from the loader, through device moves, into one forward, and what is used behind it.
+
+Only where all of that can be listed may the ranks' rows stay apart until the forward (join=outputs).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from dp2ddp.codemod.facts.loaders import Loader
+from dp2ddp.codemod.facts.models import Wrap
+from dp2ddp.codemod.facts.script import Script, literal
+from dp2ddp.codemod.facts.training import Training
+
+MOVES = {"to", "cuda", "float", "double", "half", "long", "int", "contiguous", "requires_grad_", "detach"}
+WRAPPERS_OF_LOADERS = ("builtins.enumerate", "tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.notebook.tqdm", "tqdm.std.tqdm")
+QUESTIONS_TO_LOADERS = {"dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "num_workers"}
+
+
+@dataclass(frozen=True, eq=False)
+class BatchLoop:
+    """A loop over a loader in which everything that happens to the batch is known."""
+
+    loop: ast.For
+    forward: ast.stmt  # the statement that holds the one forward
+    gathered: tuple[str, ...]  # parts of the batch that are used behind the forward, in their order in the batch
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """All loops of a script, or the first thing that keeps them from being followed."""
+
+    loops: tuple[BatchLoop, ...]
+    stopper: str | None
+
+
+class _StopperError(Exception):
+    """What cannot be followed, and where."""
+
+    def __init__(self, why: str, node: ast.AST) -> None:
+        super().__init__(f"{why} (line {getattr(node, 'lineno', 1)})")
+
+
+def find_flow(script: Script, wraps: tuple[Wrap, ...], loaders: tuple[Loader, ...], training: Training) -> Flow:
+    """Follow every batch; the first obstacle ends it."""
+    try:
+        _check_wraps(script, wraps, training)
+        names = _loader_names(script, loaders)
+        loops = tuple(_follow(script, loop, training) for loop in _loops(script, names))
+        _check_forwards(script, loops, training)
+    except _StopperError as stopper:
+        return Flow((), str(stopper))
+    return Flow(loops, None)
+
+
+def _check_wraps(script: Script, wraps: tuple[Wrap, ...], training: Training) -> None:
+    if training.use_stopper:
+        raise _StopperError(training.use_stopper.why, script.tree)
+    for wrap in wraps:
+        if wrap.dim_value != 0:
+            raise _StopperError("the batch is split along another dimension than the first", wrap.call.node)
+        if not wrap.names or any("." in name for name in wrap.names):
+            raise _StopperError("the wrapped model is not a plain name", wrap.call.node)
+        if len({name for one in wraps for name in one.names}) > 1:
+            raise _StopperError("several models are wrapped", wrap.call.node)
+        for parent in script.scopes.ancestors(wrap.call.node):
+            if isinstance(parent, ast.If) and not _asks_for_devices(script, parent.test):
+                raise _StopperError("the model is wrapped under a condition", parent)
+            if isinstance(parent, (ast.For, ast.While, ast.Try, ast.IfExp, ast.FunctionDef)) and not _is_main(parent):
+                raise _StopperError("the wrap may not have run when a batch comes", parent)
+
+
+def _asks_for_devices(script: Script, test: ast.expr) -> bool:
+    """`torch.cuda.device_count() > 1`: with one device a rank's rows are all rows."""
+    match test:
+        case ast.Compare(left=ast.Call(func=func), ops=[ast.Gt()], comparators=[ast.Constant(value=1)]):
+            return script.scopes.name(func) == "torch.cuda.device_count"
+    return isinstance(test, ast.Compare) and "__name__" in ast.unparse(test)
+
+
+def _is_main(node: ast.AST) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name == "main"
+
+
+def _loader_names(script: Script, loaders: tuple[Loader, ...]) -> set[str]:
+    """The names of the loaders, also as parameters of the script's own functions."""
+    if not loaders:
+        raise _StopperError("no DataLoader is made in this file", script.tree)
+    for loader in loaders:
+        if loader.stopper:
+            raise _StopperError(loader.stopper, loader.call.node)
+    names = {loader.name for loader in loaders if loader.name}
+    while more := {one for one in _parameters(script, names) if one not in names}:
+        names |= more
+    _check_bindings(script, names, {loader.call.node for loader in loaders})
+    return names
+
+
+def _check_bindings(script: Script, names: set[str], loaders: set[ast.Call]) -> None:
+    """Whether these names mean loaders wherever they are bound."""
+    for node in script.nodes(ast.Name, ast.Attribute):
+        assert isinstance(node, (ast.Name, ast.Attribute))
+        parent = script.scopes.parents[node]
+        if isinstance(node.ctx, ast.Load) or script.told(node) not in names:
+            continue
+        if not isinstance(parent, ast.Assign) or parent.value not in loaders:
+            raise _StopperError(f"`{script.told(node)}` is not always a DataLoader", node)
+    for parameter, given in _given(script):
+        if parameter in names and script.told(given) not in names:
+            raise _StopperError(f"`{parameter}` is not always a DataLoader", given)
+
+
+def _parameters(script: Script, names: set[str]) -> Iterator[str]:
+    yield from (parameter for parameter, given in _given(script) if script.told(given) in names)
+
+
+def _given(script: Script) -> Iterator[tuple[str, ast.expr]]:
+    """What the script's own functions are given, by parameter."""
+    for call in script.calls:
+        function = script.scopes.definition(call.node.func)
+        if isinstance(function, ast.FunctionDef):
+            parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+            pairs = [*zip(parameters, call.node.args), *((one.arg, one.value) for one in call.node.keywords)]  # noqa: B905
+            yield from ((name, given) for name, given in pairs if name)
+
+
+def _loops(script: Script, names: set[str]) -> Iterator[ast.For]:
+    """The loops over loaders; any other use of a loader, beside questions to it, is an obstacle."""
+    for node in script.nodes(ast.Name, ast.Attribute):
+        assert isinstance(node, (ast.Name, ast.Attribute))
+        if not isinstance(node.ctx, ast.Load) or script.told(node) not in names:
+            continue
+        loop = _loop_over(script, node)
+        if loop is not None:
+            yield loop
+        elif not _is_question(script, node, names):
+            raise _StopperError(f"`{script.told(node)}` is used outside of a plain loop", node)
+
+
+def _loop_over(script: Script, node: ast.AST) -> ast.For | None:
+    """`for x, y in loader`, with enumerate and tqdm around it."""
+    parent = script.scopes.parents[node]
+    while isinstance(parent, ast.Call) and parent.args[:1] == [node]:
+        if script.scopes.name(parent.func) not in WRAPPERS_OF_LOADERS:
+            return None
+        node, parent = parent, script.scopes.parents[parent]
+    return parent if isinstance(parent, ast.For) and parent.iter is node else None
+
+
+def _is_question(script: Script, node: ast.AST, names: set[str]) -> bool:
+    parent = script.scopes.parents[node]
+    match parent:
+        case ast.Attribute(attr=attr):
+            return attr in QUESTIONS_TO_LOADERS
+        case ast.Call(func=func):
+            known = isinstance(script.scopes.definition(func), ast.FunctionDef)
+            return known or script.scopes.name(func) in ("builtins.len", "builtins.print")
+        case ast.keyword():
+            call = script.scopes.parents[parent]
+            return isinstance(call, ast.Call) and isinstance(script.scopes.definition(call.func), ast.FunctionDef)
+    return False
+
+
+# --- inside one loop
+
+
+def _follow(script: Script, loop: ast.For, training: Training) -> BatchLoop:
+    parts = _parts(script, loop)
+    forwards = [one for one in training.forwards if _holds(script, loop, one)]
+    if len(forwards) != 1:
+        raise _StopperError(f"{len(forwards)} forwards of the wrapped model for one batch", loop)
+    statement = script.scopes.statement(forwards[0])
+    block = _block_with(script, loop, statement)
+    known, order = set(parts), list(parts)
+    for before in _statements_before(loop, block, statement):
+        _pass(script, before, known, order)
+    _check_inputs(script, forwards[0], known)
+    _check_rest(script, statement, forwards[0], known)
+    _check_other_functions(script, loop, known)
+    used = {one.id for one in _reads_behind(script, loop, statement, known)}
+    return BatchLoop(loop, statement, tuple(name for name in order if name in used))
+
+
+def _parts(script: Script, loop: ast.For) -> list[str]:
+    """The names that a turn gives to the batch, the counter of enumerate left out."""
+    target = loop.target
+    if isinstance(loop.iter, ast.Call) and script.scopes.name(loop.iter.func) == "builtins.enumerate":
+        pair = target.elts if isinstance(target, ast.Tuple) else []
+        if len(pair) != 2:
+            raise _StopperError("the batch is not taken apart by plain names", loop)
+        target = pair[1]
+    names = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+    if not all(isinstance(one, ast.Name) for one in names) or loop.orelse:
+        raise _StopperError("the batch is not taken apart by plain names", loop)
+    return [one.id for one in names if isinstance(one, ast.Name)]
+
+
+def _holds(script: Script, loop: ast.For, node: ast.AST) -> bool:
+    return any(parent is loop for parent in script.scopes.ancestors(node))
+
+
+def _block_with(script: Script, loop: ast.For, statement: ast.stmt) -> list[ast.stmt]:
+    """The statements around the forward: the loop's body, or a `with` in it."""
+    parent = script.scopes.parents[statement]
+    while parent is not loop:
+        if not isinstance(parent, ast.With):
+            raise _StopperError("the forward runs under a condition or in a loop of its own", statement)
+        parent = script.scopes.parents[parent]
+    holder = script.scopes.parents[statement]
+    assert isinstance(holder, (ast.For, ast.With))
+    return holder.body
+
+
+def _statements_before(loop: ast.For, block: list[ast.stmt], statement: ast.stmt) -> Iterator[ast.stmt]:
+    if block is not loop.body:
+        outer = next(one for one in loop.body if statement in ast.walk(one))
+        yield from loop.body[: loop.body.index(outer)]
+    yield from block[: block.index(statement)]
+
+
+def _pass(script: Script, statement: ast.stmt, known: set[str], order: list[str]) -> None:
+    """A statement between the head of the loop and the forward: it moves parts, or has nothing to do with them."""
+    if not any(isinstance(one, ast.Name) and one.id in known for one in ast.walk(statement)):
+        return
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        raise _StopperError("the batch is used before the forward", statement)
+    target, value = statement.targets[0], statement.value
+    both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
+    pairs = [*zip(target.elts, value.elts, strict=True)] if both else [(target, value)]  # type: ignore[union-attr]
+    unpacks = isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, ast.Name) and value.id in known
+    if unpacks:
+        pairs = [(one, value) for one in target.elts]  # type: ignore[union-attr]  # `x, y = batch`
+    for one, given in pairs:
+        if not isinstance(one, ast.Name) or not is_part(script, given, known):
+            raise _StopperError("the batch is used before the forward", statement)
+        known.add(one.id)
+        if one.id not in order:
+            order.append(one.id)
+
+
+def is_part(script: Script, node: ast.expr, known: Iterable[str]) -> bool:
+    """A part of the batch, moved to a device or cast, row by row as it was."""
+    match node:
+        case ast.Name(id=name):
+            return name in known
+        case ast.Call(func=ast.Attribute(value=value, attr=method), args=arguments) if method in MOVES:
+            return is_part(script, value, known) and not any(_reads(one, known) for one in arguments)
+        case ast.Call(func=func, args=[one]):
+            return script.scopes.name(func) == "torch.autograd.Variable" and is_part(script, one, known)
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str() | int())):
+            return name in known  # batch[0], batch["image"]: a part, if the batch is a tuple or a dict
+    return False
+
+
+def _reads(node: ast.AST, names: Iterable[str]) -> bool:
+    return any(isinstance(one, ast.Name) and one.id in names for one in ast.walk(node))
+
+
+def _check_inputs(script: Script, forward: ast.Call, known: set[str]) -> None:
+    given = [*forward.args, *(one.value for one in forward.keywords)]
+    for one in given:
+        if not is_part(script, one, known) and literal(one) is None:
+            raise _StopperError("the forward takes something beside the batch", forward)
+    if not any(is_part(script, one, known) for one in given):
+        raise _StopperError("the forward does not take the batch", forward)
+
+
+def _check_rest(script: Script, statement: ast.stmt, forward: ast.Call, known: set[str]) -> None:
+    """The statement of the forward may use the batch for nothing else: what is in it cannot be gathered before."""
+    inside = set(ast.walk(forward))
+    if not isinstance(statement, (ast.Assign, ast.Expr, ast.AnnAssign)):
+        raise _StopperError("the forward is part of a larger statement", statement)
+    if any(isinstance(one, ast.Name) and one.id in known and one not in inside for one in ast.walk(statement)):
+        raise _StopperError("the batch is used in the statement of the forward", statement)
+
+
+def _reads_behind(script: Script, loop: ast.For, statement: ast.stmt, known: set[str]) -> Iterator[ast.Name]:
+    """Every reading of a part behind the forward, in the loop or after it in the same function."""
+    start = script.positions.span(statement).end
+    function = script.scopes.function(loop)
+    for node in script.nodes(ast.Name):
+        assert isinstance(node, ast.Name)
+        if node.id not in known or script.positions.span(node).start < start or script.scopes.function(node) is not function:
+            continue
+        if not _is_in_another_loop(script, node, loop):
+            yield node
+
+
+def _check_other_functions(script: Script, loop: ast.For, known: set[str]) -> None:
+    """A function that reads a part as a global sees it at a time that is not followed."""
+    home = script.scopes.scope_of[loop]
+    for node in script.nodes(ast.Name):
+        assert isinstance(node, ast.Name)
+        if node.id in known and script.scopes.scope_of[node] is not home:
+            if script.scopes.lookup(node.id, script.scopes.scope_of[node]) is home:
+                raise _StopperError(f"`{node.id}` is read in another function", node)
+
+
+def _is_in_another_loop(script: Script, node: ast.Name, loop: ast.For) -> bool:
+    """A later loop that gives the name anew."""
+    for parent in script.scopes.ancestors(node):
+        if parent is loop:
+            return False
+        if isinstance(parent, ast.For) and any(isinstance(one, ast.Name) and one.id == node.id for one in ast.walk(parent.target)):
+            return True
+    return isinstance(node.ctx, ast.Store)
+
+
+def _check_forwards(script: Script, loops: tuple[BatchLoop, ...], training: Training) -> None:
+    followed = [loop.forward for loop in loops]
+    for forward in training.forwards:
+        if script.scopes.statement(forward) not in followed:
+            raise _StopperError("the wrapped model is also run on something else than a batch of a loader", forward)
+    if not loops:
+        raise _StopperError("no loop over a loader is found", script.tree)
