@@ -30,6 +30,7 @@ def install_cuda_api(patches: Patches, machine: Machine, streams: RandomStreams)
     functions = _devices(machine) | memory | random | _streams(machine, cuda_streams) | _answers()
     for name, function in functions.items():
         patches.set(torch.cuda, name, _named(function, name))
+    patches.set(torch.cuda, "_initialized", True)  # else torch.utils.checkpoint keeps no state of the devices
     patches.set(torch.cuda, "default_generators", streams.generators)
     patches.set(torch, "Generator", VirtualGenerator)
     patches.set_all(torch.cuda.random, random)

@@ -35,9 +35,7 @@ class DoublePrecision(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self._as_they_are = frozenset(placeless_functions()) | {torch.Tensor.view, torch.can_cast}
-        self._sources = frozenset(
-            {torch.from_numpy, torch.tensor, torch.as_tensor, torch.asarray, torch.frombuffer}
-        )
+        self._sources = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
         self._instead: dict[Function, Function] = {
             torch.Tensor.float: torch.Tensor.double,
             torch.Tensor.half: torch.Tensor.double,
@@ -65,15 +63,20 @@ def install_double(patches: Patches) -> DoublePrecision:
     patches.set(torch, "set_default_dtype", _keep_default_dtype)
     for name, wide in _WIDE_NAMES.items():
         patches.set(torch, name, getattr(torch, wide))
-    rebuild = torch._utils._rebuild_tensor
+    # These are not seen by a mode.
+    for owner, name in ((torch, "from_numpy"), (torch, "frombuffer"), (torch._utils, "_rebuild_tensor")):
+        patches.set(owner, name, _wide_result(getattr(owner, name)))
+    return DoublePrecision()
 
-    @functools.wraps(rebuild)
-    def rebuild_wide(*args: Any) -> torch.Tensor:
-        tensor: torch.Tensor = rebuild(*args)  # type: ignore[no-untyped-call]
+
+def _wide_result(original: Function) -> Function:
+    @functools.wraps(original)  # _rebuild_tensor is looked up by its name (torch/_weights_only_unpickler.py)
+    def make(*args: Any, **kwargs: Any) -> torch.Tensor:
+        with torch._C.DisableTorchFunction():  # the storage has the dtype it has
+            tensor: torch.Tensor = original(*args, **kwargs)
         return widened(tensor)
 
-    patches.set(torch._utils, "_rebuild_tensor", rebuild_wide)
-    return DoublePrecision()
+    return make
 
 
 def _keep_default_dtype(d: torch.dtype, /) -> None:

@@ -1,11 +1,11 @@
-"""nn.DataParallel on virtual devices is torch's own: the same numbers as a hand-made sum over chunks, the same quirks."""
+"""nn.DataParallel on virtual devices is torch's own: the numbers of a hand-made sum over chunks, and every quirk."""
 
 from __future__ import annotations
 
 import copy
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -314,11 +314,11 @@ def test_replicas_that_wait_for_each_other_do_not_hang(virtual: Install) -> None
 
 
 @pytest.fixture
-def penalised(virtual: Install) -> Iterator[tuple[Any, torch.Tensor]]:
+def penalised(virtual: Install) -> tuple[Any, torch.Tensor]:
     virtual(3)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1)).double()
-    yield model, torch.randn(7, 4, dtype=torch.float64)
+    return model, torch.randn(7, 4, dtype=torch.float64)
 
 
 def test_gradient_penalty_equals_the_unsplit_one(penalised: tuple[Any, torch.Tensor]) -> None:
