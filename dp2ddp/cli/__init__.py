@@ -1,7 +1,7 @@
 """The command line: one file a command; the only package that knows all the others.
 
 Exit codes, everywhere: 0 yes or done, 1 no (hazards open, would change, different), 2 usage (click's own),
-3 could not (`Dp2DdpError`: one line on stderr; `--traceback` shows more).
+3 could not (`Dp2DdpError`: one line on stderr; `--traceback` shows more), 130 interrupted (Ctrl-C), as shells say it.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("dp2ddp: interrupted", err=True)
+            sys.exit(130)
         except Dp2DdpError as error:
             if ctx.params.get("traceback"):
                 raise

@@ -49,7 +49,7 @@ class _Prepared:
     """A stage and the scratch copy that it runs in."""
 
     stage: Stage
-    workspace: Workspace
+    workspaces: tuple[Workspace, ...]  # of the working folder; of the script's, if that is elsewhere
 
 
 def environment() -> dict[str, str]:
@@ -74,19 +74,19 @@ def try_on(
 
 def _prepare(subject: Subject, mode: Mode, world: int, dtype: str, scratch: Path) -> _Prepared:
     room = scratch / f"{mode}-{dtype}-{world}"
-    workspace = copy_folder(subject.folder, room / "folder")
-    script = _script_in(workspace, subject, room)
+    workspaces, script = _copies(subject, room)
     converted = script.with_name(subject.converted_name)
     converted.write_bytes(subject.converted)
-    workspace = workspace.looked_at_again()
+    workspaces = tuple(workspace.looked_at_again() for workspace in workspaces)
     stage = Stage(
         script=str(converted if mode == "ddp" else script),
         name=str(Path(subject.name).with_name(subject.converted_name)) if mode == "ddp" else subject.name,
         mode=mode,
         world=world,
-        folder=str(workspace.folder),
+        folder=str(workspaces[0].folder),
         desk=str(room / "desk"),
-        arguments=subject.arguments,
+        arguments=tuple(workspaces[0].here(argument) for argument in subject.arguments),
+        scratch=str(room),
         trace=str(room / "trace"),
         steps=subject.steps,
         dtype=dtype,
@@ -95,15 +95,17 @@ def _prepare(subject: Subject, mode: Mode, world: int, dtype: str, scratch: Path
         real=False,
         capture=True,
     )
-    return _Prepared(stage, workspace)
+    return _Prepared(stage, workspaces)
 
 
-def _script_in(workspace: Workspace, subject: Subject, room: Path) -> Path:
-    """The script's place in the copy; one that lies outside the working folder has its folder copied too."""
+def _copies(subject: Subject, room: Path) -> tuple[tuple[Workspace, ...], Path]:
+    """Scratch copies, and the script's place in them."""
+    workspace = copy_folder(subject.folder, room / "folder")
     script = subject.script.resolve()
     if script.is_relative_to(subject.folder):
-        return workspace.folder / script.relative_to(subject.folder)
-    return copy_folder(script.parent, room / "script").folder / script.name
+        return (workspace,), workspace.folder / script.relative_to(subject.folder)
+    beside = copy_folder(script.parent, room / "script")
+    return (workspace, beside), beside.folder / script.name
 
 
 def _run_all(
@@ -174,26 +176,38 @@ def _compare(reference: Run, other: Run, tolerance: Tolerance) -> Comparison:
 
 
 def _plain_output(prepared: _Prepared, run: Run, name: str) -> str:
-    """What rank 0 printed, with the scratch folder and the converted script under their original names."""
-    text = run.output(0).replace(str(prepared.workspace.folder), str(prepared.workspace.original))
+    """What rank 0 printed, with the scratch folders and the converted script under their original names."""
+    text = run.output(0)
+    for workspace in prepared.workspaces:
+        text = text.replace(str(workspace.folder), str(workspace.original))
     return text.replace(Path(run.stage.name).name, Path(name).name)
 
 
 def _compare_leavings(
     ours: _Prepared, theirs: _Prepared, server: Server, scratch: Path, tolerance: Tolerance
 ) -> FilesComparison:
-    left = ours.workspace.left_behind(), theirs.workspace.left_behind()
-    compared, tensors = compare_files(left[0], left[1], tolerance)
-    if not tensors:
-        return compared
+    both = zip(ours.workspaces, theirs.workspaces, strict=True)
+    pairs = [(a.left_behind(), b.left_behind()) for a, b in both]
+    compared = [compare_files(a, b, tolerance) for a, b in pairs]
+    tensors = [
+        (path, str(a.folder / path), str(b.folder / path))
+        for (a, b), (_, paths) in zip(pairs, compared, strict=True)
+        for path in paths
+    ]
+    different = [each for comparison, _ in compared for each in comparison.different]
+    different += _compare_tensors(tensors, server, scratch, tolerance)
+    return FilesComparison(sum(comparison.files for comparison, _ in compared), tuple(different))
+
+
+def _compare_tensors(
+    pairs: list[tuple[str, str, str]], server: Server, scratch: Path, tolerance: Tolerance
+) -> Iterator[FileDifference]:
+    """Files that torch wrote and whose bytes differ, compared by a process that has torch."""
+    if not pairs:
+        return
     answer = scratch / "tensors.json"
-    pairs = [(path, str(left[0].folder / path), str(left[1].folder / path)) for path in tensors]
     request = {"pairs": pairs, "allowed": tolerance.allowed, "answer": str(answer)}
     if server.call("dp2ddp.verify.checkpoints:main", request) != 0:
         raise RunError("the files that torch wrote could not be compared; see above")
     found: dict[str, str] = json.loads(answer.read_text(encoding="utf-8"))
-    return dataclasses.replace(compared, different=(*compared.different, *_differences(found)))
-
-
-def _differences(found: dict[str, str]) -> Iterator[FileDifference]:
-    return (FileDifference(path, what) for path, what in found.items() if what)
+    yield from (FileDifference(path, what) for path, what in found.items() if what)

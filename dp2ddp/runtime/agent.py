@@ -19,12 +19,10 @@ from dp2ddp.runtime.boot import die_with_parent
 def main() -> None:
     """`python agent.py DESK TORCHRUN-ARGUMENTS...`"""
     die_with_parent()
-    with (Path(sys.argv[1]) / "torchrun.err").open("w", buffering=1) as sys.stderr:
-        from torch.distributed.run import (
-            main as torchrun,
-        )  # after: its loggers take sys.stderr as they find it
+    sys.stderr = (Path(sys.argv[1]) / "torchrun.err").open("w", buffering=1)
+    from torch.distributed.run import main as torchrun  # after: its loggers take sys.stderr as they find it
 
-        torchrun(sys.argv[2:])
+    torchrun(sys.argv[2:])  # the exception of a failing rank goes to sys.stderr as well
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from typing import Any
 from dp2ddp.runtime.desk import Note, Pulse, write_note
 from dp2ddp.runtime.stage import Stage, set_stage
 
+INTERRUPTED = 130  # as shells say it
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -36,7 +37,11 @@ def main() -> None:
     """The process that `python boot.py STAGE.json` starts."""
     die_with_parent()
     stage = Stage.from_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    sys.exit(run_stage(stage, int(os.environ.get("RANK", "0"))))
+    try:
+        code = run_stage(stage, int(os.environ.get("RANK", "0")))
+    except KeyboardInterrupt:
+        code = INTERRUPTED  # before the script began: nothing of the user's to show
+    sys.exit(code)
 
 
 def run_stage(stage: Stage, rank: int) -> int:
@@ -48,7 +53,9 @@ def run_stage(stage: Stage, rank: int) -> int:
         _capture_output(desk, rank)
     _tell_where_on_signal(desk, rank)
     recorder = set_stage(stage, rank)
-    _beat_on_progress(Pulse(desk, rank))
+    pulse = Pulse(desk, rank)
+    _beat_on_progress(pulse)
+    pulse.beat()  # the script begins
     code, ended, error = 0, 0.0, ""
     try:
         with _end_of_script() as end:
@@ -94,7 +101,7 @@ def _end_of_script() -> Iterator[_End]:
     except SystemExit as exit_:
         end.code = _exit_code(exit_.code)
     except BaseException as error:
-        end.code = 130 if isinstance(error, KeyboardInterrupt) else 1
+        end.code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
         end.error = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
         sys.excepthook(
             type(error), error.with_traceback(_own_frames(error.__traceback__)), error.__traceback__

@@ -31,6 +31,7 @@ from dp2ddp.runtime.stacks import Stand, read_stand
 from dp2ddp.runtime.stage import Mode, Stage
 
 _LOOK = 0.02  # seconds between two looks
+_START = 60.0  # seconds more until all ranks have begun: torch is being imported
 _GRACE = 5.0  # seconds that ranks have to end after one has failed; torchrun does not give more
 
 
@@ -247,7 +248,8 @@ class _Watched:
         pulses = read_pulses(Path(self._running.stage.desk))
         if pulses != self._pulses:
             self._pulses, self._moved = pulses, time.monotonic()
-        if patience is not None and time.monotonic() - self._moved > patience:
+        allowed = patience if patience is None or all(pulses) else patience + _START
+        if patience is not None and allowed is not None and time.monotonic() - self._moved > allowed:
             failure = _hang(self._running.stage, patience)
             self._running.kill()
             self.run = self._over(_rank_codes(self._running.stage, None), failure)

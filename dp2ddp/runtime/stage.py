@@ -33,6 +33,7 @@ class Stage:
         None  # where `random` and numpy begin on rank 0 (torch begins at the same place in any process)
     )
     real: bool = True  # use real CUDA devices when there are enough of them
+    scratch: str | None = None  # the folder whose symbolic links must not be written through (guard.py)
     capture: bool = False  # the ranks' stdout and stderr go to files on the desk
 
     @property
@@ -70,6 +71,10 @@ def set_stage(stage: Stage, rank: int) -> Recorder | None:
         from dp2ddp.runtime import samples
 
         samples.install_sample_streams(stage.seed)
+    if stage.scratch:
+        from dp2ddp.runtime.guard import guard
+
+        guard(Path(stage.scratch))
     return _start_recorder(stage, rank) if stage.trace else None
 
 

@@ -8,8 +8,8 @@ the other. float32 is shown, never judged: two right runs of a BatchNorm net at 
 
 Noise. A bias in front of BatchNorm has gradient 0; what is measured is rounding (6e-16 where others are 1). Adam
 divides rounding by rounding and takes a full step in a random direction (CODEBASES.md part F: 7e-8 in one parameter,
-gradients equal to 8e-15). The model's function does not depend on such an element, so its value is not held against the run: its
-gradients go on being compared, and the report says how many there are.
+gradients equal to 8e-15). The model's function does not depend on such an element, so its value is not held against
+the run: its gradients go on being compared, and the report says how many there are.
 """
 
 from __future__ import annotations

@@ -25,11 +25,20 @@ _FICLONE = 0x40049409  # linux/fs.h
 
 @dataclass(frozen=True)
 class Workspace:
-    """A copy of a working folder, and what was in it at the start: path -> (size, time of the last change)."""
+    """A copy of a folder, and what was in it at the start: path -> (size, time of the last change)."""
 
     original: Path
     folder: Path
     before: dict[str, tuple[int, int]]
+
+    def here(self, argument: str) -> str:
+        """An argument that names a place in the original folder, as the same place in the copy."""
+        original = str(self.original)
+        return (
+            str(self.folder) + argument[len(original) :]
+            if argument.startswith(original + os.sep)
+            else argument
+        )
 
     def looked_at_again(self) -> Workspace:
         """After something was put into it that the run did not write."""
