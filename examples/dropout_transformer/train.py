@@ -17,7 +17,7 @@ def make_data(rows):
     tokens = torch.randint(1, VOCABULARY, (rows, LENGTH))
     tokens[torch.arange(LENGTH) >= lengths.unsqueeze(1)] = PADDING
     counts = nn.functional.one_hot(tokens, VOCABULARY)[:, :, 1:].sum(1)
-    return TensorDataset(tokens, counts.argmax(1))
+    return tokens, counts.argmax(1)
 
 
 class Classifier(nn.Module):
@@ -38,8 +38,8 @@ class Classifier(nn.Module):
         return self.head(x.sum(1) / (~padding).sum(1, keepdim=True))
 
 
-train_loader = DataLoader(make_data(198), batch_size=32, shuffle=True)
-valid_loader = DataLoader(make_data(60), batch_size=32)
+train_loader = DataLoader(TensorDataset(*make_data(198)), batch_size=32, shuffle=True)
+valid_loader = DataLoader(TensorDataset(*make_data(60)), batch_size=32)
 
 model = nn.DataParallel(Classifier()).cuda()
 criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
@@ -55,7 +55,8 @@ for epoch in range(EPOCHS):
     model.train()
     for tokens, target in train_loader:
         tokens, target = tokens.cuda(), target.cuda()
-        loss = criterion(model(tokens), target)
+        logits = model(tokens)
+        loss = criterion(logits, target)
         optimizer.zero_grad()
         loss.backward()
         norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -69,5 +70,7 @@ for epoch in range(EPOCHS):
     correct = 0
     with torch.no_grad():
         for tokens, target in valid_loader:
-            correct += (model(tokens.cuda()).argmax(1) == target.cuda()).sum().item()
+            tokens, target = tokens.cuda(), target.cuda()
+            logits = model(tokens)
+            correct += (logits.argmax(1) == target).sum().item()
     print(f"epoch {epoch}: {correct} of {len(valid_loader.dataset)} right")

@@ -18,15 +18,17 @@ import sys
 import torch.distributed
 import traceback
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from torch._utils import ExceptionWrapper
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import IterableDataset
 from types import TracebackType
 from typing import Any
 
 
-# --- helpers copied from dp2ddp.templates (process, arguments, outputs, replicas, rows, whole, ddp): yours now, they need torch alone
+# --- helpers copied from dp2ddp.templates (process, arguments, rows, batches, outputs, replicas, whole, ddp): yours now, they need torch alone
 
 
 # Environment variable with the process id of a rank. Children inherit it (loader workers, pools,
@@ -272,6 +274,265 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(item)
 
 
+def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """torch.cat of every rank's tensor along dim; rank r brings sizes[r] rows, which may be none.
+
+    Travels as bytes, padded to the largest part, so that any dtype and any backend will do.
+    """
+    rows = own.detach().movedim(dim, 0)  # (rows, ...)
+    padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
+    padded[: len(rows)] = rows
+    parts = [torch.empty_like(padded) for _ in sizes]
+    torch.distributed.all_gather([as_bytes(part) for part in parts], as_bytes(padded))
+    whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+    return whole.movedim(0, dim).contiguous()
+
+
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a contiguous tensor as a vector of bytes."""
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+def gather_rows(value: Any) -> Any:
+    """This rank's rows of a batch in, the whole batch out, the same on every rank.
+
+    Tensors are concatenated along their first dimension, and so are lists of things that are not
+    tensors (file names, say). Tuples, lists and dicts of them keep their form. A rank without rows
+    brings tensors with no rows.
+    """
+    if world_size() == 1:
+        return value
+    leaves: list[Any] = []
+    form = take_apart(value, leaves)
+    found = exchange([describe_leaf(leaf) for leaf in leaves])
+    if any(len(each) != len(leaves) for each in found):
+        raise ValueError(
+            f"The ranks' parts of the batch have {[len(each) for each in found]} tensors, and cannot be "
+            "joined. Load the whole batch on every rank instead."
+        )
+    wholes = [join_leaf(leaf, [each[i] for each in found]) for i, leaf in enumerate(leaves)]
+    return put_together(form, wholes)
+
+
+def take_apart(value: Any, leaves: list[Any]) -> Any:
+    """The form of a value, with the position of each leaf in its place; the leaves go to the list."""
+    if isinstance(value, dict):
+        return type(value), [(key, take_apart(item, leaves)) for key, item in value.items()]
+    if is_nested(value):
+        return type(value), [take_apart(item, leaves) for item in value]
+    leaves.append(value)
+    return len(leaves) - 1
+
+
+def is_nested(value: Any) -> bool:
+    """Whether this is a list or tuple that holds the parts of a batch, and not one plain thing a row."""
+    if not isinstance(value, (list, tuple)):
+        return False
+    parts = (torch.Tensor, tuple, list, dict)
+    return hasattr(value, "_fields") or any(isinstance(item, parts) for item in value)
+
+
+def put_together(form: Any, leaves: Sequence[Any]) -> Any:
+    """The value with this form and these leaves."""
+    if isinstance(form, int):
+        return leaves[form]
+    kind, parts = form
+    if issubclass(kind, dict):
+        return kind((key, put_together(part, leaves)) for key, part in parts)
+    items = [put_together(part, leaves) for part in parts]
+    return kind(*items) if hasattr(kind, "_fields") else kind(items)
+
+
+def describe_leaf(leaf: Any) -> Any:
+    """What the other ranks must know of a leaf: a tensor's shape; of anything else, all of it."""
+    return leaf.shape if isinstance(leaf, torch.Tensor) and leaf.dim() > 0 else leaf
+
+
+def join_leaf(own: Any, found: Sequence[Any]) -> Any:
+    """One leaf of the whole batch from what every rank said of its own."""
+    if isinstance(own, (list, tuple)):
+        return type(own)(item for items in found for item in items)
+    if not isinstance(own, torch.Tensor) or own.dim() == 0:
+        if any(each != found[0] for each in found):
+            raise ValueError(f"{found} differ from rank to rank, and there is no telling how to join them.")
+        return own
+    shapes = [shape for shape in found if shape[0] > 0] or [own.shape]
+    if any(shape[1:] != shapes[0][1:] for shape in shapes):
+        raise ValueError(
+            f"The ranks' rows have different shapes, {[tuple(shape) for shape in found]}, and "
+            "cannot be joined. Does collate_fn pad to the longest of its samples? Load the whole batch on "
+            "every rank instead."
+        )
+    rows = own if own.shape[0] > 0 else own.new_empty((0, *shapes[0][1:]))
+    return concatenate_ranks(rows, [shape[0] for shape in found])
+
+
+def own_slice(whole: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """The rows of a whole tensor that are this rank's, if rank r has sizes[r] of them."""
+    rank = own_rank()
+    return whole.narrow(dim, sum(sizes[:rank]), sizes[rank])
+
+
+def shard(loader: "DataLoader[Any]", rank: int | None = None, world: int | None = None) -> "DataLoader[Any]":
+    """The same loader for one rank: it draws the same batches, and loads only this rank's rows of each.
+
+    All ranks draw from the same random streams, so that they agree on every batch. Rank r takes the rows that
+    torch.chunk(batch, world)[r] would hold: ceil(rows / world) of them, so the last are fewer, or none. Where
+    the rank has no rows it gets a batch with no rows in it. In everything else (len, dataset, sampler,
+    batch_size) it answers as the whole loader.
+    """
+    world = world_size() if world is None else world
+    rank = own_rank() if rank is None else rank
+    if world == 1:
+        return loader
+    if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
+        raise TypeError(
+            "shard needs a loader of batches from a map-style data set: neither an IterableDataset nor "
+            "batch_size=None. Let every rank load the whole batches instead: leave the loader as it is."
+        )
+    if type(loader).__iter__ is not DataLoader.__iter__:
+        raise TypeError(
+            f"shard does not know how {type(loader).__name__} iterates. Let every rank load the whole "
+            "batches instead: leave the loader as it is."
+        )
+    return ShardedLoader(loader, rank, world)
+
+
+class ShardedLoader(DataLoader[Any]):
+    """A DataLoader with another's settings that loads one rank's rows of each of its batches."""
+
+    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int) -> None:
+        vars(self).update(vars(loader))
+        self.rank = rank
+        self.world = world
+        self.worker_init_fn = WorkerStart(loader.worker_init_fn, rank)
+        self.in_order = True  # or else the ranks' batches could come in different orders
+        self.streams = LoadingStreams(rank)
+        self.sizes: deque[int] = deque()
+
+    @property
+    def _index_sampler(self) -> "RankIndices":
+        """Where DataLoader's iterators find the indices of a batch, see torch/utils/data/dataloader.py."""
+        return RankIndices(self)
+
+    def __iter__(self) -> Any:
+        self.sizes = deque()
+        return RankBatches(self, super().__iter__())
+
+
+class RankIndices:
+    """The whole loader's batches of indices, each cut to this rank's chunk."""
+
+    def __init__(self, loader: ShardedLoader) -> None:
+        self.loader = loader
+
+    def __len__(self) -> int:
+        return len(self.loader.batch_sampler)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return self.indices(self.loader.sizes)
+
+    def indices(self, sizes: "deque[int]") -> Iterator[list[Any]]:
+        """The indices to load; how many of them are this rank's goes to sizes."""
+        for batch in map(list, self.loader.batch_sampler or ()):
+            rows = own_rows(batch, self.loader.rank, self.loader.world)
+            sizes.append(len(rows))
+            if self.loader.num_workers == 0:
+                self.loader.streams.enter()  # from here to the end of RankBatches.__next__
+            yield rows or batch[:1]
+
+
+def own_rows(batch: list[Any], rank: int, world: int) -> list[Any]:
+    """Chunk r of a batch as torch.chunk cuts it: 5 rows over 4 ranks are 2, 2, 1, none."""
+    size = -(-len(batch) // world)
+    return batch[rank * size : (rank + 1) * size]
+
+
+class RankBatches:
+    """One pass over a sharded loader."""
+
+    def __init__(self, loader: ShardedLoader, batches: Iterator[Any]) -> None:
+        self.streams = loader.streams
+        self.sizes = loader.sizes
+        self.length = len(loader)
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> "RankBatches":
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self.batches)
+        finally:
+            self.streams.leave()
+        return batch if self.sizes.popleft() else without_rows(batch)
+
+
+class LoadingStreams:
+    """Random streams for what a rank's rows draw while they are loaded in the rank's own process.
+
+    The script's streams must not move by it, since the other ranks load other rows. And the ranks must not
+    draw the same numbers, or the first row of each would get the same augmentation.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.own: dict[str, Any] = {}
+        self.script: dict[str, Any] = {}
+
+    def enter(self) -> None:
+        """Draw from the rank's own streams from now on."""
+        self.script = random_streams()
+        if self.own:
+            set_random_streams(self.own)
+        else:
+            vary_streams(self.rank)
+
+    def leave(self) -> None:
+        """Draw from the script's streams again."""
+        if self.script:
+            self.own = random_streams()
+            set_random_streams(self.script)
+            self.script = {}
+
+
+class WorkerStart:
+    """A worker_init_fn after which the workers of each rank draw numbers of their own."""
+
+    def __init__(self, start: Callable[[int], None] | None, rank: int) -> None:
+        self.start = start
+        self.rank = rank
+
+    def __call__(self, worker: int) -> None:
+        if self.start is not None:
+            self.start(worker)
+        vary_streams(self.rank)
+
+
+def vary_streams(rank: int) -> None:
+    """Lead the host's random streams another way on each rank; rank 0 stays on its way."""
+    if rank == 0:
+        return
+    torch.default_generator.manual_seed(int(torch.randint(2**62, ())) + rank)
+    random.seed(random.getrandbits(62) + rank)
+    if "numpy" in sys.modules:
+        numpy = sys.modules["numpy"]
+        numpy.random.seed((int(numpy.random.randint(2**31)) + rank) % 2**32)
+
+
+def without_rows(batch: Any) -> Any:
+    """The batch with none of its rows: tensors and arrays of length 0, empty lists, in the same form."""
+    if isinstance(batch, dict):
+        return type(batch)((key, without_rows(value)) for key, value in batch.items())
+    if is_nested(batch):
+        parts = [without_rows(part) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return batch[:0] if isinstance(batch, (list, tuple)) or hasattr(batch, "shape") and batch.shape else batch
+
+
 @dataclass(frozen=True)
 class Face:
     """What the other ranks need to know of a tensor in a replica's output."""
@@ -420,31 +681,6 @@ def default_generator(device: torch.device) -> torch.Generator:
 def same_state(one: Any, other: Any) -> bool:
     """Whether two states of a random stream are the same."""
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
-
-
-def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
-    """torch.cat of every rank's tensor along dim; rank r brings sizes[r] rows, which may be none.
-
-    Travels as bytes, padded to the largest part, so that any dtype and any backend will do.
-    """
-    rows = own.detach().movedim(dim, 0)  # (rows, ...)
-    padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
-    padded[: len(rows)] = rows
-    parts = [torch.empty_like(padded) for _ in sizes]
-    torch.distributed.all_gather([as_bytes(part) for part in parts], as_bytes(padded))
-    whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-    return whole.movedim(0, dim).contiguous()
-
-
-def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory of a contiguous tensor as a vector of bytes."""
-    return tensor.reshape(-1).view(torch.uint8)
-
-
-def own_slice(whole: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
-    """The rows of a whole tensor that are this rank's, if rank r has sizes[r] of them."""
-    rank = own_rank()
-    return whole.narrow(dim, sum(sizes[:rank]), sizes[rank])
 
 
 # How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
@@ -845,7 +1081,7 @@ def make_data(rows):
     tokens = torch.randint(1, VOCABULARY, (rows, LENGTH))
     tokens[torch.arange(LENGTH) >= lengths.unsqueeze(1)] = PADDING
     counts = nn.functional.one_hot(tokens, VOCABULARY)[:, :, 1:].sum(1)
-    return TensorDataset(tokens, counts.argmax(1))
+    return tokens, counts.argmax(1)
 
 
 class Classifier(nn.Module):
@@ -866,10 +1102,10 @@ class Classifier(nn.Module):
         return self.head(x.sum(1) / (~padding).sum(1, keepdim=True))
 
 
-train_loader = DataLoader(make_data(198), batch_size=32, shuffle=True)
-valid_loader = DataLoader(make_data(60), batch_size=32)
+train_loader = shard(DataLoader(TensorDataset(*make_data(198)), batch_size=32, shuffle=True))
+valid_loader = shard(DataLoader(TensorDataset(*make_data(60)), batch_size=32))
 
-model = ExactDDP(Classifier()).cuda()
+model = ExactDDP(Classifier(), split=False).cuda()
 criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
 total_steps = EPOCHS * len(train_loader)
@@ -883,7 +1119,9 @@ for epoch in range(EPOCHS):
     model.train()
     for tokens, target in train_loader:
         tokens, target = tokens.cuda(), target.cuda()
-        loss = criterion(model(tokens), target)
+        logits = model(tokens)
+        target = gather_rows(target)
+        loss = criterion(logits, target)
         optimizer.zero_grad()
         loss.backward()
         norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -897,5 +1135,8 @@ for epoch in range(EPOCHS):
     correct = 0
     with torch.no_grad():
         for tokens, target in valid_loader:
-            correct += (model(tokens.cuda()).argmax(1) == target.cuda()).sum().item()
+            tokens, target = tokens.cuda(), target.cuda()
+            logits = model(tokens)
+            target = gather_rows(target)
+            correct += (logits.argmax(1) == target).sum().item()
     print(f"epoch {epoch}: {correct} of {len(valid_loader.dataset)} right")
