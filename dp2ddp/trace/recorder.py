@@ -48,14 +48,16 @@ class Recorder:
         self._buffers: dict[int, tuple[str, dict[str, torch.Tensor | None]]] = {}
         self._pending: Vector | None = None
         self._off = False
+        self._undo: list[Callable[[], object]] = []
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        optimizers.register_optimizer_step_pre_hook(self._before_step)
-        optimizers.register_optimizer_step_post_hook(self._after_step)
+        before = optimizers.register_optimizer_step_pre_hook(self._before_step)
+        after = optimizers.register_optimizer_step_post_hook(self._after_step)
         # Tensor.backward calls torch.autograd.backward by this name (torch/_tensor.py)
         original = torch.autograd.backward
         torch.autograd.backward = functools.wraps(original)(self._seeing_losses(original))
+        self._undo = [before.remove, after.remove, lambda: setattr(torch.autograd, "backward", original)]
 
     def saw_rows(self, rows: tuple[int, ...]) -> None:
         """A wrapped forward has been given so many rows for each replica (or for this rank)."""
@@ -67,6 +69,8 @@ class Recorder:
         with contextlib.suppress(Exception):
             self._write_end()
         self._off = True
+        for undo in self._undo:
+            undo()
 
     def _quietly(self, work: Callable[..., None], *args: Any) -> None:
         if self._off:

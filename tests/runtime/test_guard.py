@@ -1,0 +1,63 @@
+"""A run in a scratch folder reads through links and never writes through them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# an audit hook cannot be removed, so each case has a process of its own
+CASES = {
+    "open": "open('big', 'w').write('changed')",
+    "append": "open('big', 'a').write('changed')",
+    "os.open": "import os; os.write(os.open('big', os.O_WRONLY), b'changed')",
+    "in a linked folder": "open('linked/entry', 'w').write('changed')",
+    "a new file in a linked folder": "open('linked/new', 'w').write('x')",
+    "a folder in a linked folder": "import os; os.makedirs('linked/new')",
+    "remove": "import os; os.remove('linked/entry')",
+    "rename over": "import os; open('x', 'w').close(); os.replace('x', 'linked/entry')",
+    "torch.save": "import torch; torch.save(1, 'big')",
+}
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    users = tmp_path / "users"
+    (users / "folder").mkdir(parents=True)
+    (users / "big").write_text("mine")
+    (users / "folder" / "entry").write_text("mine")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    (scratch / "big").symlink_to(users / "big")
+    (scratch / "linked").symlink_to(users / "folder")
+    return scratch
+
+
+def run(scratch: Path, code: str) -> None:
+    setup = (
+        f"from pathlib import Path; from dp2ddp.runtime.guard import guard; guard(Path({str(scratch)!r}))\n"
+    )
+    subprocess.run([sys.executable, "-c", setup + code], cwd=scratch, check=True)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_users_files_stay_as_they_are(scratch: Path, case: str) -> None:
+    run(scratch, CASES[case])
+    users = scratch.parent / "users"
+    assert (users / "big").read_text() == "mine"
+    assert [path.name for path in (users / "folder").iterdir()] == ["entry"]
+    assert (users / "folder" / "entry").read_text() == "mine"
+
+
+def test_the_run_sees_what_it_wrote_and_all_the_rest(scratch: Path) -> None:
+    run(scratch, "open('big', 'a').write('!'); open('linked/new', 'w').write('x')")
+    assert (scratch / "big").read_text() == "mine!"
+    assert sorted(path.name for path in (scratch / "linked").iterdir()) == ["entry", "new"]
+
+
+def test_reading_leaves_the_links(scratch: Path) -> None:
+    run(scratch, "open('big').read(); open('linked/entry').read()")
+    assert (scratch / "big").is_symlink()
+    assert (scratch / "linked").is_symlink()

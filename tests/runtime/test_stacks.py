@@ -1,0 +1,42 @@
+"""Where a rank stands, read from what faulthandler writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dp2ddp.runtime import stacks
+from dp2ddp.runtime.stacks import read_stand
+
+BOOT = Path(stacks.__file__).with_name("boot.py")
+WAITING = f"""Thread 0x00007f01 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 320 in wait
+
+Current thread 0x00007f02 (most recent call first):
+  File "/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 2900 in all_reduce
+  File "/venv/lib/python3.11/site-packages/torch/distributed/c10d_logger.py", line 81 in wrapper
+  File "/home/user/train.py", line 31 in step
+  File "/home/user/train.py", line 40 in <module>
+  File "{BOOT}", line 90 in run_as_main
+"""
+
+
+def test_a_rank_in_a_collective() -> None:
+    stand = read_stand(WAITING, rank=2)
+    assert str(stand) == "rank 2 at train.py:31 in step, called from train.py:40: waits in all_reduce"
+
+
+def test_a_rank_in_no_collective() -> None:
+    text = "".join(line for line in WAITING.splitlines(keepends=True) if "torch/distributed" not in line)
+    stand = read_stand(text, rank=0)
+    assert stand is not None
+    assert stand.collective is None
+
+
+def test_the_newest_of_several_dumps_counts() -> None:
+    stand = read_stand(WAITING + WAITING.replace("line 31", "line 77"), rank=0)
+    assert stand is not None
+    assert stand.frames[0].line == 77
+
+
+def test_a_rank_that_never_answered() -> None:
+    assert read_stand("", rank=0) is None

@@ -1,0 +1,134 @@
+"""Two runs are the same, or they part at a step, in a tensor, by a ratio; on made-up traces, without torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp2ddp.verify.compare import Comparison, compare
+from dp2ddp.verify.tolerance import FLOAT32, FLOAT64
+from tests.verify.traces import GRADIENT, trace
+
+
+def compared(tmp_path: Path, other: list[np.ndarray], **options: object) -> Comparison:
+    """Three steps of the reference against one rank."""
+    reference = trace(tmp_path / "dp", [GRADIENT] * 3)
+    return compare(reference, [trace(tmp_path / "ddp", other, **options)], FLOAT64)  # type: ignore[arg-type]
+
+
+def test_the_same_numbers_are_the_same_to_the_last_bit(tmp_path: Path) -> None:
+    found = compared(tmp_path, [GRADIENT] * 3)
+    assert found.same
+    assert found.identical
+    assert found.identical_steps == 3
+
+
+def test_rounding_is_the_same_but_not_identical(tmp_path: Path) -> None:
+    found = compared(tmp_path, [GRADIENT, GRADIENT * (1 + 1e-14), GRADIENT])
+    assert found.same
+    assert not found.identical
+    assert found.identical_steps == 2
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0, 1 + 1e-9])
+def test_a_wrong_gradient_is_found_at_its_step_with_its_ratio(tmp_path: Path, factor: float) -> None:
+    found = compared(tmp_path, [GRADIENT, GRADIENT, GRADIENT * factor])
+    assert found.first is not None
+    assert (found.first.kind, found.first.step, found.first.name) == ("gradient", 2, "conv.weight")
+    assert found.first.ratio == pytest.approx(factor)
+
+
+def test_gradients_are_named_before_the_parameters_they_spoil(tmp_path: Path) -> None:
+    found = compared(tmp_path, [GRADIENT * 2, GRADIENT, GRADIENT])
+    assert found.first is not None
+    assert found.first.kind == "gradient"
+    assert [each.kind for each in found.also] == ["parameter"]
+
+
+def test_a_wrong_learning_rate_is_the_cause_of_wrong_parameters(tmp_path: Path) -> None:
+    parameters = [-GRADIENT, -GRADIENT * 2, -GRADIENT]
+    found = compared(tmp_path, [GRADIENT] * 3, rates=[0.1, 0.2, 0.1], parameters=parameters)
+    assert found.first is not None
+    assert (found.first.kind, found.first.step) == ("learning rate", 1)
+
+
+def test_another_loss_is_a_difference_though_training_is_the_same(tmp_path: Path) -> None:
+    found = compared(tmp_path, [GRADIENT] * 3, losses=[1.0, 1.001, 1.0])
+    assert found.first is not None
+    assert (found.first.kind, found.first.step) == ("loss", 1)
+
+
+def test_a_missing_step_is_a_difference(tmp_path: Path) -> None:
+    found = compared(tmp_path, [GRADIENT] * 2)
+    assert found.first is not None
+    assert (found.first.kind, found.first.step) == ("steps", 2)
+
+
+def test_a_gradient_of_none_is_not_one_of_zeros(tmp_path: Path) -> None:
+    found = compared(tmp_path, [GRADIENT] * 3, missing=[1])
+    assert found.first is not None
+    assert found.first.size == np.inf
+    assert "conv.bias" in found.first.name
+
+
+def test_nan_is_not_the_same_as_a_number(tmp_path: Path) -> None:
+    found = compared(tmp_path, [GRADIENT, np.full(5, np.nan), GRADIENT])
+    assert found.first is not None
+    assert found.first.step == 1
+
+
+def test_buffers_are_compared_at_the_end(tmp_path: Path) -> None:
+    reference = trace(tmp_path / "dp", [GRADIENT], buffers={"running_mean": np.ones(2)})
+    other = trace(tmp_path / "ddp", [GRADIENT], buffers={"running_mean": np.array([1.0, 1.1])})
+    found = compare(reference, [other], FLOAT64)
+    assert found.first is not None
+    assert (found.first.kind, found.first.name) == ("buffer", "running_mean")
+
+
+def test_a_parameter_with_a_gradient_of_pure_rounding_may_go_its_own_way(tmp_path: Path) -> None:
+    noise, other_noise = GRADIENT.copy(), GRADIENT.copy()
+    noise[4], other_noise[4] = 3e-16, -5e-16  # Adam makes a full step of either
+    ours, theirs = -GRADIENT, -GRADIENT.copy()
+    theirs[4] *= 1 + 1e-7
+    reference = trace(tmp_path / "dp", [noise], parameters=[ours])
+    found = compare(reference, [trace(tmp_path / "ddp", [other_noise], parameters=[theirs])], FLOAT64)
+    assert found.same
+    assert found.noisy == 1
+    assert found.noise == pytest.approx(1e-7)
+
+
+def test_the_same_parameter_with_a_real_gradient_may_not(tmp_path: Path) -> None:
+    theirs = -GRADIENT.copy()
+    theirs[4] *= 1 + 1e-7
+    found = compared(tmp_path, [GRADIENT] * 3, parameters=[theirs] * 3)
+    assert found.first is not None
+    assert found.first.kind == "parameter"
+
+
+def test_a_rank_that_parts_from_the_others_is_named(tmp_path: Path) -> None:
+    reference = trace(tmp_path / "dp", [GRADIENT] * 2)
+    gradients = [[GRADIENT] * 2, [GRADIENT, GRADIENT * 3], [GRADIENT] * 2]
+    ranks = [trace(tmp_path / "ddp", each, rank=rank) for rank, each in enumerate(gradients)]
+    found = compare(reference, ranks, FLOAT64)
+    assert found.first is not None
+    assert (found.first.rank, found.first.step) == (1, 1)
+    assert found.first.ratio == pytest.approx(3)
+    assert found.agreeing_ranks == ((0, 2), (1,))
+
+
+def test_float32_is_looked_at_to_the_end_and_not_judged(tmp_path: Path) -> None:
+    reference = trace(tmp_path / "dp", [GRADIENT] * 3)
+    other = trace(tmp_path / "ddp", [GRADIENT, GRADIENT * 1.001, GRADIENT])
+    found = compare(reference, [other], FLOAT32)
+    assert found.same
+    assert found.identical_steps == 2
+    assert found.largest is not None
+    assert found.largest.step == 1
+
+
+def test_two_programs_without_a_step_are_the_same(tmp_path: Path) -> None:
+    found = compare(trace(tmp_path / "dp", []), [trace(tmp_path / "ddp", [])], FLOAT64)
+    assert found.same
+    assert found.steps == 0

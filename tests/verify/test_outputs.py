@@ -1,0 +1,91 @@
+"""Lines and files: what is the same, what is rounding, what a clock says, and what is different."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.verify.outputs import compare_files, compare_text
+from dp2ddp.verify.tolerance import FLOAT64
+from dp2ddp.verify.workspace import copy_folder
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        pytest.param("loss 0.25\n", "loss 0.25\n", id="equal"),
+        pytest.param("loss 0.12345678901234567\n", "loss 0.12345678901234591\n", id="rounding"),
+        pytest.param("epoch 1 took 3.1s\n", "epoch 1 took 4.0s\n", id="seconds"),
+        pytest.param("12:03:55 begin\n", "12:03:58 begin\n", id="time of day"),
+        pytest.param("[3/9] 31.2 it/s\n", "[3/9] 28.9 it/s\n", id="iterations per second"),
+    ],
+)
+def test_lines_that_are_the_same(ours: str, theirs: str) -> None:
+    assert compare_text(ours, theirs, FLOAT64).same
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        pytest.param("loss 0.25\n", "loss 0.26\n", id="another number"),
+        pytest.param("correct 41\n", "correct 42\n", id="a count is exact"),
+        pytest.param("a\n", "a\na\n", id="one line more"),
+        pytest.param("a\nb\n", "a\n", id="one line less"),
+        pytest.param("loss 1.5\n", "loss nan\n", id="nan"),
+        pytest.param("epoch 1 took 3.1s\n", "epoch 2 took 3.1s\n", id="not the clock's number"),
+    ],
+)
+def test_lines_that_differ(ours: str, theirs: str) -> None:
+    assert not compare_text(ours, theirs, FLOAT64).same
+
+
+def test_what_was_let_pass_is_counted() -> None:
+    found = compare_text("a 0.1000000000000001\nb 1.5s\n", "a 0.1000000000000002\nb 2.5s\n", FLOAT64)
+    assert (found.rounded, found.masked) == (1, 1)
+
+
+def test_another_order_is_told_apart_from_other_lines() -> None:
+    assert compare_text("a\nb\n", "b\na\n", FLOAT64).only_order
+    assert not compare_text("a\nb\n", "b\nc\n", FLOAT64).only_order
+
+
+def leave(tmp_path: Path, ours: dict[str, str], theirs: dict[str, str]) -> list[str]:
+    """What differs after two runs have written these files."""
+    (tmp_path / "original").mkdir()
+    left = []
+    for name, files in (("dp", ours), ("ddp", theirs)):
+        workspace = copy_folder(tmp_path / "original", tmp_path / name)
+        for path, text in files.items():
+            (workspace.folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (workspace.folder / path).write_text(text)
+        left.append(workspace.left_behind())
+    compared, _ = compare_files(left[0], left[1], FLOAT64)
+    return [f"{each.path} {each.what}" for each in compared.different]
+
+
+def test_the_same_files_are_the_same(tmp_path: Path) -> None:
+    assert leave(tmp_path, {"log/a.csv": "1,2"}, {"log/a.csv": "1,2"}) == []
+
+
+def test_a_file_on_one_side_is_a_difference(tmp_path: Path) -> None:
+    assert leave(tmp_path, {"a": ""}, {"a": "", "b": ""}) == ["b is written by DDP only"]
+
+
+def test_another_line_in_a_text_file_is_named(tmp_path: Path) -> None:
+    (found,) = leave(tmp_path, {"a.csv": "1\n2\n"}, {"a.csv": "1\n3\n"})
+    assert found == "a.csv line 2: '2' under DataParallel, '3' under DDP"
+
+
+def test_tensorboard_files_are_counted_by_folder(tmp_path: Path) -> None:
+    one = {"runs/events.out.tfevents.1.host.7.0": "x"}
+    two = {"runs/events.out.tfevents.2.host.8.0": "y"}
+    assert leave(tmp_path / "a", one, two) == []
+    (found,) = leave(tmp_path / "b", one, {**one, **two})
+    assert found == "runs has 2 TensorBoard files, 1 under DataParallel"
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
