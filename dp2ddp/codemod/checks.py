@@ -14,9 +14,13 @@ def check_result(facts: Facts, plan: Plan, after: str) -> None:
     name = facts.script.source.name
     tree = parse_leniently(after)
     if tree is None or "asynk" in after and "asynk" not in facts.script.source.text:
-        raise ConversionError(f"{name}: the result would not be Python; nothing was written. Please report this script")
+        raise ConversionError(
+            f"{name}: the result would not be Python; nothing was written. Please report this script"
+        )
     if not keeps_other_lines(facts.script.source.text, touched_lines(plan), after):
-        raise ConversionError(f"{name}: a line would change that no rule asked for. Please report this script")
+        raise ConversionError(
+            f"{name}: a line would change that no rule asked for. Please report this script"
+        )
 
 
 def touched_lines(plan: Plan) -> set[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from dataclasses import dataclass
 
 from dp2ddp.codemod.apply import Editor
@@ -67,6 +68,11 @@ class Conversion:
     def strategy(self) -> Strategy | None:
         return self.plan.strategy if self.plan else None
 
+    def launch_of(self, written: str | None) -> str:
+        """The launch line for the file that the result was written to."""
+        command = self.launch.rpartition(" ")[0]
+        return f"{command} {shlex.quote(written)}" if written else self.launch
+
     def diff(self, name_after: str | None = None) -> str:
         """A unified diff; line endings are shown as they are."""
         before, after = self.before.text.splitlines(keepends=True), self.after.splitlines(keepends=True)
@@ -89,9 +95,13 @@ def convert(project: Project, options: Options | None = None) -> Conversion:
     strategy = choose(facts, options.data, options.join, options.gradients)
     if not facts.uses_data_parallel:
         plan = make_plan(facts, strategy, [rule for rule in rules if rule.code == WRAP_RULE])
-        return Conversion(entry, entry.text, plan if plan.notes else None)  # a note: wrapped for one device only
+        return Conversion(
+            entry, entry.text, plan if plan.notes else None
+        )  # a note: wrapped for one device only
     plan = make_plan(facts, strategy, rules)
-    if facts.entry.first_act is None or not plan.wraps_converted:  # only hazards: half a conversion helps nobody
+    if (
+        facts.entry.first_act is None or not plan.wraps_converted
+    ):  # only hazards: half a conversion helps nobody
         return Conversion(entry, entry.text, plan)
     after = edit_script(facts, plan, options)
     check_result(facts, plan, after)

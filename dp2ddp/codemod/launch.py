@@ -5,11 +5,15 @@ from __future__ import annotations
 import ast
 
 from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.facts.script import literal
 
 
 def world_of(facts: Facts) -> int | None:
-    """How many devices the script names; None if it takes whatever is there."""
-    return len(facts.ids) if facts.ids else None
+    """How many devices the script names, by device_ids or CUDA_VISIBLE_DEVICES; None if it takes what is there."""
+    if facts.ids:
+        return len(facts.ids)
+    visible = literal(facts.entry.visible_devices)
+    return len([one for one in visible.split(",") if one.strip()]) if isinstance(visible, str) else None
 
 
 def launch_line(facts: Facts, script: str | None = None) -> str:

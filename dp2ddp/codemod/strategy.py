@@ -38,7 +38,9 @@ class Strategy:
         return WRAPPERS[self.gradients.value]
 
 
-def choose(facts: Facts, data: str | None = None, join: str | None = None, gradients: str | None = None) -> Strategy:
+def choose(
+    facts: Facts, data: str | None = None, join: str | None = None, gradients: str | None = None
+) -> Strategy:
     """The fastest choices that are proven, unless the user asks for others.
 
     Outputs can only be joined where the ranks' rows stay apart, so the first two choices go together.
@@ -50,7 +52,10 @@ def choose(facts: Facts, data: str | None = None, join: str | None = None, gradi
     elif (data, join) == ("shard", "batch"):
         found = (Choice("shard", "asked for", forced=stopper is not None), _batch("asked for"))
     elif stopper is not None and join == "outputs":
-        found = (Choice("shard", f"asked for, not proven: {stopper}", forced=True), Choice("outputs", f"asked for, not proven: {stopper}", forced=True))
+        found = (
+            Choice("shard", f"asked for, not proven: {stopper}", forced=True),
+            Choice("outputs", f"asked for, not proven: {stopper}", forced=True),
+        )
     elif stopper is not None and data == "shard":
         found = (Choice("shard", f"asked for, not proven: {stopper}", forced=True), _batch(stopper))
     return Strategy(*found, gradients=_asked(gradients, _choose_gradients(facts), safe="graph"))
@@ -65,7 +70,9 @@ def _replicate(why: str) -> Choice:
 
 
 def _outputs() -> Choice:
-    return Choice("outputs", "each batch goes from its loader into one forward; what is used behind it is gathered")
+    return Choice(
+        "outputs", "each batch goes from its loader into one forward; what is used behind it is gathered"
+    )
 
 
 def _batch(why: str) -> Choice:

@@ -9,7 +9,7 @@ from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.places import Place
 
 ADVICE = {
-    Place.FORWARD: "move it out of the forward: a rank without rows does not get there, and the others would wait for it",
+    Place.FORWARD: "move it out of the forward: a rank without rows never gets there, and the others would wait",
     Place.WORKER: "do it once before training: worker processes of every rank would do it at the same time",
     Place.THREAD: "do it in the main flow of the script: threads of different ranks do not meet in order",
     Place.MAIN: "",

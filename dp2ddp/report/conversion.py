@@ -41,7 +41,7 @@ def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
         yield from (line for one in conversion.hazards for line in _hazard(conversion, one))
     if conversion.changed:
         yield ""
-        yield f"start it with: {conversion.launch}"
+        yield f"start it with: {conversion.launch_of(written)}"
 
 
 def verdict(conversion: Conversion, written: str | None) -> str:
@@ -90,7 +90,7 @@ def conversion_json(conversion: Conversion, written: str | None) -> str:
         "written": written,
         "changed": conversion.changed,
         "world": conversion.world,
-        "launch": conversion.launch if conversion.changed else None,
+        "launch": conversion.launch_of(written) if conversion.changed else None,
         "strategy": {kind: {"value": one.value, "because": one.because} for kind, one in choices.items()},
         "edits": [_as_data(one) for one in conversion.edits],
         "notes": [_as_data(one) for one in conversion.notes],

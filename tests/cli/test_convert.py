@@ -37,7 +37,10 @@ class TestWriting:
         assert script.read_text() == SCRIPT
 
     def test_the_report_says_how_to_start_it(self, script: Path) -> None:
-        assert "torchrun --standalone --nproc-per-node gpu train_ddp.py" in convert(script).stdout
+        assert (
+            f"torchrun --standalone --nproc-per-node gpu {script.parent}/train_ddp.py"
+            in convert(script).stdout
+        )
 
     def test_output_goes_where_it_is_asked_to(self, script: Path, tmp_path: Path) -> None:
         result = convert(script, "-o", tmp_path / "other.py")
@@ -100,11 +103,17 @@ class TestWriting:
         convert(script, "--import")
 
         written = (script.parent / "train_ddp.py").read_bytes()
-        assert written.startswith(b"\xef\xbb\xbfimport torch\r\nfrom dp2ddp.templates.ddp import GraphDDP\r\n")
-        assert written.endswith(b"\r\nname = '\xc3\xa9'; join_process_group(); net = GraphDDP(net)\r\nx\t=  1")
+        assert written.startswith(
+            b"\xef\xbb\xbfimport torch\r\nfrom dp2ddp.templates.ddp import GraphDDP\r\n"
+        )
+        assert written.endswith(
+            b"\r\nname = '\xc3\xa9'; join_process_group(); net = GraphDDP(net)\r\nx\t=  1"
+        )
 
     def test_the_coding_comment_holds(self, script: Path) -> None:
-        script.write_bytes(b"# -*- coding: latin-1 -*-\nimport torch\nnet = torch.nn.DataParallel(net)  # \xe9\n")
+        script.write_bytes(
+            b"# -*- coding: latin-1 -*-\nimport torch\nnet = torch.nn.DataParallel(net)  # \xe9\n"
+        )
 
         convert(script, "--import")
 
@@ -138,7 +147,9 @@ class TestLooking:
         assert document["changed"] is True
         assert document["strategy"]["gradients"]["value"] == "graph"
         assert {edit["code"] for edit in document["edits"]} == {"DDP101", "DDP201"}
-        assert [(one["code"], one["line"], one["column"]) for one in document["hazards"]] == [("DDP904", 4, 8)]
+        assert [(one["code"], one["line"], one["column"]) for one in document["hazards"]] == [
+            ("DDP904", 4, 8)
+        ]
         assert document["hazards"][0]["advice"]
 
     def test_stdin_to_stdout(self) -> None:
@@ -189,7 +200,9 @@ class TestBadInput:
             pytest.param(b"import torch\nx = (\n", "train.py:2:5: ", id="syntax error"),
             pytest.param(b'import torch\nprint "DataParallel"\n', "Python 2", id="Python 2"),
             pytest.param(b"\x7fELF\0\0", "binary", id="binary"),
-            pytest.param(b"# coding: nonsense\nimport torch\n", "not readable as text", id="unknown encoding"),
+            pytest.param(
+                b"# coding: nonsense\nimport torch\n", "not readable as text", id="unknown encoding"
+            ),
             pytest.param(b"x = '\xff'\n", "not readable as text", id="not UTF-8"),
         ],
     )
@@ -228,7 +241,8 @@ class TestBadInput:
         assert (result.exit_code, result.stdout) == (0, "")
 
     @pytest.mark.parametrize(
-        "arguments", [pytest.param(["--nonsense"], id="option"), pytest.param(["--select", "DDP777"], id="rule")]
+        "arguments",
+        [pytest.param(["--nonsense"], id="option"), pytest.param(["--select", "DDP777"], id="rule")],
     )
     def test_unknown_words_are_usage_errors(self, script: Path, arguments: list[str]) -> None:
         result = convert(script, *arguments)
@@ -238,14 +252,16 @@ class TestBadInput:
 
 
 def test_neither_torch_nor_libcst_nor_rich_is_imported(script: Path) -> None:
-    program = (
-        "import sys; from dp2ddp.cli import main; main(['convert', sys.argv[1], '--diff'], standalone_mode=False)"
-    )
+    program = "import sys; from dp2ddp.cli import main; main(['convert', sys.argv[1], '--diff'], standalone_mode=False)"
     check = "; sys.stderr.write(repr({'torch', 'libcst', 'rich', 'numpy'} & set(sys.modules)))"
     code = f"import atexit, sys; atexit.register(lambda: None{check.replace(';', ' or', 1)}); {program}"
 
     result = subprocess.run(
-        [sys.executable, "-c", code, str(script)], capture_output=True, text=True, check=False, env=dict(os.environ)
+        [sys.executable, "-c", code, str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=dict(os.environ),
     )
 
     assert result.stderr.endswith("set()")

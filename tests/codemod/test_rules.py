@@ -128,7 +128,8 @@ def _body(rule: Rule) -> str:
 
 
 def test_a_comment_silences_a_rule_on_its_line() -> None:
-    text = 'import os\nimport torch\nnet = torch.nn.DataParallel(net)\nos.mkdir("a")  # dp2ddp: ignore[DDP503]\nos.mkdir("b")\n'
+    wrap = "import os\nimport torch\nnet = torch.nn.DataParallel(net)\n"
+    text = f'{wrap}os.mkdir("a")  # dp2ddp: ignore[DDP503]\nos.mkdir("b")\n'
     facts = facts_of(text)
 
     plan = plan_of(facts, *pick_rules(("DDP503",), ()))

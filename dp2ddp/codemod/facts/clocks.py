@@ -132,7 +132,7 @@ def _tests(script: Script) -> Iterator[ast.expr]:
 
 def _mentions(script: Script, node: ast.AST, texts: set[str]) -> bool:
     return any(
-        isinstance(one, ast.expr) and script.told(one) in texts
+        script.told(one) in texts
         for one in ast.walk(node)
         if isinstance(one, (ast.Name, ast.Attribute, ast.Call))
     )

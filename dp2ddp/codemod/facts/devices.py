@@ -27,7 +27,7 @@ class DeviceIndex:
 
 
 def find_device_indices(script: Script) -> tuple[DeviceIndex, ...]:
-    return tuple([*_texts(script), *_method_calls(script), *_settings(script)])
+    return (*_texts(script), *_method_calls(script), *_settings(script))
 
 
 def _texts(script: Script) -> Iterator[DeviceIndex]:
@@ -91,7 +91,7 @@ def is_device(script: Script, node: ast.expr) -> bool:
     """Whether an expression is a device by itself: a torch.device(...), a text, or a name that says so."""
     value = script.scopes.value(node)
     if isinstance(value, ast.IfExp):
-        return isinstance(value.body, ast.expr) and is_device(script, value.body)
+        return is_device(script, value.body)
     if isinstance(value, ast.Call):
         return script.scopes.name(value.func) == "torch.device"
     if isinstance(value, (ast.Constant, ast.JoinedStr, ast.BinOp)):

@@ -85,9 +85,7 @@ def _in_module(module: Script, mentioned: set[str] | None) -> Iterator[Found]:
 
 
 def _findings(module: Script) -> Iterator[tuple[ast.AST, str]]:
-    yield from (
-        (wrap.call.node, WRAPS) for wrap in find_wraps(module) if not wrap.is_single
-    )
+    yield from ((wrap.call.node, WRAPS) for wrap in find_wraps(module) if not wrap.is_single)
     yield from ((node, f"class {node.name} changes how DataParallel works") for node in subclasses(module))
     yield from ((call.node, f"{_told(call.node)}() drives several devices") for call in calls_by_hand(module))
     yield from (

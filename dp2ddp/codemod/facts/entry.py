@@ -18,6 +18,28 @@ HARMLESS = (
     "os.environ.setdefault",
     "os.chdir",
 )
+PLAIN_MODULES = ("os.path.", "collections.", "typing.", "string.", "math.")
+PLAIN_CALLS = {
+    *(
+        f"builtins.{name}"
+        for name in [
+            "len",
+            "list",
+            "dict",
+            "tuple",
+            "set",
+            "frozenset",
+            "range",
+            "sorted",
+            "int",
+            "float",
+            "str",
+            "bool",
+        ]
+    ),
+    *(f"builtins.{name}" for name in ["min", "max", "sum", "zip", "enumerate", "reversed"]),
+    *("logging.getLogger", "re.compile", "os.environ.get", "os.getenv", "pathlib.Path", "functools.partial"),
+}
 DRAWS_OR_DEVICES = ("random.", "numpy.random.", "torch.", "uuid.", "secrets.", "os.urandom")
 
 
@@ -28,6 +50,7 @@ class Entry:
     last_import: ast.stmt | None  # imports and lifted helpers go behind it
     first_act: ast.stmt | None  # join_process_group() goes before it
     guard: bool  # first_act stands first in `if __name__ == "__main__":`
+    visible_devices: ast.expr | None = None  # what CUDA_VISIBLE_DEVICES is set to
     late_devices: ast.stmt | None = None  # CUDA_VISIBLE_DEVICES is set behind the place where ranks must join
 
 
@@ -38,7 +61,17 @@ def find_entry(script: Script) -> Entry:
     guard = first is not None and is_main_guard(first)
     act = first.body[0] if isinstance(first, ast.If) and guard else first
     act, late = _behind_visible_devices(script, act)
-    return Entry(imports[-1] if imports else None, act, guard and act is not first, late)
+    return Entry(
+        imports[-1] if imports else None, act, guard and act is not first, _visible_devices(script), late
+    )
+
+
+def _visible_devices(script: Script) -> ast.expr | None:
+    """What the script sets CUDA_VISIBLE_DEVICES to."""
+    for node in script.nodes(ast.Assign):
+        if isinstance(node, ast.Assign) and sets_visible_devices(script, node):
+            return node.value
+    return None
 
 
 def is_main_guard(statement: ast.stmt) -> bool:
@@ -93,10 +126,11 @@ def _is_plain(script: Script, value: ast.expr | None) -> bool:
     if value is None:
         return True
     calls = [node for node in ast.walk(value) if isinstance(node, ast.Call)]
-    return all(
-        (script.scopes.name(call.func) or "").startswith(("os.path.", "builtins.", "pathlib."))
-        for call in calls
-    )
+    return all(_is_plain_name(script.scopes.name(call.func) or "") for call in calls)
+
+
+def _is_plain_name(name: str) -> bool:
+    return name in PLAIN_CALLS or name.startswith(PLAIN_MODULES)
 
 
 def _run_at_definition(statement: ast.stmt) -> list[ast.AST]:

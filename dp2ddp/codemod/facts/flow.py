@@ -1,4 +1,4 @@
-"""The way of a batch through a loop: from the loader, through device moves, into one forward, and what is used behind it.
+"""The way of a batch through a loop: from the loader, by device moves, into one forward, and what is used behind.
 
 Only where all of that can be listed may the ranks' rows stay apart until the forward (join=outputs).
 """
@@ -12,10 +12,16 @@ from dataclasses import dataclass
 from dp2ddp.codemod.facts.loaders import Loader
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.script import Script, literal
-from dp2ddp.codemod.facts.training import Training
+from dp2ddp.codemod.facts.training import Stopper, Training
 
 MOVES = {"to", "cuda", "float", "double", "half", "long", "int", "contiguous", "requires_grad_", "detach"}
-WRAPPERS_OF_LOADERS = ("builtins.enumerate", "tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.notebook.tqdm", "tqdm.std.tqdm")
+WRAPPERS_OF_LOADERS = (
+    "builtins.enumerate",
+    "tqdm.tqdm",
+    "tqdm.auto.tqdm",
+    "tqdm.notebook.tqdm",
+    "tqdm.std.tqdm",
+)
 QUESTIONS_TO_LOADERS = {"dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "num_workers"}
 
 
@@ -25,7 +31,9 @@ class BatchLoop:
 
     loop: ast.For
     forward: ast.stmt  # the statement that holds the one forward
-    gathered: tuple[str, ...]  # parts of the batch that are used behind the forward, in their order in the batch
+    gathered: tuple[
+        str, ...
+    ]  # parts of the batch that are used behind the forward, in their order in the batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +47,14 @@ class Flow:
 class _StopperError(Exception):
     """What cannot be followed, and where."""
 
-    def __init__(self, why: str, node: ast.AST) -> None:
-        super().__init__(f"{why} (line {getattr(node, 'lineno', 1)})")
+    def __init__(self, why: str, node: ast.AST | Stopper) -> None:
+        line = node.line if isinstance(node, Stopper) else getattr(node, "lineno", 1)
+        super().__init__(f"{why} (line {line})")
 
 
-def find_flow(script: Script, wraps: tuple[Wrap, ...], loaders: tuple[Loader, ...], training: Training) -> Flow:
+def find_flow(
+    script: Script, wraps: tuple[Wrap, ...], loaders: tuple[Loader, ...], training: Training
+) -> Flow:
     """Follow every batch; the first obstacle ends it."""
     try:
         _check_wraps(script, wraps, training)
@@ -57,7 +68,7 @@ def find_flow(script: Script, wraps: tuple[Wrap, ...], loaders: tuple[Loader, ..
 
 def _check_wraps(script: Script, wraps: tuple[Wrap, ...], training: Training) -> None:
     if training.use_stopper:
-        raise _StopperError(training.use_stopper.why, script.tree)
+        raise _StopperError(training.use_stopper.why, training.use_stopper)
     for wrap in wraps:
         if wrap.dim_value != 0:
             raise _StopperError("the batch is split along another dimension than the first", wrap.call.node)
@@ -68,7 +79,9 @@ def _check_wraps(script: Script, wraps: tuple[Wrap, ...], training: Training) ->
         for parent in script.scopes.ancestors(wrap.call.node):
             if isinstance(parent, ast.If) and not _asks_for_devices(script, parent.test):
                 raise _StopperError("the model is wrapped under a condition", parent)
-            if isinstance(parent, (ast.For, ast.While, ast.Try, ast.IfExp, ast.FunctionDef)) and not _is_main(parent):
+            if isinstance(parent, (ast.For, ast.While, ast.Try, ast.IfExp, ast.FunctionDef)) and not _is_main(
+                parent
+            ):
                 raise _StopperError("the wrap may not have run when a batch comes", parent)
 
 
@@ -159,7 +172,9 @@ def _is_question(script: Script, node: ast.AST, names: set[str]) -> bool:
             return known or script.scopes.name(func) in ("builtins.len", "builtins.print")
         case ast.keyword():
             call = script.scopes.parents[parent]
-            return isinstance(call, ast.Call) and isinstance(script.scopes.definition(call.func), ast.FunctionDef)
+            return isinstance(call, ast.Call) and isinstance(
+                script.scopes.definition(call.func), ast.FunctionDef
+            )
     return False
 
 
@@ -226,18 +241,21 @@ def _pass(script: Script, statement: ast.stmt, known: set[str], order: list[str]
         return
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         raise _StopperError("the batch is used before the forward", statement)
-    target, value = statement.targets[0], statement.value
-    both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts)
-    pairs = [*zip(target.elts, value.elts, strict=True)] if both else [(target, value)]  # type: ignore[union-attr]
-    unpacks = isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, ast.Name) and value.id in known
-    if unpacks:
-        pairs = [(one, value) for one in target.elts]  # type: ignore[union-attr]  # `x, y = batch`
-    for one, given in pairs:
+    for one, given in _pairs(statement.targets[0], statement.value):
         if not isinstance(one, ast.Name) or not is_part(script, given, known):
             raise _StopperError("the batch is used before the forward", statement)
         known.add(one.id)
         if one.id not in order:
             order.append(one.id)
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """What each name of an assignment is given: in `x, y = a, b`, in `x, y = batch`, in `x = a`."""
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        return [(target, value)]
+    if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts):
+        return list(zip(target.elts, value.elts, strict=True))
+    return [(one, value) for one in target.elts] if isinstance(value, ast.Name) else [(target, value)]
 
 
 def is_part(script: Script, node: ast.expr, known: Iterable[str]) -> bool:
@@ -272,7 +290,9 @@ def _check_rest(script: Script, statement: ast.stmt, forward: ast.Call, known: s
     inside = set(ast.walk(forward))
     if not isinstance(statement, (ast.Assign, ast.Expr, ast.AnnAssign)):
         raise _StopperError("the forward is part of a larger statement", statement)
-    if any(isinstance(one, ast.Name) and one.id in known and one not in inside for one in ast.walk(statement)):
+    if any(
+        isinstance(one, ast.Name) and one.id in known and one not in inside for one in ast.walk(statement)
+    ):
         raise _StopperError("the batch is used in the statement of the forward", statement)
 
 
@@ -282,7 +302,11 @@ def _reads_behind(script: Script, loop: ast.For, statement: ast.stmt, known: set
     function = script.scopes.function(loop)
     for node in script.nodes(ast.Name):
         assert isinstance(node, ast.Name)
-        if node.id not in known or script.positions.span(node).start < start or script.scopes.function(node) is not function:
+        if (
+            node.id not in known
+            or script.positions.span(node).start < start
+            or script.scopes.function(node) is not function
+        ):
             continue
         if not _is_in_another_loop(script, node, loop):
             yield node
@@ -293,9 +317,9 @@ def _check_other_functions(script: Script, loop: ast.For, known: set[str]) -> No
     home = script.scopes.scope_of[loop]
     for node in script.nodes(ast.Name):
         assert isinstance(node, ast.Name)
-        if node.id in known and script.scopes.scope_of[node] is not home:
-            if script.scopes.lookup(node.id, script.scopes.scope_of[node]) is home:
-                raise _StopperError(f"`{node.id}` is read in another function", node)
+        scope = script.scopes.scope_of[node]
+        if node.id in known and scope is not home and script.scopes.lookup(node.id, scope) is home:
+            raise _StopperError(f"`{node.id}` is read in another function", node)
 
 
 def _is_in_another_loop(script: Script, node: ast.Name, loop: ast.For) -> bool:
@@ -303,7 +327,9 @@ def _is_in_another_loop(script: Script, node: ast.Name, loop: ast.For) -> bool:
     for parent in script.scopes.ancestors(node):
         if parent is loop:
             return False
-        if isinstance(parent, ast.For) and any(isinstance(one, ast.Name) and one.id == node.id for one in ast.walk(parent.target)):
+        if isinstance(parent, ast.For) and any(
+            isinstance(one, ast.Name) and one.id == node.id for one in ast.walk(parent.target)
+        ):
             return True
     return isinstance(node.ctx, ast.Store)
 
@@ -312,6 +338,8 @@ def _check_forwards(script: Script, loops: tuple[BatchLoop, ...], training: Trai
     followed = [loop.forward for loop in loops]
     for forward in training.forwards:
         if script.scopes.statement(forward) not in followed:
-            raise _StopperError("the wrapped model is also run on something else than a batch of a loader", forward)
+            raise _StopperError(
+                "the wrapped model is also run on something else than a batch of a loader", forward
+            )
     if not loops:
         raise _StopperError("no loop over a loader is found", script.tree)

@@ -10,24 +10,91 @@ from dp2ddp.codemod.facts.script import Call, Script, literal
 
 LOADER = "torch.utils.data.DataLoader"
 KEYWORDS = {  # arguments of a DataLoader that change nothing about which samples stand in which batch
-    *("dataset", "batch_size", "shuffle", "num_workers", "pin_memory", "drop_last", "timeout", "prefetch_factor"),
+    *(
+        "dataset",
+        "batch_size",
+        "shuffle",
+        "num_workers",
+        "pin_memory",
+        "drop_last",
+        "timeout",
+        "prefetch_factor",
+    ),
     *("persistent_workers", "pin_memory_device"),
 }
 POSITIONS = 3  # dataset, batch_size, shuffle
 PLAIN_DATA_SETS = ("torch.utils.data.TensorDataset",)
-AROUND_DATA_SETS = ("torch.utils.data.Subset", "torch.utils.data.ConcatDataset", "torch.utils.data.random_split")
+AROUND_DATA_SETS = (
+    "torch.utils.data.Subset",
+    "torch.utils.data.ConcatDataset",
+    "torch.utils.data.random_split",
+)
 # What __getitem__ may call: tensors from data and back, shapes, text, files that are read.
 PURE = {
-    *(f"builtins.{name}" for name in "len int float str bool abs min max sum range tuple list dict sorted zip".split()),
-    *(f"torch.{name}" for name in "tensor as_tensor from_numpy stack cat zeros ones full arange float long".split()),
-    *(f"torch.{name}" for name in "LongTensor FloatTensor Tensor sin cos exp linspace where clamp".split()),
-    *(f"numpy.{name}" for name in "array asarray load float32 int64 stack concatenate transpose zeros ones".split()),
+    *(
+        f"builtins.{name}"
+        for name in [
+            "len",
+            "int",
+            "float",
+            "str",
+            "bool",
+            "abs",
+            "min",
+            "max",
+            "sum",
+            "range",
+            "tuple",
+            "list",
+            "dict",
+            "sorted",
+            "zip",
+        ]
+    ),
+    *(
+        f"torch.{name}"
+        for name in [
+            "tensor",
+            "as_tensor",
+            "from_numpy",
+            "stack",
+            "cat",
+            "zeros",
+            "ones",
+            "full",
+            "arange",
+            "float",
+            "long",
+        ]
+    ),
+    *(
+        f"torch.{name}"
+        for name in ["LongTensor", "FloatTensor", "Tensor", "sin", "cos", "exp", "linspace", "where", "clamp"]
+    ),
+    *(
+        f"numpy.{name}"
+        for name in [
+            "array",
+            "asarray",
+            "load",
+            "float32",
+            "int64",
+            "stack",
+            "concatenate",
+            "transpose",
+            "zeros",
+            "ones",
+        ]
+    ),
     *("os.path.join", "PIL.Image.open", "cv2.imread"),
 }
-PURE_METHODS = set(
-    "float long double half int bool to view reshape permute transpose unsqueeze squeeze clone copy astype item "
-    "tolist numpy size dim mean sum std div mul add sub contiguous flatten type convert t get split strip format".split()
-)
+PURE_METHODS = {
+    *("float", "long", "double", "half", "int", "bool", "to", "view", "reshape"),
+    *("permute", "transpose", "unsqueeze", "squeeze", "clone", "copy", "astype", "item", "tolist"),
+    *("numpy", "size", "dim", "mean", "sum", "std", "div", "mul", "add"),
+    *("sub", "contiguous", "flatten", "type", "convert", "t", "get", "split", "strip"),
+    *("format"),
+}
 WRITES = (ast.Global, ast.Nonlocal, ast.Delete, ast.Yield, ast.YieldFrom)
 
 
@@ -46,7 +113,11 @@ def find_loaders(script: Script) -> tuple[Loader, ...]:
 
 def _loader(script: Script, call: Call) -> Loader:
     parent = script.scopes.parents[call.node]
-    name = script.told(parent.targets[0]) if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
+    name = (
+        script.told(parent.targets[0])
+        if isinstance(parent, ast.Assign) and len(parent.targets) == 1
+        else None
+    )
     return Loader(call, name, next(_stoppers(script, call, name), None))
 
 
@@ -54,7 +125,11 @@ def _stoppers(script: Script, call: Call, name: str | None) -> Iterator[str]:
     if name is None:
         yield "the loader is not given a name"
     unknown = [one.arg or "**" for one in call.node.keywords if one.arg not in KEYWORDS]
-    if unknown or len(call.node.args) > POSITIONS or any(isinstance(one, ast.Starred) for one in call.node.args):
+    if (
+        unknown
+        or len(call.node.args) > POSITIONS
+        or any(isinstance(one, ast.Starred) for one in call.node.args)
+    ):
         yield f"the loader's {unknown[0] if unknown else 'arguments'} may draw or mix samples"
     size = call.argument(1, "batch_size")
     if size is None or isinstance(size, ast.Constant) and literal(size) is None:

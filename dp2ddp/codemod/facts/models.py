@@ -66,9 +66,8 @@ def literal_ids(script: Script, node: ast.expr | None) -> tuple[int, ...] | None
     if isinstance(value, ast.Call) and script.scopes.name(value.func) in ("builtins.list", "builtins.tuple"):
         value = value.args[0] if len(value.args) == 1 else None
     if isinstance(value, ast.Call) and script.scopes.name(value.func) == "builtins.range":
-        bounds = [literal(argument) for argument in value.args]
-        whole = bounds and all(isinstance(bound, int) for bound in bounds)
-        return tuple(range(*bounds)) if whole else None  # type: ignore[arg-type]  # all are int, as just seen
+        bounds = [bound for bound in map(literal, value.args) if isinstance(bound, int)]
+        return tuple(range(*bounds)) if len(bounds) == len(value.args) in (1, 2, 3) else None
     found = literal(value)
     if isinstance(found, int) and not isinstance(found, bool):
         return (found,)

@@ -1,7 +1,7 @@
 """Where code runs: in the main flow of the script, inside a model's forward, or in a loader's worker.
 
-Every rank walks the main flow in the same order, so ranks may meet there. A forward runs on a rank's own rows (or not at all, on a
-rank without rows), and a data set runs in worker processes: there they must not meet.
+Every rank walks the main flow in the same order, so ranks may meet there. A forward runs on a rank's own rows
+(or not at all, on a rank without rows), and a data set runs in worker processes: there they must not meet.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def literal(node: ast.AST | None) -> object:
     if node is None:
         return None
     try:
-        value: object = ast.literal_eval(node)  # type: ignore[arg-type]  # it raises ValueError for what is no literal
+        value: object = ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
     return value

@@ -251,6 +251,8 @@ def _is_known_use(script: Script, node: ast.expr, names: frozenset[str]) -> bool
             return isinstance(call, ast.Call) and _is_known_receiver(script, call, names)
         case ast.Attribute(attr="module"):
             return _is_known_inner(script, parent)
+        case ast.IfExp():
+            return parent.test is node or _is_known_inner(script, node)
         case ast.Attribute(attr=attr):
             return attr in QUIET_METHODS or attr == "forward"
         case ast.Assign(value=value) | ast.Return(value=value):
@@ -265,17 +267,34 @@ def _is_known_receiver(script: Script, call: ast.Call, names: frozenset[str]) ->
     return bool(_callee(script, call)) or name.startswith(QUIET_NAMES) or name == "torch.nn.DataParallel"
 
 
-def _is_known_inner(script: Script, inner: ast.Attribute) -> bool:
-    """`model.module` is harmless where only parameters or states are asked for."""
+def _is_known_inner(script: Script, inner: ast.expr) -> bool:
+    """`model.module` is harmless where only parameters or states are asked for, also by a name of its own."""
     parent = script.scopes.parents[inner]
+    if isinstance(parent, ast.IfExp) and parent.test is not inner:
+        return _is_known_inner(script, parent)  # `model.module if hasattr(model, "module") else model`
     if isinstance(parent, ast.Attribute):
         return parent.attr in QUIET_METHODS
-    return isinstance(parent, (ast.IfExp, ast.Assign)) and _goes_to_saving(script, parent)
-
-
-def _goes_to_saving(script: Script, node: ast.AST) -> bool:
-    """`m = model.module if hasattr(...) else model` is followed no further."""
+    if (
+        isinstance(parent, ast.Assign)
+        and len(parent.targets) == 1
+        and isinstance(parent.targets[0], ast.Name)
+    ):
+        return _is_quiet_name(script, parent.targets[0])
     return False
+
+
+def _is_quiet_name(script: Script, name: ast.Name) -> bool:
+    """Whether a name is used for parameters and states alone, wherever the same name may mean the same."""
+    scope = script.scopes.scope_of[name]
+    for node in script.nodes(ast.Name):
+        assert isinstance(node, ast.Name)
+        if node.id != name.id or not isinstance(node.ctx, ast.Load):
+            continue
+        if script.scopes.lookup(node.id, script.scopes.scope_of[node]) is scope:
+            parent = script.scopes.parents[node]
+            if not isinstance(parent, ast.Attribute) or parent.attr not in QUIET_METHODS:
+                return False
+    return True
 
 
 def _about_loop(
@@ -295,7 +314,11 @@ def _about_loop(
         for forward in forwards
         if not _without_gradient(script, forward) and _inside(script, forward, turn)
     ]
-    if not mine or not _exclude_each_other(script, mine) or any(_turn(script, one) is not turn for one in mine):
+    if (
+        not mine
+        or not _exclude_each_other(script, mine)
+        or any(_turn(script, one) is not turn for one in mine)
+    ):
         found = (
             "no forward" if not mine else f"{len(mine)} forwards" if len(mine) > 1 else "a loop of forwards"
         )
@@ -308,7 +331,9 @@ def _about_loop(
 
 def _exclude_each_other(script: Script, nodes: list[ast.Call]) -> bool:
     """Whether at most one of the nodes runs: they stand in different branches of one `if`."""
-    return all(_in_other_branches(script, one, two) for index, one in enumerate(nodes) for two in nodes[:index])
+    return all(
+        _in_other_branches(script, one, two) for index, one in enumerate(nodes) for two in nodes[:index]
+    )
 
 
 def _in_other_branches(script: Script, one: ast.AST, two: ast.AST) -> bool:
@@ -348,25 +373,20 @@ def _about_every_turn(script: Script, turn: ast.AST, method: str, backward: ast.
     for call in calls:
         if _conditions(script, call, turn):
             yield Stopper(f"{method}() runs under a condition (accumulation?)", call.lineno)
-        if (
-            method == "step"
-            and call.args
-            and isinstance(script.scopes.value(call.args[0]), (ast.Lambda, ast.Name))
-        ):
-            if script.scopes.definition(call.args[0]) is not None:
-                yield Stopper("step() is given a closure", call.lineno)
+        if method == "step" and call.args and script.scopes.definition(call.args[0]) is not None:
+            yield Stopper("step() is given a closure", call.lineno)
 
 
 def _without_gradient(script: Script, node: ast.AST) -> bool:
     """Under torch.no_grad(), as a context or as a decorator."""
     for parent in script.scopes.ancestors(node):
-        if isinstance(parent, ast.With) and any(
-            _is_no_grad(script, item.context_expr) for item in parent.items
-        ):
+        contexts: list[ast.expr] = []
+        if isinstance(parent, ast.With):
+            contexts = [item.context_expr for item in parent.items]
+        elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            contexts = parent.decorator_list
+        if any(_is_no_grad(script, one) for one in contexts):
             return True
-        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            if any(_is_no_grad(script, one) for one in parent.decorator_list):
-                return True
     return False
 
 

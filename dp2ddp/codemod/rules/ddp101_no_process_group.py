@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Hazard, InsertBefore, Lift
+from dp2ddp.codemod.edits import Finding, Hazard, InsertBefore, Lift, Note
 from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.launch import world_of
 from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -109,6 +110,11 @@ class NoProcessGroup(Rule):
             entry.first_act, f"{helper}()", because="each rank joins before anything random or on a device"
         )
         yield Lift("join_process_group", because="joins the ranks")
+        if entry.visible_devices is not None and world_of(facts) is None:
+            yield Note(
+                entry.visible_devices,
+                "start one rank for each device that CUDA_VISIBLE_DEVICES is set to here",
+            )
         if entry.late_devices is not None:
             yield Hazard(
                 entry.late_devices,

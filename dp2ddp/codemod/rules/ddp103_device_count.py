@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Lift, Note, Replace
@@ -14,7 +15,8 @@ class DeviceCount(Rule):
     """Ask how many ranks there are where the script asks how many GPUs.
 
     ## What it does
-    `torch.cuda.device_count()` becomes `world_size()`, the number of ranks, in conditions, prints and batch-size arithmetic.
+    `torch.cuda.device_count()` becomes `world_size()`, the number of ranks, in conditions, prints and
+    batch-size arithmetic.
 
     ## Why
     DataParallel used all GPUs of the machine; the number it used is the number of ranks now. Batch sizes stay global.
@@ -57,11 +59,17 @@ class DeviceCount(Rule):
                 continue  # goes away with device_ids
             yield Replace(call.node, f"{helper}()", because="as many ranks as DataParallel had devices")
             yield Lift("world_size", because="asks for the number of ranks")
-            if facts.ids:
+            if facts.ids and not _is_condition(facts, call.node):
                 yield Note(
                     call.node,
                     f"counted all GPUs of the machine; it is {len(facts.ids)} (the device_ids) from now on",
                 )
+
+
+def _is_condition(facts: Facts, node: ast.AST) -> bool:
+    """`device_count() > 1`: true before, true now."""
+    parent = facts.script.scopes.parents[node]
+    return isinstance(parent, ast.Compare) and isinstance(parent.ops[0], ast.Gt)
 
 
 def _holds(facts: Facts, outer, inner) -> bool:  # type: ignore[no-untyped-def]  # two nodes

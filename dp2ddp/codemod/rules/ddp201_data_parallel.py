@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import DropArgument, Finding, Hazard, Lift, Note, Replace, SetArgument
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.models import Wrap
+from dp2ddp.codemod.facts.script import literal
 from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -22,9 +24,9 @@ class DataParallel(Rule):
     DataParallel copies the weights to every GPU in every step and gathers everything on the first, in one process.
 
     ## Safety
-    The new wrapper splits its input as DataParallel does, gathers the outputs, and sums the gradients: the code around it
-    sees what it saw. Its `.module` and the `module.` in checkpoints stay. A wrap with one literal device id is a plain
-    call and is left alone.
+    The new wrapper splits its input as DataParallel does, gathers the outputs, and sums the gradients: the code
+    around it sees what it saw. Its `.module` and the `module.` in checkpoints stay. A wrap with one literal
+    device id is a plain call and is left alone.
 
     ## References
     torch/nn/parallel/data_parallel.py; SEMANTICS section 1 and rows 14 to 22, 40 to 61, 67 to 69.
@@ -86,6 +88,7 @@ class DataParallel(Rule):
         because = f"a rank runs its chunk on its own device; gradients: {strategy.gradients.value}"
         yield Replace(call.node.func, helper, because)
         yield Lift(strategy.wrapper, because="takes DataParallel's place")
+        yield from _unknown_world(facts, wrap)
         for position, argument in enumerate(call.node.args[1:3], start=1):
             yield DropArgument(argument, call.node, _REASONS[position])
         for position, keyword in enumerate(("device_ids", "output_device"), start=1):
@@ -95,6 +98,21 @@ class DataParallel(Rule):
         # A dim given by position moves up to second place, which is where the new wrapper has it too.
         if strategy.join.value == "outputs":
             yield SetArgument(call.node, "split", "False", "the loader gives each rank its own rows already")
+
+
+def _unknown_world(facts: Facts, wrap: Wrap) -> Iterator[Note]:
+    """device_ids that cannot be read, unless they are all devices there are."""
+    given = wrap.device_ids
+    if given is None or wrap.ids or literal(given) is None and isinstance(given, ast.Constant):
+        return
+    counts_all = any(
+        isinstance(one, ast.Call) and facts.script.scopes.name(one.func) == "torch.cuda.device_count"
+        for one in ast.walk(facts.script.scopes.value(given) or given)
+    )
+    if not counts_all:
+        yield Note(
+            given, "these device_ids cannot be read: start one rank for each of them (--nproc-per-node)"
+        )
 
 
 _REASONS = {1: "torchrun starts one process a device", 2: "outputs are gathered on every rank"}

@@ -23,8 +23,8 @@ class Download(Rule):
     All ranks would download and unpack into one folder at the same time.
 
     ## Safety
-    Rank 0 makes its data set; when that is done, the others make theirs and find the files. Classes of the script itself
-    are left alone: what they write is converted where it is written.
+    Rank 0 makes its data set; when that is done, the others make theirs and find the files. Classes of the
+    script itself are left alone: what they write is converted where it is written.
 
     ## References
     SEMANTICS 13.

@@ -16,15 +16,16 @@ class UnseededGenerator(Rule):
     """Make ranks draw the same numbers from generators without a seed.
 
     ## What it does
-    `np.random.default_rng()`, `np.random.RandomState()` and `random.Random()` without a seed are made by rank 0 and handed to
-    all. Bytes and tokens of the operating system (os.urandom, secrets) are drawn once.
+    `np.random.default_rng()`, `np.random.RandomState()` and `random.Random()` without a seed are made by rank 0
+    and handed to all. Bytes and tokens of the operating system (os.urandom, secrets) are drawn once.
 
     ## Why
     Joining shares the states of torch, random and numpy. A generator object seeds itself from the operating system,
     and each rank's would be another one: other batches, other models.
 
     ## Safety
-    `random.seed()`, `np.random.seed()` and `torch.seed()` without a number reseed a shared stream differently on every rank: a hazard.
+    `random.seed()`, `np.random.seed()` and `torch.seed()` without a number reseed a shared stream differently
+    on every rank: a hazard.
 
     ## References
     SEMANTICS 10.

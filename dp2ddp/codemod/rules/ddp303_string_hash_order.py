@@ -15,7 +15,8 @@ class StringHashOrder(Rule):
     """Say where an order depends on the hashes of strings.
 
     ## What it does
-    A note where the script walks over a set, makes a list of one, or calls hash(); and PYTHONHASHSEED=0 in the launch line.
+    A note where the script walks over a set, makes a list of one, or calls hash(); and PYTHONHASHSEED=0 in the
+    launch line.
 
     ## Why
     Python salts the hashes of strings in every process anew: each rank would walk over a set of names in another order.

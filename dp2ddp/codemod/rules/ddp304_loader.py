@@ -14,15 +14,16 @@ class Loader(Rule):
     """Load only the rank's rows of every batch.
 
     ## What it does
-    `DataLoader(...)` becomes `shard(DataLoader(...))`, if all loaders of the script feed the wrapped model in plain loops.
+    `DataLoader(...)` becomes `shard(DataLoader(...))`, if all loaders of the script feed the wrapped model in
+    plain loops.
 
     ## Why
     Loading the whole batch on every rank is always right, but costs W times the loading.
 
     ## Safety
-    Needs a proof: a map-style data set whose `__getitem__` neither draws random numbers nor changes anything, the default collate,
-    one forward of the wrapped model for each batch, and everything that is used of the batch behind it. `batch_size` stays
-    the global one; so do `len(loader)`, `.dataset` and `.sampler`.
+    Needs a proof: a map-style data set whose `__getitem__` neither draws random numbers nor changes anything,
+    the default collate, one forward of the wrapped model for each batch, and everything that is used of the
+    batch behind it. `batch_size` stays the global one; so do `len(loader)`, `.dataset` and `.sampler`.
 
     ## References
     SEMANTICS 1 to 9.

@@ -67,8 +67,15 @@ class RowsBehindForward(Rule):
         if strategy.join.value != "outputs" or facts.is_converted:
             return
         if facts.flow.stopper:
-            yield Hazard(facts.wraps[0].call.node, f"join=outputs cannot be written: {facts.flow.stopper}", "use --join batch")
-        helper, because = facts.names.helper("gather_rows"), "used behind the forward, where the outputs are whole"
+            yield Hazard(
+                facts.wraps[0].call.node,
+                f"join=outputs cannot be written: {facts.flow.stopper}",
+                "use --join batch",
+            )
+        helper, because = (
+            facts.names.helper("gather_rows"),
+            "used behind the forward, where the outputs are whole",
+        )
         for loop in facts.flow.loops:
             if loop.gathered:
                 yield InsertAfter(loop.forward, _gathering(helper, loop.gathered), because)

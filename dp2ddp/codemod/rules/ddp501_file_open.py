@@ -17,8 +17,8 @@ class FileOpen(Rule):
     """Let rank 0 alone write files.
 
     ## What it does
-    `open(path, "w")` becomes `open_on_rank_zero(path, "w")`: rank 0 writes the file, the others write to nowhere. The same
-    for log files of `logging`, and for `gzip.open` and its like.
+    `open(path, "w")` becomes `open_on_rank_zero(path, "w")`: rank 0 writes the file, the others write to
+    nowhere. The same for log files of `logging`, and for `gzip.open` and its like.
 
     ## Why
     W ranks writing one file tear it, or write every line W times.

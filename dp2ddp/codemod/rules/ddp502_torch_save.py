@@ -21,8 +21,8 @@ class TorchSave(Rule):
     When every rank saves to one path and loads from it, 88 of 120 loads failed and 19 gave a mixture of two ranks.
 
     ## Safety
-    Rank 0 writes to a temporary name and moves the file into place; the others wait until it is there. The content is the
-    same, `module.` keys included.
+    Rank 0 writes to a temporary name and moves the file into place; the others wait until it is there. The
+    content is the same, `module.` keys included.
 
     ## References
     SEMANTICS 47, 76.

@@ -18,15 +18,16 @@ class FileSystem(Rule):
     """Make folders, move files and start programs once.
 
     ## What it does
-    `os.makedirs(path)` becomes `on_rank_zero(os.makedirs, path)`; the same for mkdir, remove, rename, shutil, subprocess,
-    os.system, and for functions of libraries that write a file (np.save, plt.savefig, to_csv, cv2.imwrite, save_image).
+    `os.makedirs(path)` becomes `on_rank_zero(os.makedirs, path)`; the same for mkdir, remove, rename, shutil,
+    subprocess, os.system, and for functions of libraries that write a file (np.save, plt.savefig, to_csv,
+    cv2.imwrite, save_image).
 
     ## Why
     Of four ranks that call os.makedirs, one succeeds and three raise FileExistsError.
 
     ## Safety
-    Ranks meet before and after; all get rank 0's result, or its exception. So `if not os.path.exists(p): os.makedirs(p)` takes
-    the same branch everywhere.
+    Ranks meet before and after; all get rank 0's result, or its exception. So `if not os.path.exists(p):
+    os.makedirs(p)` takes the same branch everywhere.
 
     ## References
     SEMANTICS 78, 79.
@@ -65,7 +66,13 @@ class FileSystem(Rule):
             message="subprocess.Popen",
         ),
         Untouched(
-            'import os\nimport torch\nnet = torch.nn.DataParallel(net)\nfiles = os.listdir("data")\nname = name.replace("a", "b")'
+            """
+            import os
+            import torch
+            net = torch.nn.DataParallel(net)
+            files = os.listdir("data")
+            name = name.replace("a", "b")
+            """
         ),
     )
 

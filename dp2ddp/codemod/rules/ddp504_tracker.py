@@ -17,15 +17,16 @@ class Tracker(Rule):
     """Report one run, not one per rank.
 
     ## What it does
-    `SummaryWriter(...)` becomes `object_on_rank_zero(SummaryWriter, ...)`: rank 0 has the writer, the others have an object that takes
-    every call and does nothing. The same for visdom, wandb.init and their like; calls such as wandb.log run on rank 0.
+    `SummaryWriter(...)` becomes `object_on_rank_zero(SummaryWriter, ...)`: rank 0 has the writer, the others
+    have an object that takes every call and does nothing. The same for visdom, wandb.init and their like; calls
+    such as wandb.log run on rank 0.
 
     ## Why
     W ranks make W event files or W runs, W-1 of them doubles.
 
     ## Safety
-    The lines that write scalars, images and figures stay as they are. `wandb.config` and `wandb.run` are set by wandb.init
-    alone, so on other ranks they are empty: a hazard.
+    The lines that write scalars, images and figures stay as they are. `wandb.config` and `wandb.run` are set by
+    wandb.init alone, so on other ranks they are empty: a hazard.
 
     ## References
     SEMANTICS 75.

@@ -30,8 +30,16 @@ class TorchLoad(Rule):
     name = "torch-load"
     examples = (
         Rewrites(
-            before='import torch\nnet = torch.nn.DataParallel(net)\nstate = torch.load("best.pt")',
-            after='import torch\nnet = torch.nn.DataParallel(net)\nstate = torch.load("best.pt", map_location=to_own_device)',
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                state = torch.load("best.pt")
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                state = torch.load("best.pt", map_location=to_own_device)
+            """,
         ),
         Untouched(
             'import torch\nnet = torch.nn.DataParallel(net)\nstate = torch.load("best.pt", map_location="cpu")'

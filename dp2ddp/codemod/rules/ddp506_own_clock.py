@@ -17,12 +17,12 @@ class OwnClock(Rule):
     """Use rank 0's clock where names, seeds or decisions come from it.
 
     ## What it does
-    `time.strftime("%H%M")`, `datetime.now()`, `uuid.uuid4()`, `os.getpid()` are asked on rank 0 and sent to all. `time.time()` too, where
-    its value makes a name or a seed, or where a condition depends on it.
+    `time.strftime("%H%M")`, `datetime.now()`, `uuid.uuid4()`, `os.getpid()` are asked on rank 0 and sent to
+    all. `time.time()` too, where its value makes a name or a seed, or where a condition depends on it.
 
     ## Why
-    Every rank has its own clock: one would save under another name, or leave the loop a step before the others, which then
-    wait for ever.
+    Every rank has its own clock: one would save under another name, or leave the loop a step before the others,
+    which then wait for ever.
 
     ## Safety
     A clock that only measures (differences that are printed or logged) is left alone: it may differ.

@@ -15,11 +15,12 @@ class HandMadeParallel(Rule):
     """Say that a script does DataParallel's work by hand.
 
     ## What it does
-    A hazard for subclasses of DataParallel, `data_parallel(...)`, and calls of replicate, scatter, parallel_apply, gather and
-    torch.cuda.comm.
+    A hazard for subclasses of DataParallel, `data_parallel(...)`, and calls of replicate, scatter,
+    parallel_apply, gather and torch.cuda.comm.
 
     ## Why
-    One process drives several devices there. A rank has one device, and what such code does with the parts is its own affair.
+    One process drives several devices there. A rank has one device, and what such code does with the parts is
+    its own affair.
 
     ## Safety
     Nothing is changed. A script in which nothing else of DataParallel is left is not converted at all.

@@ -17,7 +17,8 @@ class HiddenWrap(Rule):
     """Say where DataParallel is handed around and cannot be followed.
 
     ## What it does
-    A hazard where the class stands without being called or tested: passed to a function, put into a dict, fetched with getattr.
+    A hazard where the class stands without being called or tested: passed to a function, put into a dict,
+    fetched with getattr.
 
     ## Why
     The wrap happens somewhere else, with arguments that are not seen here, and would stay as it is.

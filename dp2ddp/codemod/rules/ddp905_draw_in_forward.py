@@ -18,8 +18,8 @@ class DrawInForward(Rule):
     A hazard for draws of `random` and `numpy.random` inside the forward of a module.
 
     ## Why
-    DataParallel's replicas draw from one stream in threads, in any order: two runs of the original are not alike either. Ranks would
-    all draw the same numbers, and a rank without rows would draw none.
+    DataParallel's replicas draw from one stream in threads, in any order: two runs of the original are not
+    alike either. Ranks would all draw the same numbers, and a rank without rows would draw none.
 
     ## Safety
     Draws of torch (dropout, torch.rand) are no hazard: each rank has a stream of its own for its model.

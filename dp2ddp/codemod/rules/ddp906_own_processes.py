@@ -18,8 +18,8 @@ class OwnProcesses(Rule):
     A hazard for threading.Thread, multiprocessing.Process and Pool, mp.spawn, os.fork, os._exit.
 
     ## Why
-    What threads hand over comes in an order that differs from rank to rank, and then so do the batches; forked ranks share
-    connections; os._exit leaves the others waiting.
+    What threads hand over comes in an order that differs from rank to rank, and then so do the batches; forked
+    ranks share connections; os._exit leaves the others waiting.
 
     ## Safety
     Workers of a DataLoader are no hazard: they hand over in order.

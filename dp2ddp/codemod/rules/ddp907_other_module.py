@@ -14,8 +14,8 @@ class OtherModule(Rule):
     """Say what other modules of the project do that a conversion would have to change.
 
     ## What it does
-    A hazard for every line in a local module, reached from this script, that wraps a model, names a device by its index, writes files
-    or asks a clock.
+    A hazard for every line in a local module, reached from this script, that wraps a model, names a device by
+    its index, writes files or asks a clock.
 
     ## Why
     Only the script is converted here. What such a line does once, W ranks would do W times.

@@ -1,0 +1,64 @@
+"""Train CIFAR10 with PyTorch."""
+import os
+import argparse
+
+import torch
+import torch.nn as nn
+import torch.optim as optim
+from torch.utils.data import DataLoader, TensorDataset
+from dp2ddp.templates.batches import shard
+from dp2ddp.templates.ddp import ExactDDP
+from dp2ddp.templates.process import join_process_group, world_size
+from dp2ddp.templates.rows import gather_rows
+from dp2ddp.templates.voice import on_rank_zero, save_on_rank_zero, to_own_device
+
+join_process_group()
+
+parser = argparse.ArgumentParser(description='PyTorch CIFAR10 Training')
+parser.add_argument('--lr', default=0.1, type=float, help='learning rate')
+parser.add_argument('--resume', '-r', action='store_true')
+args = parser.parse_args()
+
+device = 'cuda' if torch.cuda.is_available() else 'cpu'
+best_acc = 0  # best test accuracy
+
+# Data
+trainset = TensorDataset(torch.randn(100, 3, 8, 8), torch.randint(0, 10, (100,)))
+trainloader = shard(DataLoader(trainset, batch_size=32, shuffle=True, num_workers=2))
+
+# Model
+net = nn.Sequential(nn.Flatten(), nn.Linear(192, 10))
+net = net.to(device)
+if world_size() > 1:
+    print("Let's use", world_size(), "GPUs!")
+    net = ExactDDP(net, split=False)
+
+if args.resume:
+    checkpoint = torch.load('./checkpoint/ckpt.pth', map_location=to_own_device)
+    net.load_state_dict(checkpoint['net'])
+
+criterion = nn.CrossEntropyLoss()
+optimizer = optim.SGD(net.parameters(), lr=args.lr, momentum=0.9)
+
+
+def train(epoch):
+    net.train()
+    train_loss = 0
+    for batch_idx, (inputs, targets) in enumerate(trainloader):
+        inputs, targets = inputs.to(device), targets.cuda()
+        optimizer.zero_grad()
+        outputs = net(inputs)
+        targets = gather_rows(targets)
+        loss = criterion(outputs, targets)
+        loss.backward()
+        optimizer.step()
+        train_loss += loss.item()
+    print('loss', train_loss)
+    # Save checkpoint.
+    if not os.path.isdir('checkpoint'):
+        on_rank_zero(os.mkdir, 'checkpoint')
+    save_on_rank_zero({'net': net.state_dict()}, './checkpoint/ckpt.pth')
+
+
+for epoch in range(2):
+    train(epoch)

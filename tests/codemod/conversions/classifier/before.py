@@ -1,0 +1,56 @@
+"""Train CIFAR10 with PyTorch."""
+import os
+import argparse
+
+import torch
+import torch.nn as nn
+import torch.optim as optim
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser(description='PyTorch CIFAR10 Training')
+parser.add_argument('--lr', default=0.1, type=float, help='learning rate')
+parser.add_argument('--resume', '-r', action='store_true')
+args = parser.parse_args()
+
+device = 'cuda:0' if torch.cuda.is_available() else 'cpu'
+best_acc = 0  # best test accuracy
+
+# Data
+trainset = TensorDataset(torch.randn(100, 3, 8, 8), torch.randint(0, 10, (100,)))
+trainloader = DataLoader(trainset, batch_size=32, shuffle=True, num_workers=2)
+
+# Model
+net = nn.Sequential(nn.Flatten(), nn.Linear(192, 10))
+net = net.to(device)
+if torch.cuda.device_count() > 1:
+    print("Let's use", torch.cuda.device_count(), "GPUs!")
+    net = torch.nn.DataParallel(net, device_ids=[0, 1])
+
+if args.resume:
+    checkpoint = torch.load('./checkpoint/ckpt.pth')
+    net.load_state_dict(checkpoint['net'])
+
+criterion = nn.CrossEntropyLoss()
+optimizer = optim.SGD(net.parameters(), lr=args.lr, momentum=0.9)
+
+
+def train(epoch):
+    net.train()
+    train_loss = 0
+    for batch_idx, (inputs, targets) in enumerate(trainloader):
+        inputs, targets = inputs.to(device), targets.cuda(0)
+        optimizer.zero_grad()
+        outputs = net(inputs)
+        loss = criterion(outputs, targets)
+        loss.backward()
+        optimizer.step()
+        train_loss += loss.item()
+    print('loss', train_loss)
+    # Save checkpoint.
+    if not os.path.isdir('checkpoint'):
+        os.mkdir('checkpoint')
+    torch.save({'net': net.state_dict()}, './checkpoint/ckpt.pth')
+
+
+for epoch in range(2):
+    train(epoch)

@@ -1,0 +1,24 @@
+import argparse
+import torch
+import torch.backends.cudnn as cudnn
+from torch.autograd import Variable
+from dp2ddp.templates.ddp import GraphDDP
+from dp2ddp.templates.process import join_process_group
+
+join_process_group()
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpu", default=0, type=int)
+args = parser.parse_args()
+
+
+def main():
+	model = GraphDDP(Net().cuda())
+	cudnn.benchmark = True
+	for x, y in batches():
+		x = Variable(x.cuda(non_blocking=True))	# to the GPU
+		y = Variable(y.cuda(non_blocking=True))
+		print(model(x), y)
+
+
+main()

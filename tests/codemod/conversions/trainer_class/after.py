@@ -1,0 +1,72 @@
+import csv
+import logging
+import time
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torch.utils.tensorboard import SummaryWriter
+from torchvision import datasets, transforms
+from dp2ddp.templates.ddp import ExactDDP
+from dp2ddp.templates.process import join_process_group, world_size
+from dp2ddp.templates.turns import rank_zero_first
+from dp2ddp.templates.voice import object_on_rank_zero, on_rank_zero, open_on_rank_zero, save_on_rank_zero
+
+logger = logging.getLogger(__name__)
+DEFAULTS = {"epochs": 3, "batch": 64}
+
+
+class Trainer:
+    """Trains one model on as many GPUs as there are."""
+
+    def __init__(self, model, gpu_ids, epochs=DEFAULTS["epochs"]):
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = model.to(self.device)
+        if len(gpu_ids) > 1:
+            self.model = ExactDDP(
+                self.model,
+            )
+        self.epochs = epochs
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+        self.out = Path("runs") / on_rank_zero(datetime.now).strftime("%m%d-%H%M%S")
+        on_rank_zero(self.out.mkdir, parents=True, exist_ok=True)
+        self.writer = object_on_rank_zero(SummaryWriter, log_dir=str(self.out))
+        logging.basicConfig(stream=open_on_rank_zero(self.out / "train.log", "a"), level=logging.INFO)
+
+    def train(self, loader):
+        best = float("inf")
+        for epoch in range(self.epochs):
+            start = time.time()
+            total = 0.0
+            for images, labels in loader:
+                images, labels = images.to(self.device), labels.to(self.device)
+                self.optimizer.zero_grad()
+                loss = nn.functional.cross_entropy(self.model(images), labels)
+                loss.backward()
+                self.optimizer.step()
+                total += loss.item() * images.size(0)
+            mean = total / len(loader.dataset)
+            self.writer.add_scalar("loss", mean, epoch)
+            logger.info("epoch %d took %.1f s", epoch, time.time() - start)
+            with open_on_rank_zero(self.out / "log.csv", "a", newline="") as f:
+                csv.writer(f).writerow([epoch, mean])
+            if mean < best:
+                best = mean
+                model = self.model.module if isinstance(self.model, ExactDDP) else self.model
+                save_on_rank_zero(model.state_dict(), self.out / "best.pt")
+        on_rank_zero(np.save, self.out / "best.npy", best)
+
+
+def main():
+    data = rank_zero_first(datasets.MNIST, "data", train=True, download=True, transform=transforms.ToTensor())
+    loader = DataLoader(data, DEFAULTS["batch"], shuffle=True, num_workers=4)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+    Trainer(model, list(range(world_size()))).train(loader)
+
+
+if __name__ == "__main__":
+    join_process_group()
+    main()

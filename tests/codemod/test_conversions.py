@@ -1,0 +1,50 @@
+"""Whole scripts, all rules together: `after.py` is what an expert would have written (helpers are imported here)."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.codemod.convert import Conversion, Options, convert
+from dp2ddp.report.conversion import conversion_text
+from dp2ddp.source.files import decode_source
+from dp2ddp.source.projects import Project
+
+FOLDER = Path(__file__).parent / "conversions"
+NAMES = sorted(path.name for path in FOLDER.iterdir() if (path / "before.py").exists())
+
+
+def converted(data: bytes, imports: bool = True) -> Conversion:
+    return convert(Project(decode_source(data, Path("train.py"))), Options(imports=imports))
+
+
+@pytest.mark.parametrize("name", NAMES)
+class TestConversion:
+    @pytest.fixture
+    def before(self, name: str) -> bytes:
+        return (FOLDER / name / "before.py").read_bytes()
+
+    def test_the_result_is_as_it_was_read_and_approved(self, name: str, before: bytes, update: bool) -> None:
+        conversion = converted(before)
+        after = conversion.before.encoded(conversion.after)
+        report = conversion_text(conversion, None)
+        if update:
+            (FOLDER / name / "after.py").write_bytes(after)
+            (FOLDER / name / "report.txt").write_text(report)
+
+        assert after == (FOLDER / name / "after.py").read_bytes()
+        assert report == (FOLDER / name / "report.txt").read_text()
+
+    @pytest.mark.parametrize("imports", [True, False], ids=["imported", "lifted"])
+    def test_a_second_conversion_finds_nothing_to_do(self, before: bytes, imports: bool) -> None:
+        first = converted(before, imports)
+
+        second = converted(first.before.encoded(first.after), imports)
+
+        assert not second.changed
+        assert not second.hazards
+
+    def test_the_result_is_python(self, before: bytes) -> None:
+        ast.parse(converted(before, imports=False).after)
