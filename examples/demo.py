@@ -6,35 +6,65 @@ Run it with any Python >= 3.10: `python3 examples/demo.py`. The first time it ma
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / ".ci"))
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / ".ci"))
 
 import environment  # noqa: E402  (found through the line above)
 
-SCRIPT = "examples/cifar_bn/train.py"
+FOLDER = HERE / "cifar_bn"
+FIRST, LAST = "+# --- helpers copied", "+# --- end of the copied helpers"
 
 
 def main() -> int:
     environment.enter()
-    environment.say(f"1. dp2ddp convert {SCRIPT} --diff")
-    converted = dp2ddp("convert", SCRIPT, "--diff")
-    print()
-    environment.say(f"2. dp2ddp verify {SCRIPT} -n 2   (two virtual devices: DataParallel, then DDP)")
-    compared = dp2ddp("verify", SCRIPT, "-n", "2")
-    print()
-    environment.say("3. to train it for real on two GPUs:")
-    print(f"    dp2ddp convert {SCRIPT}")
-    print("    cd examples/cifar_bn && torchrun --nproc-per-node 2 train_ddp.py")
-    return converted or compared
+    environment.say("1. in examples/cifar_bn: dp2ddp convert train.py --diff")
+    diff = dp2ddp("convert", "train.py", "--diff", capture=True)
+    print("\n".join(folded(diff.stdout.splitlines())), flush=True)
+    print(diff.stderr, flush=True)
+    if diff.returncode:
+        return diff.returncode
+    environment.say(
+        "2. dp2ddp verify train.py -n 2    (trains four times: DataParallel and DDP, float64 and float32)"
+    )
+    verified = dp2ddp("verify", "train.py", "-n", "2")
+    print(flush=True)
+    environment.say("3. to train it on two GPUs:")
+    print("    cd examples/cifar_bn")
+    print("    dp2ddp convert train.py        # writes train_ddp.py (here it is checked in already)")
+    print("    torchrun --standalone --nproc-per-node 2 train_ddp.py")
+    return verified.returncode
 
 
-def dp2ddp(*arguments: str) -> int:
-    sys.stdout.flush()
-    # two processes train at once on what may be two cores
-    variables = {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-    return subprocess.call([sys.executable, "-m", "dp2ddp", *arguments], cwd=ROOT, env=variables)
+def dp2ddp(*arguments: str, capture: bool = False) -> "subprocess.CompletedProcess[str]":
+    variables = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+    }  # several processes train at once on what may be two cores
+    command = [sys.executable, "-m", "dp2ddp", *arguments]
+    return subprocess.run(command, cwd=FOLDER, env=variables, text=True, capture_output=capture, check=False)
+
+
+def folded(diff: Iterable[str]) -> Iterator[str]:
+    """The diff with the copied helpers, hundreds of lines, as one line."""
+    inside, count = False, 0
+    for line in diff:
+        if line.startswith(LAST):
+            yield f"+    ... {count} lines of helpers; read them in examples/cifar_bn/train_ddp.py ..."
+            inside = False
+        count += inside
+        if not inside:
+            yield coloured(line)
+        inside = inside or line.startswith(FIRST)
+
+
+def coloured(line: str) -> str:
+    colour = {"+": 32, "-": 31, "@": 36}.get(line[:1])
+    if colour is None or not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return line
+    return f"\x1b[{colour}m{line}\x1b[0m"
 
 
 if __name__ == "__main__":

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
+
+import pytest
 
 from dp2ddp.cli import COMMANDS
 
@@ -33,3 +36,14 @@ def test_every_link_leads_somewhere() -> None:
 
 def test_the_ci_runs_what_the_readme_says() -> None:
     assert "python3 tests/run.py" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_picture_shows_todays_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it does not: run `python3 examples/demo.py` and paste what it prints."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    demo = importlib.import_module("demo")
+    diff = demo.dp2ddp("convert", "train.py", "--diff", capture=True)
+    today = [*demo.folded(diff.stdout.splitlines()), *diff.stderr.splitlines()]
+    shown = [line.removeprefix("    ") for line in README.splitlines()]
+    start = shown.index(today[0])
+    assert shown[start : start + len(today)] == [line.rstrip() for line in today]
