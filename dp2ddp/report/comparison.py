@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from dp2ddp.verify.compare import Comparison, Difference
 from dp2ddp.verify.verdict import Verdict
 
+_MOST_SIZES = 4  # of batches, in the line about rows
+
 
 @dataclass(frozen=True)
 class Report:
@@ -96,12 +98,12 @@ def _steps(comparison: Comparison) -> str:
 
 
 def rows_text(rows: Sequence[tuple[int, ...]], world: int) -> str:
-    """`32 rows over 2 ranks: 16 + 16; smallest batch 6: 3 + 3`."""
-    largest, smallest = max(rows, key=sum), min(rows, key=sum)
-    text = f"{sum(largest)} rows over {_count(world, 'rank')}: {_sum(largest, world)}"
-    if sum(smallest) != sum(largest):
-        text += f"; smallest batch {sum(smallest)}: {_sum(smallest, world)}"
-    return text
+    """`32 rows over 2 ranks: 16 + 16; 6: 3 + 3`, each size of batch once, as they came."""
+    sizes = list(dict.fromkeys(rows))
+    texts = [f"{sum(each)}: {_sum(each, world)}" for each in sizes[1:_MOST_SIZES]]
+    more = [f"{len(sizes) - _MOST_SIZES} more sizes"] if len(sizes) > _MOST_SIZES else []
+    first = f"{_count(sum(sizes[0]), 'row')} over {_count(world, 'rank')}: {_sum(sizes[0], world)}"
+    return "; ".join([first, *texts, *more])
 
 
 def _sum(rows: tuple[int, ...], world: int) -> str:

@@ -118,9 +118,9 @@ def _exit_code(code: object) -> int:
 
 def _own_frames(trace: TracebackType | None) -> TracebackType | None:
     """The traceback from the script's first frame on."""
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and trace.tb_frame.f_code is not run_as_main.__code__:
         trace = trace.tb_next
-    return trace
+    return trace.tb_next if trace is not None else None
 
 
 def _capture_output(desk: Path, rank: int) -> None:

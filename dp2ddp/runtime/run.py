@@ -137,7 +137,8 @@ class Server:
             bufsize=1,
         )
         self.ended: dict[str, dict[int, int]] = {}  # key -> rank -> exit code
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def start(self, stage: Stage) -> Forked:
         prepare_desk(stage)
@@ -162,6 +163,11 @@ class Server:
     def close(self) -> None:
         kill_tree(self._process.pid)
         self._process.wait()
+        self._listener.join()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
 
     def __enter__(self) -> Server:
         return self

@@ -1,0 +1,118 @@
+"""The report says what was found: verdict first, arithmetic behind it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from dp2ddp.report.comparison import Report, facts, headline, ratio_words, rows_text
+from dp2ddp.report.comparison_json import as_document
+from dp2ddp.verify.compare import Comparison, Difference
+from dp2ddp.verify.outputs import FileDifference, FilesComparison, TextComparison
+from dp2ddp.verify.verdict import Verdict
+
+GOOD = Comparison(
+    steps=4, rank_steps=(4, 4), largest=None, first=None, also=(), identical_steps=4, identical_buffers=True,
+    rows=((5, 5), (5, 5), (5, 5), (3, 3)),
+)  # fmt: skip
+HALF = Difference("gradient", 0.5, step=1, rank=0, name="conv.weight", reference_norm=2.0, norm=1.0)
+PARTED = dataclasses.replace(GOOD, first=HALF, largest=HALF, identical_steps=1, agreeing_ranks=((0,), (1,)))
+SAME = Verdict(
+    world=2, float64=GOOD, float32=GOOD, stdout=TextComparison(7, None), voices=(), files=FilesComparison(1, ()),
+    codes=(0, 0), seconds=(1.0, 2.0),
+)  # fmt: skip
+
+
+def report(*verdicts: Verdict) -> Report:
+    return Report("train.py", verdicts, "torchrun train_ddp.py", 3.0)
+
+
+def lines(verdict: Verdict) -> dict[str, str]:
+    return {label: text for label, text, _ in facts(verdict)}
+
+
+def test_the_first_word_is_the_verdict() -> None:
+    assert headline(report(SAME)).startswith("SAME train.py trains the same")
+    parted = headline(report(SAME, dataclasses.replace(SAME, world=3, float64=PARTED)))
+    assert (
+        parted
+        == "DIFFERENT train.py parts from DataParallel at step 1: gradient of conv.weight, on 3 devices"
+    )
+
+
+def test_the_ratio_of_the_gradients_is_told_in_words() -> None:
+    texts = [text for _, text, good in facts(dataclasses.replace(SAME, float64=PARTED)) if not good]
+    assert any("0.5 times as long" in text and "1/2 = 1/W" in text for text in texts)
+    assert "ranks that agree with each other: 0 | 1" in texts
+
+
+@pytest.mark.parametrize(
+    ("ratio", "world", "words"),
+    [(3.0, 3, "3 = W"), (1 / 3, 3, "1/3 = 1/W"), (0.7, 3, ""), (1.0, 1, "")],
+)
+def test_only_w_and_its_inverse_have_words(ratio: float, world: int, words: str) -> None:
+    assert words in ratio_words(ratio, world)
+    assert bool(words) == bool(ratio_words(ratio, world))
+
+
+@pytest.mark.parametrize(
+    ("rows", "world", "text"),
+    [
+        pytest.param([(15, 15), (5, 5)], 2, "30 rows over 2 ranks: 15 + 15; 10: 5 + 5", id="two"),
+        pytest.param([(4, 4, 2)], 3, "10 rows over 3 ranks: 4 + 4 + 2", id="uneven"),
+        pytest.param([(1,)] * 3, 1, "1 row over 1 rank: 1", id="one"),
+        pytest.param(
+            [(n,) for n in range(1, 7)], 1, "1 row over 1 rank: 1; 2: 2; 3: 3; 4: 4; 2 more sizes", id="many"
+        ),
+        pytest.param([(2, 2, 1)], 4, "5 rows over 4 ranks: 2 + 2 + 1 + 0", id="a rank without rows"),
+    ],
+)
+def test_rows_show_the_arithmetic(rows: list[tuple[int, ...]], world: int, text: str) -> None:
+    assert rows_text(rows, world) == text
+
+
+def test_float32_tells_bits_from_rounding() -> None:
+    assert "bit for bit the same in all 4 steps" in lines(SAME)["float32"]
+    rounded = dataclasses.replace(GOOD, identical_steps=1, largest=dataclasses.replace(HALF, size=2e-7))
+    assert (
+        "1 of 4 steps bit for bit the same; largest difference 2.0e-07"
+        in (lines(dataclasses.replace(SAME, float32=rounded))["float32"])
+    )
+
+
+def test_a_script_without_a_step_is_compared_by_what_it_prints_and_leaves() -> None:
+    none = dataclasses.replace(GOOD, steps=0, rank_steps=(0, 0), identical_steps=0)
+    found = lines(dataclasses.replace(SAME, float64=none, float32=none))
+    assert "takes no optimizer step" in found["steps"]
+    assert "float64" not in found
+
+
+@pytest.mark.parametrize(
+    ("change", "label", "words"),
+    [
+        ({"stdout": TextComparison(2, (2, "a", "b"))}, "stdout", "line 2 is 'b', under DataParallel 'a'"),
+        ({"voices": (1,)}, "stdout", "rank 1 prints as well"),
+        (
+            {"files": FilesComparison(1, (FileDifference("x", "is written by DDP only"),))},
+            "files",
+            "x is written",
+        ),
+        ({"codes": (0, 3)}, "exit codes", "0 and 3"),
+    ],
+)
+def test_what_the_outside_sees_counts_too(change: dict[str, object], label: str, words: str) -> None:
+    verdict = dataclasses.replace(SAME, **change)  # type: ignore[arg-type]
+    assert not verdict.same
+    assert words in lines(verdict)[label]
+
+
+def test_the_document_is_json_without_infinities() -> None:
+    missing = dataclasses.replace(HALF, size=float("inf"))
+    verdict = dataclasses.replace(SAME, float64=dataclasses.replace(PARTED, first=missing))
+    document = json.loads(as_document(report(verdict)))
+    assert document["schema"] == "dp2ddp.verify/1"
+    assert not document["same"]
+    first = document["verdicts"][0]["float64"]["first"]
+    assert (first["size"], first["ratio"]) == (None, 0.5)

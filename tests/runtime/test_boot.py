@@ -1,0 +1,86 @@
+"""A script that is run by the boot finds the world as `python SCRIPT` would have made it; without torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPORT = """
+import os, sys
+from helper import answer
+print(__name__, __file__, sys.argv, sys.path[0], answer)
+print(sys.modules["__main__"].__file__ == __file__, __spec__ if "__spec__" in globals() else None)
+class Thing: pass
+import pickle
+print(type(pickle.loads(pickle.dumps(Thing()))) is Thing)
+if __name__ == "__main__":
+    print("main")
+"""
+BOOT = """
+import sys
+from dp2ddp.runtime.boot import _end_of_script, run_as_main
+with _end_of_script() as end:
+    run_as_main(sys.argv[1], sys.argv[2], tuple(sys.argv[3:]))
+print("code", end.code, end.error)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts" / "helper.py").write_text("answer = 42\n")
+    return tmp_path
+
+
+def boot(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    script = folder / "scripts" / "train.py"
+    script.write_text(code)
+    command = [sys.executable, "-c", BOOT, str(script), "scripts/train.py", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+
+
+def test_it_is_as_if_started_directly(folder: Path) -> None:
+    booted = boot(folder, REPORT, "--lr", "0.1").stdout.removesuffix("code 0 \n")
+    plain = subprocess.run(
+        [sys.executable, "scripts/train.py", "--lr", "0.1"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert booted == plain.stdout
+
+
+def test_the_traceback_begins_in_the_script(folder: Path) -> None:
+    result = boot(folder, "def train():\n    raise ValueError('no data')\n\ntrain()\n")
+    assert "code 1 ValueError: no data" in result.stdout
+    first = result.stderr.splitlines()[1]
+    assert "scripts/train.py" in first
+    assert "line 4" in first
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        pytest.param("import sys; sys.exit(7)", "code 7", id="number"),
+        pytest.param("import sys; sys.exit()", "code 0", id="nothing"),
+        pytest.param("import sys; sys.exit('bad data')", "code 1", id="text"),
+        pytest.param("raise KeyboardInterrupt", "code 130", id="interrupted"),
+        pytest.param("x = (", "code 1 SyntaxError", id="syntax error"),
+    ],
+)
+def test_every_way_to_end_has_its_exit_code(folder: Path, code: str, expected: str) -> None:
+    assert expected in boot(folder, code).stdout
+
+
+def test_a_text_given_to_exit_is_printed(folder: Path) -> None:
+    assert boot(folder, "import sys; sys.exit('bad data')").stderr == "bad data\n"
+
+
+def test_a_script_in_another_encoding_runs(folder: Path) -> None:
+    (folder / "scripts" / "latin.py").write_bytes("# coding: latin-1\nprint(len('é'))\n".encode("latin-1"))
+    code = "import runpy, os; runpy.run_path(os.path.join(os.path.dirname(__file__), 'latin.py'))"
+    assert boot(folder, code).stdout.startswith("1\n")

@@ -1,0 +1,124 @@
+"""Ranks that are forked from one process that has torch: they meet, end as their script says, and leave nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dp2ddp.runtime.run import Run, Server, watch
+from dp2ddp.runtime.stage import Mode, Stage
+
+pytestmark = [pytest.mark.torchrun, pytest.mark.xdist_group("forked")]
+
+MEET = """
+import atexit, os, sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+mine = torch.tensor([float(dist.get_rank())])
+dist.all_reduce(mine)
+print("sum", mine.item(), sys.argv)
+atexit.register(print, "atexit ran")
+dist.destroy_process_group()
+"""
+CRASH_ON_1 = """
+import os, torch.distributed as dist
+dist.init_process_group("gloo")
+if os.environ["RANK"] == "1":
+    raise ValueError("only here")
+dist.barrier()
+"""
+HANG_ON_1 = """
+import os, time, torch.distributed as dist
+dist.init_process_group("gloo")
+def wait():
+    while os.environ["RANK"] == "1":
+        time.sleep(1)
+    dist.barrier()
+wait()
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+def run(server: Server, folder: Path, code: str, mode: Mode = "ddp", patience: float | None = None) -> Run:
+    script = folder / "train.py"
+    script.write_text(code)
+    stage = Stage(
+        script=str(script), mode=mode, world=2, folder=str(folder), desk=str(folder / "desk"), name="train.py",
+        arguments=("--lr", "1"), capture=True, real=False,
+    )  # fmt: skip
+    return watch([server.start(stage)], patience)[0]
+
+
+def test_ranks_meet_and_end_like_any_script(server: Server, tmp_path: Path) -> None:
+    found = run(server, tmp_path, MEET)
+    assert found.failure is None
+    assert found.codes == (0, 0)
+    expected = "sum 1.0 ['train.py', '--lr', '1']\natexit ran\n"
+    assert [found.output(rank) for rank in (0, 1)] == [expected] * 2
+
+
+def test_a_crash_on_one_rank_ends_all_and_names_the_first(server: Server, tmp_path: Path) -> None:
+    found = run(server, tmp_path, CRASH_ON_1)
+    assert found.failure is not None
+    assert (found.failure.kind, found.failure.rank) == ("crash", 1)
+    assert found.failure.text == "ValueError: only here"
+    assert found.seconds < 30
+
+
+def test_a_hang_tells_where_each_rank_stands(server: Server, tmp_path: Path) -> None:
+    found = run(server, tmp_path, HANG_ON_1, patience=4)
+    assert found.failure is not None
+    assert (found.failure.kind, found.failure.rank) == ("hang", 1)
+    waiting, free = found.failure.stands
+    assert (waiting.collective, waiting.frames[0].line) == ("barrier", 7)
+    assert (free.collective, free.frames[0].line, free.frames[0].function) == (None, 6, "wait")
+
+
+def test_an_exit_code_that_the_script_asked_for_is_no_accident(server: Server, tmp_path: Path) -> None:
+    found = run(server, tmp_path, "import sys; sys.exit(5)", mode="dp")
+    assert found.code == 5
+    assert found.ended_on_purpose
+    assert not run(server, tmp_path / "..", "raise ValueError", mode="dp").ended_on_purpose
+
+
+def test_loader_workers_run_in_a_forked_rank(server: Server, tmp_path: Path) -> None:
+    code = "import torch\nfrom torch.utils.data import DataLoader\n" \
+        "print(sum(len(b) for b in DataLoader(torch.arange(10), batch_size=4, num_workers=2)))"  # fmt: skip
+    assert run(server, tmp_path, code, mode="dp").output(0) == "10\n"
+
+
+def test_nothing_is_left_when_the_server_is_closed(tmp_path: Path) -> None:
+    before = set(psutil.Process().children())
+    with Server() as server:
+        script = tmp_path / "train.py"
+        script.write_text("import time; time.sleep(600)")
+        stage = Stage(
+            script=str(script),
+            mode="dp",
+            world=2,
+            folder=str(tmp_path),
+            desk=str(tmp_path),
+            name="t",
+            real=False,
+        )
+        server.start(stage)
+        wait_until_started(tmp_path)
+        (own,) = set(psutil.Process().children()) - before
+        children = [own, *own.children(recursive=True)]
+        assert len(children) == 2
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == []
+
+
+def wait_until_started(desk: Path) -> None:
+    import time
+
+    while not (desk / "rank0.json").exists():
+        time.sleep(0.05)
