@@ -10,26 +10,15 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.facts.script import Call, Script
+from dp2ddp.codemod.facts.tables import of
 
 CLOCKS = {
-    *(
-        f"time.{name}"
-        for name in [
-            "time",
-            "perf_counter",
-            "monotonic",
-            "process_time",
-            "time_ns",
-            "clock",
-            "perf_counter_ns",
-        ]
-    ),
+    *of("time", "time perf_counter monotonic process_time time_ns clock perf_counter_ns"),
     *("timeit.default_timer", "datetime.datetime.now", "datetime.datetime.utcnow"),
 }
 NAMES = {  # always make a name (or a seed): shared wherever they stand
-    *(f"time.{name}" for name in ["strftime", "ctime", "asctime", "localtime", "gmtime"]),
-    *(f"uuid.{name}" for name in ["uuid1", "uuid4"]),
-    *("os.getpid", "datetime.date.today"),
+    *of("time", "strftime ctime asctime localtime gmtime"),
+    *("uuid.uuid1", "uuid.uuid4", "os.getpid", "datetime.date.today"),
 }
 WITH_ARGUMENT = {
     "time.strftime": 1,

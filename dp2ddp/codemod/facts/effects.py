@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.script import Call, Script, literal
+from dp2ddp.codemod.facts.tables import of
 
 OPENERS = ("builtins.open", "io.open")
 OTHER_OPENERS = (
@@ -23,59 +24,21 @@ OTHER_OPENERS = (
     "h5py.File",
 )
 FOLDERS_AND_FILES = {
-    f"os.{name}"
-    for name in [
-        "makedirs",
-        "mkdir",
-        "remove",
-        "unlink",
-        "rmdir",
-        "removedirs",
-        "rename",
-        "renames",
-        "replace",
-        "symlink",
-        "link",
-        "truncate",
-        "chmod",
-        "utime",
-        "mkfifo",
-    ]
-} | {
-    f"shutil.{name}"
-    for name in ["rmtree", "copy", "copy2", "copyfile", "copytree", "move", "make_archive", "unpack_archive"]
+    *of("os", "makedirs mkdir remove unlink rmdir removedirs rename renames replace symlink link"),
+    *of("os", "truncate chmod utime mkfifo"),
+    *of("shutil", "rmtree copy copy2 copyfile copytree move make_archive unpack_archive"),
 }
-PROCESSES = {"os.system"} | {
-    f"subprocess.{name}" for name in ["run", "call", "check_call", "check_output", "getoutput"]
-}
+PROCESSES = {"os.system", *of("subprocess", "run call check_call check_output getoutput")}
 SAVERS = {  # functions of libraries that write a file
-    *(f"numpy.{name}" for name in ("save", "savez", "savez_compressed", "savetxt")),
-    *(f"matplotlib.pyplot.{name}" for name in ("savefig", "imsave")),
-    *(
-        "cv2.imwrite",
-        "imageio.imwrite",
-        "imageio.imsave",
-        "imageio.mimsave",
-        "imageio.v2.imwrite",
-        "imageio.v2.imsave",
-    ),
-    *(
-        "scipy.misc.imsave",
-        "skimage.io.imsave",
-        "scipy.io.savemat",
-        "scipy.io.wavfile.write",
-        "soundfile.write",
-    ),
-    *("torchvision.utils.save_image", "torchaudio.save", "joblib.dump", "sklearn.externals.joblib.dump"),
-    *("urllib.request.urlretrieve", "gdown.download", "wget.download", "torch.hub.download_url_to_file"),
-    *(
-        "torch.onnx.export",
-        "torch.jit.save",
-        "torchvision.io.write_png",
-        "torchvision.io.write_jpeg",
-        "torchvision.io.write_video",
-    ),
-    *("safetensors.torch.save_file", "librosa.output.write_wav"),
+    *of("numpy", "save savez savez_compressed savetxt"),
+    *of("matplotlib.pyplot", "savefig imsave"),
+    *of("imageio", "imwrite imsave mimsave v2.imwrite v2.imsave v2.mimsave"),
+    *of("torchvision", "utils.save_image io.write_png io.write_jpeg io.write_video"),
+    *of("scipy", "misc.imsave io.savemat io.wavfile.write"),
+    *of("torch", "onnx.export jit.save hub.download_url_to_file"),
+    *("cv2.imwrite", "skimage.io.imsave", "soundfile.write", "librosa.output.write_wav", "torchaudio.save"),
+    *("joblib.dump", "sklearn.externals.joblib.dump", "safetensors.torch.save_file"),
+    *("urllib.request.urlretrieve", "gdown.download", "wget.download"),
 }
 SAVING_METHODS = {  # methods that write a file, whatever they belong to
     *("savefig", "to_csv", "to_excel", "to_pickle", "to_json", "to_parquet", "to_hdf"),
@@ -98,16 +61,13 @@ TRACKERS = {
     ),
 }
 TRACKER_CALLS = {
-    *(
-        f"wandb.{name}"
-        for name in ("log", "watch", "save", "finish", "alert", "login", "define_metric", "log_artifact")
+    *of("wandb", "log watch save finish alert login define_metric log_artifact"),
+    *of(
+        "mlflow",
+        "start_run end_run log_metric log_metrics log_param log_params log_artifact pytorch.log_model",
     ),
-    *(
-        f"mlflow.{name}"
-        for name in ("start_run", "log_metric", "log_metrics", "log_param", "log_params", "log_artifact")
-    ),
-    *(f"mlflow.{name}" for name in ("set_experiment", "set_tracking_uri", "end_run", "set_tag", "set_tags")),
-    *("mlflow.pytorch.log_model", "tensorboard_logger.configure", "tensorboard_logger.log_value"),
+    *of("mlflow", "set_experiment set_tracking_uri set_tag set_tags"),
+    *of("tensorboard_logger", "configure log_value"),
 }
 TRACKER_STATE = ("wandb.config", "wandb.run")  # exist only where wandb.init ran
 QUESTIONS = (

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.script import Script, literal
+from dp2ddp.codemod.facts.tables import of
 
 # Calls that prepare the process and neither draw numbers nor touch a device; they stand between imports.
 HARMLESS = (
@@ -20,24 +21,8 @@ HARMLESS = (
 )
 PLAIN_MODULES = ("os.path.", "collections.", "typing.", "string.", "math.")
 PLAIN_CALLS = {
-    *(
-        f"builtins.{name}"
-        for name in [
-            "len",
-            "list",
-            "dict",
-            "tuple",
-            "set",
-            "frozenset",
-            "range",
-            "sorted",
-            "int",
-            "float",
-            "str",
-            "bool",
-        ]
-    ),
-    *(f"builtins.{name}" for name in ["min", "max", "sum", "zip", "enumerate", "reversed"]),
+    *of("builtins", "len list dict tuple set frozenset range sorted int float str bool min max sum zip"),
+    *of("builtins", "enumerate reversed"),
     *("logging.getLogger", "re.compile", "os.environ.get", "os.getenv", "pathlib.Path", "functools.partial"),
 }
 DRAWS_OR_DEVICES = ("random.", "numpy.random.", "torch.", "uuid.", "secrets.", "os.urandom")

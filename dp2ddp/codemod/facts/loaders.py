@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.script import Call, Script, literal
+from dp2ddp.codemod.facts.tables import of
 
 LOADER = "torch.utils.data.DataLoader"
 KEYWORDS = {  # arguments of a DataLoader that change nothing about which samples stand in which batch
@@ -31,61 +32,10 @@ AROUND_DATA_SETS = (
 )
 # What __getitem__ may call: tensors from data and back, shapes, text, files that are read.
 PURE = {
-    *(
-        f"builtins.{name}"
-        for name in [
-            "len",
-            "int",
-            "float",
-            "str",
-            "bool",
-            "abs",
-            "min",
-            "max",
-            "sum",
-            "range",
-            "tuple",
-            "list",
-            "dict",
-            "sorted",
-            "zip",
-        ]
-    ),
-    *(
-        f"torch.{name}"
-        for name in [
-            "tensor",
-            "as_tensor",
-            "from_numpy",
-            "stack",
-            "cat",
-            "zeros",
-            "ones",
-            "full",
-            "arange",
-            "float",
-            "long",
-        ]
-    ),
-    *(
-        f"torch.{name}"
-        for name in ["LongTensor", "FloatTensor", "Tensor", "sin", "cos", "exp", "linspace", "where", "clamp"]
-    ),
-    *(
-        f"numpy.{name}"
-        for name in [
-            "array",
-            "asarray",
-            "load",
-            "float32",
-            "int64",
-            "stack",
-            "concatenate",
-            "transpose",
-            "zeros",
-            "ones",
-        ]
-    ),
+    *of("builtins", "len int float str bool abs min max sum range tuple list dict sorted zip"),
+    *of("torch", "tensor as_tensor from_numpy stack cat zeros ones full arange float long sin cos exp"),
+    *of("torch", "linspace where clamp LongTensor FloatTensor Tensor"),
+    *of("numpy", "array asarray load float32 int64 stack concatenate transpose zeros ones"),
     *("os.path.join", "PIL.Image.open", "cv2.imread"),
 }
 PURE_METHODS = {

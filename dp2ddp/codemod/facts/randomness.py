@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.script import Call, Script, literal
+from dp2ddp.codemod.facts.tables import of
 
 GENERATORS = (
     "numpy.random.default_rng",
@@ -14,16 +15,9 @@ GENERATORS = (
     "numpy.random.Generator",
     "numpy.random.PCG64",
 )
-OUTSIDE = {
-    "os.urandom",
-    "random.SystemRandom",
-    *(
-        f"secrets.{name}"
-        for name in ["token_hex", "token_bytes", "token_urlsafe", "randbelow", "randbits", "choice"]
-    ),
-}
+OUTSIDE = {"os.urandom", *of("secrets", "token_hex token_bytes token_urlsafe randbelow randbits choice")}
 SEEDS = ("random.seed", "numpy.random.seed")
-RESEEDS = ("torch.seed", "torch.random.seed", "torch.cuda.seed", "torch.cuda.seed_all")
+RESEEDS = ("torch.seed", "torch.random.seed", "torch.cuda.seed", "torch.cuda.seed_all", "random.SystemRandom")
 # Streams of the host: DataParallel's threads draw from them in any order, so no two runs are alike even there.
 HOST_DRAWS = ("random.", "numpy.random.")
 SETTERS = {

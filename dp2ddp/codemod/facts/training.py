@@ -228,7 +228,10 @@ def _about_uses(script: Script, names: frozenset[str]) -> Iterator[Stopper]:
             and script.told(node) in names
             and not _is_known_use(script, node, names)
         ):
-            text = script.told(script.scopes.parents[node])
+            around = script.scopes.parents[node]
+            if isinstance(around, ast.Attribute) and around.attr == "module":
+                around = script.scopes.parents[around]
+            text = script.told(around)
             yield Stopper(
                 f"`{_short(text)}` uses the wrapped model in a way that is not followed", node.lineno
             )

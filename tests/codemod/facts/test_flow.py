@@ -1,0 +1,126 @@
+"""When the ranks' rows may stay apart until the forward, and what is gathered behind it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codemod.scripts import facts_of
+
+HEAD = """
+import torch
+from torch.utils.data import DataLoader, Dataset, TensorDataset, random_split
+net = torch.nn.DataParallel(Net())
+data = TensorDataset(a, b)
+loader = DataLoader(data, batch_size=8, shuffle=True)
+"""
+LOOP = """
+for x, y in loader:
+    x, y = x.cuda(), y.cuda(non_blocking=True)
+    out = net(x)
+    loss = criterion(out, y)
+"""
+
+
+def gathered(text: str) -> list[tuple[str, ...]]:
+    flow = facts_of(text).flow
+    assert flow.stopper is None
+    return [loop.gathered for loop in flow.loops]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        pytest.param(HEAD + LOOP, ("y",), id="targets"),
+        pytest.param(HEAD + LOOP + "    total += x.size(0)\n", ("x", "y"), id="the number of rows"),
+        pytest.param(
+            HEAD + LOOP.replace("for x, y in loader", "for i, (x, y) in enumerate(loader)"),
+            ("y",),
+            id="enumerate",
+        ),
+        pytest.param(
+            HEAD + "for batch in loader:\n    x, y = batch\n    net(x)\n    print(y)\n",
+            ("y",),
+            id="taken apart later",
+        ),
+        pytest.param(HEAD + "for x, y in loader:\n    loss = net(x, y)\n", (), id="loss in the forward"),
+        pytest.param(
+            HEAD + "for x, y in loader:\n    with torch.no_grad():\n        o = net(x)\n        o == y\n",
+            ("y",),
+            id="with",
+        ),
+        pytest.param(
+            HEAD + "def f(l):\n    for x, y in l:\n        net(x)\n        print(y)\nf(loader)\n",
+            ("y",),
+            id="in a function",
+        ),
+    ],
+)
+def test_what_is_used_behind_the_forward_is_gathered(text: str, names: tuple[str, ...]) -> None:
+    assert gathered(text) == [names]
+
+
+DATA_SET = """
+class Rows(Dataset):
+    def __getitem__(self, i):
+        return {item}
+data = Rows()
+"""
+
+
+def with_data_set(item: str) -> str:
+    return HEAD.replace("data = TensorDataset(a, b)\n", DATA_SET.replace("{item}", item)) + LOOP
+
+
+@pytest.mark.parametrize(
+    "item", ["self.x[i], self.y[i]", "torch.from_numpy(self.x[i]).float(), int(self.y[i])"]
+)
+def test_a_data_set_that_only_looks_up_is_shared_out(item: str) -> None:
+    assert gathered(with_data_set(item)) == [("y",)]
+
+
+def test_a_split_of_one_is_one() -> None:
+    text = HEAD.replace(
+        "data = TensorDataset(a, b)", "data, rest = random_split(TensorDataset(a, b), [8, 2])"
+    )
+
+    assert gathered(text + LOOP) == [("y",)]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param(
+            HEAD + LOOP.replace("    out", "    print(x.size())\n    out"),
+            "used before the forward",
+            id="looked at before",
+        ),
+        pytest.param(HEAD + LOOP.replace("x.cuda()", "mixup(x)"), "used before the forward", id="mixed"),
+        pytest.param(HEAD + LOOP + "    net(x)\n", "2 forwards", id="two forwards"),
+        pytest.param(HEAD + LOOP + "net(noise)\n", "something else than a batch", id="another input"),
+        pytest.param(HEAD + LOOP + "x, y = next(iter(loader))\n", "outside of a plain loop", id="next(iter)"),
+        pytest.param(
+            HEAD + LOOP.replace("    out = net(x)", "    if x is not None:\n        out = net(x)"),
+            "condition",
+            id="under if",
+        ),
+        pytest.param(
+            HEAD + LOOP.replace("net(x)", "net(x, noise)"), "beside the batch", id="noise beside the batch"
+        ),
+        pytest.param(HEAD + LOOP + "loader = other()\n", "not always a DataLoader", id="another loader"),
+        pytest.param(HEAD.replace("shuffle=True", "collate_fn=pad") + LOOP, "collate_fn", id="collate"),
+        pytest.param(HEAD.replace("shuffle=True", "sampler=s") + LOOP, "sampler", id="sampler"),
+        pytest.param(
+            HEAD.replace("TensorDataset(a, b)", "CIFAR10()") + LOOP, "may draw random", id="unknown data set"
+        ),
+        pytest.param(with_data_set("self.transform(self.x[i])"), "may draw random", id="transform"),
+        pytest.param(
+            with_data_set("self.x[i] + torch.randn(3)"), "may draw random", id="noise in the data set"
+        ),
+        pytest.param(HEAD.replace("(Net())", "(Net(), dim=1)") + LOOP, "another dimension", id="dim"),
+        pytest.param(HEAD.replace("net =", "if flag: net =") + LOOP, "under a condition", id="flag"),
+        pytest.param(HEAD + "def f():\n    return y\n" + LOOP, "read in another function", id="global"),
+        pytest.param(HEAD + LOOP + "net.module(x)\n", "net.module(x)", id="around the wrapper"),
+    ],
+)
+def test_what_cannot_be_followed_stays_whole(text: str, why: str) -> None:
+    assert why in (facts_of(text).flow.stopper or "")

@@ -1,0 +1,99 @@
+"""When DDP's reducer is proven, and the first thing that speaks against it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codemod.scripts import facts_of
+
+HEAD = "import torch\nnet = torch.nn.DataParallel(Net())\n"
+LOOP = """
+for x, y in loader:
+    opt.zero_grad()
+    loss = criterion(net(x), y)
+    loss.backward()
+    opt.step()
+"""
+
+
+def stopper(text: str) -> str | None:
+    found = facts_of(text).training.reducer_stopper
+    return found and found.why
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(HEAD + LOOP, id="the plain loop"),
+        pytest.param(HEAD + LOOP.replace("loss.backward()", "scaler.scale(loss).backward()"), id="scaled"),
+        pytest.param(HEAD + LOOP + "with torch.no_grad():\n    print(net(x))\n", id="evaluation beside it"),
+        pytest.param(HEAD + LOOP + "torch.save(net.module.state_dict(), 'a')\n", id="module for its state"),
+        pytest.param(
+            HEAD + LOOP + "raw = net.module if many else net\nraw.state_dict()\n", id="module by a name"
+        ),
+        pytest.param(
+            "import torch\ndef train(model, loader, opt):"
+            + LOOP.replace("net(x)", "model(x)").replace("\n", "\n    ")
+            + "\nnet = torch.nn.DataParallel(Net())\ntrain(net, loader, opt)\n",
+            id="handed to a function",
+        ),
+        pytest.param(
+            HEAD
+            + LOOP.replace(
+                "    loss = criterion(net(x), y)",
+                "    if a:\n        o = net(x)\n    else:\n        o = net(-x)",
+            ),
+            id="one of two forwards",
+        ),
+    ],
+)
+def test_it_is_proven(text: str) -> None:
+    assert stopper(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param(HEAD, "there is no backward()", id="no backward"),
+        pytest.param(HEAD + LOOP + LOOP, "several backward()s", id="two loops"),
+        pytest.param(
+            HEAD + LOOP.replace("backward()", "backward(retain_graph=True)"),
+            "has arguments",
+            id="retain_graph",
+        ),
+        pytest.param(HEAD + LOOP.replace("net(x)", "net(x) + net(-x)"), "2 forwards", id="two forwards"),
+        pytest.param(
+            HEAD + LOOP.replace("    opt.step()", "    if i % 4 == 0:\n        opt.step()"),
+            "condition",
+            id="accumulation",
+        ),
+        pytest.param(
+            HEAD + LOOP.replace("    opt.zero_grad()\n", ""), "zero_grad() is not called", id="no zero_grad"
+        ),
+        pytest.param(
+            HEAD + LOOP.replace("net(x)", "net.module.encode(x)"),
+            "net.module.encode",
+            id="around the wrapper",
+        ),
+        pytest.param(HEAD + LOOP + "helper(net)\n", "`helper(net)`", id="given away"),
+        pytest.param(
+            HEAD + LOOP + "for p in net.parameters():\n    p.requires_grad = False\n", "frozen", id="frozen"
+        ),
+        pytest.param(
+            HEAD + LOOP + "torch.autograd.grad(loss, w)\n", "torch.autograd.grad()", id="autograd.grad"
+        ),
+        pytest.param(
+            "from torch.utils.checkpoint import checkpoint\n" + HEAD + LOOP + "checkpoint(f, x)\n",
+            "checkpoint",
+            id="checkpoint",
+        ),
+        pytest.param(
+            HEAD + "d = torch.nn.DataParallel(D())\n" + LOOP, "more than one model", id="two models"
+        ),
+        pytest.param(
+            HEAD.replace("net =", "net.features =") + LOOP, "a part of a model", id="part of a model"
+        ),
+    ],
+)
+def test_it_is_not_proven(text: str, why: str) -> None:
+    assert why in (stopper(text) or "")

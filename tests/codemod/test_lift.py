@@ -1,0 +1,72 @@
+"""Helpers are copied as text, with all that they need and nothing else."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from dp2ddp.codemod.lift import ImportLine, Library, Lifted, read_templates
+from dp2ddp.errors import ConversionError
+
+TEMPLATES = {
+    "process": '"""P."""\nimport os\nimport torch\nimport torch.distributed as dist\n\nLIMIT = 3\n\n\n'
+    'def world():\n    """W ranks."""\n    return dist.get_world_size() if LIMIT else os.getpid()\n\n\n'
+    "def unused():\n    pass\n",
+    "rows": "import math\nfrom .process import world\n\n\n# What a comment says stays.\n@property\ndef gather(rows):\n"
+    "    return [math.floor(world()) for world_ in rows]\n",
+}
+
+
+def lift(*helpers: str, rename: dict[str, str] | None = None) -> Lifted:
+    table = rename or {}
+    return Library(TEMPLATES).lift(helpers, lambda name: table.get(name, name))
+
+
+def test_the_closure_is_lifted_in_the_order_of_use() -> None:
+    lifted = lift("gather")
+
+    assert lifted.modules == ("process", "rows")
+    assert [text.splitlines()[0] for text in lifted.definitions] == [
+        "LIMIT = 3",
+        "def world():",
+        "# What a comment says stays.",
+    ]
+    assert {line.text for line in lifted.imports} == {
+        "import math",
+        "import os",
+        "import torch.distributed as dist",
+    }
+
+
+def test_text_is_byte_for_byte() -> None:
+    for text in lift("gather").definitions:
+        assert text in TEMPLATES["process"] + TEMPLATES["rows"]
+
+
+def test_a_name_in_the_way_is_renamed_where_it_is_global() -> None:
+    lifted = lift("gather", rename={"world": "world_x", "os": "os_x", "LIMIT": "LIMIT_x"})
+
+    assert lifted.definitions[0] == "LIMIT_x = 3"
+    assert "def world_x():" in lifted.definitions[1]
+    assert "if LIMIT_x else os_x.getpid()" in lifted.definitions[1]
+    assert "math.floor(world_x()) for world_ in rows" in lifted.definitions[2]
+    assert ImportLine("os", None, "os_x") in lifted.imports
+
+
+def test_an_unknown_helper_is_an_error() -> None:
+    with pytest.raises(ConversionError, match="no nothing"):
+        lift("nothing")
+
+
+def test_every_helper_of_the_real_templates_can_be_lifted_alone() -> None:
+    library = Library()
+    for name, text in read_templates().items():
+        for node in ast.parse(text).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                lifted = library.lift([node.name])
+                assert name in lifted.modules
+                ast.parse("\n".join([*(line.text for line in lifted.imports), *lifted.definitions]))
+                assert all(
+                    any(part in whole for whole in read_templates().values()) for part in lifted.definitions
+                )
