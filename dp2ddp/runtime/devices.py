@@ -22,6 +22,7 @@ from .machine import Machine
 from .patches import Patches
 from .places import PINNED, PLACE, common_place, put, tensors_in
 from .random_streams import RandomStreams
+from .saving import follow_saving
 from .sync_batch_norm import add_sync_batch_norm
 from .tensor_methods import add_tensor_methods
 from .threads import push_in_all_threads
@@ -56,7 +57,7 @@ def install(count: int, dtype: str = "float32") -> Installation:
     add_sync_batch_norm(mode)
     follow_autograd(patches, mode)
     keep_places_out_of_files(patches)
-    follow_loading(patches, mode)
+    follow_loading(patches, mode, follow_saving(patches))
     install_cuda_api(patches, machine, streams)
     map_autocast_to_cpu(patches)
     skip_compiling(patches)

@@ -12,24 +12,24 @@ import torch
 import torch.serialization
 
 from .function_mode import VirtualDevices
-from .machine import HOST, Machine
+from .machine import Machine
 from .patches import Patches
 from .places import PLACE, place_of, put
+from .saving import SavedPlaces
 
-# Files written on virtual devices say "cpu" for every tensor, so that they can be read everywhere. Loaded
-# without a map_location, such a tensor may have been on a device: it goes with every place.
+# A tensor of a file that does not tell where it was, loaded without a map_location, goes with every place.
 UNKNOWN = -2
 
 Restore = Callable[[Any, str], Any]
 """storage, location as the file has it -> storage; Any: torch's storage classes, which changed between versions."""
 
 
-def follow_loading(patches: Patches, mode: VirtualDevices) -> None:
+def follow_loading(patches: Patches, mode: VirtualDevices, places: SavedPlaces) -> None:
     load = torch.serialization.load
 
     @functools.wraps(load)
     def load_with_places(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return load(f, _restore(mode.machine, map_location), *args, **kwargs)
+        return load(f, _restore(mode.machine, places, map_location), *args, **kwargs)
 
     patches.set(torch, "load", load_with_places)
     patches.set(torch.serialization, "load", load_with_places)
@@ -38,26 +38,26 @@ def follow_loading(patches: Patches, mode: VirtualDevices) -> None:
     mode.handle([torch.Tensor.set_], _set)
 
 
-def _restore(machine: Machine, map_location: Any) -> Any:
+def _restore(machine: Machine, places: SavedPlaces, map_location: Any) -> Any:
     """What torch.load gets: our function, or meta and the like unchanged."""
-    if map_location is None:
-        return lambda storage, location: _mark(storage, _place_or_unknown(machine, location))
-    if isinstance(map_location, dict):
-        return lambda storage, location: _mark(
-            storage, _place_or_unknown(machine, str(map_location.get(location, location)))
-        )
-    if callable(map_location):
-        return lambda storage, location: map_location(storage, location)
-    place = machine.place(map_location)
-    return map_location if place is None else lambda storage, location: _mark(storage, place)
+    if map_location is not None and not isinstance(map_location, dict) and not callable(map_location):
+        place = machine.place(map_location)
+        return map_location if place is None else lambda storage, location: _mark(storage, place)
+
+    def restore(storage: Any, location: str) -> Any:
+        saved = places.read(location)
+        if callable(map_location):
+            moved = map_location(storage, saved or location)
+            if moved is not None:
+                return moved
+        if isinstance(map_location, dict):
+            saved = map_location.get(saved or location, saved)
+        return _mark(storage, UNKNOWN if saved is None else machine.place(saved))
+
+    return restore
 
 
-def _place_or_unknown(machine: Machine, location: str) -> int:
-    place = machine.place(location)
-    return UNKNOWN if place is None or place == HOST else place
-
-
-def _mark(storage: Any, place: int) -> Any:
+def _mark(storage: Any, place: int | None) -> Any:
     setattr(storage, PLACE, place)
     return storage
 

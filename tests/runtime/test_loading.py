@@ -28,7 +28,7 @@ def saved(value: Any) -> io.BytesIO:
         pytest.param("cpu", "cpu", id="cpu"),
         pytest.param(lambda storage, location: storage, "cpu", id="as it is"),
         pytest.param(lambda storage, location: storage.cuda(1), "cuda:1", id="function that moves"),
-        pytest.param({"cpu": "cuda:1"}, "cuda:1", id="dictionary"),
+        pytest.param({"cpu": "cuda:1", "cuda:0": "cuda:1"}, "cuda:1", id="dictionary"),
     ],
 )
 def test_map_location(virtual: Install, map_location: Any, device: str) -> None:
@@ -37,9 +37,40 @@ def test_map_location(virtual: Install, map_location: Any, device: str) -> None:
     assert {str(value.device) for value in loaded.values()} == {device}
 
 
-def test_without_map_location_it_goes_with_every_device(virtual: Install) -> None:
+def test_without_map_location_it_is_where_it_was(virtual: Install) -> None:
     virtual(2)
-    loaded = torch.load(saved(torch.ones(2).cuda(1)))
+    shared = torch.ones(2, device="cuda:1")
+    values = [torch.zeros(1), shared, nn.Parameter(torch.ones(1, device="cuda:0")), shared[:1]]
+    loaded = torch.load(saved(values))
+    assert [str(value.device) for value in loaded] == ["cpu", "cuda:1", "cuda:0", "cuda:1"]
+
+
+def test_a_whole_wrapped_model_runs_after_loading(virtual: Install) -> None:
+    virtual(2)
+    model = torch.load(saved(nn.DataParallel(nn.Linear(2, 2).cuda())), weights_only=False)
+    assert model(torch.ones(3, 2)).shape == (3, 2)
+
+
+def test_functions_and_dictionaries_are_told_where_it_was(virtual: Install) -> None:
+    virtual(2)
+    told: list[str] = []
+    torch.load(saved(torch.ones(1, device="cuda:1")), lambda storage, location: told.append(location))
+    assert told == ["cuda:1"]
+    moved = torch.load(saved([torch.ones(1).cuda(0), torch.ones(1).cuda(1)]), {"cuda:1": "cuda:0"})
+    assert [str(value.device) for value in moved] == ["cuda:0", "cuda:0"]
+
+
+def test_files_can_be_read_where_there_is_no_device(virtual: Install) -> None:
+    installation = virtual(2)
+    file = saved({"weight": nn.Linear(2, 2).cuda(1).weight})
+    installation.undo()
+    assert torch.load(file)["weight"].device.type == "cpu"
+
+
+def test_a_file_from_elsewhere_goes_with_every_device(virtual: Install) -> None:
+    file = saved(torch.ones(2))
+    virtual(2)
+    loaded = torch.load(file)
     assert (loaded + torch.ones(2, device="cuda:1")).tolist() == [2, 2]
     assert (loaded + torch.ones(2)).tolist() == [2, 2]
 
