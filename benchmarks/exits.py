@@ -1,4 +1,4 @@
-"""How 2 ranks end under torchrun: `python benchmarks/exits.py [runs of each ending]` (default 50)."""
+"""How 2 ranks end under torchrun: `python benchmarks/exits.py [runs of each ending] [which]` (default 50, all)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ranks import Ending, torchrun  # noqa: E402  (found through the line above)
 ENDINGS = ("return", "early", "raise", "exit", "wait")  # wait: Ctrl-C while both ranks sleep
 
 
-def main(runs: int) -> None:
+def main(runs: int, endings: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(shutil.copy(ROOT / "tests" / "programs" / "endings.py", folder))
         subprocess.run([sys.executable, "-m", "dp2ddp", "convert", str(script)], check=True)
         converted = script.with_name("endings_ddp.py")
-        for how in ENDINGS:
+        for how in endings:
             wait = "step 2" if how == "wait" else None
             show(how, [torchrun(converted, how, interrupt_at=wait) for _ in range(runs)])
 
@@ -38,4 +38,4 @@ def show(how: str, endings: list[Ending]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 50)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 50, sys.argv[2:] or list(ENDINGS))
