@@ -30,7 +30,7 @@ from .whole import FromWhole, IntoWhole, Layout, ScaleGradient, ZeroGradients, c
 class Report:
     """What a rank tells the others about its forward pass."""
 
-    outputs: tuple[Any, ...]  # one described output, or none without rows or after an error
+    outputs: tuple[Any, ...]  # one described output; none without rows, or after an error
     error: ExceptionWrapper | None = None
     text: str = ""
     streams: dict[str, Any] | None = None
@@ -116,11 +116,13 @@ class GraphDDP(DistributedDataParallel):
         """Call a replica with its part of the inputs. The tensors of its output go to the list."""
         before, versions = random_streams(), self.versions()
         replica = replica_of(self.module, self.stand_ins(copies))
+        outputs: tuple[Any, ...] = ()
+        error = None
         with self.replica_streams(before) as text:
             try:
-                outputs, error = (describe_output(replica(*part.inputs, **part.kwargs), tensors),), None
-            except Exception:  # every rank raises it, below
-                outputs, error = (), ExceptionWrapper(where=f"in replica {own_rank()} on rank {own_rank()}")
+                outputs = (describe_output(replica(*part.inputs, **part.kwargs), tensors),)
+            except Exception:  # it is raised on every rank, in follow
+                error = ExceptionWrapper(where=f"in replica {own_rank()} on device {self.device}")
         after = random_streams()
         drawn = {name: state for name, state in after.items() if not same_state(state, before.get(name))}
         buffers, parameters = (now != then for now, then in zip(self.versions(), versions, strict=True))
@@ -241,8 +243,8 @@ class ExactDDP(GraphDDP):
 
     The loss on the joined outputs is the whole loss, on every rank. So rank r's gradient g_r is its part of
     DataParallel's gradient, sum(g_r). DistributedDataParallel averages: sum(g_r) / world. Therefore gradients
-    are multiplied by world on their way to the parameters. (Not at the outputs, where float16 may overflow. Not
-    by a hook that sums and does not divide: under accumulation the reducer averages what .grad holds already.)
+    are multiplied by world on their way to the parameters. (Not at the outputs, where float16 may overflow.
+    Not by a hook that sums without dividing: under accumulation the reducer averages all that .grad holds.)
 
     Right for one forward and one backward a step; for anything else take GraphDDP.
     """
@@ -286,7 +288,7 @@ class ExactDDP(GraphDDP):
         return {**super().__getstate__(), "reducing": ()}
 
 
-def no_buffers() -> dict[str, bool]:
+def no_buffers() -> dict[str, Any]:
     """The option by which DistributedDataParallel leaves buffers alone in forward; renamed in torch 2.13."""
     options = inspect.signature(DistributedDataParallel.__init__).parameters
     return {"forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers": False}

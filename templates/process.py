@@ -4,11 +4,11 @@ import atexit
 import contextlib
 import contextvars
 import datetime
-import faulthandler
 import gc
 import os
 import pickle
 import random
+import signal
 import sys
 import traceback
 from collections.abc import Iterator
@@ -173,12 +173,14 @@ def leave_process_group() -> None:
         return
     with contextlib.suppress(Exception):
         sys.stdout.flush()
-    if sys.__stderr__ is not None:
-        faulthandler.dump_traceback_later(LAST_WAIT, exit=True, file=sys.__stderr__)
+    if hasattr(signal, "alarm"):  # whatever hangs in here, the system's clock ends this process
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(LAST_WAIT)
     drop_reducers()
     torch.distributed.destroy_process_group()
     del os.environ[RANK_PROCESS]
-    faulthandler.cancel_dump_traceback_later()
+    if hasattr(signal, "alarm"):
+        signal.alarm(0)
 
 
 def drop_reducers() -> None:

@@ -1,0 +1,110 @@
+"""Runs the scenarios on forked ranks, W = 2, 3 and 4, and writes what it found as JSON: python rank_program.py FOLDER."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo  # every optimizer imports it: once here, and not once a rank
+import torch.distributed
+from checks import CHECKS
+from dp2ddp.templates.ddp import ExactDDP, GraphDDP
+from dp2ddp.templates.process import join_process_group
+from reference import Devices, ReferenceDataParallel
+from scenarios import GRAPH_ONLY, SCENARIOS
+from torch import nn
+
+WORLDS = (2, 3, 4)
+
+
+def compare(name: str, kind: type[nn.Module], world: int, dtype: torch.dtype) -> dict[str, Any]:
+    """The largest relative difference to DataParallel's numbers, and how many of them are not the same bits."""
+    torch.set_default_dtype(dtype)
+    devices = Devices()
+
+    def reference(module: nn.Module, dim: int = 0) -> nn.Module:
+        return ReferenceDataParallel(module, devices, world, dim)
+
+    try:
+        wanted = list(SCENARIOS[name](reference, devices.seed, world))
+        found = list(SCENARIOS[name](kind, devices.seed, world))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    pairs = list(zip(found, wanted, strict=True))
+    return {
+        "difference": max(relative_difference(one, other) for one, other in pairs),
+        "other_bits": sum(
+            not torch.equal(one.nan_to_num(-7.0), other.nan_to_num(-7.0)) for one, other in pairs
+        ),
+        "compared": len(pairs),
+    }
+
+
+def relative_difference(one: torch.Tensor, other: torch.Tensor) -> float:
+    if one.shape != other.shape or not torch.equal(one.isnan(), other.isnan()):
+        return float("inf")
+    one, other = one.double().nan_to_num(), other.double().nan_to_num()
+    scale = max(float(other.norm()), 1e-3)
+    return float((one - other).norm()) / scale
+
+
+def work(world: int) -> dict[str, Any]:
+    """All scenarios and checks on this rank, in the same order on every rank."""
+    found: dict[str, Any] = {}
+    for name in SCENARIOS:
+        for kind in (GraphDDP, ExactDDP) if name not in GRAPH_ONLY else (GraphDDP,):
+            for dtype in (torch.float64, torch.float32) if world == 2 else (torch.float64,):
+                key = f"{name} {kind.__name__} {str(dtype)[6:]}"
+                found[key] = attempt(lambda n=name, k=kind, d=dtype: compare(n, k, world, d))  # type: ignore[misc]
+    for name, check in CHECKS.items():
+        found[name] = attempt(check)
+    return found
+
+
+def attempt(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except Exception:
+        return {"failed": traceback.format_exc()}
+
+
+def be_a_rank(rank: int, world: int, port: int, folder: Path) -> None:
+    warnings.simplefilter("ignore")
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    torch.set_num_threads(1)
+    join_process_group()
+    found = work(world)
+    (folder / f"{world}_{rank}.json").write_text(json.dumps(found))
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def main(folder: Path, worlds: tuple[int, ...]) -> int:
+    for world in worlds:
+        port = free_port()
+        children = []
+        for rank in range(world):
+            child = os.fork()
+            if child == 0:
+                be_a_rank(rank, world, port, folder)
+                sys.exit()
+            children.append(child)
+        if any(os.waitpid(child, 0)[1] for child in children):
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), tuple(map(int, sys.argv[2:])) or WORLDS))
