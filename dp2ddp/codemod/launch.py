@@ -10,8 +10,8 @@ from dp2ddp.codemod.facts.script import literal
 
 def world_of(facts: Facts) -> int | None:
     """How many devices the script names, by device_ids or CUDA_VISIBLE_DEVICES; None if it takes what is there."""
-    if facts.ids:
-        return len(facts.ids)
+    if facts.count:
+        return facts.count
     visible = literal(facts.entry.visible_devices)
     return len([one for one in visible.split(",") if one.strip()]) if isinstance(visible, str) else None
 

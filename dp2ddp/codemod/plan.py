@@ -68,11 +68,8 @@ class Plan:
 
 def make_plan(facts: Facts, strategy: Strategy, rules: Iterable[Rule]) -> Plan:
     found = [(rule.code, finding) for rule in rules for finding in rule.plan(facts, strategy)]
-    kept = [
-        one
-        for one in (_place(facts, code, finding) for code, finding in found)
-        if not _is_silenced(facts, one)
-    ]
+    placed = (_place(facts, code, _if_found(facts, finding)) for code, finding in found)
+    kept = [one for one in placed if not _is_silenced(facts, one)]
     removed = list(_removed_spans(facts, kept))
     kept = [one for one in kept if not _is_lost(facts, one, removed)]
     edits = sorted(
@@ -101,6 +98,19 @@ def _place(facts: Facts, code: str, finding: Finding) -> Planned:
     start = facts.script.positions.span(node).start
     line = getattr(node, "lineno", 1)
     return Planned(code, line, start - facts.script.positions.line_starts[line - 1] + 1, finding)
+
+
+def _if_found(facts: Facts, finding: Finding) -> Finding:
+    """Before Python 3.12, `ast` tells wrong positions inside some f-strings; what is not there is not edited."""
+    if isinstance(finding, (Import, Lift, Hazard, Note)) or not facts.script.in_format_string(finding.node):
+        return finding
+    if facts.script.stands_there(finding.node):
+        return finding
+    text = next(one for one in facts.script.scopes.ancestors(finding.node) if isinstance(one, ast.JoinedStr))
+    told = ast.unparse(finding.node)
+    return Hazard(
+        text, f"`{told}` stands inside a long f-string, where it cannot be edited", "give it a name first"
+    )
 
 
 def _is_silenced(facts: Facts, planned: Planned) -> bool:

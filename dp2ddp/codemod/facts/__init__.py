@@ -52,6 +52,11 @@ class Facts:
         return references or bool(next(calls_by_hand(self.script), None))
 
     @property
+    def count(self) -> int | None:
+        """How many devices the wraps name."""
+        return max((wrap.count for wrap in self.wraps if wrap.count), default=None)
+
+    @property
     def ids(self) -> tuple[int, ...] | None:
         """The device_ids that can be read off, of the first wrap that has them."""
         return next((wrap.ids for wrap in self.wraps if wrap.ids), None)

@@ -27,7 +27,7 @@ class DeviceIndex:
 
 
 def find_device_indices(script: Script) -> tuple[DeviceIndex, ...]:
-    return (*_texts(script), *_method_calls(script), *_settings(script))
+    return (*_texts(script), *_method_calls(script), *_settings(script), *_factories(script))
 
 
 def _texts(script: Script) -> Iterator[DeviceIndex]:
@@ -85,6 +85,29 @@ def _method_calls(script: Script) -> Iterator[DeviceIndex]:
             continue  # .to(device), .to(torch.float64), .to(other)
         node = call.keyword("device") or given
         yield DeviceIndex(node, call.method, index if isinstance(index, int) else None, _told(given), call)
+
+
+def _factories(script: Script) -> Iterator[DeviceIndex]:
+    """`torch.device("cuda", 0)`, `torch.device(0)`, `torch.zeros(3, device=0)`."""
+    for call in script.calls:
+        if call.name == "torch.device":
+            kind, index = call.argument(0, "type"), call.argument(1, "index")
+            if index is not None and literal(kind) in ("cuda", None):
+                yield DeviceIndex(index, "cuda", _as_index(index), _told(index), call)
+            elif _as_index(kind) is not None and kind is not None:
+                yield DeviceIndex(kind, "to", _as_index(kind), _told(kind), call)
+        elif (
+            (call.name or "").startswith("torch.")
+            and call.method != "set_device"
+            and (given := call.keyword("device"))
+        ):
+            if _as_index(given.value) is not None:
+                yield DeviceIndex(given, "to", _as_index(given.value), _told(given.value), call)
+
+
+def _as_index(node: ast.expr | None) -> int | None:
+    index = literal(node)
+    return index if isinstance(index, int) and not isinstance(index, bool) else None
 
 
 def is_device(script: Script, node: ast.expr) -> bool:

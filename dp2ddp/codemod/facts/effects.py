@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2ddp.codemod.facts.script import Call, Script, literal
+from dp2ddp.codemod.facts.script import Call, Script, is_text, literal
 from dp2ddp.codemod.facts.tables import of
 
 OPENERS = ("builtins.open", "io.open")
@@ -58,6 +58,8 @@ TRACKERS = {
         "comet_ml.Experiment",
         "neptune.init_run",
         "aim.Run",
+        "cv2.VideoWriter",
+        "imageio.get_writer",
     ),
 }
 TRACKER_CALLS = {
@@ -68,6 +70,7 @@ TRACKER_CALLS = {
     ),
     *of("mlflow", "set_experiment set_tracking_uri set_tag set_tags"),
     *of("tensorboard_logger", "configure log_value"),
+    "loguru.logger.add",
 }
 TRACKER_STATE = ("wandb.config", "wandb.run")  # exist only where wandb.init ran
 QUESTIONS = (
@@ -77,6 +80,8 @@ QUESTIONS = (
     "builtins.breakpoint",
     "IPython.embed",
     "getpass.getpass",
+    "sys.stdin.read",
+    "sys.stdin.readline",
 )
 EXITS = ("os._exit", "os.abort", "os.kill", "os.fork")
 STARTERS = (
@@ -131,6 +136,8 @@ def _kind_of_method(script: Script, call: Call) -> str | None:
         return None
     if call.method in SAVING_METHODS:
         return "file" if call.method.startswith("write_") else "saver"
+    if call.method == "save" and is_file_name(script, call.argument(0)):
+        return "saver"
     if call.method in PATH_METHODS and is_path(script, call):
         return "file"
     if call.method == "open" and is_path(script, call) and writes(call.argument(0, "mode")):
@@ -158,6 +165,13 @@ def writes(mode: ast.expr | None) -> bool:
         return False
     text = literal(mode)
     return not isinstance(text, str) or any(letter in text for letter in "wax+")
+
+
+def is_file_name(script: Script, node: ast.expr | None) -> bool:
+    """Whether an expression is a text, as far as it can be seen: `"a.png"`, `f"{i}.png"`, `os.path.join(...)`."""
+    if isinstance(node, ast.Call) and script.scopes.name(node.func) == "os.path.join":
+        return True
+    return is_text(node)
 
 
 def is_path(script: Script, call: Call) -> bool:

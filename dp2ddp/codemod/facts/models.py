@@ -35,7 +35,15 @@ class Wrap:
     @property
     def is_single(self) -> bool:
         """One device: DataParallel is a plain call (torch/nn/parallel/data_parallel.py:193, SEMANTICS section 1)."""
-        return self.ids is not None and len(self.ids) == 1
+        return self.count == 1
+
+    @property
+    def count(self) -> int | None:
+        """How many devices are named, also by a list of names: `[args.gpu]` is one."""
+        if isinstance(self.device_ids, (ast.List, ast.Tuple)):
+            starred = any(isinstance(one, ast.Starred) for one in self.device_ids.elts)
+            return None if starred else len(self.device_ids.elts) or None
+        return len(self.ids) if self.ids else None
 
     @property
     def dim_value(self) -> object:

@@ -37,7 +37,25 @@ class Places:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.kinds: dict[ast.ClassDef, str | None] = {}
+        self.reached: dict[ast.ClassDef, set[str]] = {}
         self.functions = {**_worker_functions(script), **_thread_functions(script)}
+        self._spread()
+
+    def _spread(self) -> None:
+        """Functions that a forward or a data set calls run where that one runs."""
+        found = True
+        while found:
+            found = False
+            for call in self.script.calls:
+                called = self.script.scopes.definition(call.node.func)
+                if (
+                    isinstance(called, (ast.FunctionDef, ast.AsyncFunctionDef))
+                    and called not in self.functions
+                ):
+                    place = self.of(call.node)
+                    if place is not Place.MAIN:
+                        self.functions[called] = place
+                        found = True
 
     def of(self, node: ast.AST) -> Place:
         scope = self.script.scopes.scope_of.get(node)
@@ -56,18 +74,9 @@ class Places:
         if not isinstance(owner, ast.ClassDef):
             return Place.MAIN
         kind = self.kind(owner)
-        if (
-            kind == "module"
-            and function.name == "forward"
-            or kind == "module"
-            and function.name in self._reached(owner)
-        ):
-            return Place.FORWARD
-        if kind == "data set" and function.name in WORKER_METHODS:
-            return Place.WORKER
-        if kind == "data set" and function.name in self._reached(owner):
-            return Place.WORKER
-        return Place.MAIN
+        if kind is None or function.name not in self._reached(owner):
+            return Place.MAIN
+        return Place.FORWARD if kind == "module" else Place.WORKER
 
     def kind(self, node: ast.ClassDef) -> str | None:
         """ "module", "data set" or None, by the bases of a class and theirs."""
@@ -92,6 +101,8 @@ class Places:
         methods = {
             one.name: one for one in owner.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
         }
+        if owner in self.reached:
+            return self.reached[owner]
         roots = ("forward",) if self.kind(owner) == "module" else WORKER_METHODS
         reached, queue = set(roots), [methods[root] for root in roots if root in methods]
         while queue:
@@ -99,6 +110,7 @@ class Places:
                 if name in methods and name not in reached:
                     reached.add(name)
                     queue.append(methods[name])
+        self.reached[owner] = reached
         return reached
 
 

@@ -92,6 +92,14 @@ class Script:
     def in_format_string(self, node: ast.AST) -> bool:
         return any(isinstance(parent, ast.JoinedStr) for parent in self.scopes.ancestors(node))
 
+    def stands_there(self, node: ast.AST) -> bool:
+        """Whether the text at a node's position is that node."""
+        try:
+            found = ast.parse(f"({self.text(node)})", mode="eval").body
+        except (SyntaxError, ValueError, IndexError):
+            return False
+        return ast.dump(found) == ast.dump(node)
+
     def bound_names(self) -> set[str]:
         """Every name that the script binds anywhere, and every name it reads without binding it."""
         names = {node.id for node in self.nodes(ast.Name)}  # type: ignore[attr-defined]  # a Name has one

@@ -59,10 +59,10 @@ class DeviceCount(Rule):
                 continue  # goes away with device_ids
             yield Replace(call.node, f"{helper}()", because="as many ranks as DataParallel had devices")
             yield Lift("world_size", because="asks for the number of ranks")
-            if facts.ids and not _is_condition(facts, call.node):
+            if facts.count and not _is_condition(facts, call.node):
                 yield Note(
                     call.node,
-                    f"counted all GPUs of the machine; it is {len(facts.ids)} (the device_ids) from now on",
+                    f"counted all GPUs of the machine; it is {facts.count} (the device_ids) from now on",
                 )
 
 

@@ -62,7 +62,7 @@ class DataParallel(Rule):
             """,
             message="cannot be read",
         ),
-        Untouched("import torch.nn as nn\nnet = nn.DataParallel(net, device_ids=[0])"),
+        Untouched("import torch.nn as nn\nnet = nn.DataParallel(net, device_ids=[args.gpu])"),
         Untouched(
             "from torch.nn.parallel import DistributedDataParallel\nnet = DistributedDataParallel(net)"
         ),
@@ -70,7 +70,13 @@ class DataParallel(Rule):
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         for wrap in facts.wraps:
-            if wrap.is_single:
+            if wrap.is_single and any(not other.is_single for other in facts.wraps):
+                yield Hazard(
+                    wrap.call.node,
+                    "this DataParallel has one device, beside others with more",
+                    "take it away here if its `module.` is not needed, then convert again",
+                )
+            elif wrap.is_single:
                 yield Note(
                     wrap.call.node, "one device: DataParallel is a plain call there, so it stays as it is"
                 )
@@ -103,7 +109,7 @@ class DataParallel(Rule):
 def _unknown_world(facts: Facts, wrap: Wrap) -> Iterator[Note]:
     """device_ids that cannot be read, unless they are all devices there are."""
     given = wrap.device_ids
-    if given is None or wrap.ids or literal(given) is None and isinstance(given, ast.Constant):
+    if given is None or wrap.count or literal(given) is None and isinstance(given, ast.Constant):
         return
     counts_all = any(
         isinstance(one, ast.Call) and facts.script.scopes.name(one.func) == "torch.cuda.device_count"
