@@ -60,11 +60,14 @@ def _backward_with_places(original: Any, machine: Machine) -> Any:
         for grad, place in zip(grads, places, strict=False):
             put(grad, place)
         on_device = [place for place in places if place is not None and place >= 0]
-        before = machine.set_current(on_device[0] if on_device else -1)
+        if not on_device:
+            return original(self, *grads)
+        before = machine.set_current(on_device[0]), machine.set_place_of_unknown(on_device[0])
         try:
             return original(self, *grads)
         finally:
-            machine.set_current(before)
+            machine.set_current(before[0])
+            machine.set_place_of_unknown(before[1])
 
     return apply
 

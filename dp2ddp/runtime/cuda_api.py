@@ -6,7 +6,7 @@ them (DESIGN section 5)."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -39,6 +39,7 @@ def install_cuda_api(patches: Patches, machine: Machine, streams: RandomStreams)
     )
     patches.set_all(torch.cuda.streams, {"Stream": cuda_streams.Stream, "Event": VirtualEvent})
     patches.set_all(torch, {"Stream": cuda_streams.Stream, "Event": VirtualEvent})
+    patches.set_all(torch.cuda.nvtx, _ranges())
     patches.set(torch.Tensor, "record_stream", _record_stream)
     patches.set(torch.backends.cudnn, "is_acceptable", _not_for_cudnn)
     if hasattr(torch, "accelerator"):
@@ -54,8 +55,8 @@ def _named(function: Any, name: str) -> Any:
 
 
 def _devices(machine: Machine) -> Functions:
-    def properties(device: Any = None) -> SimpleNamespace:
-        return _properties(machine.index(device))
+    def properties(device: Any = None) -> DeviceProperties:
+        return DeviceProperties(f"dp2ddp virtual device {machine.index(device)}")
 
     return {
         "is_available": lambda: True,
@@ -79,20 +80,26 @@ def _set_device(machine: Machine, device: Any) -> None:
     machine.set_current(machine.index(device))
 
 
-def _properties(index: int) -> SimpleNamespace:
-    return SimpleNamespace(
-        name=f"dp2ddp virtual device {index}",
-        major=_CAPABILITY[0],
-        minor=_CAPABILITY[1],
-        total_memory=_TOTAL_MEMORY,
-        multi_processor_count=108,
-        is_integrated=0,
-        is_multi_gpu_board=0,
-        max_threads_per_multi_processor=2048,
-        warp_size=32,
-        regs_per_multiprocessor=65536,
-        gcnArchName="virtual",
-    )
+@dataclass(frozen=True)
+class DeviceProperties:
+    """torch.cuda.get_device_properties; prints like torch's own."""
+
+    name: str
+    major: int = _CAPABILITY[0]
+    minor: int = _CAPABILITY[1]
+    total_memory: int = _TOTAL_MEMORY
+    multi_processor_count: int = 108
+    is_integrated: int = 0
+    is_multi_gpu_board: int = 0
+    max_threads_per_multi_processor: int = 2048
+    warp_size: int = 32
+    regs_per_multiprocessor: int = 65536
+
+    def __repr__(self) -> str:
+        return (
+            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+            f"total_memory={self.total_memory // 2**20}MB, multi_processor_count={self.multi_processor_count})"
+        )
 
 
 def _answers() -> Functions:
@@ -179,6 +186,17 @@ def _random(machine: Machine, streams: RandomStreams) -> Functions:
 def _not_for_cudnn(tensor: torch.Tensor) -> bool:
     """nn.LSTM.flatten_parameters asks this and would call a cuDNN kernel (torch/nn/modules/rnn.py)."""
     return False
+
+
+def _ranges() -> Functions:
+    """torch.cuda.nvtx: marks for a profiler that is not there."""
+    return {
+        "range_push": lambda msg: 0,
+        "range_pop": lambda: 0,
+        "range_start": lambda msg: 0,
+        "range_end": lambda range_id: None,
+        "mark": lambda msg: None,
+    }
 
 
 def _record_stream(self: torch.Tensor, s: Any) -> None:

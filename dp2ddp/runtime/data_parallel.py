@@ -228,7 +228,9 @@ class ThreadInTurn(threading.Thread):
 
     def _waits_for_another(self) -> bool:
         frame = sys._current_frames().get(self.ident or 0)
-        return frame is not None and frame.f_code.co_filename == threading.__file__
+        if frame is None or frame.f_code.co_filename != threading.__file__:
+            return False
+        return "join" not in frame.f_code.co_name and "tstate" not in frame.f_code.co_name  # its own threads
 
 
 _PATIENCE = 0.05  # seconds between two looks at a replica that has not ended

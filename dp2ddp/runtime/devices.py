@@ -86,4 +86,11 @@ def keep_places_out_of_files(patches: Patches) -> None:
         return put(tensor, common_place(tensors_in(args)))
 
     patches.set(torch._utils, "_get_obj_state", _get_obj_state)
+
+    def variable(cls: type, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """torch.autograd.Variable(tensor) of old scripts: an alias."""
+        tensor: torch.Tensor = torch._C._LegacyVariableBase.__new__(cls, *args, **kwargs)
+        return put(tensor, common_place(tensors_in(args)))
+
     patches.set(torch.Tensor, "_make_subclass", staticmethod(_make_subclass))
+    patches.set(torch.autograd.Variable, "__new__", staticmethod(variable))

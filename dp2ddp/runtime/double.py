@@ -34,7 +34,11 @@ class DoublePrecision(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._as_they_are = frozenset(placeless_functions()) | {torch.Tensor.view, torch.can_cast}
+        self._as_they_are = frozenset(placeless_functions()) | {
+            torch.Tensor.view,
+            torch.can_cast,
+            torch.device,
+        }
         self._sources = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
         self._instead: dict[Function, Function] = {
             torch.Tensor.float: torch.Tensor.double,

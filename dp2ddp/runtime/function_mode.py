@@ -86,23 +86,22 @@ def _as_it_is(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 def _place_of_inputs(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
     """One pass for the usual case (all at one place); the exact rule only when places differ."""
     found = None
-    for value in args:
+    for value in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(value, _Tensor):
             place = getattr(value, PLACE, None)
+            if place is None or place == found:
+                continue
+            if found is not None:
+                return _place_of_mixed_inputs(func, args, kwargs)
+            found = place
         elif isinstance(value, (tuple, list)):
-            place = common_place(tensors_in(value))
-        else:
-            continue
-        if place is None or place == found:
-            continue
-        if found is not None:
-            return _place_of_mixed_inputs(func, args, kwargs)
-        found = place
-    if kwargs:
-        place = common_place(tensors_in(kwargs.values()))
-        if found is not None and place is not None and place != found:
-            return _place_of_mixed_inputs(func, args, kwargs)
-        return place if found is None else found
+            for tensor in tensors_in(value):
+                place = getattr(tensor, PLACE, None)
+                if place is None or place == found:
+                    continue
+                if found is not None:
+                    return _place_of_mixed_inputs(func, args, kwargs)
+                found = place
     return found
 
 
@@ -133,7 +132,7 @@ def placeless_functions() -> Iterable[Function]:
         yield getattr(torch.Tensor, name).__get__
     for name in _PLACELESS_METHODS.split():
         yield getattr(torch.Tensor, name)
-    yield from (torch.is_floating_point, torch.is_complex, torch._C._set_grad_enabled, torch.device)
+    yield from (torch.is_floating_point, torch.is_complex, torch._C._set_grad_enabled)
 
 
 _PLACELESS_PROPERTIES = "shape dtype requires_grad ndim layout is_leaf grad_fn _version is_sparse is_meta"

@@ -42,6 +42,20 @@ class Machine:
         return before
 
     @property
+    def place_of_unknown(self) -> int:
+        """Where a tensor without a mark says it is: on the CPU, but in the backward of a Function on its device.
+
+        (What a Function saved of its own outputs comes back from C++ as a new tensor.)
+        """
+        return getattr(self._thread, "of_unknown", HOST)
+
+    def set_place_of_unknown(self, place: int) -> int:
+        """Returns the one before."""
+        before = self.place_of_unknown
+        self._thread.of_unknown = place
+        return before
+
+    @property
     def default_place(self) -> int:
         """Where a factory without `device=` puts its tensor."""
         if self.cuda_by_default:

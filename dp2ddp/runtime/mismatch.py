@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from .machine import HOST
-from .places import device_at, place_of
+from .places import device_at, has_dimensions, place_of
 
 _NAMES = """
     add sub subtract mul multiply div divide true_divide rsub pow fmod remainder atan2 maximum minimum
@@ -62,7 +62,7 @@ def _check_index(tensors: Sequence[torch.Tensor]) -> None:
 
 def _place_that_counts(tensor: torch.Tensor) -> int | None:
     place = place_of(tensor)
-    return place if place is not None and tensor.dim() > 0 else None
+    return place if place is not None and has_dimensions(tensor) else None
 
 
 def _strict() -> Iterator[Callable[..., Any]]:

@@ -5,10 +5,11 @@ than a false one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import torch
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 
 from .machine import HOST
 
@@ -66,18 +67,19 @@ def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
     return found
 
 
-def common_place(tensors: Iterable[torch.Tensor]) -> int | None:
+def common_place(tensors: Sequence[torch.Tensor]) -> int | None:
     """Where the result of a function of these tensors is: where the first one with dimensions is.
 
-    torch lets a 0-dim CPU tensor meet any device (c10 TensorIterator), so these only count when nothing
-    else does."""
-    scalar: int | None = None
-    for tensor in tensors:
-        place: int | None = getattr(tensor, PLACE, None)
-        if place is None:
-            continue
-        if tensor.dim() > 0:
-            return place
-        if scalar is None or scalar == HOST:
-            scalar = place
-    return scalar
+    torch lets a 0-dim CPU tensor meet any device (c10 TensorIterator), so these only count when nothing else does.
+    """
+    places = [place for tensor in tensors if (place := place_of(tensor)) is not None]
+    if not places or places.count(places[0]) == len(places):
+        return places[0] if places else None
+    with_dimensions = (place_of(tensor) for tensor in tensors if has_dimensions(tensor))
+    first = next((place for place in with_dimensions if place is not None), None)
+    return max(places) if first is None else first
+
+
+def has_dimensions(tensor: torch.Tensor) -> bool:
+    # a lazy module's parameter has no shape yet
+    return isinstance(tensor, UninitializedTensorMixin) or tensor.dim() > 0

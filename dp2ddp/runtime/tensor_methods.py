@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from .function_mode import VirtualDevices
-from .machine import HOST
-from .places import PINNED, PLACE, device_at, is_on_device, place_of, put
+from .function_mode import Handler, VirtualDevices
+from .machine import HOST, Machine
+from .places import PINNED, device_at, is_on_device, place_of, put
 
 # Any throughout: handlers get the arguments of a torch function as they were given.
 Args = tuple[Any, ...]
@@ -18,8 +18,9 @@ _Tensor = torch.Tensor
 
 def add_tensor_methods(mode: VirtualDevices) -> None:
     """Teach the mode the methods and properties of Tensor that have to do with devices."""
-    for name, answer in _PROPERTIES.items():
-        mode.handle([getattr(_Tensor, name).__get__], answer)
+    for name, answer in _answers_about_place(mode.machine).items():
+        mode.handle([_accessors(name).__get__], answer)
+    mode.handle([torch.device], _device_of_number)
     mode.handle([_accessors("data").__set__], _set_data)
     mode.handle([_accessors("grad").__get__], _get_grad)
     mode.handle([_Tensor.get_device], _get_device)
@@ -71,20 +72,31 @@ def _add_reentrant(mode: VirtualDevices) -> None:
 # ---- what a tensor says
 
 
-def _get_device_property(func: Any, args: Args, kwargs: Keywords) -> torch.device:
-    place = getattr(args[0], PLACE, None)
-    return func(*args) if place is None or place == HOST else torch.device("cuda", place)
+def _answers_about_place(machine: Machine) -> dict[str, Handler]:
+    def place(tensor: torch.Tensor) -> int:
+        known = place_of(tensor)
+        return machine.place_of_unknown if known is None else known
+
+    def device(func: Any, args: Args, kwargs: Keywords) -> torch.device:
+        where = place(args[0])
+        # the real one on the CPU side: it may be meta
+        return torch.device("cuda", where) if where >= 0 else func(*args)
+
+    def is_cuda(func: Any, args: Args, kwargs: Keywords) -> bool:
+        return place(args[0]) >= 0
+
+    def is_cpu(func: Any, args: Args, kwargs: Keywords) -> bool:
+        return place(args[0]) < 0 and bool(func(*args))
+
+    return {"device": device, "is_cuda": is_cuda, "is_cpu": is_cpu}
 
 
-def _get_is_cuda(func: Any, args: Args, kwargs: Keywords) -> bool:
-    return is_on_device(args[0])
-
-
-def _get_is_cpu(func: Any, args: Args, kwargs: Keywords) -> bool:
-    return bool(func(*args)) and not is_on_device(args[0])
-
-
-_PROPERTIES = {"device": _get_device_property, "is_cuda": _get_is_cuda, "is_cpu": _get_is_cpu}
+def _device_of_number(func: Any, args: Args, kwargs: Keywords) -> torch.device:
+    """torch.device(0): a wheel without CUDA cannot tell which accelerator 0 is."""
+    if len(args) == 1 and isinstance(args[0], int):
+        return torch.device("cuda", args[0])
+    made: torch.device = func(*args, **kwargs)
+    return made
 
 
 def _get_device(func: Any, args: Args, kwargs: Keywords) -> int:

@@ -353,3 +353,24 @@ def test_custom_functions_see_devices_in_backward(virtual: Install) -> None:
     model(torch.ones(4, 4)).sum().backward()
     assert sorted(places) == [(0, 0), (1, 1)]
     assert model.module.linear.bias.grad.tolist() == [8, 8]
+
+
+def test_saved_outputs_know_their_device_in_backward(virtual: Install) -> None:
+    """They come back from C++ as new tensors."""
+    virtual(2)
+
+    class Exponential(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            output = x.exp()
+            ctx.save_for_backward(output)
+            return output
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            (output,) = ctx.saved_tensors
+            return gradient * output + torch.zeros(output.shape, device=output.device)
+
+    model = wrap(lambda self, x: Exponential.apply(self.linear(x) * 0))
+    model(torch.ones(4, 4)).sum().backward()
+    assert model.module.linear.bias.grad.tolist() == [0, 0]

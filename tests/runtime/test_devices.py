@@ -36,6 +36,8 @@ CUDA_0, CUDA_1, CPU = torch.device("cuda", 0), torch.device("cuda", 1), torch.de
         pytest.param(lambda x: torch.as_tensor(x, device="cuda:1"), CUDA_1, id="as_tensor"),
         pytest.param(lambda x: x.cuda(1).cpu(), CPU, id="and back"),
         pytest.param(lambda x: x.pin_memory(), CPU, id="pinned"),
+        pytest.param(lambda x: x.to(torch.device(1)), CUDA_1, id="to numbered device"),
+        pytest.param(lambda x: x.cuda(1).to(torch.float16), CUDA_1, id="to dtype"),
         pytest.param(lambda x: x.double(), CPU, id="a cast does not move"),
     ],
 )
@@ -75,10 +77,17 @@ def test_a_copy_on_a_device_is_no_alias(virtual: Install) -> None:
         pytest.param(lambda: torch.ones(2, 2, device=1).max(1).indices, id="named tuple"),
         pytest.param(lambda: nn.Linear(2, 2).to("cuda:1").weight, id="parameter"),
         pytest.param(lambda: nn.Linear(2, 2, device="cuda:1").bias, id="parameter made there"),
+        pytest.param(
+            lambda: nn.Conv2d(1, 1, 1).cuda(1).to(memory_format=torch.channels_last).weight,
+            id="memory format",
+        ),
         pytest.param(lambda: nn.BatchNorm1d(2).cuda(1).running_mean, id="buffer"),
         pytest.param(lambda: copy.deepcopy(nn.Linear(2, 2).cuda(1)).weight, id="deep copy"),
         pytest.param(lambda: nn.LSTM(2, 3).cuda(1)(torch.ones(4, 1, 2, device=1))[0], id="recurrent"),
         pytest.param(lambda: _with_gradient().grad, id="grad"),
+        pytest.param(lambda: torch.autograd.Variable(torch.ones(2, device=1)), id="Variable"),
+        pytest.param(lambda: nn.LazyLinear(3).cuda(1)(torch.ones(2, 5, device=1)), id="lazy module"),
+        pytest.param(lambda: torch.cat([torch.ones(1, device=1)] * 2), id="list"),
     ],
 )
 def test_results_are_where_their_inputs_are(virtual: Install, make: Any) -> None:
@@ -134,6 +143,7 @@ def test_tensors_print_their_device(virtual: Install) -> None:
         pytest.param(
             lambda: torch.ones(2)[torch.tensor([0]).cuda()], "indices should be either on cpu", id="index"
         ),
+        pytest.param(lambda: torch.cat([torch.ones(1).cuda(), torch.ones(1)]), "same device", id="in a list"),
         pytest.param(lambda: torch.ones(1).cuda(2), "invalid device ordinal", id="no such device"),
     ],
 )
