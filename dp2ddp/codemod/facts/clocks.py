@@ -16,17 +16,13 @@ CLOCKS = {
     *of("time", "time perf_counter monotonic process_time time_ns clock perf_counter_ns"),
     *("timeit.default_timer", "datetime.datetime.now", "datetime.datetime.utcnow"),
 }
-NAMES = {  # always make a name (or a seed): shared wherever they stand
-    *of("time", "strftime ctime asctime localtime gmtime"),
-    *("uuid.uuid1", "uuid.uuid4", "os.getpid", "datetime.date.today"),
+CALENDAR = {  # what makes a date, and where it takes a time that is given
+    **{"time.strftime": 1, "time.ctime": 0, "time.asctime": 0, "time.localtime": 0, "time.gmtime": 0},
+    **{"datetime.date.today": 9},
 }
-WITH_ARGUMENT = {
-    "time.strftime": 1,
-    "time.ctime": 0,
-    "time.asctime": 0,
-    "time.localtime": 0,
-    "time.gmtime": 0,
-}
+IDENTITIES = ("uuid.uuid1", "uuid.uuid4", "os.getpid")  # always another in another process
+FORMATS = ("builtins.str", "builtins.int", "builtins.float", "builtins.round", "datetime.timedelta")
+LOG_METHODS = ("info", "debug", "warning", "error", "set_description", "set_postfix")
 
 
 def shared_clocks(script: Script) -> Iterator[Call]:
@@ -34,54 +30,67 @@ def shared_clocks(script: Script) -> Iterator[Call]:
     clocks = [call for call in script.calls if call.name in CLOCKS]
     decides = _decides(script, clocks)
     for call in script.calls:
-        if (
-            call.name in NAMES
-            and not _has_time_argument(call)
-            or call in clocks
-            and (decides or not _only_measures(script, call))
-        ):
+        if call.name in IDENTITIES:
+            yield call
+        elif call.name in CALENDAR:
+            if not _has_time_argument(call) and matters(script, call.node):
+                yield call
+        elif call.name in CLOCKS and (decides or matters(script, call.node)):
             yield call
 
 
 def _has_time_argument(call: Call) -> bool:
     """`strftime(format, t)` formats a time that is given: nothing of its own comes in."""
-    position = WITH_ARGUMENT.get(call.name or "")
+    position = CALENDAR.get(call.name or "")
     return position is not None and len(call.node.args) > position
 
 
-def _only_measures(script: Script, call: Call) -> bool:
-    """Whether a clock's value is used in differences and prints alone."""
-    return all(_is_measure(script, use) for use in _uses(script, call.node))
+def matters(script: Script, node: ast.expr, depth: int = 5) -> bool:
+    """Whether a clock's value goes anywhere but into differences, prints and log lines, also by other names."""
+    for parent in script.scopes.ancestors(node):
+        match parent:
+            case ast.BinOp(op=ast.Sub()):
+                return False  # a difference: it measures
+            case ast.Call() if _is_shown(script, parent):
+                return False
+            case ast.Call() if _is_format(script, parent):
+                continue
+            case ast.Assign():
+                names = {script.told(target) for target in parent.targets}
+                readings = list(_readings(script, names))  # none: somebody else may read it
+                return not (depth and readings) or any(matters(script, one, depth - 1) for one in readings)
+            case (
+                ast.BinOp()
+                | ast.JoinedStr()
+                | ast.FormattedValue()
+                | ast.Tuple()
+                | ast.Attribute()
+                | ast.keyword()
+            ):
+                continue
+            case _:
+                return not isinstance(parent, ast.Expr)
+    return True
 
 
-def _uses(script: Script, node: ast.expr) -> Iterator[ast.AST]:
-    """The expression itself, or every reading of the names it is given to."""
-    names, queue = set[str](), [node]
-    while queue:
-        one = queue.pop()
-        parent = script.scopes.parents[one]
-        if not isinstance(parent, ast.Assign):
-            yield one
-            continue
-        for told in {script.told(target) for target in parent.targets} - names:
-            names.add(told)
-            queue.extend(_readings(script, told))
+def _is_shown(script: Script, call: ast.Call) -> bool:
+    """print(...), or a call of a logger."""
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    return script.scopes.name(call.func) == "builtins.print" or method in LOG_METHODS
 
 
-def _readings(script: Script, name: str) -> Iterator[ast.expr]:
+def _is_format(script: Script, call: ast.Call) -> bool:
+    """`"...".format(t)`, `str(t)`, `t.strftime(f)`, `time.asctime(t)`."""
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    name = script.scopes.name(call.func) or ""
+    return method in ("format", "strftime", "isoformat", "replace") or name in FORMATS or name in CALENDAR
+
+
+def _readings(script: Script, names: set[str]) -> Iterator[ast.expr]:
     for one in script.nodes(ast.Name, ast.Attribute, ast.Subscript):
         assert isinstance(one, (ast.Name, ast.Attribute, ast.Subscript))
-        if isinstance(one.ctx, ast.Load) and script.told(one) == name:
+        if isinstance(one.ctx, ast.Load) and script.told(one) in names:
             yield one
-
-
-def _is_measure(script: Script, node: ast.AST) -> bool:
-    parent = script.scopes.parents[node]
-    if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Sub):
-        return True
-    if isinstance(parent, ast.Call):
-        return script.scopes.name(parent.func) == "builtins.print"
-    return isinstance(parent, ast.Expr)
 
 
 def _decides(script: Script, clocks: list[Call]) -> bool:

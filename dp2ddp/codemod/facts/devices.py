@@ -96,13 +96,15 @@ def _factories(script: Script) -> Iterator[DeviceIndex]:
                 yield DeviceIndex(index, "cuda", _as_index(index), _told(index), call)
             elif _as_index(kind) is not None and kind is not None:
                 yield DeviceIndex(kind, "to", _as_index(kind), _told(kind), call)
-        elif (
-            (call.name or "").startswith("torch.")
-            and call.method != "set_device"
-            and (given := call.keyword("device"))
-        ):
-            if _as_index(given.value) is not None:
-                yield DeviceIndex(given, "to", _as_index(given.value), _told(given.value), call)
+        elif (call.name or "").startswith("torch.") and call.method != "set_device":
+            yield from _device_keyword(call)
+
+
+def _device_keyword(call: Call) -> Iterator[DeviceIndex]:
+    given = call.keyword("device")
+    index = _as_index(given.value) if given else None
+    if given and index is not None:
+        yield DeviceIndex(given, "to", index, str(index), call)
 
 
 def _as_index(node: ast.expr | None) -> int | None:

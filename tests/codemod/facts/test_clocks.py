@@ -19,15 +19,19 @@ def shared(text: str) -> list[int]:
         pytest.param(
             "t = time.time()\nlast = t\nd = time.time() - last\n", [], id="measures by another name"
         ),
-        pytest.param("name = 'run-%d' % time.time()\n", [2], id="makes a name"),
+        pytest.param("name = 'run-%d' % time.time()\nopen(name)\n", [2], id="makes a name"),
         pytest.param("t = time.time()\nif time.time() - t > 5:\n    pass\n", [2, 3], id="decides"),
         pytest.param(
             "t = time.time()\nspent = time.time() - t\nwhile spent < 5:\n    pass\n",
             [2, 3],
             id="decides by a name",
         ),
-        pytest.param("seed = int(time.time())\n", [2], id="seeds"),
-        pytest.param("name = time.strftime('%H')\n", [2], id="strftime"),
+        pytest.param("seed = int(time.time())\nrandom.seed(seed)\n", [2], id="seeds"),
+        pytest.param("name = time.strftime('%H')\nos.mkdir(name)\n", [2], id="strftime"),
+        pytest.param("now = time.strftime('%H')\nprint(f'{now} done')\n", [], id="printed"),
+        pytest.param(
+            "print('{}'.format(time.asctime(time.localtime(time.time()))))\n", [], id="printed at once"
+        ),
         pytest.param("name = time.strftime('%H', t)\n", [], id="of a time that is given"),
         pytest.param("name = uuid.uuid4().hex\n", [2], id="uuid"),
         pytest.param("p = os.getpid()\n", [2], id="process id"),
