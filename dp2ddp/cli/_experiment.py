@@ -117,9 +117,15 @@ def _run_all(
             running = _start(each.stage, server, stack)
             stack.callback(running.kill)
             runnings.append(running)
-        return watch(
-            runnings, patience, lambda run: see(f"{run.stage.mode} {run.stage.dtype}: {run.seconds:.1f} s")
-        )
+        return watch(runnings, patience, lambda run: _seen(run, see))
+
+
+def _seen(run: Run, see: Callable[[str], None]) -> None:
+    """A run that failed ends the experiment: the others are stopped, whatever they do."""
+    _check(run)
+    stage = run.stage
+    devices = f"{stage.world} device{'' if stage.world == 1 else 's'}"
+    see(f"{devices}, {stage.mode} in {stage.dtype}: {run.seconds:.1f} s")
 
 
 def _start(stage: Stage, server: Server, stack: ExitStack):  # type: ignore[no-untyped-def]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dp2ddp.cli._experiment import Subject
 from dp2ddp.cli._scripts import conversion_of, existing_script
+from dp2ddp.errors import RunError
 
 
 def subject_of(
@@ -29,11 +30,12 @@ def subject_of(
 
 def _given(converted: Path) -> tuple[bytes, str, str, int | None]:
     existing_script(converted)
-    return converted.read_bytes(), converted.name, f"torchrun --nproc-per-node N {converted}", None
+    return converted.read_bytes(), converted.name, f"torchrun --standalone --nproc-per-node N {converted}", None
 
 
 def _converted(script: Path) -> tuple[bytes, str, str, int | None]:
     conversion = conversion_of(script)
+    if not conversion.changed:
+        raise RunError(f"{script}: nothing to convert, so nothing to compare; name your own version with --converted")
     data = conversion.before.encoded(conversion.after)
-    launch = conversion.launch or f"torchrun --standalone --nproc-per-node 2 {script}"
-    return data, f"{script.stem}_ddp.py", launch, conversion.world
+    return data, f"{script.stem}_ddp.py", conversion.launch, conversion.world

@@ -1,4 +1,4 @@
-"""Ranks that are forked from one process that has torch: they meet, end as their script says, and leave nothing behind."""
+"""Ranks forked from one process that has torch: they meet, end as their script says, and leave nothing behind."""
 
 from __future__ import annotations
 

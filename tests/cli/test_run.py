@@ -1,0 +1,141 @@
+"""`dp2ddp run`: both modes run a script as it is, and every failure is one clear line and an exit code."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from click.testing import CliRunner
+
+from dp2ddp.cli import main
+from tests.cli.scripts import CRASH, TRAIN, dp2ddp, script, variables
+
+slow = [pytest.mark.torchrun, pytest.mark.xdist_group("cli run")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        pytest.param(["none.py", "--mode", "dp"], 3, "none.py", id="no such file"),
+        pytest.param([".", "--mode", "dp"], 3, "folder", id="a folder"),
+        pytest.param(["-", "--mode", "dp"], 3, "stdin cannot be run", id="stdin"),
+        pytest.param(["train.py", "--mode", "dp", "-n", "0"], 2, "-n", id="no devices"),
+        pytest.param(["train.py"], 2, "--mode", id="no mode"),
+        pytest.param(["train.py", "--mode", "dp", "--steps", "3"], 2, "--trace", id="steps without a trace"),
+        pytest.param(["train.py", "--mode", "dp", "--timeout", "0"], 2, "--timeout", id="no time"),
+        pytest.param(["train.py", "--mode", "dp", "--speed", "3"], 2, "--speed", id="unknown option"),
+    ],
+)
+def test_what_cannot_be_run_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script(tmp_path, TRAIN)
+    result = CliRunner().invoke(main, ["run", *arguments])
+    assert result.exit_code == code
+    assert words in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, list[str]]]:
+    """mode -> (stdout, files that are there afterwards)"""
+    found = {}
+    for mode in ("dp", "ddp"):
+        folder = tmp_path_factory.mktemp(mode)
+        script(folder, TRAIN)
+        result = dp2ddp(
+            folder, "run", "train.py", "--mode", mode, "-n", 4, "--trace", "t", "--", "--lr", "0.5"
+        )
+        assert result.returncode == 0, result.stderr
+        found[mode] = (result.stdout, sorted(path.name for path in folder.iterdir()))
+    return found
+
+
+class TestTraining:
+    pytestmark = slow
+
+    def test_both_modes_print_the_same(self, outputs: dict[str, tuple[str, list[str]]]) -> None:
+        assert outputs["dp"][0].startswith("epoch 0 loss ")
+        assert outputs["dp"][0].count("\n") == 2
+        shown = [
+            [round(float(line.split()[-1]), 4) for line in outputs[mode][0].splitlines()] for mode in outputs
+        ]
+        assert shown[0] == shown[1]  # four devices in float32: rounding beyond
+
+    def test_nothing_but_the_scripts_own_files_is_left(
+        self, outputs: dict[str, tuple[str, list[str]]]
+    ) -> None:
+        assert outputs["dp"][1] == outputs["ddp"][1] == ["last.pt", "t", "train.py"]
+
+
+class TestFailures:
+    pytestmark = slow
+
+    def test_a_crash_has_the_scripts_traceback_then_mode_and_devices(self, tmp_path: Path) -> None:
+        script(tmp_path, CRASH)
+        result = dp2ddp(tmp_path, "run", "train.py", "--mode", "dp")
+        assert result.returncode == 3
+        lines = result.stderr.splitlines()
+        assert lines[0] == "Traceback (most recent call last):"
+        assert "train.py" in lines[1]
+        assert lines[-1] == "dp2ddp: train.py: failed in dp mode on 2 devices: ValueError: no data"
+
+    def test_a_crash_on_one_rank_names_the_rank_and_not_torchruns_report(self, tmp_path: Path) -> None:
+        script(tmp_path, "import os\nif os.environ['RANK'] == '1':\n    raise ValueError('only here')\n")
+        result = dp2ddp(tmp_path, "run", "train.py", "--mode", "ddp")
+        assert result.returncode == 3
+        assert result.stderr.splitlines()[-1] == (
+            "dp2ddp: train.py: failed in ddp mode on rank 1 of 2: ValueError: only here"
+        )
+        assert "ChildFailedError" not in result.stderr
+
+    def test_a_hang_says_where_each_rank_stands(self, tmp_path: Path) -> None:
+        text = (
+            "import os, time, torch.distributed as dist\ndist.init_process_group('gloo')\n"
+            "while os.environ['RANK'] == '1':\n    time.sleep(1)\ndist.barrier()\n"
+        )
+        script(tmp_path, text)
+        result = dp2ddp(tmp_path, "run", "train.py", "--mode", "ddp", "--timeout", 4)
+        assert result.returncode == 3
+        assert result.stderr.splitlines()[-3:] == [
+            "dp2ddp: train.py: hangs in ddp mode on rank 1 of 2: nothing moved for 4 seconds",
+            "  rank 0 at train.py:5: waits in barrier",
+            "  rank 1 at train.py:4: in no collective",
+        ]
+
+    def test_a_script_that_asks_for_input_is_told_how_to_answer(self, tmp_path: Path) -> None:
+        script(tmp_path, "input('name? ')")
+        result = dp2ddp(tmp_path, "run", "train.py", "--mode", "dp")
+        assert result.returncode == 3
+        assert "pass the answer as an argument" in result.stderr.splitlines()[-1]
+
+    @pytest.mark.parametrize("mode", ["dp", "ddp"])
+    def test_an_interrupt_reaches_the_script_and_leaves_no_process(self, tmp_path: Path, mode: str) -> None:
+        text = (
+            "import time\nopen('begun', 'w').close()\ntry:\n    time.sleep(600)\n"
+            "except KeyboardInterrupt:\n    print('saving', flush=True)\n    raise\n"
+        )
+        script(tmp_path, text)
+        command = [sys.executable, "-m", "dp2ddp", "run", "train.py", "--mode", mode]
+        process = subprocess.Popen(command, cwd=tmp_path, env=variables(), stdout=-1, stderr=-1, text=True)
+        family = begun(process, tmp_path / "begun")
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "saving" in stdout
+        assert stderr.splitlines()[-1] == "dp2ddp: interrupted"
+        assert psutil.wait_procs(family, timeout=10)[1] == []
+
+
+def begun(process: subprocess.Popen[str], sign: Path) -> list[psutil.Process]:
+    """Everything that the command has started, once the script runs."""
+    deadline = time.monotonic() + 120
+    while not sign.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return psutil.Process(process.pid).children(recursive=True)

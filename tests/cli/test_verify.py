@@ -1,0 +1,152 @@
+"""`dp2ddp verify`: the same is told from different, on every rank, in what is printed and in what is left behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from dp2ddp.cli import main
+from dp2ddp.cli.verify import Worlds
+from tests.cli.scripts import CRASH, TRAIN, dp2ddp, script
+
+slow = [pytest.mark.torchrun, pytest.mark.xdist_group("cli verify")]
+
+
+@pytest.mark.parametrize(("text", "worlds"), [("2", (2,)), ("2,3,4", (2, 3, 4)), ("1", (1,))])
+def test_numbers_of_devices(text: str, worlds: tuple[int, ...]) -> None:
+    assert Worlds().convert(text, None, None) == worlds
+
+
+@pytest.mark.parametrize("text", ["0", "2,", "two", "-1", "2,0", ""])
+def test_what_is_no_number_of_devices(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="numbers of devices"):
+        Worlds().convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        pytest.param("print('no model')\n", 3, "nothing to convert", id="no DataParallel in it"),
+        pytest.param("x = (\n", 3, "train.py:1", id="syntax error"),
+    ],
+)
+def test_what_cannot_be_verified_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, code: int, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script(tmp_path, text)
+    result = CliRunner().invoke(main, ["verify", "train.py"])
+    assert result.exit_code == code
+    assert words in result.stderr
+
+
+def test_hazards_are_shown_and_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    script(tmp_path, "import torch\nfrom torch.nn.parallel import parallel_apply\nparallel_apply([], [])\n")
+    result = CliRunner().invoke(main, ["verify", "train.py"])
+    assert result.exit_code == 1
+    assert "train.py:3" in result.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("same")
+    script(folder, TRAIN)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def document(folder: Path) -> dict[str, Any]:
+    result = dp2ddp(folder, "verify", "train.py", "-n", "2,4", "--json", "--", "--lr", "0.5")
+    assert result.returncode == 0, result.stdout + result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+class TestSame:
+    pytestmark = slow
+
+    def test_every_step_was_compared_on_every_rank(self, document: dict[str, Any]) -> None:
+        two, four = document["verdicts"]
+        assert two["float64"]["rank_steps"] == [6] * 2
+        assert four["float64"]["rank_steps"] == [6] * 4
+        assert four["float64"]["largest"]["size"] <= 1e-10
+
+    def test_rows_are_those_that_dataparallel_gave_its_replicas(self, document: dict[str, Any]) -> None:
+        two, four = document["verdicts"]
+        assert two["float64"]["rows"] == [[2, 2], [2, 2], [2, 1]] * 2
+        assert four["float64"]["rows"] == [[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1]] * 2
+
+    def test_lines_files_and_exit_codes_were_compared(self, document: dict[str, Any]) -> None:
+        for verdict in document["verdicts"]:
+            assert (verdict["stdout"]["lines"], verdict["files"]["count"], verdict["codes"]) == (2, 1, [0, 0])
+
+    def test_nothing_was_written_into_the_users_folder(self, document: dict[str, Any], folder: Path) -> None:
+        assert document["same"]
+        assert [path.name for path in folder.iterdir()] == ["train.py"]
+
+
+class TestDifferent:
+    pytestmark = slow
+
+    def test_a_wrong_conversion_is_found_from_inside_and_from_outside(self, tmp_path: Path) -> None:
+        """Every rank trains by itself on its share, prints, and keeps a file of its own."""
+        script(tmp_path, TRAIN)
+        text = TRAIN.replace("import torch\n", "import os\nimport torch\n", 1)
+        text = text.replace("nn.DataParallel(nn.Linear(3, 2).cuda())", "nn.Linear(3, 2).cuda()")
+        share = "x, y = (t.chunk(2)[int(os.environ['RANK'])] for t in (x, y))"
+        text = text.replace("in loader:\n", f"in loader:\n        {share}\n")
+        text = text.replace('"last.pt"', "'last' + os.environ['RANK']")
+        script(tmp_path, text, "mine.py")
+        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py", "-n", 2)
+        assert result.returncode == 1, result.stdout + result.stderr
+        assert result.stdout.startswith(
+            "DIFFERENT train.py parts from DataParallel at step 0: gradient of weight"
+        )
+        assert "ranks that agree with each other: 0 | 1" in result.stdout
+        assert "rank 1 prints as well" in result.stdout
+        assert "last.pt is written by DataParallel only" in result.stdout
+
+    def test_a_script_that_takes_no_step_is_compared_by_what_it_prints(self, tmp_path: Path) -> None:
+        script(
+            tmp_path,
+            "import torch.nn as nn\nprint(type(nn.DataParallel(nn.Linear(2, 2))).__mro__[1].__name__)\n",
+        )
+        script(tmp_path, "print('Module', 2)\n", "mine.py")
+        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py", "-n", 1)
+        assert result.returncode == 1, result.stdout + result.stderr
+        assert "it takes no optimizer step" in result.stdout.splitlines()[0]
+        assert "line 1 is 'Module 2', under DataParallel 'Module'" in result.stdout
+
+
+class TestFailures:
+    pytestmark = slow
+
+    def test_a_crash_in_dp_mode_shows_the_traceback_and_the_mode(self, tmp_path: Path) -> None:
+        script(tmp_path, CRASH)
+        script(tmp_path, "import time; time.sleep(600)", "mine.py")
+        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py")
+        assert result.returncode == 3
+        assert "raise ValueError('no data')" in result.stderr
+        assert (
+            result.stderr.splitlines()[-1] == "train.py: failed in dp mode on 2 devices: ValueError: no data"
+        )
+
+    def test_a_hang_of_one_rank_is_a_finding(self, tmp_path: Path) -> None:
+        text = (
+            "import os, time, torch.distributed as dist\ndist.init_process_group('gloo')\n"
+            "while os.environ['RANK'] == '1':\n    time.sleep(1)\ndist.barrier()\n"
+        )
+        script(tmp_path, "print('nothing')")
+        script(tmp_path, text, "mine.py")
+        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py", "--timeout", 4)
+        assert result.returncode == 3
+        assert result.stderr.splitlines()[-2:] == [
+            "  rank 0 at mine.py:5: waits in barrier",
+            "  rank 1 at mine.py:4: in no collective",
+        ]
