@@ -109,6 +109,23 @@ def test_an_example_looks_the_same_from_outside(name: str) -> None:
         assert verdict["codes"] == [0, 0]
 
 
+@pytest.mark.torchrun
+def test_every_key_of_both_reports_is_documented() -> None:
+    converted = json.loads(
+        dp2ddp("convert", EXAMPLES / "masked_mean" / "train.py", "--json", "--check", expect=1)
+    )
+    options = ("--converted", EXAMPLES / "seed_four_layers" / "train_ddp.py", "-n", "1", "--json")
+    verified = json.loads(dp2ddp("verify", EXAMPLES / "seed_four_layers" / "train.py", *options))
+    page = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+    assert [key for key in sorted(keys(converted) | keys(verified)) if f"`{key}`" not in page] == []
+
+
+def keys(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        return set(value).union(*map(keys, value.values()))
+    return set().union(*map(keys, value)) if isinstance(value, list) else set()
+
+
 WRONG_SUMS = {
     "own-slice factor removed": ("ScaleGradient.apply(p, world_size())", "ScaleGradient.apply(p, 1)"),
     "plain local mean": (

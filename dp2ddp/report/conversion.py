@@ -1,4 +1,4 @@
-"""A conversion in words: for a terminal, and as JSON (schema version 1, docs/convert.md)."""
+"""A conversion in words: for a terminal, and as JSON (schema version 1, docs/json.md)."""
 
 from __future__ import annotations
 
