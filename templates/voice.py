@@ -1,8 +1,10 @@
 """One run to the outside: what is written, started or shown happens once, on rank 0, in program order."""
 
+import atexit
 import contextlib
 import os
 import pickle
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -124,7 +126,19 @@ def open_on_rank_zero(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> 
     on_rank_zero(lambda: opened.append(open(file, mode, *args, **kwargs)))  # noqa: SIM115
     if not opened:
         opened.append(open(os.devnull, mode.replace("x", "w"), *args, **kwargs))  # noqa: SIM115
+    atexit.register(flush_if_open, weakref.ref(opened[0]))
     return WrittenOnRankZero(opened[0])
+
+
+def flush_if_open(file: "weakref.ref[Any]") -> None:
+    """Write out what a script left in a file that it never closed.
+
+    The interpreter would do it if it freed the script's objects at its end. But torch keeps autograd functions
+    for ever, and with them everything in the file that defines them.
+    """
+    found = file()
+    if found is not None and not found.closed:
+        found.flush()
 
 
 class WrittenOnRankZero:
