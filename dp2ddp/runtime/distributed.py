@@ -25,11 +25,29 @@ def install_distributed(patches: Patches) -> None:
     _replace(patches, "all_reduce", _averaging)
     _replace(patches, "is_nccl_available", _always)
     patches.set(torch.cuda.nccl, "is_available", no_nccl)
+    patches.set(torch.multiprocessing, "spawn", _forking)
 
 
 def no_nccl(tensors: Any) -> bool:
     """torch.cuda.nccl.is_available; False sends comm.reduce_add to its own sum in device order."""
     return False
+
+
+def _forking(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    nprocs: int = 1,
+    join: bool = True,
+    daemon: bool = False,
+    **_: Any,
+) -> Any:
+    """torch.multiprocessing.spawn(main, nprocs=torch.cuda.device_count()): the ranks of many hand-written scripts.
+
+    A spawned process would start without virtual devices; a forked one has them. CUDA, for which torch says not to
+    fork, is not there.
+    """
+    processes: Any = torch.multiprocessing
+    return processes.start_processes(fn, args, nprocs, join, daemon, start_method="fork")
 
 
 def _replace(patches: Patches, name: str, wrap: Callable[[Any], Any]) -> None:

@@ -41,6 +41,33 @@ def test_a_hand_written_cuda_script_trains_on_two_ranks() -> None:
     ]
 
 
+SPAWNING = """
+from dp2ddp.runtime.devices import install
+install(2)
+import sys, torch, torch.distributed as dist, torch.multiprocessing as mp
+
+def main_worker(gpu, ngpus, file):
+    torch.cuda.set_device(gpu)
+    dist.init_process_group("nccl", init_method=f"file://{file}", rank=gpu, world_size=ngpus)
+    total = torch.full((1,), gpu + 1.0, device="cuda")
+    dist.all_reduce(total)
+    print(f"{total.device} {total.item()}\\n", end="", flush=True)
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    mp.spawn(main_worker, nprocs=torch.cuda.device_count(), args=(2, sys.argv[1]))
+"""
+
+
+@pytest.mark.torchrun
+def test_spawned_ranks_have_devices_too(tmp_path: Path) -> None:
+    script = tmp_path / "main.py"
+    script.write_text(SPAWNING)
+    command = [sys.executable, str(script), str(tmp_path / "meeting")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert sorted(done.stdout.splitlines()) == ["cuda:0 3.0", "cuda:1 3.0"], done.stderr
+
+
 @pytest.mark.parametrize("backend", ["nccl", "cpu:gloo,cuda:nccl", None])
 def test_nccl_becomes_gloo(virtual: Install, backend: Any) -> None:
     virtual(1)

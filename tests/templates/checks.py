@@ -1,8 +1,336 @@
-"""What the templates must do on ranks besides training: each returns facts, the same on every rank or named by rank."""
+"""What the templates must do on ranks besides training. Each check returns facts; ranks return the same ones."""
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import copy
+import io
+import os
+import pickle
+import random
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-CHECKS: dict[str, Callable[[], Any]] = {}
+import torch
+from scenarios import Net, batches, mean_loss
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
+
+from dp2ddp.templates import ddp
+from dp2ddp.templates.batches import shard, whole_batches
+from dp2ddp.templates.ddp import ExactDDP, GraphDDP
+from dp2ddp.templates.process import alone, exchange, own_rank, random_streams, world_size
+from dp2ddp.templates.rows import gather_rows
+from dp2ddp.templates.voice import (
+    object_on_rank_zero,
+    on_rank_zero,
+    open_on_rank_zero,
+    save_on_rank_zero,
+)
+
+KINDS = (GraphDDP, ExactDDP)
+Named = collections.namedtuple("Named", "one two")
+
+
+class Talking(nn.Module):
+    """Prints, counts, and fails where the rows say so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Linear(20, 5)
+        self.count = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        print(f"inside: {len(x)} rows")
+        if bool((x[:, 0] > 1e6).any()):
+            raise FloatingPointError("too large")
+        out: torch.Tensor = self.line(x)
+        return out
+
+
+def prints_in_forward() -> Any:
+    with contextlib.redirect_stdout(io.StringIO()) as heard:
+        GraphDDP(Talking())(torch.ones(world_size() + 1, 20))
+    return exchange(heard.getvalue())[0]
+
+
+def attributes_set_in_forward() -> Any:
+    module = Talking()
+    with contextlib.redirect_stdout(io.StringIO()):
+        GraphDDP(module)(torch.ones(8, 20))
+    return module.count
+
+
+def an_exception_on_the_last_rank() -> Any:
+    """Every rank raises it, and the next step is whole again."""
+    said = []
+    for kind in KINDS:
+        torch.manual_seed(0)
+        module = Talking()
+        net = kind(module)
+        x = torch.ones(2 * world_size(), 20)
+        x[-1] = 1e9
+        with contextlib.redirect_stdout(io.StringIO()):
+            try:
+                net(x)
+            except FloatingPointError as error:
+                said += str(error).splitlines()[:1] + [str(error).splitlines()[-1]]
+            net(x[:-1]).sum().backward()
+        said.append(float(module.line.weight.grad.sum()))  # type: ignore[union-attr]
+    return said
+
+
+def names_and_faces() -> Any:
+    """Keys, isinstance, .module, pickle, deepcopy, and a checkpoint that a plain module loads."""
+    facts = []
+    for kind in KINDS:
+        module = Net()
+        net = kind(module)
+        mean_loss(net, *batches(8)[0]).backward()
+        again, twin = pickle.loads(pickle.dumps(net)), copy.deepcopy(net)
+        mean_loss(again, *batches(8)[0]).backward()
+        x = batches(8)[0][0]
+        facts += [
+            list(net.state_dict()) == [f"module.{key}" for key in module.state_dict()],
+            isinstance(net, DistributedDataParallel) and net.module is module,
+            torch.equal(net.eval()(x), again.eval()(x)) and torch.equal(net(x), twin.eval()(x)),
+            [name for name, _ in net.named_parameters()][0],
+        ]
+    return facts
+
+
+def without_the_factor() -> Any:
+    """The gradient is 1/W of what it should be: this comparison would notice."""
+    module, right = Net(nn.LayerNorm), Net(nn.LayerNorm)
+    right.load_state_dict(module.state_dict())
+    mean_loss(ExactDDP(right), *batches(8)[0]).backward()
+    scale = ddp.ScaleGradient
+    ddp.ScaleGradient = NoScale  # type: ignore[misc, assignment]
+    try:
+        mean_loss(ExactDDP(module), *batches(8)[0]).backward()
+    finally:
+        ddp.ScaleGradient = scale  # type: ignore[misc]
+    ratio = [p.grad.norm() / q.grad.norm() for p, q in zip(parameters(module), parameters(right), strict=True)]
+    return [round(float(r), 5) for r in ratio if not r.isnan()]
+
+
+class NoScale:
+    @staticmethod
+    def apply(tensor: torch.Tensor, factor: float) -> torch.Tensor:
+        return tensor.clone()
+
+
+def parameters(module: nn.Module) -> list[Any]:
+    return list(module.parameters())
+
+
+class Initialised(nn.Module):
+    """ActNorm: the first rows it sees set its parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(20))
+        self.register_buffer("ready", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.ready:
+            self.bias.data.copy_(-x.mean(0))
+            self.ready += 1  # type: ignore[operator]
+        return x + self.bias
+
+
+def initialised_by_the_data() -> Any:
+    """Every rank has what replica 0 made of chunk 0."""
+    facts = []
+    for kind in KINDS:
+        x = batches(2 * world_size())[0][0]
+        module = Initialised()
+        net = kind(module)
+        net(x).sum().backward()
+        facts.append(torch.equal(module.bias.detach(), -x[:2].mean(0)))
+    return exchange(facts)
+
+
+def outputs_that_cannot_be_gathered() -> Any:
+    said = []
+    for answer in (0.5, [1, 2], "text"):
+        try:
+            said.append(type(GraphDDP(Answering(answer))(torch.ones(4, 2))).__name__)
+        except (TypeError, ValueError) as error:
+            said.append(str(error))
+    return said
+
+
+class Answering(nn.Module):
+    def __init__(self, answer: Any) -> None:
+        super().__init__()
+        self.answer = answer
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.answer
+
+
+def rank_zero_alone() -> Any:
+    """In a region of rank 0 nothing waits for the others, not even the wrapped model."""
+    net = GraphDDP(Net()).eval()
+    result = None
+    if own_rank() == 0:
+        with alone():
+            result = (world_size(), on_rank_zero(lambda: len(net(torch.ones(3, 20)))))
+    return exchange(result)[0]
+
+
+def things_done_once() -> Any:
+    """Results and exceptions of rank 0 on every rank, files complete when they are read."""
+    folder = Path(on_rank_zero(tempfile.mkdtemp))
+    facts: list[Any] = [len(list(folder.iterdir()))]
+    on_rank_zero(os.makedirs, folder / "made")
+    try:
+        on_rank_zero(os.makedirs, folder / "made")
+    except FileExistsError as error:
+        facts.append(type(error).__name__)
+    save_on_rank_zero({"rank": own_rank()}, folder / "made" / "model.pt")
+    facts.append(torch.load(folder / "made" / "model.pt"))
+    with open_on_rank_zero(folder / "log.csv", "w") as file:
+        print("line of rank", own_rank(), file=file)
+    facts.append((folder / "log.csv").read_text())
+    facts.append(open_on_rank_zero(folder / "log.csv").read())
+    facts.append(sorted(path.name for path in folder.rglob("*")))
+    return exchange(facts)
+
+
+class Writer:
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.lines: list[str] = []
+
+    def add(self, line: str) -> "Writer":
+        self.lines.append(line)
+        return self
+
+
+def objects_of_rank_zero() -> Any:
+    writer = object_on_rank_zero(Writer, "runs")
+    writer.add("one").add("two")
+    return exchange((writer.folder, len(list(writer.lines)) if own_rank() == 0 else 2))
+
+
+def rows_made_whole() -> Any:
+    rank, world = own_rank(), world_size()
+    rows = world - 1 - rank  # the last rank has none
+    value = {
+        "x": torch.full((rows, 2), float(rank)),
+        "pair": Named(torch.full((rows,), rank, dtype=torch.int16), [f"name {rank}"] * rows),
+        "all": torch.tensor(7),
+        "yes": torch.ones(rows, dtype=torch.bool),
+    }
+    whole = gather_rows(value)
+    return [whole["x"].tolist(), whole["pair"].one.tolist(), whole["pair"].two, type(whole["pair"]).__name__,
+            int(whole["all"]), whole["yes"].tolist()]  # fmt: skip
+
+
+class Noisy(TensorDataset):
+    """Rows with noise of their own, from three streams."""
+
+    def __getitem__(self, index: Any) -> Any:
+        (x,) = super().__getitem__(index)
+        return x, torch.rand(()) + random.random()
+
+
+def loader_of(rows: int) -> DataLoader[Any]:
+    return DataLoader(Noisy(torch.arange(float(rows))), batch_size=5, shuffle=True)
+
+
+def sharded_batches() -> Any:
+    """The same batches as the whole loader draws, made whole; streams that stay together; noise that differs."""
+    torch.manual_seed(3)
+    wanted = [batch[0].tolist() for batch in DataLoader(TensorDataset(torch.arange(11.0)), 5, shuffle=True)]
+    drawn = torch.rand(2).tolist()
+    torch.manual_seed(3)
+    loader = shard(loader_of(11))
+    local = [batch for batch in loader]
+    streams_equal = len(set(map(str, exchange(torch.get_rng_state().sum().item())))) == 1
+    torch.manual_seed(3)
+    whole = [x.tolist() for x, _ in whole_batches(loader)]
+    noise = [float(n) for _, each in local[:1] for n in each]
+    return [
+        whole == wanted,
+        [float(x) for x in torch.rand(2)] == drawn,
+        streams_equal,
+        len(loader) == 3 and loader.batch_size == 5 and isinstance(loader, DataLoader),
+        len(set(sum(exchange(noise), []))) == 5,
+        [sum(exchange(len(batch[0]))) for batch in local],
+    ]
+
+
+def local_rows_into_the_wrapper() -> Any:
+    """join=outputs: each rank brings its rows, the outputs are whole; also where the last ranks have none."""
+    facts = []
+    for kind in KINDS:
+        for rows in (2 * world_size(), 1):
+            torch.manual_seed(2)
+            split, local = Net(nn.LayerNorm), Net(nn.LayerNorm)
+            local.load_state_dict(split.state_dict())
+            x, y = batches(rows)[0]
+            size = -(-rows // world_size())
+            own = x[own_rank() * size : (own_rank() + 1) * size]
+            mean_loss(kind(split), x, y).backward()
+            nn.functional.cross_entropy(kind(local, split=False)(own), y).backward()
+            pairs = zip(parameters(split), parameters(local), strict=True)
+            facts.append(all(torch.equal(p.grad, q.grad) for p, q in pairs))
+    return facts
+
+
+def streams_after_the_model_drew() -> Any:
+    """Dropout, and the host's streams used in forward: all ranks draw the same afterwards."""
+    torch.manual_seed(4)
+    random.seed(4)
+    GraphDDP(Drawing())(torch.ones(world_size(), 3))
+    return len(set(map(str, exchange([random.random(), torch.rand(2).tolist()])))) == 1 and bool(random_streams())
+
+
+class Drawing(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(len(x) + int(x.sum())):
+            random.random()
+        return x * torch.rand(3)
+
+
+def what_cannot_be_sent() -> Any:
+    try:
+        exchange(lambda: None if own_rank() == world_size() - 1 else 1)
+    except TypeError as error:
+        return "cannot send" in str(error)
+
+
+def messages_of_any_length() -> Any:
+    lengths = [0, 10, 2000, 5000 * (own_rank() + 1)]
+    return [[len(text) for text in exchange("x" * length)] for length in lengths]
+
+
+CHECKS: dict[str, Callable[[], Any]] = {
+    check.__name__: check
+    for check in (
+        prints_in_forward,
+        attributes_set_in_forward,
+        an_exception_on_the_last_rank,
+        names_and_faces,
+        without_the_factor,
+        initialised_by_the_data,
+        outputs_that_cannot_be_gathered,
+        rank_zero_alone,
+        things_done_once,
+        objects_of_rank_zero,
+        rows_made_whole,
+        sharded_batches,
+        local_rows_into_the_wrapper,
+        streams_after_the_model_drew,
+        what_cannot_be_sent,
+        messages_of_any_length,
+    )
+}

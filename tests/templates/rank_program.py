@@ -1,4 +1,4 @@
-"""Runs the scenarios on forked ranks, W = 2, 3 and 4, and writes what it found as JSON: python rank_program.py FOLDER."""
+"""Runs the scenarios on forked ranks (W = 2, 3, 4), writes JSON: python rank_program.py FOLDER [W ...]."""
 
 from __future__ import annotations
 

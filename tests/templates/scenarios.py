@@ -203,8 +203,8 @@ def gan_with_batch_norm(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Te
     seed(9)
     critic, maker = perceptron(20, 32, 1, norm=True), perceptron(8, 32, 20, norm=True)
     d, g = wrap(critic), wrap(maker)
-    d_step = torch.optim.Adam(critic.parameters(), 1e-3)
-    g_step = torch.optim.Adam(maker.parameters(), 1e-3)
+    d_step = torch.optim.SGD(critic.parameters(), 1e-2)
+    g_step = torch.optim.SGD(maker.parameters(), 1e-2)
     for x, _ in batches(uneven(world)):
         fake = g(torch.randn(len(x), 8))
         d_step.zero_grad()
@@ -413,8 +413,8 @@ def spectral_norm(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
 
 def shared_parameters(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
     seed(1)
-    line = nn.Linear(20, 20)
-    module = nn.Sequential(line, nn.Tanh(), line, nn.Linear(20, 5))
+    module = perceptron(20, 20, 20, 5)
+    module[3].weight = module[0].weight
     yield from train(wrap(module), module, mean_loss, uneven(world))
 
 
