@@ -21,10 +21,12 @@ def test_what_is_left_in_an_unclosed_file_is_written_at_exit(
     )
     path = tmp_path / "log.csv"
 
-    rows = csv.writer(voice.open_on_rank_zero(path, "w"))  # keeps the file alive, and never closes it
+    file = voice.open_on_rank_zero(path, "w")
+    rows = csv.writer(file)
     rows.writerow([1, 2])
     assert path.read_text() == ""
     for function in at_exit:
         function()
 
     assert path.read_text() == "1,2\n"
+    file.file.close()
