@@ -18,7 +18,8 @@ from pathlib import Path
 from dp2ddp.errors import RunError
 from dp2ddp.report.run import failure_text
 from dp2ddp.runtime import launch
-from dp2ddp.runtime.run import Process, Run, Server, watch
+from dp2ddp.runtime.run import Process, Run, Running, watch
+from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.trace.records import read_trace
 from dp2ddp.verify.compare import Comparison, compare
@@ -128,7 +129,7 @@ def _seen(run: Run, see: Callable[[str], None]) -> None:
     see(f"{devices}, {stage.mode} in {stage.dtype}: {run.seconds:.1f} s")
 
 
-def _start(stage: Stage, server: Server, stack: ExitStack):  # type: ignore[no-untyped-def]
+def _start(stage: Stage, server: Server, stack: ExitStack) -> Running:
     if (stage.mode, stage.dtype) != ("ddp", "float64"):
         return server.start(stage)
     Path(stage.desk).mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dp2ddp.errors import SourceError
+from dp2ddp.errors import Dp2DdpError, SourceError
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.convert import Conversion
@@ -42,6 +42,19 @@ def conversion_of(script: Path) -> Conversion:
         )
         sys.exit(1)
     return conversion
+
+
+def devices_named(script: Path) -> int | None:
+    """How many devices the script's own device_ids name, where that can be read off."""
+    from dp2ddp.codemod.convert import convert
+    from dp2ddp.source.files import read_source
+    from dp2ddp.source.projects import read_project
+
+    if "device_ids" not in read_source(script).text:
+        return None
+    with contextlib.suppress(Dp2DdpError):  # Python itself says better what is wrong with it, when it runs
+        return convert(read_project(script)).world
+    return None
 
 
 @contextlib.contextmanager

@@ -30,12 +30,19 @@ def subject_of(
 
 def _given(converted: Path) -> tuple[bytes, str, str, int | None]:
     existing_script(converted)
-    return converted.read_bytes(), converted.name, f"torchrun --standalone --nproc-per-node N {converted}", None
+    return (
+        converted.read_bytes(),
+        converted.name,
+        f"torchrun --standalone --nproc-per-node N {converted}",
+        None,
+    )
 
 
 def _converted(script: Path) -> tuple[bytes, str, str, int | None]:
     conversion = conversion_of(script)
     if not conversion.changed:
-        raise RunError(f"{script}: nothing to convert, so nothing to compare; name your own version with --converted")
+        raise RunError(
+            f"{script}: nothing to convert, so nothing to compare; name your own version with --converted"
+        )
     data = conversion.before.encoded(conversion.after)
     return data, f"{script.stem}_ddp.py", conversion.launch, conversion.world

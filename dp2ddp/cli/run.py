@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     "--mode", type=click.Choice(["dp", "ddp"]), required=True, help="One process, or one for each device."
 )
 @click.option(
-    "-n", "--devices", type=click.IntRange(min=1), default=2, show_default=True, help="Number of devices."
+    "-n",
+    "--devices",
+    type=click.IntRange(min=1),
+    help="Number of devices [default: as many as device_ids names, or 2].",
 )
 @click.option(
     "--trace",
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 @click.option("--virtual", is_flag=True, help="Virtual devices on the CPU, even where there are real ones.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
-    script: Path, mode: Mode, devices: int, trace: Path | None, steps: int | None, timeout: float | None,
+    script: Path, mode: Mode, devices: int | None, trace: Path | None, steps: int | None, timeout: float | None,
     virtual: bool, arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Run SCRIPT as it is, in the current folder, on real or virtual devices.
@@ -46,7 +49,7 @@ def command(
     In ddp mode a script that still uses DataParallel is converted on the way, into a temporary file beside it.
     Arguments for the script go behind --. Ends with 0, or 3 if the script failed, 1 if it could not be converted.
     """
-    from dp2ddp.cli._scripts import converted_beside, existing_script
+    from dp2ddp.cli._scripts import converted_beside, devices_named, existing_script
     from dp2ddp.runtime.run import run_here
 
     existing_script(script)
@@ -54,8 +57,8 @@ def command(
         raise click.UsageError("--steps needs --trace: the recorder counts the steps")
     with converted_beside(script, mode) as runnable:
         run = run_here(
-            script=runnable, name=str(script), mode=mode, world=devices, arguments=arguments,
-            trace=trace, steps=steps, patience=timeout, real=not virtual,
+            script=runnable, name=str(script), mode=mode, world=devices or devices_named(script) or 2,
+            arguments=arguments, trace=trace, steps=steps, patience=timeout, real=not virtual,
         )  # fmt: skip
     if run.failure:
         from dp2ddp.report.run import failure_text

@@ -50,20 +50,28 @@ def command(
     """
     from dp2ddp.cli._experiment import environment, try_on
     from dp2ddp.cli._subject import subject_of
+    from dp2ddp.errors import RunError
     from dp2ddp.report.comparison import Report, print_report
     from dp2ddp.report.comparison_json import as_document
-    from dp2ddp.runtime.run import Server
+    from dp2ddp.runtime.server import Server
 
     started = time.monotonic()
     with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
         subject, launch, world = subject_of(script, converted, arguments, steps, timeout)
-        verdicts = [
-            try_on(subject, number, server, Path(scratch).resolve(), lambda text: click.echo(text, err=True))
-            for number in devices or (world or 2,)
-        ]
+        verdicts, failure = [], None
+        for number in devices or (world or 2,):
+            try:
+                verdicts.append(try_on(subject, number, server, Path(scratch).resolve(), _say))
+            except RunError as error:
+                failure = error
+                break
     report = Report(str(script), tuple(verdicts), launch, time.monotonic() - started)
-    if as_json:
-        click.echo(as_document(report))
-    else:
-        print_report(report)
+    if verdicts:  # what was found before a failure is worth knowing
+        click.echo(as_document(report)) if as_json else print_report(report)
+    if failure:
+        raise failure
     sys.exit(0 if report.same else 1)
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)

@@ -17,6 +17,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from dp2ddp.runtime.stage import Stage
+
 _COUNTER = struct.Struct("<Q")
 
 
@@ -39,6 +41,13 @@ def write_note(desk: Path, rank: int, note: Note) -> None:
 def read_note(desk: Path, rank: int) -> Note | None:
     path = desk / f"rank{rank}.json"
     return Note(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+
+def prepare_desk(stage: Stage) -> Path:
+    """Returns the stage file."""
+    path = stage.write()
+    make_pulses(Path(stage.desk), len(stage.ranks))
+    return path
 
 
 def make_pulses(desk: Path, ranks: int) -> None:

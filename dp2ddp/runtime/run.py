@@ -8,25 +8,22 @@ runs = watch([process, forked], patience=60)
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import psutil
-
-from dp2ddp.errors import RunError
 from dp2ddp.runtime import launch
-from dp2ddp.runtime.desk import make_pulses, read_note, read_pulses
+from dp2ddp.runtime.desk import prepare_desk, read_note, read_pulses
+from dp2ddp.runtime.processes import kill_tree
 from dp2ddp.runtime.stacks import Stand, read_stand
 from dp2ddp.runtime.stage import Mode, Stage
 
@@ -122,107 +119,6 @@ class Process:
         self._process.wait()
 
 
-class Server:
-    """The parent's end of `forked.py`."""
-
-    def __init__(self, environment: dict[str, str] | None = None) -> None:
-        script = Path(__file__).with_name("forked.py")
-        self._process = subprocess.Popen(
-            [sys.executable, str(script)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment or launch.environment(),
-            start_new_session=True,
-            text=True,
-            bufsize=1,
-        )
-        self.ended: dict[str, dict[int, int]] = {}  # key -> rank -> exit code
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-
-    def start(self, stage: Stage) -> Forked:
-        prepare_desk(stage)
-        self._ask({"key": stage.desk, "stage": json.loads(stage.to_json())})
-        return Forked(self, stage)
-
-    def call(self, name: str, arguments: Any) -> int:
-        """Call `module:function` in a child that has torch; returns its exit code."""
-        key = f"call {time.monotonic_ns()}"
-        self._ask({"key": key, "call": name, "arguments": arguments})
-        while 0 not in self.ended.get(key, {}):
-            self.check()
-            time.sleep(_LOOK / 4)
-        return self.ended[key][0]
-
-    def check(self) -> None:
-        if self._process.poll() is not None:
-            raise RunError(
-                f"the process that runs both versions ended with {self._process.returncode}; see above"
-            )
-
-    def close(self) -> None:
-        kill_tree(self._process.pid)
-        self._process.wait()
-        self._listener.join()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream:
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def _ask(self, what: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
-        self.check()
-        self._process.stdin.write(json.dumps(what) + "\n")
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            answer = json.loads(line)
-            if "key" in answer:
-                self.ended.setdefault(answer["key"], {})[answer["rank"]] = answer["code"]
-
-
-class Forked:
-    """A run whose ranks were forked by a server."""
-
-    def __init__(self, server: Server, stage: Stage) -> None:
-        self.stage = stage
-        self.started = time.monotonic()
-        self._server = server
-        self._failed_at: float | None = None
-
-    def codes(self) -> tuple[int | None, ...] | None:
-        self._server.check()
-        ended = self._server.ended.get(self.stage.desk, {})
-        if len(ended) == len(self.stage.ranks):
-            return tuple(code if code != -signal.SIGKILL else None for _, code in sorted(ended.items()))
-        if any(ended.values()) and self._failed_at is None:
-            self._failed_at = time.monotonic()
-        if self._failed_at is not None and time.monotonic() - self._failed_at > _GRACE:
-            self.kill()
-        return None
-
-    def kill(self) -> None:
-        ended = self._server.ended.get(self.stage.desk, {})
-        for rank in self.stage.ranks:
-            note = read_note(Path(self.stage.desk), rank)
-            if note and rank not in ended:
-                kill_tree(note.pid)  # with its loader workers
-
-
-def prepare_desk(stage: Stage) -> Path:
-    """Returns the stage file."""
-    path = stage.write()
-    make_pulses(Path(stage.desk), len(stage.ranks))
-    return path
-
-
 def watch(
     runnings: Sequence[Running], patience: float | None, see: Callable[[Run], None] = lambda run: None
 ) -> list[Run]:
@@ -265,10 +161,14 @@ class _Watched:
 
 
 def _rank_codes(stage: Stage, code: int | None) -> tuple[int | None, ...]:
-    """What each rank says; if all say 0 and torchrun does not, one died after its last word: torchrun's own code."""
+    """What each rank says; if all say 0 and torchrun does not, one died after its last word: torchrun knows how."""
     notes = [read_note(Path(stage.desk), rank) for rank in stage.ranks]
     codes = tuple(note.code if note else None for note in notes)
-    return codes if any(each != 0 for each in codes) or not code else (code,) * len(codes)
+    if any(each != 0 for each in codes) or not code:
+        return codes
+    log = Path(stage.desk) / "torchrun.err"
+    told = re.findall(r"exitcode\s*:\s*(-?\d+)", log.read_text(errors="replace")) if log.exists() else []
+    return (int(told[-1]) if told else code,) * len(codes)
 
 
 def _crash(stage: Stage, codes: tuple[int | None, ...]) -> Failure | None:
@@ -311,17 +211,6 @@ def ask_where(stage: Stage) -> tuple[Stand, ...]:
     texts = ((rank, desk / f"rank{rank}.stacks") for rank in stage.ranks)
     stands = (read_stand(path.read_text(errors="replace"), rank) for rank, path in texts if path.exists())
     return tuple(stand for stand in stands if stand)
-
-
-def kill_tree(pid: int) -> None:
-    """End a process that we started, and everything that it started."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        parent = psutil.Process(pid)
-        family = [*parent.children(recursive=True), parent]
-        for process in family:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(family[:-1], timeout=3)
 
 
 def run_here(

@@ -125,7 +125,7 @@ class Recorder:
         self._writer.write_step(line, self._pending, self._vector(parameters, parameters))
         self._losses, self._pending = [], None
         self._steps += 1
-        self._stopped = self._steps == self._last_step
+        self._stopped = self._last_step is not None and self._steps >= self._last_step
 
     def _taken_rows(self) -> list[tuple[int, ...]]:
         with self._lock:

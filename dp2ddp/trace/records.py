@@ -26,6 +26,7 @@ from dp2ddp.errors import TraceError
 
 Floats = npt.NDArray[np.floating[Any]]
 PROJECTIONS = 4
+_BLOCK = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -147,18 +148,26 @@ def sketch(values: Floats) -> npt.NDArray[np.float64]:
     """
     exact = np.asarray(values, dtype=np.float64)
     largest = float(np.abs(exact).max()) if exact.size else 0.0
-    return np.array([np.linalg.norm(exact), largest, *(_signs(exact.size) @ exact)])
+    return np.array([np.linalg.norm(exact), largest, *_projections(exact)])
 
 
-def _signs(size: int) -> npt.NDArray[np.float64]:
-    return _sign_table(max(1024, 1 << (size - 1).bit_length() if size else 1))[:, :size]
+def _projections(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """s.v for each s. For a long v, s is made of blocks: the same signs in each, times a sign for the block."""
+    whole, rest = divmod(values.size, _BLOCK)
+    found = np.zeros(PROJECTIONS)
+    found += _signs(_BLOCK, 20)[:, :rest] @ values[whole * _BLOCK :]
+    if whole:
+        blocks = (
+            _signs(_BLOCK, 20) @ values[: whole * _BLOCK].reshape(whole, _BLOCK).T
+        )  # (projections, blocks)
+        found += (blocks * _signs(whole, 21)).sum(axis=1)
+    return found
 
 
-@lru_cache(maxsize=2)
-def _sign_table(size: int) -> npt.NDArray[np.float64]:
-    # drawn column by column, so that a longer table begins with the shorter one
-    bits = np.random.Generator(np.random.PCG64(20)).integers(0, 2, size=(size, PROJECTIONS), dtype=np.int8)
-    return np.ascontiguousarray((2.0 * bits - 1.0).T)
+@lru_cache(maxsize=64)
+def _signs(size: int, seed: int) -> npt.NDArray[np.float64]:
+    generator = np.random.Generator(np.random.PCG64(seed))
+    return np.where(generator.integers(0, 2, size=(PROJECTIONS, size)), 1.0, -1.0)
 
 
 def bits_hash(data: bytes | memoryview) -> int:

@@ -34,6 +34,9 @@ class Writer:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob("*.*"):  # of a run before: its steps would be read as ours
+            if old.suffix in (".jsonl", ".json", ".safetensors"):
+                old.unlink()
         self._folder = folder
         self._layouts = 0
         self._block = 0

@@ -8,7 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dp2ddp.runtime.run import Run, Server, watch
+from dp2ddp.runtime.run import Run, watch
+from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 
 pytestmark = [pytest.mark.torchrun, pytest.mark.xdist_group("forked")]

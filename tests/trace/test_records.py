@@ -70,7 +70,7 @@ def test_nothing_in_a_record_is_a_pickle(tmp_path: Path) -> None:
     assert endings == {".jsonl", ".json", ".safetensors"}
 
 
-@pytest.mark.parametrize("size", [1, 7, 5000])
+@pytest.mark.parametrize("size", [1, 7, 5000, 3 * 2**14 + 5])
 def test_a_sketch_tells_the_size_of_a_difference(size: int) -> None:
     generator = np.random.default_rng(size)
     a, d = generator.standard_normal(size), 1e-6 * generator.standard_normal(size)

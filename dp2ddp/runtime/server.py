@@ -1,0 +1,116 @@
+"""The parent's end of `forked.py`: runs as children of a process that has torch imported already; no torch here."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from dp2ddp.errors import RunError
+from dp2ddp.runtime import launch
+from dp2ddp.runtime.desk import prepare_desk, read_note
+from dp2ddp.runtime.processes import kill_tree
+from dp2ddp.runtime.stage import Stage
+
+_LOOK = 0.005  # seconds between two looks
+_GRACE = 5.0  # seconds that ranks have to end after one has failed; torchrun does not give more
+
+
+class Server:
+    """The parent's end of `forked.py`."""
+
+    def __init__(self, environment: dict[str, str] | None = None) -> None:
+        script = Path(__file__).with_name("forked.py")
+        self._process = subprocess.Popen(
+            [sys.executable, str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment or launch.environment(),
+            start_new_session=True,
+            text=True,
+            bufsize=1,
+        )
+        self.ended: dict[str, dict[int, int]] = {}  # key -> rank -> exit code
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def start(self, stage: Stage) -> Forked:
+        prepare_desk(stage)
+        self._ask({"key": stage.desk, "stage": json.loads(stage.to_json())})
+        return Forked(self, stage)
+
+    def call(self, name: str, arguments: Any) -> int:
+        """Call `module:function` in a child that has torch; returns its exit code."""
+        key = f"call {time.monotonic_ns()}"
+        self._ask({"key": key, "call": name, "arguments": arguments})
+        while 0 not in self.ended.get(key, {}):
+            self.check()
+            time.sleep(_LOOK)
+        return self.ended[key][0]
+
+    def check(self) -> None:
+        if self._process.poll() is not None:
+            raise RunError(
+                f"the process that runs both versions ended with {self._process.returncode}; see above"
+            )
+
+    def close(self) -> None:
+        kill_tree(self._process.pid)
+        self._process.wait()
+        self._listener.join()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _ask(self, what: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self.check()
+        self._process.stdin.write(json.dumps(what) + "\n")
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            answer = json.loads(line)
+            if "key" in answer:
+                self.ended.setdefault(answer["key"], {})[answer["rank"]] = answer["code"]
+
+
+class Forked:
+    """A run whose ranks were forked by a server."""
+
+    def __init__(self, server: Server, stage: Stage) -> None:
+        self.stage = stage
+        self.started = time.monotonic()
+        self._server = server
+        self._failed_at: float | None = None
+
+    def codes(self) -> tuple[int | None, ...] | None:
+        self._server.check()
+        ended = self._server.ended.get(self.stage.desk, {})
+        if len(ended) == len(self.stage.ranks):
+            return tuple(code if code != -signal.SIGKILL else None for _, code in sorted(ended.items()))
+        if any(ended.values()) and self._failed_at is None:
+            self._failed_at = time.monotonic()
+        if self._failed_at is not None and time.monotonic() - self._failed_at > _GRACE:
+            self.kill()
+        return None
+
+    def kill(self) -> None:
+        ended = self._server.ended.get(self.stage.desk, {})
+        for rank in self.stage.ranks:
+            note = read_note(Path(self.stage.desk), rank)
+            if note and rank not in ended:
+                kill_tree(note.pid)  # with its loader workers
