@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-from .process import own_rank
-
 # Cuts a tensor: (number of chunks, own chunk).
 Take = Callable[[torch.Tensor], tuple[int, torch.Tensor]]
 
@@ -21,8 +19,10 @@ class Part:
     replicas: int
 
 
-def split_arguments(inputs: tuple[Any, ...], kwargs: dict[str, Any], world: int, take: Take) -> Part:
-    """One replica's arguments by DataParallel's rules; take(tensor) is (number of chunks, own chunk).
+def split_arguments(
+    inputs: tuple[Any, ...], kwargs: dict[str, Any], rank: int, world: int, take: Take
+) -> Part:
+    """The arguments of replica number rank, by DataParallel's rules; take(tensor) is (number of chunks, own chunk).
 
     Tensors are cut into chunks wherever they are in tuples, lists and dicts; anything else goes to every
     replica as it is. Arguments with fewer chunks set the number of replicas, and rows beyond are dropped.
@@ -33,13 +33,13 @@ def split_arguments(inputs: tuple[Any, ...], kwargs: dict[str, Any], world: int,
     if not input_chunks and not kwarg_chunks:
         return Part((), {}, 1)
     if input_chunks < kwarg_chunks:
-        return Part(own_inputs if own_rank() < input_chunks else (), own_kwargs, kwarg_chunks)
+        return Part(own_inputs if rank < input_chunks else (), own_kwargs, kwarg_chunks)
     if kwarg_chunks < input_chunks and kwarg_chunks >= len(inputs):
         raise AssertionError(
             f"The number of modules {input_chunks} is not equal to "
             f"the number of keyword arguments {kwarg_chunks}"
         )
-    return Part(own_inputs, own_kwargs if own_rank() < kwarg_chunks else {}, input_chunks)
+    return Part(own_inputs, own_kwargs if rank < kwarg_chunks else {}, input_chunks)
 
 
 def split_argument(value: Any, world: int, take: Take) -> tuple[int, Any]:

@@ -60,7 +60,7 @@ class GraphDDP(DistributedDataParallel):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if world_size() > 1:
             return self.forward_on_ranks(inputs, kwargs)
-        alone = split_arguments(inputs, kwargs, 1, lambda tensor: (1, tensor.to(self.device)))
+        alone = split_arguments(inputs, kwargs, 0, 1, lambda tensor: (1, tensor.to(self.device)))
         return self.module(*alone.inputs, **alone.kwargs)
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -91,7 +91,7 @@ class GraphDDP(DistributedDataParallel):
         else:
             link, own = torch.zeros((), device=self.device, requires_grad=grad), []
         copies, chunks = own[: len(parameters)], dict(zip(cut, own[len(parameters) :], strict=True))
-        part = split_arguments(inputs, kwargs, world, lambda tensor: self.take(tensor, chunks))
+        part = split_arguments(inputs, kwargs, own_rank(), world, lambda tensor: self.take(tensor, chunks))
         return link, dict(zip(parameters, copies, strict=True)), part
 
     def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:

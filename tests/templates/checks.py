@@ -15,11 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from scenarios import Net, batches, mean_loss
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, TensorDataset
-
 from dp2ddp.templates import ddp
 from dp2ddp.templates.batches import shard, whole_batches
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
@@ -31,6 +26,10 @@ from dp2ddp.templates.voice import (
     open_on_rank_zero,
     save_on_rank_zero,
 )
+from scenarios import Net, batches, mean_loss
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
 
 KINDS = (GraphDDP, ExactDDP)
 Named = collections.namedtuple("Named", "one two")
@@ -93,7 +92,6 @@ def names_and_faces() -> Any:
         net = kind(module)
         mean_loss(net, *batches(8)[0]).backward()
         again, twin = pickle.loads(pickle.dumps(net)), copy.deepcopy(net)
-        mean_loss(again, *batches(8)[0]).backward()
         x = batches(8)[0][0]
         facts += [
             list(net.state_dict()) == [f"module.{key}" for key in module.state_dict()],
@@ -101,6 +99,7 @@ def names_and_faces() -> Any:
             torch.equal(net.eval()(x), again.eval()(x)) and torch.equal(net(x), twin.eval()(x)),
             [name for name, _ in net.named_parameters()][0],
         ]
+        mean_loss(again.train(), *batches(8)[0]).backward()
     return facts
 
 
@@ -115,7 +114,9 @@ def without_the_factor() -> Any:
         mean_loss(ExactDDP(module), *batches(8)[0]).backward()
     finally:
         ddp.ScaleGradient = scale  # type: ignore[misc]
-    ratio = [p.grad.norm() / q.grad.norm() for p, q in zip(parameters(module), parameters(right), strict=True)]
+    ratio = [
+        p.grad.norm() / q.grad.norm() for p, q in zip(parameters(module), parameters(right), strict=True)
+    ]
     return [round(float(r), 5) for r in ratio if not r.isnan()]
 
 
@@ -209,7 +210,7 @@ class Writer:
         self.folder = folder
         self.lines: list[str] = []
 
-    def add(self, line: str) -> "Writer":
+    def add(self, line: str) -> Writer:
         self.lines.append(line)
         return self
 
@@ -253,7 +254,7 @@ def sharded_batches() -> Any:
     drawn = torch.rand(2).tolist()
     torch.manual_seed(3)
     loader = shard(loader_of(11))
-    local = [batch for batch in loader]
+    local = list(loader)
     streams_equal = len(set(map(str, exchange(torch.get_rng_state().sum().item())))) == 1
     torch.manual_seed(3)
     whole = [x.tolist() for x, _ in whole_batches(loader)]
@@ -291,7 +292,9 @@ def streams_after_the_model_drew() -> Any:
     torch.manual_seed(4)
     random.seed(4)
     GraphDDP(Drawing())(torch.ones(world_size(), 3))
-    return len(set(map(str, exchange([random.random(), torch.rand(2).tolist()])))) == 1 and bool(random_streams())
+    return len(set(map(str, exchange([random.random(), torch.rand(2).tolist()])))) == 1 and bool(
+        random_streams()
+    )
 
 
 class Drawing(nn.Module):

@@ -1,0 +1,163 @@
+"""GraphDDP and ExactDDP against DataParallel's numbers, on 2, 3 and 4 ranks over gloo (one run for all tests)."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from scenarios import GRAPH_ONLY, SCENARIOS  # noqa: E402
+
+pytestmark = pytest.mark.torchrun
+
+# Where gradients of several passes add up before they are summed over the ranks, the order of the additions is
+# another than DataParallel's: equal to rounding, and not to the last bit.
+OTHER_ORDER = {
+    "accumulation",
+    "forward_and_module_method",
+    "gan_with_batch_norm",
+    "inputs_that_want_gradients",
+    "several_forwards_one_backward",
+}
+CASES = [f"{name} GraphDDP" for name in SCENARIOS] + [
+    f"{name} ExactDDP" for name in SCENARIOS if name not in GRAPH_ONLY
+]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """found(world, key): what every rank found, in rank order."""
+    folder = tmp_path_factory.mktemp("ranks")
+    command = [sys.executable, str(HERE / "rank_program.py"), str(folder)]
+    run = subprocess.run(
+        command,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    return functools.partial(look_up, folder)
+
+
+@functools.cache
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def look_up(folder: Path, world: int, key: str) -> list[Any]:
+    answers = [read(folder / f"{world}_{rank}.json")[key] for rank in range(world)]
+    failed = [answer["failed"] for answer in answers if isinstance(answer, dict) and "failed" in answer]
+    assert not failed, failed[0]
+    return answers
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+@pytest.mark.parametrize("case", CASES)
+def test_every_number_is_dataparallels(found: Any, case: str, world: int) -> None:
+    for answer in found(world, f"{case} float64"):
+        assert answer["compared"] > 0
+        assert answer["difference"] <= 1e-12
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_ranks_agree_with_dataparallel_to_the_last_bit_in_float32(found: Any, case: str) -> None:
+    name, kind = case.split()
+    for answer in found(2, f"{case} float32"):
+        if kind == "GraphDDP" or name not in OTHER_ORDER:
+            assert answer["other_bits"] == 0
+        assert answer["difference"] <= 2e-5
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_without_the_factor_gradients_are_smaller_by_the_number_of_ranks(found: Any, world: int) -> None:
+    for ratios in found(world, "without_the_factor"):
+        assert ratios
+        assert set(ratios) == {round(1 / world, 5)}
+
+
+def test_what_replicas_print_is_printed_by_rank_0_in_rank_order(found: Any) -> None:
+    assert found(4, "prints_in_forward")[0] == "inside: 2 rows\ninside: 2 rows\ninside: 1 rows\n"
+
+
+def test_attributes_set_in_forward_are_lost_as_with_replicas(found: Any) -> None:
+    assert found(2, "attributes_set_in_forward") == [0, 0]
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_an_exception_in_one_replica_is_raised_on_every_rank_and_the_run_goes_on(
+    found: Any, world: int
+) -> None:
+    where = f"Caught FloatingPointError in replica {world - 1} on device cpu."
+    gradient = 100.0 * (2 * world - 1)  # 5 outputs, 20 inputs of 1, all rows but the last
+    for said in found(world, "an_exception_on_the_last_rank"):
+        assert said == [where, "FloatingPointError: too large", gradient] * 2
+
+
+def test_it_looks_like_ddp_and_is_saved_like_dataparallel(found: Any) -> None:
+    for facts in found(2, "names_and_faces"):
+        assert facts == [True, True, True, "module.body.0.weight"] * 2
+
+
+def test_layers_initialised_by_their_first_rows_are_those_of_replica_0(found: Any) -> None:
+    assert found(4, "initialised_by_the_data")[0] == [[True, True]] * 4
+
+
+def test_outputs_that_dataparallel_cannot_gather_are_refused_alike(found: Any) -> None:
+    said = ["'float' object is not iterable", "'int' object is not iterable", "str"]
+    assert found(3, "outputs_that_cannot_be_gathered") == [said] * 3
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_local_rows_give_the_same_gradients_as_the_split_batch(found: Any, world: int) -> None:
+    assert found(world, "local_rows_into_the_wrapper") == [[True] * 4] * world
+
+
+def test_ranks_draw_the_same_after_the_model_drew(found: Any) -> None:
+    assert found(4, "streams_after_the_model_drew") == [True] * 4
+
+
+def test_rank_0_alone_waits_for_nobody(found: Any) -> None:
+    assert found(3, "rank_zero_alone") == [[1, 3]] * 3
+
+
+def test_files_are_written_once_and_complete_when_read(found: Any) -> None:
+    line = "line of rank 0\n"
+    facts = [0, "FileExistsError", {"rank": 0}, line, line, ["log.csv", "made", "model.pt"]]
+    assert found(4, "things_done_once")[0] == [facts] * 4
+
+
+def test_a_writer_is_silent_on_other_ranks_and_knows_its_folder(found: Any) -> None:
+    assert found(2, "objects_of_rank_zero")[0] == [["runs", 2], ["runs", 2]]
+
+
+def test_rows_of_all_ranks_make_the_batch_whole(found: Any) -> None:
+    x, pair, names, kind, number, yes = found(3, "rows_made_whole")[2]
+    assert (x, pair, names) == ([[0, 0], [0, 0], [1, 1]], [0, 0, 1], ["name 0", "name 0", "name 1"])
+    assert (kind, number, yes) == ("Named", 7, [True] * 3)
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_sharded_batches_are_the_whole_loaders(found: Any, world: int) -> None:
+    for same, drawn, streams, faces, noise, sizes in found(world, "sharded_batches"):
+        assert (same, drawn, streams, faces, noise) == (True, True, True, True, True)
+        assert sizes == [5, 5, 1]
+
+
+def test_messages_of_any_length_arrive(found: Any) -> None:
+    lengths = [[0] * 3, [10] * 3, [2000] * 3, [5000, 10000, 15000]]
+    assert found(3, "messages_of_any_length") == [lengths] * 3
+
+
+def test_what_cannot_be_pickled_is_refused_on_every_rank(found: Any) -> None:
+    assert found(2, "what_cannot_be_sent") == [True, True]
