@@ -146,15 +146,9 @@ class Editor:
         if indent is None:  # `if x: f()` or `a; b`
             start = self.positions.span(statement).start
             return Splice(Span(start, start), (f"{code}; ",))
-        start = self._above_comments(_first_line(statement), indent)
+        start = self.positions.above_comments(_first_line(statement), indent)
         gap = "" if indent else self.newline
         return Splice(Span(start, start), (f"{indent}{code}{self.newline}{gap}",))
-
-    def _above_comments(self, line: int, indent: str) -> int:
-        starts = self.positions.line_starts
-        while line > 1 and self.text.startswith(f"{indent}#", starts[line - 2]):
-            line -= 1
-        return starts[line - 1]
 
     def insert_after(self, statement: ast.stmt, code: str) -> Splice:
         indent = self.indent(statement)

@@ -135,21 +135,26 @@ def _imports_above(facts: Facts) -> Iterator[ImportLine]:
 
 
 def _behind_imports(facts: Facts, lines: list[str]) -> Splice:
-    last = facts.entry.last_import
-    if last is None:
-        raise ConversionError(
-            f"{facts.script.source.name}: no import stands before the first statement that acts; move them up"
-        )
-    positions = facts.script.positions
-    line = last.end_lineno or last.lineno
-    _refuse_shared_line(facts, last)
-    at, newline = positions.next_line(line), facts.script.source.newline
+    positions, newline = facts.script.positions, facts.script.source.newline
+    at = _anchor(facts)
     text = "".join(one + newline for one in lines)
-    if positions.text[at : at + 1].strip():  # no empty line follows the imports
+    if positions.text[at : at + 1].strip():  # no empty line follows
         text += newline
     if at == len(positions.text) and not positions.text.endswith(("\n", "\r")):
         text = newline + text
     return Splice(Span(at, at), (text,))
+
+
+def _anchor(facts: Facts) -> int:
+    """Behind the last import; without one, behind the docstring, or before the first statement."""
+    positions, body = facts.script.positions, facts.script.tree.body
+    last = facts.entry.last_import
+    if last is None and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        last = body[0]
+    if last is None:
+        return positions.above_comments(body[0].lineno)
+    _refuse_shared_line(facts, last)
+    return positions.next_line(last.end_lineno or last.lineno)
 
 
 def _refuse_shared_line(facts: Facts, last: ast.stmt) -> None:

@@ -71,6 +71,14 @@ class TestPlace:
 
         assert after.startswith("import torch\nfrom dp2ddp.templates.ddp import GraphDDP\n")
 
+    @pytest.mark.parametrize("head", ["", '"""Words."""\n', "# a comment\n"])
+    def test_a_script_that_acts_before_it_imports(self, head: str) -> None:
+        after = converted(head + "print('hello')\nimport torch\nnet = torch.nn.DataParallel(n)\n").after
+
+        helpers = "from dp2ddp.templates.ddp import GraphDDP\nfrom dp2ddp.templates.process import join_process_group\n"
+        assert after.startswith(f"{head}{helpers}\n")
+        assert after.index("join_process_group()") < after.index("print")
+
     def test_helpers_do_not_hide_names_of_the_script(self) -> None:
         conversion = converted(WRAP + "world_size = torch.cuda.device_count()\n", imports=False)
 
