@@ -9,13 +9,13 @@ import atexit
 import contextlib
 import contextvars
 import datetime
-import faulthandler
 import gc
 import inspect
 import io
 import os
 import pickle
 import random
+import signal
 import sys
 import torch.distributed
 import traceback
@@ -28,7 +28,163 @@ from types import TracebackType
 from typing import Any
 
 
-# --- helpers copied from dp2ddp.templates (process, arguments, outputs, replicas, rows, whole, ddp, voice): yours now, they need torch alone
+# --- helpers copied from dp2ddp.templates (arguments, outputs, process, replicas, rows, whole, ddp, voice): yours now, they need torch alone
+
+
+# Cuts a tensor: (number of chunks, own chunk).
+Take = Callable[[torch.Tensor], tuple[int, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one replica is called with, and how many replicas there are."""
+
+    inputs: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    replicas: int
+
+
+def split_arguments(
+    inputs: tuple[Any, ...], kwargs: dict[str, Any], rank: int, world: int, take: Take
+) -> Part:
+    """The arguments of replica number rank, by DataParallel's rules; take(tensor) is (number of chunks, own chunk).
+
+    Tensors are cut into chunks wherever they are in tuples, lists and dicts; anything else goes to every
+    replica as it is. Arguments with fewer chunks set the number of replicas, and rows beyond are dropped.
+    Keyword arguments alone may call for more replicas, which then get no positional arguments.
+    """
+    input_chunks, own_inputs = split_argument(inputs, world, take) if inputs else (0, ())
+    kwarg_chunks, own_kwargs = split_argument(kwargs, world, take) if kwargs else (0, {})
+    if not input_chunks and not kwarg_chunks:
+        return Part((), {}, 1)
+    if input_chunks < kwarg_chunks:
+        return Part(own_inputs if rank < input_chunks else (), own_kwargs, kwarg_chunks)
+    if kwarg_chunks < input_chunks and kwarg_chunks >= len(inputs):
+        raise AssertionError(
+            f"The number of modules {input_chunks} is not equal to "
+            f"the number of keyword arguments {kwarg_chunks}"
+        )
+    return Part(own_inputs, own_kwargs if rank < kwarg_chunks else {}, input_chunks)
+
+
+def split_argument(value: Any, world: int, take: Take) -> tuple[int, Any]:
+    """The number of chunks of an argument, and the own one."""
+    if isinstance(value, torch.Tensor):
+        return take(value)
+    if not isinstance(value, (tuple, list, dict)) or not value:
+        return world, value
+    items = value.items() if isinstance(value, dict) else value
+    counts, own = zip(*(split_argument(item, world, take) for item in items), strict=True)
+    kind = type(value)
+    return min(counts), own if kind is tuple else kind(*own) if hasattr(value, "_fields") else kind(own)
+
+
+def chunk_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
+    """Rows of each chunk as torch.chunk cuts them, which may be fewer than ranks: 5 over 4 is 2, 2, 1."""
+    return tuple(chunk.shape[dim] for chunk in tensor.detach().chunk(world, dim))
+
+
+def rank_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
+    """Rows of each rank, zeros for ranks that get none: 5 over 4 is 2, 2, 1, 0."""
+    sizes = chunk_sizes(tensor, world, dim)
+    return sizes + (0,) * (world - len(sizes))
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors that DataParallel finds in an argument, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+
+
+@dataclass(frozen=True)
+class Face:
+    """What the other ranks need to know of a tensor in a replica's output."""
+
+    place: int
+    shape: torch.Size
+    dtype: torch.dtype
+    needs_gradient: bool
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A dict, list, tuple or other iterable in a replica's output."""
+
+    kind: type
+    keys: tuple[Any, ...]
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Anything else in a replica's output: DataParallel cannot gather it."""
+
+    kind: type
+
+
+def describe_output(output: Any, tensors: list[torch.Tensor]) -> Face | Branch | Opaque | None:
+    """A replica's output as the other ranks may see it; its tensors go to the list."""
+    if isinstance(output, torch.Tensor):
+        tensors.append(output)
+        return Face(len(tensors) - 1, output.shape, output.dtype, output.requires_grad)
+    if output is None:
+        return None
+    if isinstance(output, dict):
+        items = tuple(describe_output(item, tensors) for item in output.values())
+        return Branch(type(output), tuple(output), items)
+    if isinstance(output, str) or not hasattr(output, "__iter__"):
+        return Opaque(type(output))
+    return Branch(type(output), (), tuple(describe_output(item, tensors) for item in output))
+
+
+def gather_outputs(found: Sequence[Any], join: Callable[[Sequence[Face]], torch.Tensor]) -> Any:
+    """The replicas' described outputs as one, by DataParallel's rules: the first replica sets the form."""
+    first = found[0]
+    if isinstance(first, Face):
+        return join(found)
+    if first is None:
+        return None
+    if isinstance(first, Opaque):
+        if first.kind is str:
+            return str(map(str, ()))  # what DataParallel makes of it: '<map object at ...>'
+        raise TypeError(f"'{first.kind.__name__}' object is not iterable")
+    if issubclass(first.kind, dict):
+        return first.kind((key, gather_outputs(items, join)) for key, items in by_key(found))
+    items = (gather_outputs(items, join) for items in zip(*(branch.items for branch in found), strict=True))
+    return first.kind._make(items) if hasattr(first.kind, "_make") else first.kind(items)
+
+
+def by_key(found: Sequence[Branch]) -> list[tuple[Any, list[Any]]]:
+    """The replicas' dicts: each key with the item that each replica has for it."""
+    if any(len(branch.keys) != len(found[0].keys) for branch in found):
+        raise ValueError("All dicts must have the same number of keys")
+    dicts = [dict(zip(branch.keys, branch.items, strict=True)) for branch in found]
+    return [(key, [each[key] for each in dicts]) for key in found[0].keys]
+
+
+def joinable_shapes(faces: Sequence[Face], dim: int) -> list[torch.Size]:
+    """The shapes of tensors that are to be joined along dim; numbers become vectors of one."""
+    shapes = [face.shape for face in faces]
+    if dim == 0 and not any(shapes):
+        warnings.warn(
+            "Was asked to gather along dimension 0, but all input tensors were scalars; "
+            "will instead unsqueeze and return a vector.",
+            stacklevel=2,
+        )
+        return [torch.Size([1]) for _ in shapes]
+    rests = [(face.dtype, len(face.shape), face.shape[:dim], face.shape[dim:][1:]) for face in faces]
+    if any(rest != rests[0] for rest in rests):
+        raise RuntimeError(
+            f"Gather got tensors of shapes {[tuple(shape) for shape in shapes]} and types "
+            f"{[face.dtype for face in faces]}, which cannot be joined along dimension {dim}"
+        )
+    return shapes
 
 
 # Environment variable with the process id of a rank. Children inherit it (loader workers, pools,
@@ -190,12 +346,14 @@ def leave_process_group() -> None:
         return
     with contextlib.suppress(Exception):
         sys.stdout.flush()
-    if sys.__stderr__ is not None:
-        faulthandler.dump_traceback_later(LAST_WAIT, exit=True, file=sys.__stderr__)
+    if hasattr(signal, "alarm"):  # whatever hangs in here, the system's clock ends this process
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(LAST_WAIT)
     drop_reducers()
     torch.distributed.destroy_process_group()
     del os.environ[RANK_PROCESS]
-    faulthandler.cancel_dump_traceback_later()
+    if hasattr(signal, "alarm"):
+        signal.alarm(0)
 
 
 def drop_reducers() -> None:
@@ -213,160 +371,6 @@ def drop_reducer(ddp: torch.nn.parallel.DistributedDataParallel) -> None:
     """Take a DistributedDataParallel's reducer away, and with it the hooks on its parameters."""
     vars(ddp).pop("reducer", None)
     vars(ddp).pop("logger", None)
-
-
-# Cuts a tensor: (number of chunks, own chunk).
-Take = Callable[[torch.Tensor], tuple[int, torch.Tensor]]
-
-
-@dataclass(frozen=True)
-class Part:
-    """What one replica is called with, and how many replicas there are."""
-
-    inputs: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    replicas: int
-
-
-def split_arguments(inputs: tuple[Any, ...], kwargs: dict[str, Any], world: int, take: Take) -> Part:
-    """One replica's arguments by DataParallel's rules; take(tensor) is (number of chunks, own chunk).
-
-    Tensors are cut into chunks wherever they are in tuples, lists and dicts; anything else goes to every
-    replica as it is. Arguments with fewer chunks set the number of replicas, and rows beyond are dropped.
-    Keyword arguments alone may call for more replicas, which then get no positional arguments.
-    """
-    input_chunks, own_inputs = split_argument(inputs, world, take) if inputs else (0, ())
-    kwarg_chunks, own_kwargs = split_argument(kwargs, world, take) if kwargs else (0, {})
-    if not input_chunks and not kwarg_chunks:
-        return Part((), {}, 1)
-    if input_chunks < kwarg_chunks:
-        return Part(own_inputs if own_rank() < input_chunks else (), own_kwargs, kwarg_chunks)
-    if kwarg_chunks < input_chunks and kwarg_chunks >= len(inputs):
-        raise AssertionError(
-            f"The number of modules {input_chunks} is not equal to "
-            f"the number of keyword arguments {kwarg_chunks}"
-        )
-    return Part(own_inputs, own_kwargs if own_rank() < kwarg_chunks else {}, input_chunks)
-
-
-def split_argument(value: Any, world: int, take: Take) -> tuple[int, Any]:
-    """The number of chunks of an argument, and the own one."""
-    if isinstance(value, torch.Tensor):
-        return take(value)
-    if not isinstance(value, (tuple, list, dict)) or not value:
-        return world, value
-    items = value.items() if isinstance(value, dict) else value
-    counts, own = zip(*(split_argument(item, world, take) for item in items), strict=True)
-    kind = type(value)
-    return min(counts), own if kind is tuple else kind(*own) if hasattr(value, "_fields") else kind(own)
-
-
-def chunk_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
-    """Rows of each chunk as torch.chunk cuts them, which may be fewer than ranks: 5 over 4 is 2, 2, 1."""
-    return tuple(chunk.shape[dim] for chunk in tensor.detach().chunk(world, dim))
-
-
-def rank_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
-    """Rows of each rank, zeros for ranks that get none: 5 over 4 is 2, 2, 1, 0."""
-    sizes = chunk_sizes(tensor, world, dim)
-    return sizes + (0,) * (world - len(sizes))
-
-
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors that DataParallel finds in an argument, in order."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from tensors_in(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item)
-
-
-@dataclass(frozen=True)
-class Face:
-    """What the other ranks need to know of a tensor in a replica's output."""
-
-    place: int
-    shape: torch.Size
-    dtype: torch.dtype
-    needs_gradient: bool
-
-
-@dataclass(frozen=True)
-class Branch:
-    """A dict, list, tuple or other iterable in a replica's output."""
-
-    kind: type
-    keys: tuple[Any, ...]
-    items: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Opaque:
-    """Anything else in a replica's output: DataParallel cannot gather it."""
-
-    kind: type
-
-
-def describe_output(output: Any, tensors: list[torch.Tensor]) -> Face | Branch | Opaque | None:
-    """A replica's output as the other ranks may see it; its tensors go to the list."""
-    if isinstance(output, torch.Tensor):
-        tensors.append(output)
-        return Face(len(tensors) - 1, output.shape, output.dtype, output.requires_grad)
-    if output is None:
-        return None
-    if isinstance(output, dict):
-        items = tuple(describe_output(item, tensors) for item in output.values())
-        return Branch(type(output), tuple(output), items)
-    if isinstance(output, str) or not hasattr(output, "__iter__"):
-        return Opaque(type(output))
-    return Branch(type(output), (), tuple(describe_output(item, tensors) for item in output))
-
-
-def gather_outputs(found: Sequence[Any], join: Callable[[Sequence[Face]], torch.Tensor]) -> Any:
-    """The replicas' described outputs as one, by DataParallel's rules: the first replica sets the form."""
-    first = found[0]
-    if isinstance(first, Face):
-        return join(found)
-    if first is None:
-        return None
-    if isinstance(first, Opaque):
-        if first.kind is str:
-            return str(map(str, ()))  # what DataParallel makes of it: '<map object at ...>'
-        raise TypeError(f"'{first.kind.__name__}' object is not iterable")
-    if issubclass(first.kind, dict):
-        return first.kind((key, gather_outputs(items, join)) for key, items in by_key(found))
-    items = (gather_outputs(items, join) for items in zip(*(branch.items for branch in found), strict=True))
-    return first.kind._make(items) if hasattr(first.kind, "_make") else first.kind(items)
-
-
-def by_key(found: Sequence[Branch]) -> list[tuple[Any, list[Any]]]:
-    """The replicas' dicts: each key with the item that each replica has for it."""
-    if any(len(branch.keys) != len(found[0].keys) for branch in found):
-        raise ValueError("All dicts must have the same number of keys")
-    dicts = [dict(zip(branch.keys, branch.items, strict=True)) for branch in found]
-    return [(key, [each[key] for each in dicts]) for key in found[0].keys]
-
-
-def joinable_shapes(faces: Sequence[Face], dim: int) -> list[torch.Size]:
-    """The shapes of tensors that are to be joined along dim; numbers become vectors of one."""
-    shapes = [face.shape for face in faces]
-    if dim == 0 and not any(shapes):
-        warnings.warn(
-            "Was asked to gather along dimension 0, but all input tensors were scalars; "
-            "will instead unsqueeze and return a vector.",
-            stacklevel=2,
-        )
-        return [torch.Size([1]) for _ in shapes]
-    rests = [(face.dtype, len(face.shape), face.shape[:dim], face.shape[dim:][1:]) for face in faces]
-    if any(rest != rests[0] for rest in rests):
-        raise RuntimeError(
-            f"Gather got tensors of shapes {[tuple(shape) for shape in shapes]} and types "
-            f"{[face.dtype for face in faces]}, which cannot be joined along dimension {dim}"
-        )
-    return shapes
 
 
 def replica_of(module: torch.nn.Module, stand_ins: Mapping[torch.Tensor, torch.Tensor]) -> torch.nn.Module:
@@ -606,7 +610,7 @@ class GraphDDP(DistributedDataParallel):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if world_size() > 1:
             return self.forward_on_ranks(inputs, kwargs)
-        alone = split_arguments(inputs, kwargs, 1, lambda tensor: (1, tensor.to(self.device)))
+        alone = split_arguments(inputs, kwargs, 0, 1, lambda tensor: (1, tensor.to(self.device)))
         return self.module(*alone.inputs, **alone.kwargs)
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -637,7 +641,7 @@ class GraphDDP(DistributedDataParallel):
         else:
             link, own = torch.zeros((), device=self.device, requires_grad=grad), []
         copies, chunks = own[: len(parameters)], dict(zip(cut, own[len(parameters) :], strict=True))
-        part = split_arguments(inputs, kwargs, world, lambda tensor: self.take(tensor, chunks))
+        part = split_arguments(inputs, kwargs, own_rank(), world, lambda tensor: self.take(tensor, chunks))
         return link, dict(zip(parameters, copies, strict=True)), part
 
     def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
