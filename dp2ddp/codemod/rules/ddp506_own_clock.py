@@ -66,6 +66,16 @@ class OwnClock(Rule):
             """,
             message="differs from rank to rank",
         ),
+        Flags(
+            before="""
+                import hydra
+                import torch
+                @hydra.main(config_path="conf")
+                def main(config):
+                    net = torch.nn.DataParallel(Net())
+            """,
+            message="hydra.main()",
+        ),
         Untouched("""
             import time
             import torch
@@ -86,3 +96,14 @@ class OwnClock(Rule):
                 yield Hazard(
                     call.node, f"{told}() differs from rank to rank", "take it before the loop and pass it in"
                 )
+        yield from _hydra(facts)
+
+
+def _hydra(facts: Facts) -> Iterator[Finding]:
+    """Hydra names and enters a folder by the clock, before the first line of main runs."""
+    for call in facts.script.calls_of("hydra.main"):
+        yield Hazard(
+            call.node,
+            "hydra.main() makes a folder by the clock of every rank",
+            "give it a fixed folder (hydra.run.dir=...), then silence this line",
+        )

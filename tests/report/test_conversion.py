@@ -1,0 +1,62 @@
+"""What a person and a program are told about a conversion."""
+
+from __future__ import annotations
+
+import json
+
+from dp2ddp.codemod.convert import Conversion
+from dp2ddp.report.conversion import conversion_json, conversion_text, verdict
+from tests.codemod.scripts import converted
+
+SCRIPT = (
+    "import os\nimport torch\nnet = torch.nn.DataParallel(Net(), [0, 1])\nos.mkdir('out')\nname = input()\n"
+)
+
+
+def report(conversion: Conversion) -> list[str]:
+    return conversion_text(conversion, "train_ddp.py").splitlines()
+
+
+def test_it_begins_with_the_verdict_and_ends_with_the_launch_line() -> None:
+    lines = report(converted(SCRIPT))
+
+    assert lines[0] == "<stdin> -> train_ddp.py: 4 edits, 1 hazard open"
+    assert lines[-1] == "start it with: torchrun --standalone --nproc-per-node 2 train_ddp.py"
+
+
+def test_each_choice_has_a_reason() -> None:
+    lines = report(converted(SCRIPT))
+
+    for kind in ("data", "join", "gradients"):
+        (line,) = (line for line in lines if line.startswith(f"  {kind}: "))
+        assert ", because " in line
+
+
+def test_each_edit_has_a_line_a_reason_and_a_code() -> None:
+    assert "  line 4:  done once, by rank 0; every rank gets its result (DDP503)" in report(converted(SCRIPT))
+
+
+def test_a_hazard_has_a_place_and_an_advice() -> None:
+    lines = report(converted(SCRIPT))
+
+    place = lines.index("hazard  <stdin>:5:8: input() waits for a person (DDP904)")
+    assert lines[place + 1] == "        make it an argument of the script, or take it out"
+
+
+def test_a_path_with_a_blank_is_quoted_in_the_launch_line() -> None:
+    text = conversion_text(converted(SCRIPT), "my script.py")
+
+    assert text.endswith("--nproc-per-node 2 'my script.py'\n")
+
+
+def test_nothing_to_convert_is_one_line() -> None:
+    assert verdict(converted("import torch\n"), None) == "<stdin>: nothing to convert"
+
+
+def test_the_document_of_an_unchanged_script_has_the_same_keys() -> None:
+    changed = json.loads(conversion_json(converted(SCRIPT), None))
+    unchanged = json.loads(conversion_json(converted("import torch\n"), None))
+
+    assert unchanged.keys() == changed.keys()
+    assert unchanged["launch"] is None
+    assert unchanged["changed"] is False
