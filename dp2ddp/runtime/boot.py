@@ -65,6 +65,7 @@ def run_stage(stage: Stage, rank: int) -> int:
         if recorder:
             recorder.finish()
         write_note(desk, rank, Note(os.getpid(), code, ended, error))
+        pulse.beat()  # the script is over
     return code
 
 

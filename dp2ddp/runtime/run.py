@@ -29,6 +29,7 @@ from dp2ddp.runtime.stage import Mode, Stage
 
 _LOOK = 0.02  # seconds between two looks
 _START = 60.0  # seconds more until all ranks have begun: torch is being imported
+_END = 10.0  # seconds more once a rank's script is over: the interpreter ends
 _GRACE = 5.0  # seconds that ranks have to end after one has failed; torchrun does not give more
 
 
@@ -150,11 +151,18 @@ class _Watched:
         pulses = read_pulses(Path(self._running.stage.desk))
         if pulses != self._pulses:
             self._pulses, self._moved = pulses, time.monotonic()
-        allowed = patience if patience is None or all(pulses) else patience + _START
-        if patience is not None and allowed is not None and time.monotonic() - self._moved > allowed:
+        if patience is not None and time.monotonic() - self._moved > patience + self._allowance(pulses):
             failure = _hang(self._running.stage, patience)
             self._running.kill()
             self.run = self._over(_rank_codes(self._running.stage, None), failure)
+
+    def _allowance(self, pulses: tuple[int, ...]) -> float:
+        """Seconds more where no script is expected to move."""
+        if not all(pulses):
+            return _START
+        desk = Path(self._running.stage.desk)
+        notes = (read_note(desk, rank) for rank in self._running.stage.ranks)
+        return _END if any(note and note.code is not None for note in notes) else 0.0
 
     def _over(self, codes: tuple[int | None, ...], failure: Failure | None) -> Run:
         return Run(self._running.stage, codes, time.monotonic() - self._running.started, failure)

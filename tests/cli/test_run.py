@@ -101,10 +101,10 @@ class TestFailures:
             "while os.environ['RANK'] == '1':\n    time.sleep(1)\ndist.barrier()\n"
         )
         script(tmp_path, text)
-        result = dp2ddp(tmp_path, "run", "train.py", "--mode", "ddp", "--timeout", 4)
+        result = dp2ddp(tmp_path, "run", "train.py", "--mode", "ddp", "--timeout", 12)
         assert result.returncode == 3
         assert result.stderr.splitlines()[-3:] == [
-            "dp2ddp: train.py: hangs in ddp mode on rank 1 of 2: nothing moved for 4 seconds",
+            "dp2ddp: train.py: hangs in ddp mode on rank 1 of 2: nothing moved for 12 seconds",
             "  rank 0 at train.py:5: waits in barrier",
             "  rank 1 at train.py:4: in no collective",
         ]

@@ -144,7 +144,7 @@ class TestFailures:
         )
         script(tmp_path, "print('nothing')")
         script(tmp_path, text, "mine.py")
-        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py", "--timeout", 4)
+        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py", "--timeout", 12)
         assert result.returncode == 3
         assert result.stderr.splitlines()[-2:] == [
             "  rank 0 at mine.py:5: waits in barrier",

@@ -74,7 +74,7 @@ def test_a_crash_on_one_rank_ends_all_and_names_the_first(server: Server, tmp_pa
 
 
 def test_a_hang_tells_where_each_rank_stands(server: Server, tmp_path: Path) -> None:
-    found = run(server, tmp_path, HANG_ON_1, patience=4)
+    found = run(server, tmp_path, HANG_ON_1, patience=12)
     assert found.failure is not None
     assert (found.failure.kind, found.failure.rank) == ("hang", 1)
     waiting, free = found.failure.stands
