@@ -56,4 +56,4 @@ class LazyGroup(click.Group):
 @click.option("--traceback", is_flag=True, help="Show Python's traceback when something could not be done.")
 @click.version_option(package_name="dp2ddp", prog_name="dp2ddp")
 def main(traceback: bool) -> None:
-    """Move PyTorch training scripts from nn.DataParallel to DistributedDataParallel, and prove that they train the same."""
+    """Move PyTorch scripts from nn.DataParallel to DistributedDataParallel, and prove that they train the same."""
