@@ -43,42 +43,50 @@ class ShardedLoader(DataLoader[Any]):
 
     def __init__(self, loader: "DataLoader[Any]", rank: int, world: int) -> None:
         vars(self).update(vars(loader))
-        self.rank = rank
-        self.world = world
+        self.share = Share(rank, world, own_streams=loader.num_workers == 0)
         self.worker_init_fn = WorkerStart(loader.worker_init_fn, rank)
         self.in_order = True  # or else the ranks' batches could come in different orders
-        self.streams = LoadingStreams(rank)
-        self.sizes: deque[int] = deque()
 
     @property
     def _index_sampler(self) -> "RankIndices":
         """Where DataLoader's iterators find the indices of a batch, see torch/utils/data/dataloader.py."""
-        return RankIndices(self)
+        return RankIndices(self.batch_sampler, self.share)
 
     def __iter__(self) -> Any:
-        self.sizes = deque()
-        return RankBatches(self, super().__iter__())
+        self.share.sizes = deque()
+        return RankBatches(super().__iter__(), self.share, len(self))
+
+
+class Share:
+    """One rank's share of a loader, and the number of its rows in the batches that are on their way."""
+
+    def __init__(self, rank: int, world: int, own_streams: bool) -> None:
+        self.rank = rank
+        self.world = world
+        self.streams = LoadingStreams(rank) if own_streams else None
+        self.sizes: deque[int] = deque()
 
 
 class RankIndices:
     """The whole loader's batches of indices, each cut to this rank's chunk."""
 
-    def __init__(self, loader: ShardedLoader) -> None:
-        self.loader = loader
+    def __init__(self, batches: Any, share: Share) -> None:
+        self.batches = batches
+        self.share = share
 
     def __len__(self) -> int:
-        return len(self.loader.batch_sampler)  # type: ignore[arg-type]
+        return len(self.batches)
 
     def __iter__(self) -> Iterator[list[Any]]:
-        return self.indices(self.loader.sizes)
+        return self.indices(self.share.sizes)
 
     def indices(self, sizes: "deque[int]") -> Iterator[list[Any]]:
         """The indices to load; how many of them are this rank's goes to sizes."""
-        for batch in map(list, self.loader.batch_sampler or ()):
-            rows = own_rows(batch, self.loader.rank, self.loader.world)
+        for batch in map(list, self.batches):
+            rows = own_rows(batch, self.share.rank, self.share.world)
             sizes.append(len(rows))
-            if self.loader.num_workers == 0:
-                self.loader.streams.enter()  # from here to the end of RankBatches.__next__
+            if self.share.streams:
+                self.share.streams.enter()  # from here to the end of RankBatches.__next__
             yield rows or batch[:1]  # a rank without rows learns from one row what a batch looks like
 
 
@@ -91,11 +99,11 @@ def own_rows(batch: list[Any], rank: int, world: int) -> list[Any]:
 class RankBatches:
     """One pass over a sharded loader."""
 
-    def __init__(self, loader: ShardedLoader, batches: Iterator[Any]) -> None:
-        self.streams = loader.streams
-        self.sizes = loader.sizes
-        self.length = len(loader)
+    def __init__(self, batches: Iterator[Any], share: Share, length: int) -> None:
         self.batches = batches
+        self.streams = share.streams
+        self.sizes = share.sizes
+        self.length = length
 
     def __len__(self) -> int:
         return self.length
@@ -107,7 +115,8 @@ class RankBatches:
         try:
             batch = next(self.batches)
         finally:
-            self.streams.leave()
+            if self.streams:
+                self.streams.leave()
         return batch if self.sizes.popleft() else without_rows(batch)
 
 
