@@ -21,7 +21,7 @@ from dp2ddp.source.projects import Project
 
 # A text search rejects what cannot matter, before anything is parsed (TOOLS.md section 4).
 MENTION = re.compile(
-    r"(?<![A-Za-z])DataParallel|data_parallel|parallel_apply|\bfrom\s+torch\.nn\s+import\s+\*"
+    r"(?<!Distributed)(?<!FullySharded)DataParallel|data_parallel|parallel_apply|\bfrom\s+torch\.nn\s+import\s+\*"
 )
 
 

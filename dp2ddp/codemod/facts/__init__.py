@@ -10,7 +10,14 @@ from dp2ddp.codemod.facts.elsewhere import Found, find_elsewhere
 from dp2ddp.codemod.facts.entry import Entry, find_entry
 from dp2ddp.codemod.facts.flow import Flow, find_flow
 from dp2ddp.codemod.facts.loaders import Loader, find_loaders
-from dp2ddp.codemod.facts.models import Wrap, calls_by_hand, class_references, find_wraps, is_type_test
+from dp2ddp.codemod.facts.models import (
+    Wrap,
+    calls_by_hand,
+    class_references,
+    find_wraps,
+    foreign_wraps,
+    is_type_test,
+)
 from dp2ddp.codemod.facts.names import Names
 from dp2ddp.codemod.facts.places import Places
 from dp2ddp.codemod.facts.script import Script
@@ -49,7 +56,8 @@ class Facts:
         if any(found.wraps for found in self.elsewhere):
             return True
         references = any(not is_type_test(self.script, one) for one in class_references(self.script))
-        return references or bool(next(calls_by_hand(self.script), None))
+        by_hand = next(calls_by_hand(self.script), None) or next(foreign_wraps(self.script), None)
+        return references or by_hand is not None
 
     @property
     def count(self) -> int | None:

@@ -18,12 +18,21 @@ def wrapped_names(script: Script, wraps: Iterable[Wrap]) -> frozenset[str]:
 
 
 def _handed_on(script: Script, names: set[str]) -> Iterator[str]:
+    yield from _through_other_objects(script, names)
     for call in script.calls:
         yield from _parameters_for(script, call.node, names)
     for node in script.nodes(ast.Assign):
         assert isinstance(node, ast.Assign)
         if script.told(node.value) in names or _returns_wrapped(script, node.value, names):
             yield from (script.told(target) for target in node.targets)
+
+
+def _through_other_objects(script: Script, names: set[str]) -> Iterator[str]:
+    """`trainer.model(x)`, where a class keeps the wrapped model as `self.model`."""
+    kept = {name.removeprefix("self.") for name in names if name.startswith("self.")}
+    for call in script.calls:
+        if call.method in kept:
+            yield script.told(call.node.func)
 
 
 def _parameters_for(script: Script, call: ast.Call, names: set[str]) -> Iterator[str]:

@@ -194,6 +194,7 @@ def _follow(script: Script, loop: ast.For, training: Training) -> BatchLoop:
     _check_inputs(script, forwards[0], known)
     _check_rest(script, statement, forwards[0], known)
     _check_other_functions(script, loop, known)
+    _check_next_turn(script, loop, known)
     used = {one.id for one in _reads_behind(script, loop, statement, known)}
     return BatchLoop(loop, statement, tuple(name for name in order if name in used))
 
@@ -212,7 +213,7 @@ def _parts(script: Script, loop: ast.For) -> list[str]:
     return [one.id for one in names if isinstance(one, ast.Name)]
 
 
-def _holds(script: Script, loop: ast.For, node: ast.AST) -> bool:
+def _holds(script: Script, loop: ast.AST, node: ast.AST) -> bool:
     return any(parent is loop for parent in script.scopes.ancestors(node))
 
 
@@ -320,6 +321,23 @@ def _check_other_functions(script: Script, loop: ast.For, known: set[str]) -> No
         scope = script.scopes.scope_of[node]
         if node.id in known and scope is not home and script.scopes.lookup(node.id, scope) is home:
             raise _StopperError(f"`{node.id}` is read in another function", node)
+
+
+def _check_next_turn(script: Script, loop: ast.For, known: set[str]) -> None:
+    """Before the loop, but in the next epoch: a part is still there from the epoch before."""
+    outer = next(
+        (one for one in script.scopes.ancestors(loop) if isinstance(one, (ast.For, ast.While))), None
+    )
+    if outer is None:
+        return
+    start = script.positions.span(loop).start
+    for node in script.nodes(ast.Name):
+        assert isinstance(node, ast.Name)
+        before = (
+            isinstance(node.ctx, ast.Load) and node.id in known and script.positions.span(node).start < start
+        )
+        if before and _holds(script, outer, node) and not _is_in_another_loop(script, node, loop):
+            raise _StopperError(f"`{node.id}` is used in the next epoch, before the loop", node)
 
 
 def _is_in_another_loop(script: Script, node: ast.Name, loop: ast.For) -> bool:

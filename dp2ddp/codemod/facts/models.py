@@ -130,6 +130,21 @@ def calls_by_hand(script: Script) -> Iterator[Call]:
     return (call for call in script.calls if call.name in BY_HAND)
 
 
+def foreign_wraps(script: Script) -> Iterator[Call]:
+    """Wrappers that are called DataParallel-something and are not torch's: DataParallelModel, BalancedDataParallel."""
+    for call in script.calls:
+        last = (call.name or ast.unparse(call.node.func)).rpartition(".")[2]
+        own = script.scopes.definition(call.node.func) is not None
+        torchs = call.name == DATA_PARALLEL or last in ("DistributedDataParallel", "FullyShardedDataParallel")
+        if (
+            "DataParallel" in last
+            and not own
+            and not torchs
+            and isinstance(call.node.func, (ast.Name, ast.Attribute))
+        ):
+            yield call
+
+
 def distributed_already(script: Script) -> ast.AST | None:
     """The first sign that the script already runs as one of several processes."""
     for call in script.calls:

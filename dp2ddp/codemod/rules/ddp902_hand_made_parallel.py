@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.models import calls_by_hand, subclasses
+from dp2ddp.codemod.facts.models import calls_by_hand, foreign_wraps, subclasses
 from dp2ddp.codemod.rule import Flags, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -54,6 +55,13 @@ class HandMadeParallel(Rule):
             """,
             message="class Balanced",
         ),
+        Flags(
+            before="""
+                from encoding.parallel import DataParallelModel
+                net = DataParallelModel(net)
+            """,
+            message="DataParallelModel is not torch's",
+        ),
         Untouched("import torch\nnet = torch.nn.DataParallel(net)\nrows = scatter(rows)"),
     )
 
@@ -65,6 +73,11 @@ class HandMadeParallel(Rule):
                 node,
                 f"class {node.name} changes how DataParallel works",
                 "use DataParallel itself if its plain behaviour will do, then convert again",
+            )
+        for call in foreign_wraps(facts.script):
+            told = ast.unparse(call.node.func)
+            yield Hazard(
+                call.node, f"{told} is not torch's DataParallel, and what it does is not known", _ADVICE
             )
         for call in calls_by_hand(facts.script):
             part = (call.name or "").rpartition(".")[2]

@@ -119,6 +119,11 @@ def test_a_split_of_one_is_one() -> None:
         pytest.param(HEAD.replace("(Net())", "(Net(), dim=1)") + LOOP, "another dimension", id="dim"),
         pytest.param(HEAD.replace("net =", "if flag: net =") + LOOP, "under a condition", id="flag"),
         pytest.param(HEAD + "def f():\n    return y\n" + LOOP, "read in another function", id="global"),
+        pytest.param(
+            HEAD + "for epoch in range(2):\n    if epoch: print(x)\n" + LOOP.replace("\n", "\n    "),
+            "used in the next epoch",
+            id="epoch after",
+        ),
         pytest.param(HEAD + LOOP + "net.module(x)\n", "net.module(x)", id="around the wrapper"),
     ],
 )

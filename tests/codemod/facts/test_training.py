@@ -75,6 +75,12 @@ def test_it_is_proven(text: str) -> None:
             "net.module.encode",
             id="around the wrapper",
         ),
+        pytest.param(
+            HEAD.replace("net =", "class T:\n    def __init__(self):\n        self.net =")
+            + LOOP.replace("net(x)", "t.net(x) + t.net(-x)"),
+            "2 forwards",
+            id="through an object",
+        ),
         pytest.param(HEAD + LOOP + "helper(net)\n", "`helper(net)`", id="given away"),
         pytest.param(
             HEAD + LOOP + "for p in net.parameters():\n    p.requires_grad = False\n", "frozen", id="frozen"
