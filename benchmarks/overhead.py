@@ -24,7 +24,7 @@ def main(example: str, times: int) -> None:
     for _ in range(times):
         dp.append(seconds("run", script, "--mode", "dp", "-n", 2, "--virtual"))
         ddp.append(seconds("run", converted, "--mode", "ddp", "-n", 2, "--virtual"))
-        verify.append(seconds("verify", script, "--converted", converted, "-n", 2, "--virtual"))
+        verify.append(seconds("verify", script, "--converted", converted, "-n", 2))
     own = statistics.median(dp) + statistics.median(ddp)
     whole = statistics.median(verify)
     print(

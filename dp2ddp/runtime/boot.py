@@ -16,6 +16,7 @@ import contextlib
 import ctypes
 import faulthandler
 import functools
+import gc
 import os
 import signal
 import time
@@ -66,6 +67,7 @@ def run_stage(stage: Stage, rank: int) -> int:
             recorder.finish()
         write_note(desk, rank, Note(os.getpid(), code, ended, error))
         pulse.beat()  # the script is over
+        gc.unfreeze()
     return code
 
 

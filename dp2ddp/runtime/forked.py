@@ -12,11 +12,15 @@ import sys
 if __name__ == "__main__":
     sys.path.pop(0)
 
+import atexit
+import contextlib
+import gc
 import importlib
 import json
 import os
 import select
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -38,11 +42,23 @@ def main() -> None:
     import torch
     import torch._dynamo  # for its side effect, see above
 
+
     torch.set_num_threads(1)
+    gc.freeze()  # a child neither scans nor copies what was here before it (run_stage thaws at its end)
     work = _serve(answers)
     if work is not None:
         answers.close()
-        sys.exit(work())
+        _end_quickly(work())
+
+
+def _end_quickly(code: int) -> None:
+    """What the interpreter does at its end, without taking every module apart (0.3 s with torch)."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code)
 
 
 def _serve(answers: Any) -> Work | None:

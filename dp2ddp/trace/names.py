@@ -12,21 +12,28 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 _WRAPPERS = (DataParallel, DistributedDataParallel)
 
 
-def living_modules() -> list[nn.Module]:
-    """Every module that Python knows of; asked for its type, never for an attribute (proxies may react to that)."""
-    return [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]
+def living_roots() -> list[nn.Module]:
+    """Every module that Python knows of and that is not part of another.
+
+    Objects are asked for their type, never for an attribute: proxies may react to that.
+    """
+    modules = [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module)]
+    children = {id(child) for module in modules for child in module._modules.values()}
+    return [module for module in modules if id(module) not in children]
 
 
-def parameter_names(parameters: Iterable[torch.Tensor], optimizer: int) -> list[str]:
+def parameter_names(roots: list[nn.Module], parameters: Iterable[torch.Tensor], optimizer: int) -> list[str]:
     """`conv1.weight`, as the model itself says; `optimizer 0, parameter 3` for what lives in no module."""
     names: dict[int, str] = {}
-    for root in _roots(living_modules()):
+    for root in roots:
         for name, tensor in _own_parameters(root):
             names[id(tensor)] = min(names.get(id(tensor), name), name, key=_shortest)
     return [names.get(id(each), f"optimizer {optimizer}, parameter {i}") for i, each in enumerate(parameters)]
 
 
-def buffer_tables(parameters: Iterable[torch.Tensor]) -> list[tuple[str, dict[str, torch.Tensor | None]]]:
+def buffer_tables(
+    roots: list[nn.Module], parameters: Iterable[torch.Tensor]
+) -> list[tuple[str, dict[str, torch.Tensor | None]]]:
     """(name of the module, its table of buffers) for the models that hold these parameters.
 
     The table stays the same dict for the module's life (nn.Module._apply assigns into it), so whoever keeps it can read
@@ -35,7 +42,7 @@ def buffer_tables(parameters: Iterable[torch.Tensor]) -> list[tuple[str, dict[st
     wanted = {id(each) for each in parameters}
     names: dict[int, str] = {}
     tables: dict[int, dict[str, torch.Tensor | None]] = {}
-    for root in _roots(living_modules()):
+    for root in roots:
         if any(id(tensor) in wanted for _, tensor in _own_parameters(root)):
             for name, module in root.named_modules():
                 if module._buffers:
@@ -48,11 +55,6 @@ def buffer_tables(parameters: Iterable[torch.Tensor]) -> list[tuple[str, dict[st
 def _shortest(name: str) -> tuple[int, str]:
     """A parameter may be reached over several models: the one that holds it most directly names it."""
     return len(name), name
-
-
-def _roots(modules: list[nn.Module]) -> list[nn.Module]:
-    children = {id(child) for module in modules for child in module._modules.values()}
-    return [module for module in modules if id(module) not in children]
 
 
 def _own_parameters(root: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.optim import optimizer as optimizers
 
-from dp2ddp.trace.names import buffer_tables, parameter_names
+from dp2ddp.trace.names import buffer_tables, living_roots, parameter_names
 from dp2ddp.trace.records import End, Layout, Vector, bits_hash, rank_folder, sketch
 from dp2ddp.trace.writer import Line, Writer
 
@@ -138,9 +138,12 @@ class Recorder:
             return known
         ordinal = self._optimizers if known is None else known.ordinal
         self._optimizers += known is None
-        known = _Known(ordinal, self._writer.write_layout(_layout(parameters, ordinal)), len(parameters))
+        roots = living_roots()
+        known = _Known(
+            ordinal, self._writer.write_layout(_layout(roots, parameters, ordinal)), len(parameters)
+        )
         self._known[optimizer] = known
-        self._buffers.update({id(table): (name, table) for name, table in buffer_tables(parameters)})
+        self._buffers.update({id(table): (name, table) for name, table in buffer_tables(roots, parameters)})
         return known
 
     def _vector(
@@ -175,9 +178,9 @@ def _parameters(optimizer: Any) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def _layout(parameters: list[torch.Tensor], ordinal: int) -> Layout:
+def _layout(roots: list[torch.nn.Module], parameters: list[torch.Tensor], ordinal: int) -> Layout:
     return Layout(
-        names=tuple(parameter_names(parameters, ordinal)),
+        names=tuple(parameter_names(roots, parameters, ordinal)),
         shapes=tuple(tuple(parameter.shape) for parameter in parameters),
         dtypes=tuple(str(parameter.dtype).removeprefix("torch.") for parameter in parameters),
     )
