@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch._dynamo  # an optimizer imports it, and it sets TORCHINDUCTOR_CACHE_DIR: not in the middle of a test
 from torch import nn
 
 from dp2ddp.trace.recorder import Recorder, StepLimit
