@@ -71,6 +71,38 @@ class TestPlace:
 
         assert after.startswith("import torch\nfrom dp2ddp.templates.ddp import GraphDDP\n")
 
+    def test_ranks_join_behind_visible_devices_in_the_function_that_starts(self) -> None:
+        conversion = converted(
+            """
+            import argparse, os, torch
+            def main(args):
+                os.environ["CUDA_VISIBLE_DEVICES"] = args.gpu
+                print(torch.cuda.device_count())
+                net = torch.nn.DataParallel(Net())
+            if __name__ == "__main__":
+                args = argparse.ArgumentParser().parse_args()
+                main(args)
+            """
+        )
+
+        assert not conversion.hazards
+        assert "= args.gpu\n    join_process_group()\n    print(" in conversion.after
+
+    @pytest.mark.parametrize("before", ["print(1)", "torch.manual_seed(1)", "os.mkdir('a')", "helper()"])
+    def test_nothing_may_be_said_or_done_before_visible_devices(self, before: str) -> None:
+        conversion = converted(
+            f"""
+            import os, torch
+            def helper():
+                print(1)
+            {before}
+            os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+            net = torch.nn.DataParallel(Net())
+            """
+        )
+
+        assert codes(conversion) == ["DDP101"]
+
     @pytest.mark.parametrize("head", ["", '"""Words."""\n', "# a comment\n"])
     def test_a_script_that_acts_before_it_imports(self, head: str) -> None:
         after = converted(head + "print('hello')\nimport torch\nnet = torch.nn.DataParallel(n)\n").after

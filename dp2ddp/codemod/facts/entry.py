@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.script import Script, literal
 from dp2ddp.codemod.facts.tables import of
+from dp2ddp.codemod.facts.visible import acts, behind_visible_devices, is_setting, sets_visible_devices
 
 # Calls that prepare the process and neither draw numbers nor touch a device; they stand between imports.
 HARMLESS = (
@@ -25,7 +26,6 @@ PLAIN_CALLS = {
     *of("builtins", "enumerate reversed"),
     *("logging.getLogger", "re.compile", "os.environ.get", "os.getenv", "pathlib.Path", "functools.partial"),
 }
-DRAWS_OR_DEVICES = ("random.", "numpy.random.", "torch.", "uuid.", "secrets.", "os.urandom")
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ def find_entry(script: Script) -> Entry:
     imports = [one for one in body[: body.index(first) if first else None] if _is_import(one)]
     guard = first is not None and is_main_guard(first)
     act = first.body[0] if isinstance(first, ast.If) and guard else first
-    act, late = _behind_visible_devices(script, act)
+    act, late = behind_visible_devices(script, act)
     return Entry(
         imports[-1] if imports else None, act, guard and act is not first, _visible_devices(script), late
     )
@@ -82,13 +82,13 @@ def _is_definition(script: Script, statement: ast.stmt) -> bool:
         case ast.Import() | ast.ImportFrom() | ast.Pass():
             return True
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-            return not any(_acts(script, node) for node in _run_at_definition(statement))
+            return not any(acts(script, node) for node in _run_at_definition(statement))
         case ast.Expr(value=ast.Constant()):
             return True
         case ast.Expr(value=ast.Call() as call):
             return script.scopes.name(call.func) in HARMLESS
         case ast.Assign(value=value) | ast.AnnAssign(value=value):
-            return _is_plain(script, value) or is_visible_devices(script, statement)
+            return _is_plain(script, value) or is_setting(script, statement)
         case ast.If() | ast.Try():
             return not is_main_guard(statement) and _defines_only(script, statement)
     return False
@@ -131,56 +131,3 @@ def _run_at_definition(statement: ast.stmt) -> list[ast.AST]:
     assert isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef))
     defaults = [one for one in (*statement.args.defaults, *statement.args.kw_defaults) if one]
     return [*statement.decorator_list, *defaults]
-
-
-def _acts(script: Script, node: ast.AST) -> bool:
-    """Whether running this draws a number or asks for a device."""
-    return any(
-        (script.scopes.name(call.func) or "").startswith(DRAWS_OR_DEVICES)
-        for call in ast.walk(node)
-        if isinstance(call, ast.Call)
-        and not (script.scopes.name(call.func) or "").startswith(("torch.no_grad", "torch.jit"))
-    )
-
-
-def is_visible_devices(script: Script, statement: ast.stmt) -> bool:
-    """`os.environ["CUDA_VISIBLE_DEVICES"] = ...` (or any other variable of the environment)."""
-    match statement:
-        case ast.Assign(targets=[ast.Subscript(value=value)]):
-            return script.scopes.name(value) == "os.environ"
-        case ast.Expr(value=ast.Call(func=func)):
-            return script.scopes.name(func) in ("os.putenv", "os.environ.setdefault")
-    return False
-
-
-def sets_visible_devices(script: Script, statement: ast.stmt) -> bool:
-    return is_visible_devices(script, statement) and "CUDA_VISIBLE_DEVICES" in ast.unparse(statement)
-
-
-def _behind_visible_devices(script: Script, act: ast.stmt | None) -> tuple[ast.stmt | None, ast.stmt | None]:
-    """Join behind an assignment of CUDA_VISIBLE_DEVICES, if what stands before it draws nothing."""
-    statements = (one for one in script.nodes(ast.Assign, ast.Expr) if isinstance(one, ast.stmt))
-    settings = [one for one in statements if sets_visible_devices(script, one)]
-    if act is None or not settings:
-        return act, None
-    block = _block_of(script, act)
-    last = settings[-1]
-    if last not in block:
-        behind = script.positions.span(last).start > script.positions.span(act).start
-        in_function = script.scopes.function(last) is not None
-        return act, last if behind or in_function else None
-    before = block[block.index(act) : block.index(last)] if last in block[block.index(act) :] else []
-    if any(_acts(script, statement) for statement in before):
-        return act, last
-    following = block[block.index(last) + 1 :] if last in block[block.index(act) :] else [act]
-    return (following[0], None) if following else (act, last)
-
-
-def _block_of(script: Script, statement: ast.stmt) -> list[ast.stmt]:
-    """The list of statements that a statement stands in."""
-    parent = script.scopes.parents[statement]
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parent, name, None)
-        if isinstance(block, list) and statement in block:
-            return block
-    return [statement]

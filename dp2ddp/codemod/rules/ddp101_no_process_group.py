@@ -17,7 +17,8 @@ class NoProcessGroup(Rule):
 
     ## What it does
     Puts `join_process_group()` before the first statement that does more than define: at module level, or first
-    inside `if __name__ == "__main__":`. An assignment of `CUDA_VISIBLE_DEVICES` stays before it.
+    inside `if __name__ == "__main__":`. An assignment of `CUDA_VISIBLE_DEVICES` stays
+    before it, also in a function that is called from there.
 
     ## Why
     Every rank runs the whole script. They have to know of each other, use a device each, and start from the same
@@ -87,6 +88,7 @@ class NoProcessGroup(Rule):
                 import torch
 
                 def main(gpus):
+                    print("using", gpus)
                     os.environ["CUDA_VISIBLE_DEVICES"] = gpus
                     net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
 
