@@ -92,7 +92,7 @@ class GraphDDP(DistributedDataParallel):
             link, own = torch.zeros((), device=self.device, requires_grad=grad), []
         copies, chunks = own[: len(parameters)], dict(zip(cut, own[len(parameters) :], strict=True))
         part = split_arguments(inputs, kwargs, own_rank(), world, lambda tensor: self.take(tensor, chunks))
-        return link, dict(zip(parameters, copies, strict=True)), part
+        return link.to(self.device), dict(zip(parameters, copies, strict=True)), part
 
     def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
         """The number of chunks of an input, and this rank's, on its device."""
@@ -155,8 +155,8 @@ class GraphDDP(DistributedDataParallel):
     def follow(self, reports: Sequence[Report]) -> None:
         """Let every rank go on as rank 0 does: errors, printed lines, random streams, buffers."""
         if own_rank() == 0:
-            sys.stdout.write("".join(report.text for report in reports[1:]))
-            sys.stdout.flush()
+            for report in reports[1:]:
+                sys.stdout.write(report.text)
         elif reports[0].streams:
             set_random_streams(reports[0].streams)
         for report in reports:

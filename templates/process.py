@@ -158,7 +158,7 @@ def set_random_streams(streams: dict[str, Any]) -> None:
 
 def be_quiet() -> None:
     """Send what this process prints nowhere, except the traceback of what ends it."""
-    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (open as long as the process lives)
+    sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
     sys.excepthook = report_exception
 
 

@@ -34,6 +34,8 @@ class DeviceStream:
     torch.manual_seed seeds all devices alike, and from there on each goes its own way: the script draws from
     the first device only, the replica on another device is the only one to draw from that. Here the script
     draws from the same stream on every rank, so on ranks > 0 what the model draws needs a stream of its own.
+    It starts anew when the script sets another seed. The same seed once more is noticed only if the script
+    has drawn nothing between setting it and calling the model.
     """
 
     def __init__(self) -> None:
