@@ -332,7 +332,7 @@ def set_random_streams(streams: dict[str, Any]) -> None:
 
 def be_quiet() -> None:
     """Send what this process prints nowhere, except the traceback of what ends it."""
-    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (open as long as the process lives)
+    sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
     sys.excepthook = report_exception
 
 
@@ -401,6 +401,8 @@ class DeviceStream:
     torch.manual_seed seeds all devices alike, and from there on each goes its own way: the script draws from
     the first device only, the replica on another device is the only one to draw from that. Here the script
     draws from the same stream on every rank, so on ranks > 0 what the model draws needs a stream of its own.
+    It starts anew when the script sets another seed. The same seed once more is noticed only if the script
+    has drawn nothing between setting it and calling the model.
     """
 
     def __init__(self) -> None:
@@ -643,7 +645,7 @@ class GraphDDP(DistributedDataParallel):
             link, own = torch.zeros((), device=self.device, requires_grad=grad), []
         copies, chunks = own[: len(parameters)], dict(zip(cut, own[len(parameters) :], strict=True))
         part = split_arguments(inputs, kwargs, own_rank(), world, lambda tensor: self.take(tensor, chunks))
-        return link, dict(zip(parameters, copies, strict=True)), part
+        return link.to(self.device), dict(zip(parameters, copies, strict=True)), part
 
     def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
         """The number of chunks of an input, and this rank's, on its device."""
@@ -706,8 +708,8 @@ class GraphDDP(DistributedDataParallel):
     def follow(self, reports: Sequence[Report]) -> None:
         """Let every rank go on as rank 0 does: errors, printed lines, random streams, buffers."""
         if own_rank() == 0:
-            sys.stdout.write("".join(report.text for report in reports[1:]))
-            sys.stdout.flush()
+            for report in reports[1:]:
+                sys.stdout.write(report.text)
         elif reports[0].streams:
             set_random_streams(reports[0].streams)
         for report in reports:

@@ -233,7 +233,7 @@ def set_random_streams(streams: dict[str, Any]) -> None:
 
 def be_quiet() -> None:
     """Send what this process prints nowhere, except the traceback of what ends it."""
-    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (open as long as the process lives)
+    sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
     sys.excepthook = report_exception
 
 
@@ -404,42 +404,50 @@ class ShardedLoader(DataLoader[Any]):
 
     def __init__(self, loader: "DataLoader[Any]", rank: int, world: int) -> None:
         vars(self).update(vars(loader))
-        self.rank = rank
-        self.world = world
+        self.share = Share(rank, world, own_streams=loader.num_workers == 0)
         self.worker_init_fn = WorkerStart(loader.worker_init_fn, rank)
         self.in_order = True  # or else the ranks' batches could come in different orders
-        self.streams = LoadingStreams(rank)
-        self.sizes: deque[int] = deque()
 
     @property
     def _index_sampler(self) -> "RankIndices":
         """Where DataLoader's iterators find the indices of a batch, see torch/utils/data/dataloader.py."""
-        return RankIndices(self)
+        return RankIndices(self.batch_sampler, self.share)
 
     def __iter__(self) -> Any:
-        self.sizes = deque()
-        return RankBatches(self, super().__iter__())
+        self.share.sizes = deque()
+        return RankBatches(super().__iter__(), self.share, len(self))
+
+
+class Share:
+    """One rank's share of a loader, and the number of its rows in the batches that are on their way."""
+
+    def __init__(self, rank: int, world: int, own_streams: bool) -> None:
+        self.rank = rank
+        self.world = world
+        self.streams = LoadingStreams(rank) if own_streams else None
+        self.sizes: deque[int] = deque()
 
 
 class RankIndices:
     """The whole loader's batches of indices, each cut to this rank's chunk."""
 
-    def __init__(self, loader: ShardedLoader) -> None:
-        self.loader = loader
+    def __init__(self, batches: Any, share: Share) -> None:
+        self.batches = batches
+        self.share = share
 
     def __len__(self) -> int:
-        return len(self.loader.batch_sampler)  # type: ignore[arg-type]
+        return len(self.batches)
 
     def __iter__(self) -> Iterator[list[Any]]:
-        return self.indices(self.loader.sizes)
+        return self.indices(self.share.sizes)
 
     def indices(self, sizes: "deque[int]") -> Iterator[list[Any]]:
         """The indices to load; how many of them are this rank's goes to sizes."""
-        for batch in map(list, self.loader.batch_sampler or ()):
-            rows = own_rows(batch, self.loader.rank, self.loader.world)
+        for batch in map(list, self.batches):
+            rows = own_rows(batch, self.share.rank, self.share.world)
             sizes.append(len(rows))
-            if self.loader.num_workers == 0:
-                self.loader.streams.enter()  # from here to the end of RankBatches.__next__
+            if self.share.streams:
+                self.share.streams.enter()  # from here to the end of RankBatches.__next__
             yield rows or batch[:1]
 
 
@@ -452,11 +460,11 @@ def own_rows(batch: list[Any], rank: int, world: int) -> list[Any]:
 class RankBatches:
     """One pass over a sharded loader."""
 
-    def __init__(self, loader: ShardedLoader, batches: Iterator[Any]) -> None:
-        self.streams = loader.streams
-        self.sizes = loader.sizes
-        self.length = len(loader)
+    def __init__(self, batches: Iterator[Any], share: Share, length: int) -> None:
         self.batches = batches
+        self.streams = share.streams
+        self.sizes = share.sizes
+        self.length = length
 
     def __len__(self) -> int:
         return self.length
@@ -468,7 +476,8 @@ class RankBatches:
         try:
             batch = next(self.batches)
         finally:
-            self.streams.leave()
+            if self.streams:
+                self.streams.leave()
         return batch if self.sizes.popleft() else without_rows(batch)
 
 
@@ -646,6 +655,8 @@ class DeviceStream:
     torch.manual_seed seeds all devices alike, and from there on each goes its own way: the script draws from
     the first device only, the replica on another device is the only one to draw from that. Here the script
     draws from the same stream on every rank, so on ranks > 0 what the model draws needs a stream of its own.
+    It starts anew when the script sets another seed. The same seed once more is noticed only if the script
+    has drawn nothing between setting it and calling the model.
     """
 
     def __init__(self) -> None:
@@ -832,7 +843,7 @@ class GraphDDP(DistributedDataParallel):
             link, own = torch.zeros((), device=self.device, requires_grad=grad), []
         copies, chunks = own[: len(parameters)], dict(zip(cut, own[len(parameters) :], strict=True))
         part = split_arguments(inputs, kwargs, own_rank(), world, lambda tensor: self.take(tensor, chunks))
-        return link, dict(zip(parameters, copies, strict=True)), part
+        return link.to(self.device), dict(zip(parameters, copies, strict=True)), part
 
     def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
         """The number of chunks of an input, and this rank's, on its device."""
@@ -895,8 +906,8 @@ class GraphDDP(DistributedDataParallel):
     def follow(self, reports: Sequence[Report]) -> None:
         """Let every rank go on as rank 0 does: errors, printed lines, random streams, buffers."""
         if own_rank() == 0:
-            sys.stdout.write("".join(report.text for report in reports[1:]))
-            sys.stdout.flush()
+            for report in reports[1:]:
+                sys.stdout.write(report.text)
         elif reports[0].streams:
             set_random_streams(reports[0].streams)
         for report in reports:
