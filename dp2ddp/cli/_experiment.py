@@ -8,7 +8,6 @@ DDP, float32            forked
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -155,11 +154,7 @@ def _last_words(run: Run) -> str:
 def _judge(prepared: Sequence[_Prepared], runs: Sequence[Run], server: Server, scratch: Path) -> Verdict:
     reference, other = runs[0], runs[1]
     double = _compare(reference, other, FLOAT64)
-    loose = dataclasses.replace(
-        FLOAT64,
-        allowed=max(FLOAT64.allowed, 10 * double.noise),
-        number=max(FLOAT64.number, 10 * double.noise),
-    )
+    loose = FLOAT64.with_noise(double.noise)
     texts = [
         _plain_output(each, run, prepared[0].stage.name)
         for each, run in zip(prepared[:2], runs[:2], strict=True)

@@ -42,7 +42,6 @@ def main() -> None:
     import torch
     import torch._dynamo  # for its side effect, see above
 
-
     torch.set_num_threads(1)
     gc.freeze()  # a child neither scans nor copies what was here before it (run_stage thaws at its end)
     work = _serve(answers)

@@ -213,10 +213,13 @@ def _by_values(found: _Found, kind: str, step: Step, a: Floats, b: Floats) -> li
         return [float(away[place].max(initial=0.0)) / scale for place in places]
     noisy = found.noisy.get(step.optimizer, np.zeros(0, dtype=bool))
     if len(noisy) == len(a):
-        found.noise = max(
-            found.noise, float((away[noisy] / np.maximum(np.abs(a[noisy]), _TINY)).max(initial=0.0))
-        )
+        found.noise = max(found.noise, *_relative(np.where(noisy, away, 0.0), a, places))
         away[noisy] = 0.0
+    return _relative(away, a, places)
+
+
+def _relative(away: Floats, a: Floats, places: tuple[slice, ...]) -> list[float]:
+    """Of each tensor: the largest difference, relative to the largest value."""
     return [
         float(away[place].max(initial=0.0) / max(np.abs(a[place]).max(initial=0.0), _TINY))
         for place in places
@@ -262,7 +265,15 @@ def _compare_buffers(found: _Found, reference: Trace, rank0: Trace) -> bool:
     for name in ours:
         size = _array_difference(ours[name], theirs[name])
         # the running mean behind a noisy bias follows the bias
-        found.add(Difference("buffer", 0.0 if size <= 10 * found.noise else size, last, 0, name))
+        found.add(
+            Difference(
+                "buffer",
+                0.0 if size <= found.tolerance.with_noise(found.noise).allowed else size,
+                last,
+                0,
+                name,
+            )
+        )
     return all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
 

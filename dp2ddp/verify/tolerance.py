@@ -14,7 +14,12 @@ the run: its gradients go on being compared, and the report says how many there 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+_SPREAD = 10.0  # a running mean behind a noisy bias follows it, and so does what evaluation prints
+_MOST_NOISE = (
+    1e-5  # Adam's steps in float64 are below (lr * 6e-16 / eps); beyond it a difference is a difference
+)
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,11 @@ class Tolerance:
     allowed: float = 1e-10
     noise: float = 1e-12  # a gradient this much below the step's largest one is rounding
     number: float = 1e-9  # printed numbers; a log shows rounding in its last digits
+
+    def with_noise(self, noise: float) -> Tolerance:
+        """For what a script prints and leaves: it holds noisy parameters, which came `noise` apart."""
+        spread = min(_SPREAD * noise, _MOST_NOISE)
+        return replace(self, allowed=max(self.allowed, spread), number=max(self.number, spread))
 
 
 FLOAT64 = Tolerance()

@@ -96,7 +96,7 @@ def test_a_parameter_with_a_gradient_of_pure_rounding_may_go_its_own_way(tmp_pat
     found = compare(reference, [trace(tmp_path / "ddp", [other_noise], parameters=[theirs])], FLOAT64)
     assert found.same
     assert found.noisy == 1
-    assert found.noise == pytest.approx(1e-7)
+    assert found.noise == pytest.approx(5e-8)  # 0.125e-7, and the largest bias is 0.25
 
 
 def test_the_same_parameter_with_a_real_gradient_may_not(tmp_path: Path) -> None:

@@ -1,0 +1,24 @@
+"""How far apart two runs may be."""
+
+from __future__ import annotations
+
+import pytest
+
+from dp2ddp.verify.tolerance import FLOAT64
+
+
+@pytest.mark.parametrize(
+    ("noise", "allowed"),
+    [
+        pytest.param(0.0, 1e-10, id="no noise, no room"),
+        pytest.param(1e-13, 1e-10, id="less than rounding anyway"),
+        pytest.param(7e-8, 7e-7, id="Adam on a bias in front of BatchNorm (CODEBASES.md part F)"),
+        pytest.param(700.0, 1e-5, id="never so much that nothing is compared"),
+    ],
+)
+def test_noise_gives_room_to_what_follows_from_it_and_not_more(noise: float, allowed: float) -> None:
+    assert FLOAT64.with_noise(noise).allowed == pytest.approx(allowed)
+
+
+def test_gradients_get_no_room_from_noise() -> None:
+    assert FLOAT64.allowed == 1e-10
