@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator
 
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.positions import Span
+from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
 from dp2ddp.codemod.lift import PACKAGE, ImportLine, Library, Lifted, Rename, import_lines
 from dp2ddp.codemod.plan import Plan
 from dp2ddp.codemod.splices import Splice
 from dp2ddp.errors import ConversionError
 
-OPENING = "# --- helpers copied from dp2ddp.templates ({modules}): yours now, they need torch alone"
-CLOSING = "# --- end of the copied helpers"
+OPENING = HELPERS_START + " ({modules}): yours now, they need torch alone"
+CLOSING = HELPERS_END
 
 
 def add_header(facts: Facts, plan: Plan, as_imports: bool, library: Library | None = None) -> list[Splice]:
@@ -56,7 +57,7 @@ def _present(facts: Facts) -> set[str]:
     """Helpers that an earlier conversion has put into the script."""
     top = facts.script.scopes.top
     here = set(top.definitions) | {name for name, origin in top.imports.items() if origin.startswith(PACKAGE)}
-    return here if "join_process_group" in here else set()
+    return here if facts.is_converted else set()
 
 
 def _import_of(facts: Facts, library: Library, helper: str) -> ImportLine:

@@ -69,7 +69,7 @@ class Plan:
 def make_plan(facts: Facts, strategy: Strategy, rules: Iterable[Rule]) -> Plan:
     found = [(rule.code, finding) for rule in rules for finding in rule.plan(facts, strategy)]
     placed = (_place(facts, code, _if_found(facts, finding)) for code, finding in found)
-    kept = [one for one in placed if not _is_silenced(facts, one)]
+    kept = [one for one in placed if not _is_silenced(facts, one) and not _is_in_helpers(facts, one)]
     removed = list(_removed_spans(facts, kept))
     kept = [one for one in kept if not _is_lost(facts, one, removed)]
     edits = sorted(
@@ -111,6 +111,10 @@ def _if_found(facts: Facts, finding: Finding) -> Finding:
     return Hazard(
         text, f"`{told}` stands inside a long f-string, where it cannot be edited", "give it a name first"
     )
+
+
+def _is_in_helpers(facts: Facts, planned: Planned) -> bool:
+    return planned.file is None and planned.line > 0 and planned.line in facts.script.helper_lines
 
 
 def _is_silenced(facts: Facts, planned: Planned) -> bool:

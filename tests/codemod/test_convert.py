@@ -130,6 +130,18 @@ class TestPlace:
         assert not conversion.changed
         assert codes(conversion) == ["DDP101"]
 
+    def test_helpers_of_an_earlier_conversion_stay_as_they_are(self) -> None:
+        first = converted(WRAP + "torch.save(net, 'a.pt')\n", imports=False).after
+        end = "# --- end of the copied helpers"
+
+        second = converted(
+            first + "other = torch.nn.DataParallel(Net())\ntorch.save(other, 'b.pt')\n", imports=False
+        )
+
+        assert second.after.split(end)[0] == first.split(end)[0]
+        assert second.after.endswith("other = GraphDDP(Net())\nsave_on_rank_zero(other, 'b.pt')\n")
+        assert not second.hazards
+
 
 class TestHazards:
     def test_a_wrap_in_a_local_module_is_not_overlooked(self) -> None:

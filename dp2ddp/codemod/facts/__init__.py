@@ -44,7 +44,8 @@ class Facts:
     @property
     def is_converted(self) -> bool:
         """Whether dp2ddp has been here: the script joins a process group by our helper."""
-        return any((call.name or "").endswith("join_process_group") for call in self.script.calls)
+        names = ((call.name or "").rstrip("_") for call in self.script.calls)
+        return any(name.endswith("join_process_group") for name in names)
 
     @property
     def uses_data_parallel(self) -> bool:

@@ -48,4 +48,15 @@ class Names:
 
     def helper(self, name: str) -> str:
         """What a lifted helper is called: its own name, unless the script uses that one for something else."""
-        return f"{name}_" if name in self.used else name
+        return f"{name}_" if name in self.used and not self.is_here(name) else name
+
+    def is_here(self, name: str) -> bool:
+        """Whether an earlier conversion has brought this helper."""
+        top = self.script.scopes.top
+        definition = top.definitions.get(name)
+        imported = top.imports.get(name, "").startswith("dp2ddp.templates.")
+        return (
+            imported
+            or definition is not None
+            and getattr(definition, "lineno", 0) in self.script.helper_lines
+        )

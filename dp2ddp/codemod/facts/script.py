@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from dp2ddp.codemod.facts.positions import Positions
+from dp2ddp.codemod.facts.positions import LINE_END, Positions
 from dp2ddp.codemod.facts.scopes import Scopes
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import parse
+
+# The lines around helpers that a conversion has copied into a script.
+HELPERS_START = "# --- helpers copied from dp2ddp.templates"
+HELPERS_END = "# --- end of the copied helpers"
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +92,14 @@ class Script:
 
     def text(self, node: ast.AST) -> str:
         return self.positions.source(node)
+
+    @cached_property
+    def helper_lines(self) -> range:
+        """The lines of helpers from an earlier conversion; they are not the user's and stay as they are."""
+        lines = LINE_END.split(self.source.text) if HELPERS_START in self.source.text else []
+        first = next((number for number, line in enumerate(lines, 1) if line.startswith(HELPERS_START)), 0)
+        last = next((number for number, line in enumerate(lines, 1) if line.startswith(HELPERS_END)), 0)
+        return range(first, last + 1) if first else range(0)
 
     def in_format_string(self, node: ast.AST) -> bool:
         return any(isinstance(parent, ast.JoinedStr) for parent in self.scopes.ancestors(node))
