@@ -179,6 +179,11 @@ class TestHazards:
     def test_a_second_device_is_a_hazard(self, line: str) -> None:
         assert codes(converted(f"{WRAP}{line}\n")) == ["DDP102"]
 
+    def test_a_device_context_means_the_rank_s_own(self) -> None:
+        text = "import torch as ch\nnet = ch.nn.DataParallel(n)\nwith ch.cuda.device(0):\n    pass\n"
+
+        assert 'with ch.cuda.device("cuda"):' in converted(text).after
+
     def test_the_first_of_device_ids_is_home_whatever_its_number(self) -> None:
         conversion = converted('import torch\nnet = torch.nn.DataParallel(n, [2, 3]).to("cuda:2")\n')
 

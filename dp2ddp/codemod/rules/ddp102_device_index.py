@@ -114,7 +114,7 @@ def _rewrite(facts: Facts, use: DeviceIndex) -> Iterator[Finding]:
     elif use.form == "set":
         yield from _drop_setting(facts, use)
     else:
-        yield Replace(use.node, "torch.cuda.current_device()", because)
+        yield Replace(use.node, '"cuda"', because)  # torch.cuda.device("cuda") is the current one
 
 
 def _drop_setting(facts: Facts, use: DeviceIndex) -> Iterator[Finding]:
