@@ -27,7 +27,7 @@ from dp2ddp.verify.tolerance import FLOAT32, FLOAT64, Tolerance
 from dp2ddp.verify.verdict import Verdict
 from dp2ddp.verify.workspace import Workspace, copy_folder
 
-SEED = 20  # of `random` and numpy, for scripts that set none: both runs have to begin somewhere
+SEED = 20  # of random, numpy and torch, for scripts that set none: both runs have to begin somewhere
 
 
 @dataclass(frozen=True)

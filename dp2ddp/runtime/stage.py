@@ -29,9 +29,7 @@ class Stage:
     steps: int | None = None  # end the script after so many optimizer steps
     dtype: str = "float32"
     sample_streams: bool = False
-    seed: int | None = (
-        None  # where `random` and numpy begin on rank 0 (torch begins at the same place in any process)
-    )
+    seed: int | None = None  # where random, numpy and torch begin on rank 0; None: anywhere, as in real life
     real: bool = True  # use real CUDA devices when there are enough of them
     scratch: str | None = None  # the folder whose symbolic links must not be written through (guard.py)
     capture: bool = False  # the ranks' stdout and stderr go to files on the desk
@@ -64,9 +62,8 @@ def set_stage(stage: Stage, rank: int) -> Recorder | None:
 
         devices.install(stage.world, stage.dtype)
     if stage.seed is not None:
-        _seed(
-            stage.seed + rank
-        )  # ranks begin apart, as in real life: bringing them together is the script's task
+        # Ranks begin apart, as in real life: bringing them together is the script's task.
+        _seed(stage.seed + rank)
     if stage.sample_streams:
         from dp2ddp.runtime import samples
 
@@ -82,9 +79,11 @@ def _seed(seed: int) -> None:
     import random
 
     import numpy
+    import torch
 
     random.seed(seed)
     numpy.random.seed(seed)
+    torch.manual_seed(seed)
 
 
 def _enough_real_devices(count: int) -> bool:
