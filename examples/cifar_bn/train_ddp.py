@@ -200,9 +200,9 @@ RANK_PROCESS = "RANK_PROCESS"
 ALONE = contextvars.ContextVar("ALONE", default=False)
 
 
-# Rank 0 may write or evaluate for hours while the others wait. A rank that ends closes its
-# connections, which the others notice at once; so nothing is gained by a short time limit.
-PATIENCE = datetime.timedelta(days=7)
+# How long a rank waits for the others. Rank 0 may evaluate or download alone for longer than torch's half hour;
+# a rank that ends is noticed at once (its connections close), so this bounds only ranks that parted ways.
+PATIENCE = datetime.timedelta(hours=2)
 
 
 # Seconds after which the end of a process is forced.
