@@ -27,13 +27,8 @@ def add_header(facts: Facts, plan: Plan, as_imports: bool, library: Library | No
     if as_imports:
         imports |= {_import_of(facts, library, helper) for helper in wanted}
     elif wanted:
-        lifted = library.lift(wanted, _renaming(facts, wanted))
-        imports |= set(lifted.imports)
-        if any("builtins." in definition for definition in lifted.definitions):
-            imports.add(ImportLine("builtins"))
-        block = _block(lifted)
-    missing = _missing(facts, imports)
-    lines = [*_import_texts(missing), *block]
+        block = _block(facts, library.lift(wanted, _renaming(facts, wanted)), imports)
+    lines = [*_import_texts(_missing(facts, imports)), *block]
     return [_behind_imports(facts, lines)] if lines else []
 
 
@@ -47,10 +42,19 @@ def _import_texts(lines: list[ImportLine]) -> list[str]:
     return texts + [f"from {module} import {', '.join(sorted(names))}" for module, names in groups.items()]
 
 
-def _block(lifted: Lifted) -> list[str]:
-    modules = ", ".join(lifted.modules)
-    text = "\n\n\n".join((OPENING.format(modules=modules), *lifted.definitions, CLOSING))
-    return ["", "", *text.split("\n")]
+def _block(facts: Facts, lifted: Lifted, above: set[ImportLine]) -> list[str]:
+    """The helpers with the imports that they alone need, between two comment lines: one thing to fold or move."""
+    imports = set(lifted.imports)
+    if any("builtins." in definition for definition in lifted.definitions):
+        imports.add(ImportLine("builtins"))
+    opening = "\n".join(
+        (
+            OPENING.format(modules=", ".join(lifted.modules)),
+            "",
+            *_import_texts(_missing(facts, imports - above)),
+        )
+    )
+    return ["", "", *"\n\n\n".join((opening, *lifted.definitions, CLOSING)).split("\n")]
 
 
 def _present(facts: Facts) -> set[str]:

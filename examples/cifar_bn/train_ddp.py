@@ -10,6 +10,10 @@ from torch.utils.data import DataLoader
 
 from data import test_set, train_set
 from model import ResNet
+
+
+# --- helpers copied from dp2ddp.templates (arguments, outputs, process, replicas, rows, whole, ddp, voice): yours now, they need torch alone
+
 import atexit
 import contextlib
 import contextvars
@@ -30,9 +34,6 @@ from torch._utils import ExceptionWrapper
 from torch.nn.parallel import DistributedDataParallel
 from types import TracebackType
 from typing import Any
-
-
-# --- helpers copied from dp2ddp.templates (arguments, outputs, process, replicas, rows, whole, ddp, voice): yours now, they need torch alone
 
 
 # Cuts a tensor: (number of chunks, own chunk).

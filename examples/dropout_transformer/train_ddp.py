@@ -3,6 +3,10 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import DataLoader, TensorDataset
+
+
+# --- helpers copied from dp2ddp.templates (arguments, process, rows, batches, outputs, replicas, whole, ddp): yours now, they need torch alone
+
 import atexit
 import contextlib
 import contextvars
@@ -26,9 +30,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import IterableDataset
 from types import TracebackType
 from typing import Any
-
-
-# --- helpers copied from dp2ddp.templates (arguments, process, rows, batches, outputs, replicas, whole, ddp): yours now, they need torch alone
 
 
 # Cuts a tensor: (number of chunks, own chunk).

@@ -7,6 +7,10 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
+
+
+# --- helpers copied from dp2ddp.templates (arguments, outputs, process, replicas, rows, whole, ddp, voice): yours now, they need torch alone
+
 import atexit
 import contextlib
 import contextvars
@@ -27,9 +31,6 @@ from torch._utils import ExceptionWrapper
 from torch.nn.parallel import DistributedDataParallel
 from types import TracebackType
 from typing import Any
-
-
-# --- helpers copied from dp2ddp.templates (arguments, outputs, process, replicas, rows, whole, ddp, voice): yours now, they need torch alone
 
 
 # Cuts a tensor: (number of chunks, own chunk).

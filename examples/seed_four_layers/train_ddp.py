@@ -1,6 +1,10 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import DataLoader, Dataset
+
+
+# --- helpers copied from dp2ddp.templates (arguments, outputs, process, replicas, rows, whole, ddp): yours now, they need torch alone
+
 import atexit
 import contextlib
 import contextvars
@@ -21,9 +25,6 @@ from torch._utils import ExceptionWrapper
 from torch.nn.parallel import DistributedDataParallel
 from types import TracebackType
 from typing import Any
-
-
-# --- helpers copied from dp2ddp.templates (arguments, outputs, process, replicas, rows, whole, ddp): yours now, they need torch alone
 
 
 # Cuts a tensor: (number of chunks, own chunk).
