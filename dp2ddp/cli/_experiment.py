@@ -154,6 +154,7 @@ def _last_words(run: Run) -> str:
 def _judge(prepared: Sequence[_Prepared], runs: Sequence[Run], server: Server, scratch: Path) -> Verdict:
     reference, other = runs[0], runs[1]
     double = _compare(reference, other, FLOAT64)
+    _check_devices(double, reference.stage)
     loose = FLOAT64.with_noise(double.noise)
     texts = [
         _plain_output(each, run, prepared[0].stage.name)
@@ -169,6 +170,17 @@ def _judge(prepared: Sequence[_Prepared], runs: Sequence[Run], server: Server, s
         codes=(reference.code, other.code),
         seconds=(reference.seconds, other.seconds),
     )
+
+
+def _check_devices(comparison: Comparison, stage: Stage) -> None:
+    """A script that names its devices splits by their number, whatever -n says: other chunks, another training."""
+    used = {len(rows) for rows in comparison.rows}
+    if len(used) == 1 and used != {stage.world}:
+        (count,) = used
+        raise RunError(
+            f"{stage.name}: DataParallel is given {count} device{'s' if count > 1 else ''} (device_ids), "
+            f"so it cannot be compared on {stage.world}; use -n {count}"
+        )
 
 
 def _compare(reference: Run, other: Run, tolerance: Tolerance) -> Comparison:

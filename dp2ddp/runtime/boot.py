@@ -11,12 +11,14 @@ import sys
 if __name__ == "__main__":
     sys.path.pop(0)  # this folder, which `python PATH` puts first
 
+import atexit
 import builtins
 import contextlib
 import ctypes
 import faulthandler
 import functools
 import gc
+import io
 import os
 import signal
 import time
@@ -52,6 +54,7 @@ def run_stage(stage: Stage, rank: int) -> int:
     os.chdir(stage.folder)
     if stage.capture:
         _capture_output(desk, rank)
+    atexit.register(complete_open_files)  # first in, last to run: behind all that the script registers
     _tell_where_on_signal(desk, rank)
     recorder = set_stage(stage, rank)
     pulse = Pulse(desk, rank)
@@ -69,6 +72,17 @@ def run_stage(stage: Stage, rank: int) -> int:
         pulse.beat()  # the script is over
         gc.unfreeze()
     return code
+
+
+def complete_open_files() -> None:
+    """Write out what the script left in files that it never closed, as the interpreter's end would.
+
+    A forked run ends without that end (forked.py), and in any run torch may keep the script's objects alive.
+    """
+    for thing in gc.get_objects():
+        if isinstance(thing, (io.TextIOWrapper, io.BufferedWriter)) and not thing.closed and thing.writable():
+            with contextlib.suppress(OSError, ValueError):
+                thing.flush()
 
 
 def run_as_main(script: str, name: str, arguments: tuple[str, ...]) -> None:

@@ -28,8 +28,8 @@ def _seeing_chunks(original: Callable[..., Any], saw: Saw) -> Callable[..., Any]
     def scatter_kwargs(inputs: Any, kwargs: Any, target_gpus: Any, dim: int = 0) -> Any:
         chunks, keywords = original(inputs, kwargs, target_gpus, dim)
         rows = [_rows(pair, dim) for pair in zip_longest(chunks, keywords)]
-        if None not in rows:
-            saw(tuple(row for row in rows if row is not None))
+        if None not in rows:  # devices that got no chunk have no rows
+            saw((*(row for row in rows if row is not None), *[0] * (len(target_gpus) - len(rows))))
         return chunks, keywords
 
     return scatter_kwargs

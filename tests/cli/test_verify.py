@@ -80,7 +80,7 @@ class TestSame:
     def test_rows_are_those_that_dataparallel_gave_its_replicas(self, document: dict[str, Any]) -> None:
         two, four = document["verdicts"]
         assert two["float64"]["rows"] == [[2, 2], [2, 2], [2, 1]] * 2
-        assert four["float64"]["rows"] == [[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1]] * 2
+        assert four["float64"]["rows"] == [[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 0]] * 2
 
     def test_lines_files_and_exit_codes_were_compared(self, document: dict[str, Any]) -> None:
         for verdict in document["verdicts"]:
@@ -126,6 +126,19 @@ class TestDifferent:
 
 class TestFailures:
     pytestmark = slow
+
+    def test_another_number_of_devices_than_the_script_names_is_no_difference(self, tmp_path: Path) -> None:
+        script(
+            tmp_path,
+            "import torch, torch.nn as nn\nids = [int(i) for i in '0,1'.split(',')]\n"
+            "net = nn.DataParallel(nn.Linear(2, 2).cuda(), ids)\nnet(torch.ones(6, 2).cuda())\n",
+        )
+        result = dp2ddp(tmp_path, "verify", "train.py", "-n", 3)
+        assert result.returncode == 3
+        assert result.stderr.splitlines()[-1] == (
+            "dp2ddp: train.py: DataParallel is given 2 devices (device_ids), "
+            "so it cannot be compared on 3; use -n 2"
+        )
 
     def test_a_crash_in_dp_mode_shows_the_traceback_and_the_mode(self, tmp_path: Path) -> None:
         script(tmp_path, CRASH)

@@ -123,3 +123,9 @@ def wait_until_started(desk: Path) -> None:
 
     while not (desk / "rank0.json").exists():
         time.sleep(0.05)
+
+
+def test_a_file_that_the_script_never_closed_is_complete(server: Server, tmp_path: Path) -> None:
+    code = "import csv\nrows = csv.writer(open('log.csv', 'w'))\nrows.writerow([1, 2])"
+    assert run(server, tmp_path, code, mode="dp").code == 0
+    assert (tmp_path / "log.csv").read_text() == "1,2\n"
