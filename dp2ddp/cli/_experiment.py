@@ -155,7 +155,7 @@ def _judge(prepared: Sequence[_Prepared], runs: Sequence[Run], server: Server, s
     reference, other = runs[0], runs[1]
     double = _compare(reference, other, FLOAT64)
     _check_devices(double, reference.stage)
-    loose = FLOAT64.with_noise(double.noise)
+    loose = FLOAT64.with_noise(double.noise, double.noise_floor)
     texts = [
         _plain_output(each, run, prepared[0].stage.name)
         for each, run in zip(prepared[:2], runs[:2], strict=True)
@@ -220,7 +220,12 @@ def _compare_tensors(
     if not pairs:
         return
     answer = scratch / "tensors.json"
-    request = {"pairs": pairs, "allowed": tolerance.allowed, "answer": str(answer)}
+    request = {
+        "pairs": pairs,
+        "allowed": tolerance.allowed,
+        "floor": tolerance.floor,
+        "answer": str(answer),
+    }
     if server.call("dp2ddp.verify.checkpoints:main", request) != 0:
         raise RunError("the files that torch wrote could not be compared; see above")
     found: dict[str, str] = json.loads(answer.read_text(encoding="utf-8"))

@@ -1,57 +1,106 @@
-"""Compares torch files by the tensors in them; runs in a process that has torch (called by name through the server)."""
+"""Compares files of torch, numpy and pickle by what is in them; the server calls it in a process that has torch."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from dp2ddp.verify.pickles import Thing, read
 
 
 def main(request: dict[str, Any]) -> None:
     """Writes path -> what differs ("" for nothing) for each pair of `request["pairs"]`."""
-    found = {path: difference(Path(a), Path(b), request["allowed"]) for path, a, b in request["pairs"]}
+    allowed, floor = request["allowed"], request["floor"]
+    found = {path: difference(Path(a), Path(b), allowed, floor) for path, a, b in request["pairs"]}
     Path(request["answer"]).write_text(json.dumps(found), encoding="utf-8")
 
 
-def difference(a: Path, b: Path, allowed: float) -> str:
+def difference(a: Path, b: Path, allowed: float, floor: float = 0.0) -> str:
     """The first difference, or ""."""
-    import torch
-
     try:
-        ours, theirs = (torch.load(path, map_location="cpu", weights_only=True) for path in (a, b))
+        ours, theirs = read(a), read(b)
     except Exception as error:  # torch.load raises anything on a file that is not one
-        return f"has other bytes, and cannot be read without running code ({type(error).__name__})"
-    return next(_differences(ours, theirs, allowed, ""), "")
+        return f"has other bytes, and cannot be read ({type(error).__name__})"
+    return next(_Content(allowed, floor).differences(ours, theirs, ""), "")
 
 
-def _differences(a: Any, b: Any, allowed: float, at: str) -> Iterator[str]:
-    import torch
+@dataclass
+class _Content:
+    """What is in two files, side by side."""
 
-    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        yield from _tensor_differences(a, b, allowed, at)
-    elif isinstance(a, dict) and isinstance(b, dict):
+    allowed: float  # relative to a tensor's largest value
+    floor: float  # absolute: momentum of a gradient that is nothing but rounding
+    seen: dict[tuple[int, int], Any] = field(default_factory=dict)  # objects that hold each other, kept alive
+
+    def differences(self, a: Any, b: Any, at: str) -> Iterator[str]:
+        import numpy as np
+        import torch
+
+        a, b = (torch.from_numpy(x) if _is_numeric(x) else x for x in (a, b))
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+            yield from self._of_tensors(a, b, at)
+        elif isinstance(a, (float, np.floating)) and isinstance(b, (float, np.floating)):
+            if not (a == b or abs(a - b) <= self.allowed * max(abs(a), abs(b)) or (a != a and b != b)):
+                yield f"{at} is {b} instead of {a}"
+        elif type(a) is not type(b):
+            yield f"{at} is {b!r} instead of {a!r}"[:200]
+        elif isinstance(a, (dict, list, tuple, Thing)):
+            yield from self._of_holders(a, b, at)
+        elif isinstance(a, np.ndarray):
+            yield from self.differences(a.tolist(), b.tolist(), at)
+        elif a != b:
+            yield f"{at} is {b!r} instead of {a!r}"[:200]
+
+    def _of_holders(self, a: Any, b: Any, at: str) -> Iterator[str]:
+        if (id(a), id(b)) in self.seen:
+            return
+        self.seen[id(a), id(b)] = (a, b)
+        if isinstance(a, Thing):
+            yield from self.differences(a.made_from, b.made_from, f"{at}({type(a).__name__})")
+            yield from self.differences(_only(a.held), _only(b.held), at)
+        elif isinstance(a, dict):
+            yield from self._of_dicts(a, b, at)
+        elif len(a) != len(b):
+            yield f"{at} has {len(b)} items instead of {len(a)}"
+        else:
+            for index, (x, y) in enumerate(zip(a, b, strict=True)):
+                yield from self.differences(x, y, f"{at}[{index}]")
+
+    def _of_dicts(self, a: dict[Any, Any], b: dict[Any, Any], at: str) -> Iterator[str]:
+        import torch
+
+        if any(
+            isinstance(key, (Thing, torch.Tensor)) for key in (*a, *b)
+        ):  # such keys are equal to themselves alone
+            yield from self.differences(list(a.items()), list(b.items()), at)
+            return
         if a.keys() != b.keys():
             yield f"has other keys at {at or 'the top'}: {sorted(map(str, a.keys() ^ b.keys()))[:3]}"
         for key in a.keys() & b.keys():
-            yield from _differences(a[key], b[key], allowed, f"{at}[{key!r}]")
-    elif isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)) and len(a) == len(b):
-        for index, (x, y) in enumerate(zip(a, b, strict=True)):
-            yield from _differences(x, y, allowed, f"{at}[{index}]")
-    elif isinstance(a, float) and isinstance(b, float):
-        if a != b and abs(a - b) > allowed * max(abs(a), abs(b)):
-            yield f"{at} is {b} instead of {a}"
-    elif type(a) is not type(b) or a != b:
-        yield f"{at} is {b!r} instead of {a!r}"[:200]
+            yield from self.differences(a[key], b[key], f"{at}[{key!r}]")
+
+    def _of_tensors(self, a: Any, b: Any, at: str) -> Iterator[str]:
+        if a.shape != b.shape or a.dtype != b.dtype:
+            yield f"{at} is {b.dtype} {tuple(b.shape)} instead of {a.dtype} {tuple(a.shape)}"
+            return
+        if not a.numel():
+            return
+        away = (a.detach().double() - b.detach().double()).abs()
+        largest = away.masked_fill_((a == b) | (a.isnan() & b.isnan()), 0).max().item()
+        size = largest / max(a.detach().double().abs().max().item(), 1e-300)
+        if not (size <= self.allowed or largest <= self.floor):
+            yield f"{at} differs by {size:.1e}"
 
 
-def _tensor_differences(a: Any, b: Any, allowed: float, at: str) -> Iterator[str]:
-    if a.shape != b.shape or a.dtype != b.dtype:
-        yield f"{at} is {b.dtype} {tuple(b.shape)} instead of {a.dtype} {tuple(a.shape)}"
-        return
-    if not a.numel():
-        return
-    away = (a.double() - b.double()).abs().masked_fill_(a == b, 0)
-    size = (away.max() / a.double().abs().max().clamp_min(1e-300)).item()
-    if not size <= allowed:
-        yield f"{at} differs by {size:.1e}"
+def _only(held: list[Any]) -> Any:
+    """Nearly all objects hold one thing: their attributes."""
+    return held[0] if len(held) == 1 else held
+
+
+def _is_numeric(value: Any) -> bool:
+    import numpy as np
+
+    return isinstance(value, np.ndarray) and value.dtype.kind in "fiub" and value.dtype.isnative

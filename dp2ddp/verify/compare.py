@@ -55,6 +55,7 @@ class Comparison:
     identical_buffers: bool
     noisy: int = 0  # elements whose gradient is nothing but rounding
     noise: float = 0.0  # how far apart such parameters came
+    noise_floor: float = 0.0  # the largest such gradient or difference, as it is
     agreeing_ranks: tuple[tuple[int, ...], ...] = ()  # at the first difference: ranks with the same bits
     rows: tuple[tuple[int, ...], ...] = ()  # of each wrapped forward under DataParallel
     remarks: tuple[str, ...] = ()
@@ -78,6 +79,7 @@ class _Found:
     identical_steps: int = 0
     noisy: dict[int, npt.NDArray[np.bool_]] = field(default_factory=dict)  # optimizer -> elements
     noise: float = 0.0
+    noise_floor: float = 0.0
     agreeing: tuple[tuple[int, ...], ...] = ()
     loss_scale: float = _TINY  # the largest loss so far: a loss near 0 is a difference of large numbers
 
@@ -109,6 +111,7 @@ def compare(reference: Trace, ranks: Sequence[Trace], tolerance: Tolerance) -> C
         identical_buffers=buffers,
         noisy=sum(int(mask.sum()) for mask in found.noisy.values()),
         noise=found.noise,
+        noise_floor=found.noise_floor,
         agreeing_ranks=found.agreeing,
         rows=_rows(reference),
         remarks=_remarks(reference, ranks),
@@ -207,13 +210,19 @@ def _by_values(found: _Found, kind: str, step: Step, a: Floats, b: Floats) -> li
     places = step.layout.slices
     if kind == "gradient":
         scale = max(float(np.abs(a).max(initial=0.0)), _TINY)
-        noisy = found.noisy.setdefault(step.optimizer, np.zeros(len(a), dtype=bool))
-        if len(noisy) == len(a):
-            noisy |= (np.maximum(np.abs(a), np.abs(b)) <= found.tolerance.noise * scale) & (a != b)
+        sizes = np.maximum(np.abs(a), np.abs(b))
+        noisy = (sizes <= found.tolerance.noise * scale) & (a != b)
+        found.noise_floor = max(found.noise_floor, float(sizes[noisy].max(initial=0.0)))
+        before = found.noisy.get(step.optimizer, noisy)[: len(a)]
+        noisy[: len(before)] |= (
+            before  # add_param_group: an optimizer gets more parameters, behind the others
+        )
+        found.noisy[step.optimizer] = noisy
         return [float(away[place].max(initial=0.0)) / scale for place in places]
     noisy = found.noisy.get(step.optimizer, np.zeros(0, dtype=bool))
     if len(noisy) == len(a):
         found.noise = max(found.noise, *_relative(np.where(noisy, away, 0.0), a, places))
+        found.noise_floor = max(found.noise_floor, float(away[noisy].max(initial=0.0)))
         away[noisy] = 0.0
     return _relative(away, a, places)
 

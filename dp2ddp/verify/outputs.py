@@ -108,7 +108,7 @@ class FilesComparison:
 def compare_files(
     ours: Leavings, theirs: Leavings, tolerance: Tolerance
 ) -> tuple[FilesComparison, list[str]]:
-    """Compare names and contents; second: torch files with other bytes, which need torch to be compared."""
+    """Compare names and contents; second: files that are no text, which need torch to be compared."""
     events = {path for path in (*ours.written, *theirs.written) if is_event_file(path)}
     a, b = set(ours.written) - events, set(theirs.written) - events
     different = [FileDifference(path, "is written by DataParallel only") for path in sorted(a - b)]
@@ -124,10 +124,11 @@ def compare_files(
     for path in sorted(a & b):
         if content_hash(ours.folder / path) == content_hash(theirs.folder / path):
             continue
-        if path.endswith(TORCH_FILES):
+        texts = [_text(each.folder / path) for each in (ours, theirs)]
+        if texts[0] is None or texts[1] is None or path.endswith(TORCH_FILES):
             tensors.append(path)
         else:
-            different += _compare_content(path, ours.folder / path, theirs.folder / path, tolerance)
+            different += _compare_lines(path, texts[0], texts[1], tolerance)
     return FilesComparison(len(a | b) + len(events) // 2, tuple(different)), tensors
 
 
@@ -148,12 +149,8 @@ def _event_folders(ours: Leavings, theirs: Leavings) -> Iterator[FileDifference]
             yield FileDifference(folder, f"has {b} TensorBoard files, {a} under DataParallel")
 
 
-def _compare_content(path: str, a: Path, b: Path, tolerance: Tolerance) -> Iterator[FileDifference]:
-    texts = [_text(each) for each in (a, b)]
-    if texts[0] is None or texts[1] is None:
-        yield FileDifference(path, "has other bytes")
-        return
-    compared = compare_text(texts[0], texts[1], tolerance)
+def _compare_lines(path: str, a: str, b: str, tolerance: Tolerance) -> Iterator[FileDifference]:
+    compared = compare_text(a, b, tolerance)
     if compared.first:
         number, x, y = compared.first
         yield FileDifference(path, f"line {number}: {_shown(x)} under DataParallel, {_shown(y)} under DDP")

@@ -29,11 +29,20 @@ class Tolerance:
     allowed: float = 1e-10
     noise: float = 1e-12  # a gradient this much below the step's largest one is rounding
     number: float = 1e-9  # printed numbers; a log shows rounding in its last digits
+    floor: float = 0.0  # absolute: a momentum, or a bias begun at 0, that holds nothing but rounding
 
-    def with_noise(self, noise: float) -> Tolerance:
-        """For what a script prints and leaves: it holds noisy parameters, which came `noise` apart."""
+    def with_noise(self, noise: float, floor: float = 0.0) -> Tolerance:
+        """For what a script prints and leaves: it holds noisy parameters, which came `noise` apart.
+
+        And tensors of nothing but noise, whose numbers are not larger than `floor`, or sums of such.
+        """
         spread = min(_SPREAD * noise, _MOST_NOISE)
-        return replace(self, allowed=max(self.allowed, spread), number=max(self.number, spread))
+        return replace(
+            self,
+            allowed=max(self.allowed, spread),
+            number=max(self.number, spread),
+            floor=min(_SPREAD * floor, _MOST_NOISE),
+        )
 
 
 FLOAT64 = Tolerance()

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dp2ddp.trace.records import Layout
 from dp2ddp.verify.compare import Comparison, compare
 from dp2ddp.verify.tolerance import FLOAT32, FLOAT64
-from tests.verify.traces import GRADIENT, trace
+from tests.verify.traces import GRADIENT, LAYOUT, trace
 
 
 def compared(tmp_path: Path, other: list[np.ndarray], **options: object) -> Comparison:
@@ -97,6 +98,26 @@ def test_a_parameter_with_a_gradient_of_pure_rounding_may_go_its_own_way(tmp_pat
     assert found.same
     assert found.noisy == 1
     assert found.noise == pytest.approx(5e-8)  # 0.125e-7, and the largest bias is 0.25
+    assert found.noise_floor == pytest.approx(1.25e-8)
+
+
+def test_rounding_is_known_in_an_optimizer_that_has_grown(tmp_path: Path) -> None:
+    """add_param_group: the new group's bias in front of BatchNorm is as noisy as any."""
+    noise, other_noise = GRADIENT.copy(), GRADIENT.copy()
+    noise[4], other_noise[4] = 3e-16, -5e-16
+    ours, theirs = -GRADIENT, -GRADIENT.copy()
+    theirs[4] *= 1 + 1e-7
+    begun = Layout(LAYOUT.names[:1], LAYOUT.shapes[:1], LAYOUT.dtypes[:1])
+    reference = trace(tmp_path / "dp", [GRADIENT[:3], noise], parameters=[ours[:3], ours], begun=begun)
+    other = trace(
+        tmp_path / "ddp",
+        [GRADIENT[:3] * (1 + 1e-15), other_noise],
+        parameters=[ours[:3], theirs],
+        begun=begun,
+    )
+    found = compare(reference, [other], FLOAT64)
+    assert found.same
+    assert found.noisy == 1
 
 
 def test_the_same_parameter_with_a_real_gradient_may_not(tmp_path: Path) -> None:

@@ -20,5 +20,11 @@ def test_noise_gives_room_to_what_follows_from_it_and_not_more(noise: float, all
     assert FLOAT64.with_noise(noise).allowed == pytest.approx(allowed)
 
 
+def test_tensors_of_nothing_but_noise_get_room_of_its_size() -> None:
+    assert FLOAT64.with_noise(0.5, 3e-16).floor == pytest.approx(3e-15)
+    assert FLOAT64.with_noise(0.5, 3.0).floor == pytest.approx(1e-5)
+    assert FLOAT64.floor == 0.0
+
+
 def test_gradients_get_no_room_from_noise() -> None:
     assert FLOAT64.allowed == 1e-10

@@ -14,8 +14,10 @@ LAYOUT = Layout(("conv.weight", "conv.bias"), ((3,), (2,)), ("float64", "float64
 GRADIENT = np.array([1.0, -2.0, 0.5, 0.25, 0.125])
 
 
-def vector(values: np.ndarray, whole: bool = True, missing: Sequence[int] = ()) -> Vector:
-    parts = [values[place] for place in LAYOUT.slices]
+def vector(
+    values: np.ndarray, whole: bool = True, missing: Sequence[int] = (), layout: Layout = LAYOUT
+) -> Vector:
+    parts = [values[place] for place in layout.slices]
     hashes = [0 if i in missing else bits_hash(part.tobytes()) for i, part in enumerate(parts)]
     sketches = None if whole else np.stack([sketch(part) for part in parts])
     return Vector(np.array(hashes, dtype=np.uint64), values if whole else None, sketches)
@@ -31,14 +33,17 @@ def trace(
     losses: Sequence[float] | None = None,
     missing: Sequence[int] = (),
     buffers: dict[str, np.ndarray] | None = None,
+    begun: Layout = LAYOUT,
 ) -> Trace:
-    """Rank 0 keeps values, other ranks sketches, as the recorder does."""
+    """Rank 0 keeps values, other ranks sketches, as the recorder does. The first step may have another layout."""
     writer = Writer(folder / f"rank{rank}")
-    layout = writer.write_layout(LAYOUT)
     for step, gradient in enumerate(gradients):
+        shape = LAYOUT if step else begun
+        layout = writer.write_layout(shape)
         rate, loss = rates[step] if rates else 0.1, losses[step] if losses else 1.0
         parameter = parameters[step] if parameters else -gradient
         line = Line(step, 0, layout, [rate], [loss], [(3, 2)])
-        writer.write_step(line, vector(gradient, rank == 0, missing), vector(parameter, rank == 0))
+        whole = rank == 0
+        writer.write_step(line, vector(gradient, whole, missing, shape), vector(parameter, whole, (), shape))
     writer.write_end(End(len(gradients), (), (), False), buffers or {})
     return read_trace(folder, rank)

@@ -1,0 +1,96 @@
+"""Files that torch, numpy and pickle wrote: the same but for rounding, or not; nothing of their authors runs."""
+
+from __future__ import annotations
+
+import collections
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dp2ddp.verify.checkpoints import difference
+
+SAVE = {"torch": torch.save, "pickle": pickle.dump}
+
+
+class Net(nn.Module):
+    """It holds itself, as hooks and parents do, and what torch does not know."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.rnn = nn.LSTM(2, 3)
+        self.methods = [self.forward]
+        self.counts = collections.Counter(a=1)
+        self.rnn.weight_hh_l0.data *= factor
+
+
+MAKERS: dict[str, Callable[[float], Any]] = {
+    "state": lambda factor: Net(factor).state_dict(),
+    "module": Net,
+    "wrapper": lambda factor: nn.DataParallel(Net(factor)),
+    "by tensors": lambda factor: {(weight := Net(factor).rnn.weight_hh_l0): {"exp_avg": weight.detach()}},
+    "numpy": lambda factor: {"weight": [np.ones((2, 2)) * factor], "names": np.array(["a", None])},
+    "a number of numpy": lambda factor: np.float64(factor),
+    "numbers": lambda factor: [1.5, {"loss": 0.25 * factor}, "text"],
+}
+
+
+def saved(path: Path, thing: Any, how: str) -> Path:
+    with path.open("wb") as file:
+        SAVE[how](thing, file)
+    return path
+
+
+@pytest.mark.parametrize("how", SAVE)
+@pytest.mark.parametrize("kind", MAKERS)
+def test_rounding_is_no_difference_and_a_change_is_one(tmp_path: Path, kind: str, how: str) -> None:
+    ours, almost, others = (
+        saved(tmp_path / f"{factor}.pt", MAKERS[kind](factor), how) for factor in (1.0, 1 + 1e-6, 1 + 1e-3)
+    )
+    assert difference(ours, almost, 1e-5) == ""
+    assert difference(ours, others, 1e-5) != ""
+
+
+def test_arrays_are_compared(tmp_path: Path) -> None:
+    for name, factor in (("ours", 1.0), ("almost", 1 + 1e-15), ("others", 2.0)):
+        np.save(tmp_path / f"{name}.npy", np.ones(3) * factor)
+        np.savez(tmp_path / f"{name}.npz", a=np.ones(3) * factor)
+    for end in ("npy", "npz"):
+        assert difference(tmp_path / f"ours.{end}", tmp_path / f"almost.{end}", 1e-10) == ""
+        assert "differs by 1.0e+00" in difference(tmp_path / f"ours.{end}", tmp_path / f"others.{end}", 1e-10)
+
+
+def test_what_cannot_be_read_has_other_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"\x89PNG" + name.encode())
+    assert difference(tmp_path / "a", tmp_path / "b", 1e-10).startswith("has other bytes")
+
+
+def test_the_momentum_of_rounding_is_rounding(tmp_path: Path) -> None:
+    paths = [
+        saved(tmp_path / name, {"momentum_buffer": torch.tensor([size])}, "torch")
+        for name, size in (("ours", 3e-17), ("theirs", -2e-17))
+    ]
+    assert "differs by" in difference(*paths, 1e-10)
+    assert difference(*paths, 1e-10, floor=1e-15) == ""
+
+
+class Bomb:
+    def __reduce__(self) -> Any:
+        return (Path.touch, (Path("exploded"),))
+
+
+@pytest.mark.parametrize("how", SAVE)
+def test_reading_runs_nothing_of_the_author(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    paths = [saved(tmp_path / name, [Bomb(), name], how) for name in ("a", "b")]
+    assert difference(*paths, 1e-10) == "[1] is 'b' instead of 'a'"
+    assert not Path("exploded").exists()
