@@ -67,6 +67,7 @@ def install_double(patches: Patches) -> DoublePrecision:
     patches.set(torch, "set_default_dtype", _keep_default_dtype)
     for name, wide in _WIDE_NAMES.items():
         patches.set(torch, name, getattr(torch, wide))
+        patches.set(getattr(torch.cuda, name), "dtype", torch.float64)
     # These are not seen by a mode.
     for owner, name in ((torch, "from_numpy"), (torch, "frombuffer"), (torch._utils, "_rebuild_tensor")):
         patches.set(owner, name, _wide_result(getattr(owner, name)))

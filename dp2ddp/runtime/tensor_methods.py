@@ -216,11 +216,12 @@ class Mover:
             return name.replace("torch.", "torch.cuda.", 1) if is_on_device(args[0]) else name
         if isinstance(wanted, torch.dtype):
             return self.move(args[0], None, wanted)
-        name = wanted if isinstance(wanted, str) else f"{wanted.__module__}.{wanted.__name__}"
+        is_name = isinstance(wanted, str)
+        name = wanted if is_name else f"{wanted.__module__}.{wanted.__name__}"
         place = self.machine.current if name.startswith("torch.cuda.") else HOST
         if place != HOST and is_on_device(args[0]):
             place = place_of(args[0]) or 0
-        return self.move(args[0], place, dtype_called(name))
+        return self.move(args[0], place, dtype_called(name) if is_name else wanted.dtype)
 
     def type_as(self, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
         other = args[1] if len(args) > 1 else kwargs["other"]

@@ -23,6 +23,7 @@ from .conftest import Install
         pytest.param(lambda: torch.arange(2).type(torch.FloatTensor), id="legacy type"),
         pytest.param(lambda: torch.arange(2).type("torch.cuda.FloatTensor"), id="legacy type by name"),
         pytest.param(lambda: torch.cuda.FloatTensor([1.0]), id="legacy constructor on the device"),
+        pytest.param(lambda: torch.arange(2).type(torch.cuda.FloatTensor), id="legacy type of the device"),
         pytest.param(lambda: torch.FloatTensor([1.0]), id="legacy constructor"),
         pytest.param(lambda: torch.Tensor([1.0]), id="oldest constructor"),
         pytest.param(lambda: torch.from_numpy(numpy.zeros(2, numpy.float32)), id="from_numpy"),
@@ -39,6 +40,13 @@ from .conftest import Install
 def test_everything_is_double(virtual: Install, make: Any) -> None:
     virtual(1, "float64")
     assert make().dtype == torch.float64
+
+
+def test_a_legacy_type_knows_its_tensors(virtual: Install) -> None:
+    virtual(1, "float64")
+    assert isinstance(torch.zeros(2).cuda(), torch.cuda.FloatTensor)
+    assert not isinstance(torch.zeros(2), torch.cuda.FloatTensor)
+    assert not isinstance(torch.arange(2).cuda(), torch.cuda.FloatTensor)
 
 
 def _under_autocast() -> torch.Tensor:
