@@ -80,7 +80,9 @@ def complete_open_files() -> None:
     A forked run ends without that end (forked.py), and in any run torch may keep the script's objects alive.
     """
     for thing in gc.get_objects():
-        if isinstance(thing, (io.TextIOWrapper, io.BufferedWriter)) and not thing.closed and thing.writable():
+        if not issubclass(type(thing), (io.TextIOWrapper, io.BufferedWriter)):
+            continue  # isinstance would ask the thing for its __class__: some of torch's answer with a warning
+        if not thing.closed and thing.writable():
             with contextlib.suppress(OSError, ValueError):
                 thing.flush()
 
