@@ -73,21 +73,31 @@ def dominant_newline(text: str) -> str:
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
-    """Write all of it or nothing: a temporary file beside the target takes its place at the end."""
-    target = Path(path)
+    """Write all of it or nothing: a temporary file beside the target takes its place at the end.
+
+    A link stays a link (the file behind it is written), and what is no file, like /dev/null, stays what it is.
+    """
+    target = Path(os.path.realpath(path))
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        if target.exists() and not target.is_file() and not target.is_dir():
+            target.write_bytes(data)
+        else:
+            _replace(target, data)
     except OSError as error:
-        raise SourceError(f"{target}: cannot be written ({_reason(error)})") from error
+        raise SourceError(f"{path}: cannot be written ({_reason(error)})") from error
+
+
+def _replace(target: Path, data: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
         os.chmod(temporary, _mode_for(target))
         os.replace(temporary, target)
-    except OSError as error:
+    except BaseException:  # Ctrl-C as well
         with contextlib.suppress(OSError):
             os.unlink(temporary)
-        raise SourceError(f"{target}: cannot be written ({_reason(error)})") from error
+        raise
 
 
 def _mode_for(target: Path) -> int:

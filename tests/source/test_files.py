@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,45 @@ def test_a_target_that_is_a_folder_leaves_nothing_behind(tmp_path: Path) -> None
         write_atomically(tmp_path / "out", b"")
 
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "file.py").write_text("old")
+    (tmp_path / "link.py").symlink_to("file.py")
+
+    write_atomically(tmp_path / "link.py", b"new")
+
+    assert (tmp_path / "link.py").is_symlink()
+    assert (tmp_path / "file.py").read_bytes() == b"new"
+
+
+def test_what_is_no_file_is_written_to_and_stays_what_it_is(tmp_path: Path) -> None:
+    """As root, `-o /dev/null --force` must not put a file in the device's place."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+
+    write_atomically(pipe, b"new")
+
+    assert os.read(reader, 10) == b"new"
+    os.close(reader)
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_an_interrupt_leaves_nothing_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("old")
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(path, b"new")
+
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
