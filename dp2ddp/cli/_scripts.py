@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,8 @@ from dp2ddp.errors import Dp2DdpError, SourceError
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.convert import Conversion
+    from dp2ddp.runtime.run import Run
+    from dp2ddp.runtime.stacks import Frame
 
 
 def existing_script(script: Path) -> None:
@@ -69,6 +73,28 @@ def converted_beside(script: Path, mode: str) -> Iterator[Path]:
         yield path
     finally:
         path.unlink(missing_ok=True)
+
+
+def in_terms_of(script: Path, run: Run) -> Run:
+    """A failed run whose stands name lines of the user's script, not of the temporary file that was run."""
+    ran = Path(run.stage.script)
+    if run.failure is None or not run.failure.stands or ran == script.absolute():
+        return run
+    origin = _origins(script.read_bytes().splitlines(), ran.read_bytes().splitlines())
+
+    def moved(frame: Frame) -> Frame:
+        return replace(frame, file=str(script), line=origin[frame.line]) if frame.file == str(ran) else frame
+
+    stands = (replace(one, frames=tuple(map(moved, one.frames))) for one in run.failure.stands)
+    return replace(run, failure=replace(run.failure, stands=tuple(stands)))
+
+
+def _origins(before: list[bytes], after: list[bytes]) -> list[int]:
+    """For every line number of `after`, the one that it comes from."""
+    origins = [0]
+    for _, low, high, start, end in difflib.SequenceMatcher(None, before, after, False).get_opcodes():
+        origins += [min(low + 1 + number, max(high, 1)) for number in range(end - start)]
+    return origins
 
 
 def _temporary_beside(script: Path, data: bytes) -> Path:

@@ -49,7 +49,7 @@ def command(
     In ddp mode a script that still uses DataParallel is converted on the way, into a temporary file beside it.
     Arguments for the script go behind --. Ends with 0, or 3 if the script failed, 1 if it could not be converted.
     """
-    from dp2ddp.cli._scripts import converted_beside, devices_named, existing_script
+    from dp2ddp.cli._scripts import converted_beside, devices_named, existing_script, in_terms_of
     from dp2ddp.runtime.run import run_here
 
     existing_script(script)
@@ -60,8 +60,8 @@ def command(
             script=runnable, name=str(script), mode=mode, world=devices or devices_named(script) or 2,
             arguments=arguments, trace=trace, steps=steps, patience=timeout, real=not virtual,
         )  # fmt: skip
-    if run.failure:
-        from dp2ddp.report.run import failure_text
+        if run.failure:
+            from dp2ddp.report.run import failure_text
 
-        raise RunError(failure_text(run))
+            raise RunError(failure_text(in_terms_of(script, run)))
     sys.exit(0)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
 _RUNTIME = str(Path(__file__).parent)
+# The lines around the helpers in a converted script, as dp2ddp.codemod.facts.script has them.
+HELPERS_START, HELPERS_END = "# --- helpers copied from dp2ddp.templates", "# --- end of the copied helpers"
 _FOREIGN = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen")
 
 
@@ -61,7 +64,20 @@ def _frames(block: str) -> list[Frame]:
 
 
 def _is_users(frame: Frame) -> bool:
-    return not frame.file.startswith(_RUNTIME) and not any(part in frame.file for part in _FOREIGN)
+    if frame.file.startswith(_RUNTIME) or any(part in frame.file for part in _FOREIGN):
+        return False
+    return frame.line not in _helpers(frame.file)
+
+
+@lru_cache(maxsize=8)
+def _helpers(file: str) -> range:
+    """The lines of a converted script that are copied helpers."""
+    try:
+        lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return range(0)
+    marks = [number for number, line in enumerate(lines, 1) if line.startswith((HELPERS_START, HELPERS_END))]
+    return range(marks[0], marks[-1]) if len(marks) > 1 else range(0)
 
 
 def _collective(frames: list[Frame]) -> str | None:

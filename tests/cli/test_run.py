@@ -109,6 +109,22 @@ class TestFailures:
             "  rank 1 at train.py:4: in no collective",
         ]
 
+    def test_a_hang_of_a_converted_script_is_told_in_its_own_lines(self, tmp_path: Path) -> None:
+        """Not in those of the temporary file that was run."""
+        text = (
+            "import os, time, torch, torch.nn as nn\n\nmodel = nn.DataParallel(nn.Linear(3, 2).cuda())\n"
+            "def step():\n    while os.environ.get('RANK') == '1':\n        time.sleep(1)\n"
+            "    model(torch.ones(2, 3))\nstep()\n"
+        )
+        script(tmp_path, text)
+        result = dp2ddp(tmp_path, "run", "train.py", "--mode", "ddp", "--timeout", 12)
+        assert result.returncode == 3
+        assert [line.partition(": ")[0] for line in result.stderr.splitlines()[-2:]] == [
+            "  rank 0 at train.py:7 in step, called from train.py:8",
+            "  rank 1 at train.py:6 in step, called from train.py:8",
+        ]
+        assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
     def test_a_script_that_asks_for_input_is_told_how_to_answer(self, tmp_path: Path) -> None:
         script(tmp_path, "input('name? ')")
         result = dp2ddp(tmp_path, "run", "train.py", "--mode", "dp")

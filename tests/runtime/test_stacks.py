@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dp2ddp.codemod.facts import script
 from dp2ddp.runtime import stacks
 from dp2ddp.runtime.stacks import read_stand
 
@@ -40,3 +41,21 @@ def test_the_newest_of_several_dumps_counts() -> None:
 
 def test_a_rank_that_never_answered() -> None:
     assert read_stand("", rank=0) is None
+
+
+def test_the_copied_helpers_are_no_place_of_the_users(tmp_path: Path) -> None:
+    lines = [
+        "import torch",
+        f"{script.HELPERS_START} (rows)",
+        "def gather(): ...",
+        script.HELPERS_END,
+        "gather()",
+    ]
+    converted = tmp_path / "train_ddp.py"
+    converted.write_text("\n".join(lines))
+    text = (
+        f'Current thread 0x01 (most recent call first):\n  File "{converted}", line 3 in gather\n'
+        f'  File "{converted}", line 5 in <module>\n  File "{BOOT}", line 90 in run_as_main\n'
+    )
+    stand = read_stand(text, rank=0)
+    assert str(stand) == "rank 0 at train_ddp.py:5: in no collective"
