@@ -73,8 +73,9 @@ def _write(conversion, target: str | None, force: bool) -> str | None:  # type: 
         return None
     data = conversion.before.encoded(conversion.after)
     if target == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
+        if sys.stdout is None:
+            raise SourceError("<stdout>: closed; name a file with -o")
+        click.echo(data, nl=False)
         return None
     path = Path(target)
     if path.is_file() and path.read_bytes() == data:
@@ -91,14 +92,20 @@ def _tell(conversion, written: str | None, show_diff: bool, as_json: bool, to_st
     from dp2ddp.report.conversion import conversion_json, conversion_text
 
     if show_diff:
-        click.echo(_coloured(conversion.diff()), nl=False)
+        click.echo(_shown(conversion), nl=False)
     report = conversion_json(conversion, written) if as_json else conversion_text(conversion, written)
     click.echo(report, nl=False, err=to_stdout or show_diff and not as_json)
 
 
-def _coloured(diff: str) -> str:
-    """Green and red on a terminal; click takes colours off where stdout is none. NO_COLOR is honoured."""
-    if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
+def _shown(conversion) -> str | bytes:  # type: ignore[no-untyped-def]
+    """The difference: for eyes on a terminal, in colours (NO_COLOR is honoured); elsewhere whole, byte for byte."""
+    from dp2ddp.report.conversion import folded
+
+    if sys.stdout is None or not sys.stdout.isatty():
+        diff: bytes = conversion.diff_bytes()
         return diff
+    lines = folded(conversion.diff()).splitlines(keepends=True)
+    if os.environ.get("NO_COLOR"):
+        return "".join(lines)
     colours = {"+": "green", "-": "red", "@": "cyan"}
-    return "".join(click.style(line, fg=colours.get(line[:1])) for line in diff.splitlines(keepends=True))
+    return "".join(click.style(line, fg=colours[line[0]]) if line[0] in colours else line for line in lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import shlex
 from dataclasses import dataclass
@@ -73,14 +74,25 @@ class Conversion:
         command = self.launch.rpartition(" ")[0]
         return f"{command} {shlex.quote(written)}" if written else self.launch
 
-    def diff(self, name_after: str | None = None) -> str:
-        """A unified diff; line endings are shown as they are."""
-        before, after = self.before.text.splitlines(keepends=True), self.after.splitlines(keepends=True)
-        name = self.before.name
-        lines = difflib.unified_diff(before, after, name, name_after or f"{name} (converted)")
+    def diff(self) -> str:
+        """A unified diff that `patch` applies to the file, byte for byte; the line endings are in it."""
+        mark = "\ufeff" if self.before.bom else ""
+        before, after = _lines(mark + self.before.text), _lines(mark + self.after)
+        name = self.before.name + ("\t" if " " in self.before.name else "")  # where `patch` ends a name
+        lines = difflib.unified_diff(before, after, name, f"{self.before.name} (converted)")
         return "".join(
             line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
         )
+
+    def diff_bytes(self) -> bytes:
+        """The same in the file's own encoding; its name as the system spells it."""
+        head, at, rest = self.diff().partition("\n@@")
+        return os.fsencode(head) + (at + rest).encode(self.before.encoding)
+
+
+def _lines(text: str) -> list[str]:
+    """As `patch` counts them: form feeds, and whatever else str.splitlines ends a line with, are part of a line."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def convert(project: Project, options: Options | None = None) -> Conversion:

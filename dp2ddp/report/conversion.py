@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.convert import Conversion
 from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
 from dp2ddp.codemod.plan import Planned
 from dp2ddp.codemod.strategy import Choice
 
 VERSION = 1
+
+_HELPERS = re.compile(
+    rf"^\+{re.escape(HELPERS_START)}.*\n(?:\+.*\n)*?\+{re.escape(HELPERS_END)}.*\n", re.MULTILINE
+)
 
 
 def conversion_text(conversion: Conversion, written: str | None) -> str:
@@ -76,6 +82,13 @@ def _hazard(conversion: Conversion, planned: Planned) -> Iterator[str]:
     file = planned.file or conversion.before.name
     yield f"hazard  {file}:{planned.line}:{planned.column}: {finding.message} ({planned.code})"
     yield f"        {finding.advice}"
+
+
+def folded(diff: str) -> str:
+    """A difference with the copied helpers, hundreds of lines, as one."""
+    return _HELPERS.sub(
+        lambda match: f"+ ... {match[0].count(chr(10))} lines of helpers copied from dp2ddp.templates\n", diff
+    )
 
 
 def conversion_json(conversion: Conversion, written: str | None) -> str:

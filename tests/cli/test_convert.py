@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -189,6 +193,68 @@ class TestLooking:
         result = convert(script, "--check", "--gradients", "reducer")
 
         assert "asked for, not proven" in result.stdout
+
+
+VARIANTS = {
+    "plain": SCRIPT.encode(),
+    "CRLF": SCRIPT.replace("\n", "\r\n").encode(),
+    "no final newline": SCRIPT.rstrip().encode(),
+    "byte order mark": b"\xef\xbb\xbf" + SCRIPT.encode(),
+    "latin-1": b"# coding: latin-1\n# \xe9\n" + SCRIPT.encode(),
+    "form feed": SCRIPT.encode().replace(b"\n\n", b"\n\x0c\nx = '\xe2\x80\xa8'\n"),
+    "tabs": SCRIPT.encode().replace(b"net", b"if True:\n\tnet", 1),
+    "old Mac": SCRIPT.replace("\n", "\r").encode(),
+}
+
+
+class TestDifference:
+    @pytest.mark.skipif(not shutil.which("patch"), reason="no `patch` on this machine")
+    @pytest.mark.parametrize("name", ["train.py", "my train.py"])
+    @pytest.mark.parametrize("data", VARIANTS.values(), ids=VARIANTS)
+    def test_patch_makes_the_result_of_it(self, tmp_path: Path, name: str, data: bytes) -> None:
+        (tmp_path / name).write_bytes(data)
+        convert = f"{sys.executable} -m dp2ddp convert '{name}'"
+        command = f"{convert} -o out.py && {convert} --diff | patch"
+
+        result = subprocess.run(
+            command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert (tmp_path / name).read_bytes() == (tmp_path / "out.py").read_bytes() != data
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "out.py"])
+
+    @pytest.mark.parametrize("colours", [True, False], ids=["colours", "NO_COLOR"])
+    def test_a_terminal_shows_the_helpers_as_one_line(self, script: Path, colours: bool) -> None:
+        shown = on_a_terminal(script, "--diff", NO_COLOR="" if colours else "1")
+
+        assert ("\x1b[32m+" in shown) is colours
+        lines = re.sub("\x1b\\[[0-9]*m", "", shown).splitlines()
+        assert [line for line in lines if line.startswith("-")] == [
+            f"--- {script}",
+            "-net = torch.nn.DataParallel(torch.nn.Linear(2, 2))",
+        ]
+        assert (
+            len([line for line in lines if re.fullmatch(r"\+ \.\.\. \d+ lines of helpers copied .*", line)])
+            == 1
+        )
+        assert len(lines) < 40
+
+
+def on_a_terminal(*arguments: object, **variables: str) -> str:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "dp2ddp", "convert", *map(str, arguments)]
+    process = subprocess.Popen(
+        command, stdout=theirs, stderr=subprocess.DEVNULL, env={**os.environ, **variables}
+    )
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # EIO: the other end is closed
+        while piece := os.read(ours, 4096):
+            shown += piece
+    os.close(ours)
+    process.wait()
+    return shown.decode().replace("\r\n", "\n")
 
 
 class TestBadInput:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from dp2ddp.codemod.convert import Conversion
-from dp2ddp.report.conversion import conversion_json, conversion_text, verdict
+from dp2ddp.report.conversion import conversion_json, conversion_text, folded, verdict
 from tests.codemod.scripts import converted
 
 SCRIPT = (
@@ -60,3 +60,22 @@ def test_the_document_of_an_unchanged_script_has_the_same_keys() -> None:
     assert unchanged.keys() == changed.keys()
     assert unchanged["launch"] is None
     assert unchanged["changed"] is False
+
+
+def test_the_copied_helpers_are_folded_into_a_line() -> None:
+    diff = converted(SCRIPT, imports=False).diff()
+
+    short = folded(diff).splitlines()
+
+    (fold,) = (line for line in short if line.startswith("+ ... "))
+    count = int(fold.split()[2])
+    assert fold == f"+ ... {count} lines of helpers copied from dp2ddp.templates"
+    assert len(short) + count - 1 == diff.count("\n")
+    assert not any("def " in line for line in short)
+    assert "-net = torch.nn.DataParallel(Net(), [0, 1])" in short
+
+
+def test_a_difference_without_helpers_is_not_folded() -> None:
+    diff = "--- a\n+++ b\n@@ -1 +1,2 @@\n x\n+# --- helpers copied from dp2ddp.templates\n+y\n z\n"
+
+    assert folded(diff) == diff
