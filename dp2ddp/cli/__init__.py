@@ -1,13 +1,17 @@
 """The command line: one file a command; the only package that knows all the others.
 
 Exit codes, everywhere: 0 yes or done, 1 no (hazards open, would change, different), 2 usage (click's own),
-3 could not (`Dp2DdpError`: one line on stderr; `--traceback` shows more), 130 interrupted (Ctrl-C), as shells say it.
+3 could not (`Dp2DdpError`: one line on stderr; `--traceback` shows more), 130 interrupted (Ctrl-C), 143 ended by
+`kill`, as shells say it.
 """
 
 from __future__ import annotations
 
+import errno
 import importlib
+import signal
 import sys
+import threading
 from typing import Any
 
 import click
@@ -40,6 +44,7 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))  # from the table: --help imports no command
 
     def invoke(self, ctx: click.Context) -> Any:
+        _end_in_order()
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -50,6 +55,23 @@ class LazyGroup(click.Group):
                 raise
             click.echo(f"dp2ddp: {error}", err=True)
             sys.exit(3)
+        except OSError as error:  # a full disk, a folder that nobody may write into
+            if ctx.params.get("traceback") or error.errno == errno.EPIPE:  # click's own affair
+                raise
+            click.echo(f"dp2ddp: {error.filename or 'output'}: {error.strerror or error}", err=True)
+            sys.exit(3)
+
+
+def _end_in_order() -> None:
+    """A `kill`, or a terminal that is closed, ends us as Ctrl-C does: with what we started, and our temporary files."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
+                signal.signal(number, _ended)
+
+
+def _ended(number: int, frame: object) -> None:
+    sys.exit(128 + number)  # as shells say it
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -239,7 +239,8 @@ def run_here(
             steps=steps,
             real=real,
         )
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed
+            sys.stdout.flush()
         process = Process(stage)
         with _passing_interrupts_on(process):
             return watch([process], patience)[0]

@@ -1,0 +1,232 @@
+"""What no command can work with: one line on stderr, the exit code of the README, nothing written, nothing left."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from click.testing import CliRunner
+
+from dp2ddp.cli import main
+from tests.cli.scripts import TRAIN, script, variables
+
+slow = [pytest.mark.torchrun, pytest.mark.xdist_group("cli bad input")]
+CONVERT, RUN_DP, RUN_DDP, VERIFY = ["convert"], ["run", "--mode", "dp"], ["run", "--mode", "ddp"], ["verify"]
+LONG = TRAIN.replace("range(2)", "range(10**9)").replace(
+    "    for x, y", "    open('begun', 'w').close()\n    for x, y"
+)
+
+
+@pytest.mark.parametrize("command", [CONVERT, RUN_DP, RUN_DDP, VERIFY], ids=" ".join)
+class TestEveryCommand:
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [
+            pytest.param("none.py", "none.py: no such file", id="no such file"),
+            pytest.param("folder", "folder: a folder; name the script", id="a folder"),
+            pytest.param("elf.py", "elf.py: not a Python script (it holds binary data)", id="binary"),
+            pytest.param("noise.py", "noise.py: not readable as text", id="not UTF-8"),
+            pytest.param("elf.py/x.py", "cannot be read (Not a directory)", id="below a file"),
+            pytest.param(
+                "loop.py", "cannot be read (Too many levels of symbolic links)", id="link in a circle"
+            ),
+        ],
+    )
+    def test_a_script_that_cannot_be_read(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], name: str, words: str
+    ) -> None:
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "elf.py").write_bytes(b"\x7fELF\0")
+        (tmp_path / "noise.py").write_bytes(b"x = '\xff'\n")
+        (tmp_path / "loop.py").symlink_to("loop.py")
+        is_refused(tmp_path, monkeypatch, [*command, name], words)
+
+    def test_an_unknown_option(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+    ) -> None:
+        script(tmp_path, TRAIN)
+        is_refused(
+            tmp_path, monkeypatch, [*command, "--speed", "train.py"], "No such option", code=2, lines=4
+        )
+
+
+@pytest.mark.parametrize("command", [CONVERT, RUN_DDP, VERIFY], ids=" ".join)
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("import torch\nx = (1,\n  2]\n", "train.py:3:4: closing parenthesis", id="syntax error"),
+        pytest.param("import torch\nprint 'on', torch\n", "train.py:2:1: Python 2", id="Python 2"),
+    ],
+)
+def test_what_is_no_python_has_file_line_and_column(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], text: str, words: str
+) -> None:
+    script(tmp_path, text)
+    is_refused(tmp_path, monkeypatch, [*command, "train.py"], words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param([*RUN_DP, "train.py", "-n", "0"], "0 is not in the range", id="run on no device"),
+        pytest.param(
+            [*VERIFY, "train.py", "-n", "0"], "numbers of devices from 1 up", id="verify on no device"
+        ),
+        pytest.param([*CONVERT, "train.py", "--select", "DDP777"], "DDP777: no such rule", id="no such rule"),
+        pytest.param(
+            [*CONVERT, "train.py", "--ignore", "DDP777"], "DDP777: no such rule", id="no rule to ignore"
+        ),
+        pytest.param(["rules", "DDP777"], "DDP777: no such rule", id="no such page"),
+    ],
+)
+def test_what_is_no_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+) -> None:
+    script(tmp_path, TRAIN)
+    is_refused(tmp_path, monkeypatch, arguments, words, code=2, lines=4)
+
+
+def is_refused(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    words: str,
+    code: int = 3,
+    lines: int = 1,
+) -> None:
+    monkeypatch.chdir(folder)
+    before = contents(folder)
+    result = CliRunner().invoke(main, arguments)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert words in result.stderr
+    assert result.stderr.count("\n") == lines  # click puts three lines above a mistake in usage
+    assert contents(folder) == before
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() if path.is_file() else b"" for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("arguments", [[*CONVERT, "train.py"], [*RUN_DDP, "train.py"]], ids=" ".join)
+def test_a_folder_that_nobody_may_write_into(tmp_path: Path, arguments: list[str]) -> None:
+    script(tmp_path, TRAIN)
+    tmp_path.chmod(0o555)
+    try:
+        result = subprocess.run(
+            [sys.executable, "-m", "dp2ddp", *arguments],
+            cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=like_anybody,
+        )  # fmt: skip
+    finally:
+        tmp_path.chmod(0o755)
+    assert (result.returncode, result.stdout) == (3, "")
+    assert "cannot be written" in result.stderr
+    assert "Permission denied" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
+def like_anybody() -> None:
+    """Permissions hold for root as well: CAP_DAC_OVERRIDE is lost with the next exec."""
+    if os.geteuid() == 0:
+        ctypes.CDLL(None).prctl(24, 1)  # PR_CAPBSET_DROP
+
+
+class TestOutput:
+    def test_a_closed_stdout_cannot_take_the_script(self, tmp_path: Path) -> None:
+        script(tmp_path, TRAIN)
+        result = shell(tmp_path, "convert train.py -o - >&-")
+        assert (result.returncode, result.stderr) == (3, "dp2ddp: <stdout>: closed; name a file with -o\n")
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+    @pytest.mark.parametrize("options", ["--diff", "-o -", "--check", "--json --check"])
+    def test_a_full_disk_is_one_line(self, tmp_path: Path, options: str) -> None:
+        script(tmp_path, TRAIN)
+        result = shell(tmp_path, f"convert train.py {options} >/dev/full")
+        assert (result.returncode, result.stderr) == (3, "dp2ddp: output: No space left on device\n")
+
+    def test_pages_of_rules_cannot_be_written_into_a_file(self, tmp_path: Path) -> None:
+        script(tmp_path, TRAIN)
+        result = shell(tmp_path, "rules --write train.py")
+        assert (result.returncode, result.stderr) == (3, "dp2ddp: train.py: File exists\n")
+
+
+def shell(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        f"{sys.executable} -m dp2ddp {command}",
+        cwd=folder, shell=True, env=variables(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+class TestClosedStreams:
+    pytestmark = slow
+
+    def test_a_script_runs_without_stdin_and_stdout(self, tmp_path: Path) -> None:
+        script(tmp_path, "import sys\nopen('out', 'w').write(repr(sys.stdin.read()))\n")
+        result = shell(tmp_path, "run train.py --mode dp <&- >&-")
+        assert (result.returncode, result.stderr) == (0, "")
+        assert (tmp_path / "out").read_text() == "''"
+
+
+class TestInterrupts:
+    def test_ctrl_c_while_convert_waits_for_a_script(self) -> None:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dp2ddp", "convert", "-"], stdin=-1, stdout=-1, stderr=-1, text=True,
+            preexec_fn=default_signals,
+        )  # fmt: skip
+        assert process.stdin is not None
+        until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING)
+        time.sleep(2)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+        assert (process.returncode, stdout, stderr) == (130, "", "dp2ddp: interrupted\n")
+
+    @pytest.mark.torchrun
+    @pytest.mark.xdist_group("cli bad input")
+    @pytest.mark.parametrize(
+        ("command", "number", "code"),
+        [
+            pytest.param(VERIFY, signal.SIGINT, 130, id="verify, Ctrl-C"),
+            pytest.param(VERIFY, signal.SIGTERM, 143, id="verify, kill"),
+            pytest.param(RUN_DDP, signal.SIGTERM, 143, id="run, kill"),
+            pytest.param(RUN_DDP, signal.SIGHUP, 129, id="run, terminal closed"),
+        ],
+    )
+    def test_nothing_is_left(self, tmp_path: Path, command: list[str], number: int, code: int) -> None:
+        """No process, no file in the user's folder, none among the temporary files."""
+        folder, temporary = tmp_path / "folder", tmp_path / "temporary"
+        folder.mkdir()
+        temporary.mkdir()
+        script(folder, LONG)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dp2ddp", *command, "train.py"], cwd=folder, text=True,
+            env={**variables(), "TMPDIR": str(temporary)}, stdout=-1, stderr=-1, preexec_fn=default_signals,
+        )  # fmt: skip
+        until(lambda: any(tmp_path.rglob("begun")))
+        family = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=60)
+        assert process.returncode == code, stderr
+        assert psutil.wait_procs(family, timeout=20)[1] == []
+        assert {path.name for path in folder.iterdir()} <= {"train.py", "begun"}
+        assert [path for path in temporary.iterdir() if path.name.startswith("dp2ddp-")] == []
+
+
+def default_signals() -> None:
+    """A shell starts what runs in the background with Ctrl-C ignored."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def until(holds: object, seconds: float = 120) -> None:
+    assert callable(holds)
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
