@@ -131,15 +131,15 @@ class TestPlace:
         assert codes(conversion) == ["DDP101"]
 
     def test_helpers_of_an_earlier_conversion_stay_as_they_are(self) -> None:
-        first = converted(WRAP + "torch.save(net, 'a.pt')\n", imports=False).after
+        first = converted(WRAP + "torch.save(net.state_dict(), 'a.pt')\n", imports=False).after
         end = "# --- end of the copied helpers"
 
         second = converted(
-            first + "other = torch.nn.DataParallel(Net())\ntorch.save(other, 'b.pt')\n", imports=False
+            first + "other = torch.nn.DataParallel(Net())\ntorch.save(other.module, 'b.pt')\n", imports=False
         )
 
         assert second.after.split(end)[0] == first.split(end)[0]
-        assert second.after.endswith("other = GraphDDP(Net())\nsave_on_rank_zero(other, 'b.pt')\n")
+        assert second.after.endswith("other = GraphDDP(Net())\nsave_on_rank_zero(other.module, 'b.pt')\n")
         assert not second.hazards
 
 
