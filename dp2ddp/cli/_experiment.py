@@ -204,9 +204,9 @@ def _compare_leavings(
     pairs = [(a.left_behind(), b.left_behind()) for a, b in both]
     compared = [compare_files(a, b, tolerance) for a, b in pairs]
     tensors = [
-        (path, str(a.folder / path), str(b.folder / path))
+        (path, str(a.folder / path), str(b.folder / other))
         for (a, b), (_, paths) in zip(pairs, compared, strict=True)
-        for path in paths
+        for path, other in paths
     ]
     different = [each for comparison, _ in compared for each in comparison.different]
     different += _compare_tensors(tensors, server, scratch, tolerance)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -20,6 +20,12 @@ _CLOCK = re.compile(
     r"|(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?\s?(?:ms|us|s|sec|secs|seconds|min|minutes)\b(?:/\w+)?"
     r"|(?<![\w.])\d+(?:\.\d+)?\s?(?:it|samples|images|img|batch|batches)/s(?:ec)?\b"
     r"|(?i:(?:time|elapsed|took|eta|duration)\W{0,3})\d+(?:\.\d+)?"
+)
+# The same in a name: 2026-11-21, 20261121-155241, 15_52_41, Nov21_15-52-41, 1795276362.13
+_CLOCK_IN_NAME = re.compile(
+    r"(?<!\d)(?:20\d\d([-_.]?)\d\d\1\d\d|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\d\d)"
+    r"(?:[-_T ]*\d\d[-_:.]?\d\d(?:[-_:.]?\d\d)?(?:[.,]\d+)?)?(?!\d)"
+    r"|(?<!\d)\d\d[-_:]\d\d[-_:]\d\d(?!\d)|(?<!\d)1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?(?!\d)"
 )
 
 
@@ -65,9 +71,8 @@ def _how_same(a: str, b: str, tolerance: Tolerance) -> str | None:
         return "equal"
     if _same_numbers(a, b, tolerance.number):
         return "rounded"
-    return (
-        "clock" if _same_numbers(_CLOCK.sub("<time>", a), _CLOCK.sub("<time>", b), tolerance.number) else None
-    )
+    a, b = (_CLOCK.sub("<time>", _without_times(line)) for line in (a, b))
+    return "clock" if _same_numbers(a, b, tolerance.number) else None
 
 
 def _same_numbers(a: str, b: str, allowed: float) -> bool:
@@ -107,29 +112,53 @@ class FilesComparison:
 
 def compare_files(
     ours: Leavings, theirs: Leavings, tolerance: Tolerance
-) -> tuple[FilesComparison, list[str]]:
-    """Compare names and contents; second: files that are no text, which need torch to be compared."""
+) -> tuple[FilesComparison, list[tuple[str, str]]]:
+    """Compare names and contents; second: pairs of files that are no text, which need torch."""
     events = {path for path in (*ours.written, *theirs.written) if is_event_file(path)}
     a, b = set(ours.written) - events, set(theirs.written) - events
-    different = [FileDifference(path, "is written by DataParallel only") for path in sorted(a - b)]
-    different += [FileDifference(path, "is written by DDP only") for path in sorted(b - a)]
+    pairs = {path: path for path in a & b} | pairs_but_for_times(a - b, b - a)
+    different = [FileDifference(path, "is written by DataParallel only") for path in sorted(a - pairs.keys())]
+    different += [FileDifference(path, "is written by DDP only") for path in sorted(b - set(pairs.values()))]
     different += [
         FileDifference(path, "is removed on one side only") for path in _odd(ours.removed, theirs.removed)
     ]
     different += [
-        FileDifference(path, "is a folder on one side only") for path in _odd(ours.folders, theirs.folders)
+        FileDifference(path, "is a folder on one side only")
+        for path in _odd(timeless(ours.folders), timeless(theirs.folders))
     ]
     different += _event_folders(ours, theirs)
-    tensors: list[str] = []
-    for path in sorted(a & b):
-        if content_hash(ours.folder / path) == content_hash(theirs.folder / path):
+    tensors: list[tuple[str, str]] = []
+    for path, other in sorted(pairs.items()):
+        here, there = ours.folder / path, theirs.folder / other
+        if content_hash(here) == content_hash(there):
             continue
-        texts = [_text(each.folder / path) for each in (ours, theirs)]
+        texts = _text(here), _text(there)
         if texts[0] is None or texts[1] is None or path.endswith(TORCH_FILES):
-            tensors.append(path)
+            tensors.append((path, other))
         else:
             different += _compare_lines(path, texts[0], texts[1], tolerance)
-    return FilesComparison(len(a | b) + len(events) // 2, tuple(different)), tensors
+    files = len(a | b) - sum(path != other for path, other in pairs.items())
+    return FilesComparison(files + len(events) // 2, tuple(different)), tensors
+
+
+def pairs_but_for_times(ours: set[str], theirs: set[str]) -> dict[str, str]:
+    """Names that say when they were written differ between any two runs: paired in their order, if as many."""
+    pairs: dict[str, str] = {}
+    for name in {_without_times(path) for path in ours}:
+        these, those = (
+            sorted(path for path in paths if _without_times(path) == name) for paths in (ours, theirs)
+        )
+        if len(these) == len(those) and "<time>" in name:
+            pairs |= dict(zip(these, those, strict=True))
+    return pairs
+
+
+def timeless(paths: Iterable[str]) -> list[str]:
+    return sorted(map(_without_times, paths))
+
+
+def _without_times(name: str) -> str:
+    return _CLOCK_IN_NAME.sub("<time>", name)
 
 
 def is_event_file(path: str) -> bool:
@@ -142,7 +171,10 @@ def _odd(a: Sequence[str] | frozenset[str], b: Sequence[str] | frozenset[str]) -
 
 
 def _event_folders(ours: Leavings, theirs: Leavings) -> Iterator[FileDifference]:
-    counts = [[str(Path(p).parent) for p in each.written if is_event_file(p)] for each in (ours, theirs)]
+    counts = [
+        [_without_times(str(Path(p).parent)) for p in each.written if is_event_file(p)]
+        for each in (ours, theirs)
+    ]
     for folder in sorted({*counts[0], *counts[1]}):
         a, b = counts[0].count(folder), counts[1].count(folder)
         if a != b:

@@ -18,6 +18,7 @@ from dp2ddp.verify.workspace import copy_folder
         pytest.param("loss 0.12345678901234567\n", "loss 0.12345678901234591\n", id="rounding"),
         pytest.param("epoch 1 took 3.1s\n", "epoch 1 took 4.0s\n", id="seconds"),
         pytest.param("12:03:55 begin\n", "12:03:58 begin\n", id="time of day"),
+        pytest.param("to runs/20261121-155241\n", "to runs/20261121-155303\n", id="name of a folder"),
         pytest.param("[3/9] 31.2 it/s\n", "[3/9] 28.9 it/s\n", id="iterations per second"),
     ],
 )
@@ -83,6 +84,40 @@ def test_tensorboard_files_are_counted_by_folder(tmp_path: Path) -> None:
     assert leave(tmp_path / "a", one, two) == []
     (found,) = leave(tmp_path / "b", one, {**one, **two})
     assert found == "runs has 2 TensorBoard files, 1 under DataParallel"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        pytest.param("runs/20261121-155241/a.csv", "runs/20261121-155303/a.csv", id="date and time"),
+        pytest.param("runs/Nov21_15-52-41_host/a.csv", "runs/Nov21_15-53-03_host/a.csv", id="TensorBoard"),
+        pytest.param("net_2026-11-21_15-52-41.txt", "net_2026-11-21_15-53-03.txt", id="with dashes"),
+        pytest.param("ep0_1795276362.txt", "ep0_1795276399.txt", id="seconds since 1970"),
+        pytest.param("log-15_52_41.123.txt", "log-15_53_03.123.txt", id="time of day"),
+    ],
+)
+def test_names_that_say_when_are_the_same_file(tmp_path: Path, ours: str, theirs: str) -> None:
+    assert leave(tmp_path / "a", {ours: "1"}, {theirs: "1"}) == []
+    (found,) = leave(tmp_path / "b", {ours: "1"}, {theirs: "2"})
+    assert found == f"{ours} line 1: '1' under DataParallel, '2' under DDP"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        pytest.param("epoch_10.txt", "epoch_11.txt", id="a count"),
+        pytest.param("acc_0.9312.txt", "acc_0.9412.txt", id="a number"),
+        pytest.param("seed_20231.txt", "seed_20232.txt", id="a seed"),
+        pytest.param("net_00000100.txt", "net_00000200.txt", id="a step"),
+    ],
+)
+def test_names_that_differ_in_what_is_no_clock(tmp_path: Path, ours: str, theirs: str) -> None:
+    assert len(leave(tmp_path, {ours: "1"}, {theirs: "1"})) == 2
+
+
+def test_one_file_for_two_is_a_difference_whatever_the_time(tmp_path: Path) -> None:
+    ours = {"a_1795276362.txt": ""}
+    assert len(leave(tmp_path, ours, {"a_1795276370.txt": "", "a_1795276371.txt": ""})) == 3
 
 
 @pytest.fixture(autouse=True)
