@@ -6,11 +6,17 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    _Numbers = click.ParamType[tuple[int, ...]]
+else:
+    _Numbers = click.ParamType  # which click 8.1 does not let anybody subscript
 
-class Worlds(click.ParamType[tuple[int, ...]]):
+
+class Worlds(_Numbers):
     """`2` or `2,3,4`."""
 
     name = "N[,N...]"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,14 @@ def test_numbers_of_devices(text: str, worlds: tuple[int, ...]) -> None:
 def test_what_is_no_number_of_devices(text: str) -> None:
     with pytest.raises(click.BadParameter, match="numbers of devices"):
         Worlds().convert(text, None, None)
+
+
+def test_a_click_whose_types_are_not_generic_will_do() -> None:
+    code = (
+        "import click\nclass Old(click.ParamType):\n    def __class_getitem__(cls, item): raise TypeError(cls)\n"
+        "click.ParamType = Old\nimport dp2ddp.cli.verify"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize(
