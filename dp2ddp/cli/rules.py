@@ -17,7 +17,7 @@ import click
 )
 def command(code: str | None, folder: Path | None) -> None:
     """List the conversion rules, or show the page of one (CODE)."""
-    from dp2ddp.codemod.document import rule_page, write_pages
+    from dp2ddp.codemod.document import GENERATED, rule_page, write_pages
     from dp2ddp.codemod.rule import all_rules
 
     rules = all_rules()
@@ -32,4 +32,4 @@ def command(code: str | None, folder: Path | None) -> None:
     found = [rule for rule in rules if rule.code == code.upper()]
     if not found:
         raise click.UsageError(f"{code}: no such rule; `dp2ddp rules` lists them")
-    click.echo(rule_page(found[0]), nl=False)
+    click.echo(rule_page(found[0]).removeprefix(f"{GENERATED}\n"), nl=False)
