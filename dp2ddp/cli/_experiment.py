@@ -122,8 +122,11 @@ def _run_all(
 
 def _seen(run: Run, see: Callable[[str], None]) -> None:
     """A run that failed ends the experiment: the others are stopped, whatever they do."""
-    _check(run)
     stage = run.stage
+    if run.failure and (run.failure.kind == "hang" or not run.ended_on_purpose):
+        if words := _last_words(run):
+            see(words)
+        raise RunError(failure_text(run))
     devices = f"{stage.world} device{'' if stage.world == 1 else 's'}"
     see(f"{devices}, {stage.mode} in {stage.dtype}: {run.seconds:.1f} s")
 
@@ -136,19 +139,14 @@ def _start(stage: Stage, server: Server, stack: ExitStack) -> Running:
     return Process(stage, environment(), stdout=log, stderr=log)
 
 
-def _check(run: Run) -> None:
-    if run.failure and (run.failure.kind == "hang" or not run.ended_on_purpose):
-        raise RunError(f"{_last_words(run)}{failure_text(run)}")
-
-
 def _last_words(run: Run) -> str:
-    """The traceback of the rank that failed."""
+    """The traceback of the rank that failed; without the scratch folder, which is gone when it is read."""
     rank = run.failure.rank if run.failure and run.failure.rank is not None else 0
     started_nothing = Path(run.stage.desk) / "agent.out"
     text = run.output(rank, "err").rstrip() or (
         started_nothing.read_text() if started_nothing.exists() else ""
     )
-    return f"\n{text[-4000:]}\n" if text else ""
+    return text[-4000:].replace(f"{Path(run.stage.script).parent}/", "")
 
 
 def _judge(prepared: Sequence[_Prepared], runs: Sequence[Run], server: Server, scratch: Path) -> Verdict:

@@ -55,5 +55,5 @@ def _explain(source: SourceFile, error: SyntaxError | ValueError) -> str:
         return f"{source.name}: not Python ({error})"
     place = f"{source.name}:{error.lineno}:{error.offset}"
     if PYTHON_2.search(source.text):
-        return f"{place}: Python 2; convert it first (`2to3 -w {source.name}`), then run dp2ddp"
+        return f"{place}: Python 2; convert it first (with 2to3, which is part of Python 3.0 to 3.12), then run dp2ddp"
     return f"{place}: {error.msg}"

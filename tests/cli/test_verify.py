@@ -155,10 +155,24 @@ class TestFailures:
         script(tmp_path, "import time; time.sleep(600)", "mine.py")
         result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py")
         assert result.returncode == 3
-        assert "raise ValueError('no data')" in result.stderr
-        assert (
-            result.stderr.splitlines()[-1] == "train.py: failed in dp mode on 2 devices: ValueError: no data"
+        lines = result.stderr.splitlines()
+        first = lines.index("Traceback (most recent call last):")
+        assert '  File "train.py", line 7, in <module>' in lines[first:]
+        assert "    raise ValueError('no data')" in lines[first:]
+        assert lines[-1] == "dp2ddp: train.py: failed in dp mode on 2 devices: ValueError: no data"
+
+    def test_a_crash_on_one_rank_of_the_conversion_names_the_rank(self, tmp_path: Path) -> None:
+        script(tmp_path, "print('nothing')")
+        script(
+            tmp_path,
+            "import os\nif os.environ['RANK'] == '1':\n    raise ValueError('only here')\n",
+            "mine.py",
         )
+        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py")
+        assert result.returncode == 3
+        lines = result.stderr.splitlines()
+        assert '  File "mine.py", line 3, in <module>' in lines
+        assert lines[-1] == "dp2ddp: mine.py: failed in ddp mode on rank 1 of 2: ValueError: only here"
 
     def test_a_hang_of_one_rank_is_a_finding(self, tmp_path: Path) -> None:
         text = (
