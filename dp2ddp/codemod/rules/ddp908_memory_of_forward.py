@@ -93,6 +93,19 @@ class MemoryOfForward(Rule):
         Flags(
             before="""
                 import torch
+                class Net(torch.nn.Module):
+                    calls = 0
+                    def forward(self, x):
+                        Net.calls += 1
+                        return x
+                net = torch.nn.DataParallel(Net())
+                print(Net.calls)
+            """,
+            message="`Net.calls` is filled in the forward",
+        ),
+        Flags(
+            before="""
+                import torch
                 seen = {}
                 net = torch.nn.Linear(2, 2)
                 net.register_forward_hook(lambda m, i, o: seen.update(out=o))
@@ -111,10 +124,11 @@ class MemoryOfForward(Rule):
                         parts.append(x)
                         cache[len(x)] = 1
                         self.rows = len(cache)
+                        x.kept = True
                         return parts
                 net = torch.nn.DataParallel(Net())
                 parts = net(x)
-                print(parts)
+                print(parts, net.module.rows, parts.kept)
             """
         ),
     )
@@ -173,14 +187,17 @@ class _Memory:
         )
 
     def _outlives(self, changed: ast.expr, kept: ast.expr) -> bool:
-        if isinstance(kept, ast.Attribute):
+        if isinstance(kept, ast.Attribute) and _is_own(kept):
             return any(map(_is_container, self._values_of(kept.attr)))
-        assert isinstance(kept, ast.Name)
+        name = kept.value if isinstance(kept, ast.Attribute) else kept
+        assert isinstance(name, ast.Name)
         scopes = self.script.scopes
-        home = scopes.lookup(kept.id, scopes.scope_of[kept])
+        home = scopes.lookup(name.id, scopes.scope_of[name])
         if home is None or home is scopes.scope_of[kept] is not scopes.top:
             return False
-        return isinstance(kept.ctx, ast.Store) or any(map(_is_container, home.values.get(kept.id, [])))
+        if isinstance(kept, ast.Attribute):
+            return changed is kept and isinstance(kept.ctx, ast.Store)
+        return isinstance(name.ctx, ast.Store) or any(map(_is_container, home.values.get(name.id, [])))
 
     def _values_of(self, attribute: str) -> Iterator[ast.AST | None]:
         for node in self.script.nodes(ast.Assign):
@@ -218,18 +235,20 @@ def _changed(node: ast.AST) -> Iterator[ast.expr]:
     for target in targets:
         if isinstance(target, ast.Subscript):
             yield target.value
-        elif isinstance(target, ast.Name):
-            yield target
+        elif isinstance(target, ast.Name) or isinstance(target, ast.Attribute) and not _is_own(target):
+            yield target  # `self.NAME = ...` is set on a replica, and lost
 
 
 def _kept(changed: ast.expr) -> ast.expr | None:
-    """`self.NAME` or the first NAME of a chain of subscripts."""
+    """`self.NAME`, `OTHER.NAME` or the first NAME of a chain of subscripts."""
     while isinstance(changed, ast.Subscript):
         changed = changed.value
-    if isinstance(changed, ast.Name):
-        return changed
-    is_own = isinstance(changed, ast.Attribute) and isinstance(changed.value, ast.Name)
-    return changed if is_own and changed.value.id == "self" else None  # type: ignore[attr-defined]
+    is_of_name = isinstance(changed, ast.Attribute) and isinstance(changed.value, ast.Name)
+    return changed if isinstance(changed, ast.Name) or is_of_name else None
+
+
+def _is_own(attribute: ast.Attribute) -> bool:
+    return isinstance(attribute.value, ast.Name) and attribute.value.id == "self"
 
 
 def _is_container(value: ast.AST | None) -> bool:
