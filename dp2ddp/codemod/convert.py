@@ -71,8 +71,7 @@ class Conversion:
 
     def launch_of(self, written: str | None) -> str:
         """The launch line for the file that the result was written to."""
-        command = self.launch.rpartition(" ")[0]
-        return f"{command} {shlex.quote(written)}" if written else self.launch
+        return shlex.join([*shlex.split(self.launch)[:-1], written]) if written else self.launch
 
     def diff(self) -> str:
         """A unified diff that `patch` applies to the file, byte for byte; the line endings are in it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shlex
 
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.script import literal
@@ -21,7 +22,7 @@ def launch_line(facts: Facts, script: str | None = None) -> str:
     world = world_of(facts)
     seed = "PYTHONHASHSEED=0 " if iterates_over_sets(facts) else ""
     name = script or converted_name(facts)
-    return f"{seed}torchrun --standalone --nproc-per-node {world or 'gpu'} {name}"
+    return f"{seed}torchrun --standalone --nproc-per-node {world or 'gpu'} {shlex.quote(name)}"
 
 
 def converted_name(facts: Facts) -> str:

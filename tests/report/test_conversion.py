@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
-from dp2ddp.codemod.convert import Conversion
+from dp2ddp.codemod.convert import Conversion, convert
 from dp2ddp.report.conversion import conversion_json, conversion_text, folded, verdict
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.projects import Project
 from tests.codemod.scripts import converted
 
 SCRIPT = (
@@ -47,6 +50,12 @@ def test_a_path_with_a_blank_is_quoted_in_the_launch_line() -> None:
     text = conversion_text(converted(SCRIPT), "my script.py")
 
     assert text.endswith("--nproc-per-node 2 'my script.py'\n")
+
+
+def test_a_script_whose_own_name_has_a_blank_is_named_once() -> None:
+    text = conversion_text(convert(Project(SourceFile(Path("a b.py"), SCRIPT))), "a b_ddp.py")
+
+    assert text.endswith("\nstart it with: torchrun --standalone --nproc-per-node 2 'a b_ddp.py'\n")
 
 
 def test_nothing_to_convert_is_one_line() -> None:
