@@ -45,7 +45,7 @@ def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
     if conversion.hazards:
         yield ""
         yield from (line for one in conversion.hazards for line in _hazard(conversion, one))
-    if conversion.changed:
+    if conversion.changed and (written or not conversion.hazards):
         yield ""
         yield f"start it with: {conversion.launch_of(written)}"
 

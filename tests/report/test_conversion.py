@@ -27,6 +27,10 @@ def test_it_begins_with_the_verdict_and_ends_with_the_launch_line() -> None:
     assert lines[-1] == "start it with: torchrun --standalone --nproc-per-node 2 train_ddp.py"
 
 
+def test_what_was_not_written_because_of_a_hazard_is_not_launched() -> None:
+    assert "start it with" not in conversion_text(converted(SCRIPT), None)
+
+
 def test_each_choice_has_a_reason() -> None:
     lines = report(converted(SCRIPT))
 
