@@ -97,7 +97,7 @@ def _changing(around: list[ast.AST]) -> set[str]:
     """What the loops around set, and what the functions around are given."""
     names: set[str] = set()
     for node in around:
-        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+        if isinstance(node, LOOPS):
             names |= {
                 one.id
                 for one in ast.walk(node)
