@@ -42,6 +42,7 @@ class Subject:
     folder: Path  # the working folder
     steps: int | None = None
     patience: float | None = None
+    torchrun: bool = True  # the judged run starts as a user will start it; or else it is forked as the others are
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def try_on(
         ("ddp", "float32"),
     ]
     prepared = [_prepare(subject, mode, world, dtype, scratch) for mode, dtype in kinds]
-    runs = _run_all(prepared, server, subject.patience, see)
+    runs = _run_all(subject, prepared, server, see)
     return _judge(prepared, runs, server, scratch)
 
 
@@ -109,15 +110,15 @@ def _copies(subject: Subject, room: Path) -> tuple[tuple[Workspace, ...], Path]:
 
 
 def _run_all(
-    prepared: Sequence[_Prepared], server: Server, patience: float | None, see: Callable[[str], None]
+    subject: Subject, prepared: Sequence[_Prepared], server: Server, see: Callable[[str], None]
 ) -> list[Run]:
     with ExitStack() as stack:
         runnings = []
         for each in prepared:
-            running = _start(each.stage, server, stack)
+            running = _start(subject, each.stage, server, stack)
             stack.callback(running.kill)
             runnings.append(running)
-        return watch(runnings, patience, lambda run: _seen(run, see))
+        return watch(runnings, subject.patience, lambda run: _seen(run, see))
 
 
 def _seen(run: Run, see: Callable[[str], None]) -> None:
@@ -131,8 +132,8 @@ def _seen(run: Run, see: Callable[[str], None]) -> None:
     see(f"{devices}, {stage.mode} in {stage.dtype}: {run.seconds:.1f} s")
 
 
-def _start(stage: Stage, server: Server, stack: ExitStack) -> Running:
-    if (stage.mode, stage.dtype) != ("ddp", "float64"):
+def _start(subject: Subject, stage: Stage, server: Server, stack: ExitStack) -> Running:
+    if not subject.torchrun or (stage.mode, stage.dtype) != ("ddp", "float64"):
         return server.start(stage)
     Path(stage.desk).mkdir(parents=True, exist_ok=True)
     log = stack.enter_context((Path(stage.desk) / "agent.out").open("w"))

@@ -1,0 +1,57 @@
+"""The scripts of the corpus: where they are, and what their heads say is expected of them.
+
+# corpus: idioms = sampler=; custom sampler class     the rows of IDIOMS that the script contains
+# corpus: worlds = 2 3 4                              numbers of devices to verify it on; 2 unless given
+# corpus: arguments = --epochs 1                      what the script is started with
+# corpus: strategy = shard outputs reducer            what must be chosen for it, where that matters
+# corpus: answer = 1 DDP902:22 DDP902:25              a script that is not converted: the exit code of `convert`
+                                                      and each hazard (or note) with its line; nothing is written
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+GROUPS = ("data", "loss", "models", "effects", "negatives")
+HEAD = re.compile(r"^# corpus: (\w+) = (.*\S)\s*$", re.MULTILINE)
+KEYS = {"idioms", "worlds", "arguments", "strategy", "answer"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One script of the corpus."""
+
+    path: Path
+    idioms: tuple[str, ...]
+    worlds: tuple[int, ...]
+    arguments: tuple[str, ...]
+    strategy: tuple[str, ...]  # data, join, gradients; empty: whatever is chosen
+    answer: str | None  # None: it is converted, and trains the same
+
+    @property
+    def name(self) -> str:
+        return f"{self.path.parent.name}/{self.path.stem}"
+
+
+def read_case(path: Path) -> Case:
+    """What the head of a script says; KeyError for a word that means nothing here."""
+    said = dict(HEAD.findall(path.read_text(encoding="utf-8")))
+    if unknown := said.keys() - KEYS:
+        raise KeyError(f"{path}: {', '.join(sorted(unknown))}")
+    return Case(
+        path=path,
+        idioms=tuple(one.strip() for one in said.get("idioms", "").split(";") if one.strip()),
+        worlds=tuple(map(int, said.get("worlds", "2").split())),
+        arguments=tuple(shlex.split(said.get("arguments", ""))),
+        strategy=tuple(said.get("strategy", "").split()),
+        answer=said.get("answer"),
+    )
+
+
+def all_cases() -> list[Case]:
+    """Every script of the corpus, by group and name."""
+    return [read_case(path) for group in GROUPS for path in sorted((HERE / group).glob("*.py"))]

@@ -1,0 +1,81 @@
+"""Every script of the corpus: converted, both run, every optimizer step compared; or refused with the right words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from corpus.cases import Case, all_cases
+
+from dp2ddp.cli._experiment import Subject, environment, try_on
+from dp2ddp.codemod.convert import Conversion, convert
+from dp2ddp.report.comparison import Report, print_report
+from dp2ddp.runtime.server import Server
+from dp2ddp.source.projects import read_project
+
+CASES = all_cases()
+TRAINING = [(case, world) for case in CASES if case.answer is None for world in case.worlds]
+PATIENCE = 120.0  # seconds without progress; the machine may be busy
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """One process that has torch imported; every run of this file is forked from it."""
+    with Server(environment()) as server:
+        yield server
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_script_is_converted_or_refused_as_its_head_says(case: Case) -> None:
+    conversion = convert(read_project(case.path))
+    if case.answer is None:
+        assert [one.because for one in conversion.hazards] == []
+        assert conversion.changed
+    else:
+        assert answer(conversion) == case.answer
+        assert not conversion.changed or conversion.hazards
+    if case.strategy:
+        chosen = conversion.strategy
+        assert chosen is not None
+        assert (chosen.data.value, chosen.join.value, chosen.gradients.value) == case.strategy
+
+
+def answer(conversion: Conversion) -> str:
+    """The exit code of `convert`, and what it says about which line."""
+    said = [f"{one.code}:{one.line}" for one in (*conversion.hazards, *conversion.notes)]
+    return " ".join([str(int(bool(conversion.hazards))), *said])
+
+
+@pytest.mark.torchrun
+@pytest.mark.parametrize(
+    ("case", "world"), [pytest.param(*each, id=f"{each[0].name}-{each[1]}") for each in TRAINING]
+)
+def test_a_script_trains_the_same(case: Case, world: int, server: Server, tmp_path: Path) -> None:
+    conversion = convert(read_project(case.path))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    script = folder / "train.py"
+    script.write_bytes(case.path.read_bytes())
+    subject = Subject(
+        script=script,
+        name="train.py",
+        converted=conversion.before.encoded(conversion.after),
+        converted_name="train_ddp.py",
+        arguments=case.arguments,
+        folder=folder,
+        patience=PATIENCE,
+        torchrun=False,
+    )
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    verdict = try_on(subject, world, server, scratch, print)
+    print_report(Report(case.name, (verdict,), "", 0.0))  # pytest shows it where one of these is false
+    assert verdict.same
+    assert verdict.trained
+    if world == 2 and has_even_chunks(verdict.float32.rows):
+        assert verdict.float32.identical
+
+
+def has_even_chunks(rows: tuple[tuple[int, ...], ...]) -> bool:
+    return all(len(set(each)) == 1 for each in rows)
