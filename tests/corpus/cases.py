@@ -1,6 +1,6 @@
 """The scripts of the corpus: where they are, and what their heads say is expected of them.
 
-# corpus: idioms = sampler=; custom sampler class     the rows of IDIOMS that the script contains
+# corpus: idioms = sampler=; custom sampler class     the rows of IDIOMS that it contains; in one or more lines
 # corpus: worlds = 2 3 4                              numbers of devices to verify it on; 2 unless given
 # corpus: arguments = --epochs 1                      what the script is started with
 # corpus: strategy = shard outputs reducer            what must be chosen for it, where that matters
@@ -18,6 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 GROUPS = ("data", "loss", "models", "effects", "negatives")
 HEAD = re.compile(r"^# corpus: (\w+) = (.*\S)\s*$", re.MULTILINE)
+BETWEEN_ROWS = re.compile(r";(?![^()]*\))")  # one row has a semicolon in parentheses
 KEYS = {"idioms", "worlds", "arguments", "strategy", "answer"}
 
 
@@ -39,12 +40,14 @@ class Case:
 
 def read_case(path: Path) -> Case:
     """What the head of a script says; KeyError for a word that means nothing here."""
-    said = dict(HEAD.findall(path.read_text(encoding="utf-8")))
+    said: dict[str, str] = {}
+    for word, value in HEAD.findall(path.read_text(encoding="utf-8")):
+        said[word] = f"{said[word]}; {value}" if word in said else value
     if unknown := said.keys() - KEYS:
         raise KeyError(f"{path}: {', '.join(sorted(unknown))}")
     return Case(
         path=path,
-        idioms=tuple(one.strip() for one in said.get("idioms", "").split(";") if one.strip()),
+        idioms=tuple(one.strip() for one in BETWEEN_ROWS.split(said.get("idioms", "")) if one.strip()),
         worlds=tuple(map(int, said.get("worlds", "2").split())),
         arguments=tuple(shlex.split(said.get("arguments", ""))),
         strategy=tuple(said.get("strategy", "").split()),

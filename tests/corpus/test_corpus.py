@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from corpus.cases import Case, all_cases
+from corpus.outcomes import answer
 
 from dp2ddp.cli._experiment import Subject, environment, try_on
-from dp2ddp.codemod.convert import Conversion, convert
+from dp2ddp.codemod.convert import convert
 from dp2ddp.report.comparison import Report, print_report
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.projects import read_project
@@ -39,12 +40,6 @@ def test_a_script_is_converted_or_refused_as_its_head_says(case: Case) -> None:
         chosen = conversion.strategy
         assert chosen is not None
         assert (chosen.data.value, chosen.join.value, chosen.gradients.value) == case.strategy
-
-
-def answer(conversion: Conversion) -> str:
-    """The exit code of `convert`, and what it says about which line."""
-    said = [f"{one.code}:{one.line}" for one in (*conversion.hazards, *conversion.notes)]
-    return " ".join([str(int(bool(conversion.hazards))), *said])
 
 
 @pytest.mark.torchrun
