@@ -293,9 +293,9 @@ _HEAD = """\
 # The corpus: which script has which idiom
 
 Written by `python3 tests/corpus/idioms.py`. The rows are what 95 public DataParallel repositories contain; the first
-number says how many of the 95, the second how many scripts of `tests/corpus` have it. CI converts and verifies them all.
+number says how many of the 95, the second how many scripts of `tests/corpus` have it. CI converts and verifies them.
 
-{scripts} scripts, {idioms} idioms; {missing} of those that two or more repositories have are in fewer than two scripts."""
+{scripts} scripts, {idioms} idioms; {missing} of those that two or more repositories have are in fewer than two."""
 
 
 def _head(entries: Sequence[Entry]) -> list[str]:
