@@ -96,3 +96,9 @@ def test_a_world_of_one_is_the_module_itself() -> None:
         assert module.seen == 1
         unused = kind(nn.ModuleDict({"a": nn.Linear(1, 1)}))
         assert next(unused.parameters()).grad is None
+
+
+def test_a_printed_model_reads_as_under_dataparallel() -> None:
+    net = nn.Sequential(nn.Linear(2, 2))
+    for kind in (GraphDDP, ExactDDP):
+        assert repr(kind(net)) == repr(nn.DataParallel(net))
