@@ -809,6 +809,10 @@ class GraphDDP(DistributedDataParallel):
         self.split = split
         self.trained = False
 
+    def _get_name(self) -> str:
+        """The first word of a printed model: the same as before, as all that a run prints."""
+        return "DataParallel"
+
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if world_size() > 1:
             return self.forward_on_ranks(inputs, kwargs)
