@@ -38,16 +38,31 @@ def on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
 
 def sendable(value: Any) -> Any:
     """The value if it comes back whole from pickle, a Silence that knows its text if not."""
+    if is_sendable(value):
+        return value
+    if isinstance(value, BaseException) and is_sendable((type(value), value.args)):
+        return type(value), value.args
+    return Silence(text=f"{type(value).__name__}: {value}")
+
+
+def is_sendable(value: Any) -> bool:
+    """Whether it comes back whole from pickle."""
     try:
         pickle.loads(pickle.dumps(value))
     except Exception:
-        return Silence(text=f"{type(value).__name__}: {value}")
-    return value
+        return False
+    return True
 
 
 def as_exception(error: Any) -> BaseException:
-    """An exception of rank 0 as another rank can raise it."""
-    return error if isinstance(error, BaseException) else RuntimeError(f"on rank 0: {error.text}")
+    """An exception of rank 0 as another rank can raise it: not made anew, since its __init__ may want other things."""
+    if isinstance(error, BaseException):
+        return error
+    if isinstance(error, Silence):
+        return RuntimeError(f"on rank 0: {error.text}")
+    kind, arguments = error
+    raised: BaseException = kind.__new__(kind, *arguments)
+    return raised
 
 
 class Silence:

@@ -8,9 +8,11 @@ import copy
 import io
 import os
 import pickle
+import queue
 import random
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import torch
 from dp2ddp.templates import ddp
 from dp2ddp.templates.batches import shard, whole_batches
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
+from dp2ddp.templates.feed import Fed, feed
 from dp2ddp.templates.process import alone, exchange, own_rank, random_streams, world_size
 from dp2ddp.templates.rows import gather_rows
 from dp2ddp.templates.voice import (
@@ -316,6 +319,93 @@ def messages_of_any_length() -> Any:
     return [[len(text) for text in exchange("x" * length)] for length in lengths]
 
 
+def numbers_of_rank(rows: int) -> Iterator[Any]:
+    """Draws from every stream, and is another one on each rank: only rank 0's may be seen."""
+    for i in range(rows):
+        noise = torch.randn(3, 2) + random.random()
+        yield {"x": noise, "again": noise, "t": noise.t(), "name": f"{i} of rank {own_rank()}", "none": None}
+        torch.rand(own_rank())
+
+
+def fed_items() -> Any:
+    """Every rank sees rank 0's items, draws on as rank 0 does, and may leave early."""
+    torch.manual_seed(5 + own_rank())
+    random.seed(own_rank())
+    seen: list[Any] = []
+    for i, item in enumerate(feed(numbers_of_rank(6))):
+        seen += [item["x"].tolist(), item["t"].stride(), item["name"], item["x"] is item["again"]]
+        if i == 3:
+            break
+    seen += [torch.rand(2).tolist(), random.random()]
+    seen.append([item["none"] for item in feed(numbers_of_rank(2))])
+    return [len(set(map(str, exchange(seen)))), seen[1], seen[2], seen[3]]
+
+
+def fed_loader() -> Any:
+    """A loader that shuffles, augments and has workers is read by rank 0 and keeps its face."""
+    facts = []
+    for workers in (0, 1):
+        torch.manual_seed(3)
+        whole = DataLoader(Noisy(torch.arange(7.0)), batch_size=3, shuffle=True, num_workers=workers)
+        fed = feed(whole)
+        seen = [[x.tolist() for x in batch] for _ in range(2) for batch in fed]
+        facts += [len(set(map(str, exchange(seen)))), sum(len(batch[0]) for batch in seen)]
+        facts += [isinstance(fed, DataLoader), len(fed), fed.batch_size, fed.dataset is whole.dataset]
+    return facts
+
+
+def fed_errors() -> Any:
+    """What is raised on rank 0 is raised on all of them, and then they go on together."""
+    source = feed(queue.Queue(1)) if own_rank() == 0 else feed(None)
+    said = []
+    try:
+        source.get_nowait()
+    except queue.Empty as error:
+        said.append(type(error).__name__)
+    source.put({"rank": own_rank()})
+    said += [source.full(), source.get()]
+    try:
+        next(feed(iter([])))
+    except StopIteration:
+        said.append("end")
+    try:
+        feed(Failing())[2]
+    except ParserError as error:
+        said.append(str(error))
+    return said
+
+
+class ParserError(Exception):
+    """One that pickle cannot make again: it wants two arguments."""
+
+    def __init__(self, line: int, text: str) -> None:
+        super().__init__(f"line {line}: {text}")
+
+
+class Failing:
+    def __getitem__(self, key: int) -> Any:
+        raise ParserError(key, f"rank {own_rank()}")
+
+
+def filled_by_a_thread() -> Any:
+    """A thread of rank 0 fills the queue itself, while the ranks ask for items side by side."""
+    items = feed(queue.Queue(2))
+    filler = threading.Thread(target=lambda: [items.put(torch.full((2,), float(i))) for i in range(5)])
+    if own_rank() == 0:
+        filler.start()
+    found = [items.get().tolist() for _ in range(5)]
+    if own_rank() == 0:
+        filler.join()
+    return found
+
+
+def methods_stay_on_rank_zero() -> Any:
+    """An object with a state: calls move it on rank 0, and iterators of it are read there."""
+    buffer = feed(collections.deque([torch.zeros(2), torch.ones(2)], maxlen=3))
+    buffer.append(torch.full((2,), 2.0 + own_rank()))
+    return [len(buffer), [x.tolist() for x in buffer], isinstance(iter(buffer), Fed), buffer[2].tolist()]
+
+
 CHECKS: dict[str, Callable[[], Any]] = {
     check.__name__: check
     for check in (
@@ -335,5 +425,10 @@ CHECKS: dict[str, Callable[[], Any]] = {
         streams_after_the_model_drew,
         what_cannot_be_sent,
         messages_of_any_length,
+        fed_items,
+        fed_loader,
+        fed_errors,
+        filled_by_a_thread,
+        methods_stay_on_rank_zero,
     )
 }

@@ -161,3 +161,29 @@ def test_messages_of_any_length_arrive(found: Any) -> None:
 
 def test_what_cannot_be_pickled_is_refused_on_every_rank(found: Any) -> None:
     assert found(2, "what_cannot_be_sent") == [True, True]
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_what_rank_0_reads_comes_to_every_rank(found: Any, world: int) -> None:
+    for different, strides, name, same_object in found(world, "fed_items"):
+        assert (different, strides, name, same_object) == (1, [1, 2], "0 of rank 0", True)
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_a_loader_is_read_once_and_keeps_its_face(found: Any, world: int) -> None:
+    for facts in found(world, "fed_loader"):
+        assert facts == [1, 14, True, 3, 3, True] * 2
+
+
+def test_errors_and_the_end_of_the_data_come_to_every_rank(found: Any) -> None:
+    said = ["Empty", True, {"rank": 0}, "end", "line 2: rank 0"]
+    assert found(3, "fed_errors") == [said] * 3
+
+
+def test_a_thread_of_rank_0_fills_the_queue_that_all_ranks_read(found: Any) -> None:
+    assert found(4, "filled_by_a_thread") == [[[float(i)] * 2 for i in range(5)]] * 4
+
+
+def test_an_object_with_a_state_has_it_on_rank_0(found: Any) -> None:
+    rows = [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]
+    assert found(3, "methods_stay_on_rank_zero") == [[3, rows, True, rows[2]]] * 3
