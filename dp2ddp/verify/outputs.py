@@ -14,13 +14,18 @@ from dp2ddp.verify.workspace import Leavings, content_hash
 
 TORCH_FILES = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".t7", ".model")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
-# What a clock says differs between any two runs: 12:03:55, 2026-11-21, 1.25s, 31 ms/step, 5.2it/s, time: 0.31
+# What a clock says differs between any two runs: 12:03:55, 2026-11-21, 1.25s, 2s295ms, 31 ms/step, 5.2it/s, time: 0.31,
+# Time 0.312 (0.298)
 _CLOCK = re.compile(
     r"\d{4}-\d\d-\d\d[ T]?|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?"
+    r"|(?<![\w.])(?=\d+[Ddhms]\d)(?:\d+[Dd])?(?:\d+h)?(?:\d+m(?:in)?)?(?:\d+(?:\.\d+)?s)?(?:\d+ms)?(?<=[hms])(?!\w)"
     r"|(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?\s?(?:ms|us|s|sec|secs|seconds|min|minutes)\b(?:/\w+)?"
     r"|(?<![\w.])\d+(?:\.\d+)?\s?(?:it|samples|images|img|batch|batches)/s(?:ec)?\b"
-    r"|(?i:(?:time|elapsed|took|eta|duration)\W{0,3})\d+(?:\.\d+)?"
+    r"|(?i:(?:time|elapsed|took|eta|duration)\W{0,3})\d+(?:\.\d+)?(?:\s?\(\s*\d+\.\d+\))?"
 )
+# A meter of times and, in the same line, one of the times that loading took: Time 0.312 (0.298) Data 0.010 (0.009)
+_TIME_METER = re.compile(r"\b(?:(?i:time)|BT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
+_DATA_METER = re.compile(r"\b(?:(?i:data)|BT|DT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
 # The same in a name: 2026-11-21, 20261121-155241, 15_52_41, Nov21_15-52-41, 1795276362.13
 _CLOCK_IN_NAME = re.compile(
     r"(?<!\d)(?:20\d\d([-_.]?)\d\d\1\d\d|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\d\d)"
@@ -71,8 +76,14 @@ def _how_same(a: str, b: str, tolerance: Tolerance) -> str | None:
         return "equal"
     if _same_numbers(a, b, tolerance.number):
         return "rounded"
-    a, b = (_CLOCK.sub("<time>", _without_times(line)) for line in (a, b))
+    a, b = map(_without_clock, (a, b))
     return "clock" if _same_numbers(a, b, tolerance.number) else None
+
+
+def _without_clock(line: str) -> str:
+    if _TIME_METER.search(line):
+        line = _DATA_METER.sub("<time>", line)
+    return _CLOCK.sub("<time>", _without_times(line))
 
 
 def _same_numbers(a: str, b: str, allowed: float) -> bool:

@@ -20,6 +20,15 @@ from dp2ddp.verify.workspace import copy_folder
         pytest.param("12:03:55 begin\n", "12:03:58 begin\n", id="time of day"),
         pytest.param("to runs/20261121-155241\n", "to runs/20261121-155303\n", id="name of a folder"),
         pytest.param("[3/9] 31.2 it/s\n", "[3/9] 28.9 it/s\n", id="iterations per second"),
+        pytest.param(
+            "Step: 586ms | Tot: 1m2s\n", "Step: 2s295ms | Tot: 1m14s\n", id="seconds and milliseconds"
+        ),
+        pytest.param(
+            "[1/4]\tTime  0.312 ( 0.298)\tData  0.010 ( 0.009)\tLoss 2.5 (2.4)\n",
+            "[1/4]\tTime  0.412 ( 0.301)\tData  0.012 ( 0.011)\tLoss 2.5 (2.4)\n",
+            id="meters of time",
+        ),
+        pytest.param("BT 0.3 (0.2)\tDT 0.1 (0.1)\n", "BT 0.4 (0.3)\tDT 0.2 (0.1)\n", id="meters in short"),
     ],
 )
 def test_lines_that_are_the_same(ours: str, theirs: str) -> None:
@@ -35,6 +44,11 @@ def test_lines_that_are_the_same(ours: str, theirs: str) -> None:
         pytest.param("a\nb\n", "a\n", id="one line less"),
         pytest.param("loss 1.5\n", "loss nan\n", id="nan"),
         pytest.param("epoch 1 took 3.1s\n", "epoch 2 took 3.1s\n", id="not the clock's number"),
+        pytest.param(
+            "Time 0.3 (0.2) Loss 2.5 (2.4)\n", "Time 0.3 (0.2) Loss 2.5 (2.5)\n", id="not the time's"
+        ),
+        pytest.param("Data 0.3 (0.2)\n", "Data 0.4 (0.2)\n", id="a meter of data alone"),
+        pytest.param("3M parameters\n", "4M parameters\n", id="millions"),
     ],
 )
 def test_lines_that_differ(ours: str, theirs: str) -> None:
