@@ -14,21 +14,22 @@ from dp2ddp.verify.workspace import Leavings, content_hash
 
 TORCH_FILES = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".t7", ".model")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
-# What a clock says differs between any two runs: 12:03:55, 2026-11-21, 1.25s, 2s295ms, 31 ms/step, 5.2it/s, time: 0.31,
-# Time 0.312 (0.298)
+# What a clock says differs between any two runs: 12:03:55, 2026-11-21, 1.25s, 2s295ms, 31 ms/step, 5.2it/s,
+# time: 0.31, time is 0.31, Time 0.312 (0.298)
 _CLOCK = re.compile(
     r"\d{4}-\d\d-\d\d[ T]?|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?"
     r"|(?<![\w.])(?=\d+[Ddhms]\d)(?:\d+[Dd])?(?:\d+h)?(?:\d+m(?:in)?)?(?:\d+(?:\.\d+)?s)?(?:\d+ms)?(?<=[hms])(?!\w)"
     r"|(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?\s?(?:ms|us|s|sec|secs|seconds|min|minutes)\b(?:/\w+)?"
-    r"|(?<![\w.])\d+(?:\.\d+)?\s?(?:it|samples|images|img|batch|batches)/s(?:ec)?\b"
-    r"|(?i:(?:time|elapsed|took|eta|duration)\W{0,3})\d+(?:\.\d+)?(?:\s?\(\s*\d+\.\d+\))?"
+    r"|(?<![\w.])\d+(?:\.\d+)?\s?[A-Za-z]+/s(?:ec|econd)?\b"
+    r"|(?i:(?:time|elapsed|took|eta|duration)(?: is| was| of)?\W{0,3})\d+(?:\.\d+)?(?:e-?\d+)?(?:\s?\(\s*\d+\.\d+\))?"
 )
 # A meter of times and, in the same line, one of the times that loading took: Time 0.312 (0.298) Data 0.010 (0.009)
 _TIME_METER = re.compile(r"\b(?:(?i:time)|BT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
 _DATA_METER = re.compile(r"\b(?:(?i:data)|BT|DT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
-# The same in a name: 2026-11-21, 20261121-155241, 15_52_41, Nov21_15-52-41, 1795276362.13
+# The same, and in a name: Sat Nov 21 17:25:30 2026, 2026-11-21, 20261121-155241, 15_52_41, Nov21_15-52-41, 1795276362.13
 _CLOCK_IN_NAME = re.compile(
-    r"(?<!\d)(?:20\d\d([-_.]?)\d\d\1\d\d|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\d\d)"
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d 20\d\d"
+    r"|(?<!\d)(?:20\d\d([-_.]?)\d\d\1\d\d|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\d\d)"
     r"(?:[-_T ]*\d\d[-_:.]?\d\d(?:[-_:.]?\d\d)?(?:[.,]\d+)?)?(?!\d)"
     r"|(?<!\d)\d\d[-_:]\d\d[-_:]\d\d(?!\d)|(?<!\d)1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?(?!\d)"
 )

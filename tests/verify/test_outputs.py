@@ -20,6 +20,9 @@ from dp2ddp.verify.workspace import copy_folder
         pytest.param("12:03:55 begin\n", "12:03:58 begin\n", id="time of day"),
         pytest.param("to runs/20261121-155241\n", "to runs/20261121-155303\n", id="name of a folder"),
         pytest.param("[3/9] 31.2 it/s\n", "[3/9] 28.9 it/s\n", id="iterations per second"),
+        pytest.param("Sat Nov 21 17:25:30 2026 go\n", "Sun Nov 22 00:00:01 2026 go\n", id="time.asctime"),
+        pytest.param("1.8627 iters/s, loss 2\n", "1.2249 iters/s, loss 2\n", id="iterations of a second"),
+        pytest.param("total time is 0.09\n", "total time is 0.17\n", id="in a sentence"),
         pytest.param(
             "Step: 586ms | Tot: 1m2s\n", "Step: 2s295ms | Tot: 1m14s\n", id="seconds and milliseconds"
         ),
@@ -48,6 +51,7 @@ def test_lines_that_are_the_same(ours: str, theirs: str) -> None:
             "Time 0.3 (0.2) Loss 2.5 (2.4)\n", "Time 0.3 (0.2) Loss 2.5 (2.5)\n", id="not the time's"
         ),
         pytest.param("Data 0.3 (0.2)\n", "Data 0.4 (0.2)\n", id="a meter of data alone"),
+        pytest.param("40 img/sample\n", "41 img/sample\n", id="no rate of a clock"),
         pytest.param("3M parameters\n", "4M parameters\n", id="millions"),
     ],
 )
