@@ -20,7 +20,7 @@ ALLOWED = {
     "trace": {"errors"},
     "codemod": {"errors", "source"},
     "runtime": {"errors", "trace"},
-    "verify": {"errors", "trace"},
+    "verify": {"errors", "source", "trace"},
     "report": {"errors", "source", "codemod", "trace", "verify", "runtime"},
     "cli": {"errors", "source", "codemod", "runtime", "trace", "verify", "report"},
     "__main__": {"cli"},

@@ -9,7 +9,7 @@ DDP, float32            forked
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,11 +38,14 @@ class Subject:
     name: str  # as the user wrote it
     converted: bytes
     converted_name: str
+    modules: Mapping[Path, bytes]  # the local modules that are converted with it, by their own places
     arguments: tuple[str, ...]
     folder: Path  # the working folder
     steps: int | None = None
     patience: float | None = None
-    torchrun: bool = True  # the judged run starts as a user will start it; or else it is forked as the others are
+    torchrun: bool = (
+        True  # the judged run starts as a user will start it; or else it is forked as the others are
+    )
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,8 @@ def _prepare(subject: Subject, mode: Mode, world: int, dtype: str, scratch: Path
     workspaces, script = _copies(subject, room)
     converted = script.with_name(subject.converted_name)
     converted.write_bytes(subject.converted)
+    if mode == "ddp":
+        _put_modules(subject.modules, workspaces)
     workspaces = tuple(workspace.looked_at_again() for workspace in workspaces)
     stage = Stage(
         script=str(converted if mode == "ddp" else script),
@@ -107,6 +112,19 @@ def _copies(subject: Subject, room: Path) -> tuple[tuple[Workspace, ...], Path]:
         return (workspace,), workspace.folder / script.relative_to(subject.folder)
     beside = copy_folder(script.parent, room / "script")
     return (workspace, beside), beside.folder / script.name
+
+
+def _put_modules(modules: Mapping[Path, bytes], workspaces: Sequence[Workspace]) -> None:
+    """The converted local modules, in the place of the script's own; also where both copies hold one."""
+    for path, data in modules.items():
+        homes = [one for one in workspaces if path.resolve().is_relative_to(one.original)]
+        if not homes:
+            raise RunError(
+                f"{path}: belongs to the conversion, but lies outside of the working folder and of the script's; "
+                "start `dp2ddp verify` in a folder that holds both"
+            )
+        for home in homes:
+            (home.folder / path.resolve().relative_to(home.original)).write_bytes(data)
 
 
 def _run_all(

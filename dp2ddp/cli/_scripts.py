@@ -68,7 +68,12 @@ def converted_beside(script: Path, mode: str) -> Iterator[Path]:
     if conversion is None or not conversion.changed:
         yield script
         return
-    path = _temporary_beside(script, conversion.before.encoded(conversion.after))
+    if conversion.is_project:
+        raise SourceError(
+            f"{script}: local modules must change too; convert the project first (dp2ddp convert {script} -o "
+            "FOLDER), then run it there"
+        )
+    path = _temporary_beside(script, conversion.entry.data)
     try:
         yield path
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.cli._experiment import Subject
@@ -9,40 +11,50 @@ from dp2ddp.cli._scripts import conversion_of, existing_script
 from dp2ddp.errors import RunError
 
 
+@dataclass(frozen=True)
+class _Converted:
+    """A conversion as files, and what it says about its start."""
+
+    data: bytes
+    name: str
+    modules: Mapping[Path, bytes]
+    launch: str
+    world: int | None
+
+
 def subject_of(
     script: Path, converted: Path | None, arguments: tuple[str, ...], steps: int | None, patience: float
 ) -> tuple[Subject, str, int | None]:
     """The subject, the line that starts the converted script, and the number of devices that the script names."""
     existing_script(script)
-    data, name, launch, world = _given(converted) if converted else _converted(script)
+    found = _given(converted) if converted else _converted(script)
     subject = Subject(
         script=script,
         name=str(script),
-        converted=data,
-        converted_name=name,
+        converted=found.data,
+        converted_name=found.name,
+        modules=found.modules,
         arguments=arguments,
         folder=Path.cwd().resolve(),
         steps=steps,
         patience=patience,
     )
-    return subject, launch, world
+    return subject, found.launch, found.world
 
 
-def _given(converted: Path) -> tuple[bytes, str, str, int | None]:
+def _given(converted: Path) -> _Converted:
     existing_script(converted)
-    return (
-        converted.read_bytes(),
-        converted.name,
-        f"torchrun --standalone --nproc-per-node N {converted}",
-        None,
-    )
+    launch = f"torchrun --standalone --nproc-per-node N {converted}"
+    return _Converted(converted.read_bytes(), converted.name, {}, launch, None)
 
 
-def _converted(script: Path) -> tuple[bytes, str, str, int | None]:
+def _converted(script: Path) -> _Converted:
     conversion = conversion_of(script)
     if not conversion.changed:
         raise RunError(
             f"{script}: nothing to convert, so nothing to compare; name your own version with --converted"
         )
-    data = conversion.before.encoded(conversion.after)
-    return data, f"{script.stem}_ddp.py", conversion.launch, conversion.world
+    files = (one for one in conversion.changed_files if one is not conversion.entry)
+    modules = {one.before.path: one.data for one in files if one.before.path}
+    name = f"{script.stem}_ddp.py"
+    return _Converted(conversion.entry.data, name, modules, conversion.launch, conversion.world)

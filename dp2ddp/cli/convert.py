@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dp2ddp.errors import SourceError
+
+if TYPE_CHECKING:
+    from dp2ddp.codemod.convert import Conversion
 
 CHOICES = {"data": ("replicate", "shard"), "join": ("batch", "outputs"), "gradients": ("graph", "reducer")}
 
@@ -20,13 +24,21 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
 @click.command("convert")
 @click.argument("src")
 @click.option(
-    "-o", "--output", help="Where to write the result (default: NAME_ddp.py beside SRC; - is stdout)."
+    "-o",
+    "--output",
+    help="Where to write the result (default: NAME_ddp.py beside SRC; - is stdout). "
+    "Where local modules change too: a folder for a copy of the whole project.",
 )
 @click.option("--diff", "show_diff", is_flag=True, help="Print the difference and write nothing.")
 @click.option(
     "--check", is_flag=True, help="Write nothing; exit with 1 if SRC would change or a hazard is open."
 )
-@click.option("--force", is_flag=True, help="Overwrite an output file that is there already.")
+@click.option("--in-place", is_flag=True, help="Change SRC and its local modules themselves.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Overwrite what is there already; change files in place that git does not keep.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option(
     "--data", type=click.Choice(CHOICES["data"]), help="Who loads what (default: the fastest that is proven)."
@@ -39,9 +51,13 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
     "--import", "imports", is_flag=True, help="Import the helpers from dp2ddp instead of copying them."
 )
 def command(
-    src: str, output: str | None, show_diff: bool, check: bool, force: bool, as_json: bool, **asked: object
-) -> None:
-    """Rewrite the DataParallel script SRC (- is stdin) as a DistributedDataParallel script."""
+    src: str, output: str | None, show_diff: bool, check: bool, in_place: bool, force: bool, as_json: bool,
+    **asked: object,
+) -> None:  # fmt: skip
+    """Rewrite the DataParallel script SRC (- is stdin) as a DistributedDataParallel script.
+
+    Local modules that SRC imports are converted with it.
+    """
     # Imported here: `dp2ddp --help` needs none of it (TOOLS.md section 4).
     from dp2ddp.codemod.convert import Options, convert
     from dp2ddp.codemod.rule import UnknownRuleError
@@ -52,32 +68,44 @@ def command(
         conversion = convert(project, Options(**asked))  # type: ignore[arg-type]  # the options of the same names
     except UnknownRuleError as error:
         raise click.UsageError(str(error)) from error
-    target = None if show_diff or check else _target(src, output)
-    written = _write(conversion, target, force) if conversion.changed or target == "-" else None
-    _tell(conversion, written, show_diff, as_json, to_stdout=target == "-")
+    written = None
+    if not show_diff and not check:
+        written = _write(conversion, src, output, in_place, force)
+    _tell(conversion, written, show_diff, as_json, to_stdout=output == "-" or src == "-" and not output)
     sys.exit(1 if conversion.hazards or check and conversion.changed else 0)
 
 
-def _target(src: str, output: str | None) -> str:
-    if output:
-        return output
+def _write(conversion: Conversion, src: str, output: str | None, in_place: bool, force: bool) -> str | None:
+    """Write the result; returns the script to start, or None if nothing was written to a file."""
+    if in_place and (output or src == "-"):
+        raise click.UsageError("--in-place writes SRC itself: no -o, and no SRC from stdin")
+    if in_place:
+        return _write_in_place(conversion, force)
+    if output == "-" or src == "-" and not output:
+        _print(conversion)
+        return None
+    if not conversion.changed:
+        return None
+    if conversion.is_project:
+        return _write_project(conversion, output, force)
     path = Path(src)
-    return "-" if src == "-" else str(path.with_name(f"{path.stem}_ddp{path.suffix}"))
+    return _write_file(conversion, output or str(path.with_name(f"{path.stem}_ddp{path.suffix}")), force)
 
 
-def _write(conversion, target: str | None, force: bool) -> str | None:  # type: ignore[no-untyped-def]  # imported late
-    """Write the result; returns where to."""
+def _print(conversion: Conversion) -> None:
+    if conversion.is_project:
+        raise SourceError(
+            f"{conversion.before.name}: {_others(conversion)}; stdout takes one file: use -o FOLDER"
+        )
+    if sys.stdout is None:
+        raise SourceError("<stdout>: closed; name a file with -o")
+    click.echo(conversion.entry.data, nl=False)
+
+
+def _write_file(conversion: Conversion, target: str, force: bool) -> str:
     from dp2ddp.source.files import write_atomically
 
-    if target is None:
-        return None
-    data = conversion.before.encoded(conversion.after)
-    if target == "-":
-        if sys.stdout is None:
-            raise SourceError("<stdout>: closed; name a file with -o")
-        click.echo(data, nl=False)
-        return None
-    path = Path(target)
+    path, data = Path(target), conversion.entry.data
     if path.is_file() and path.read_bytes() == data:
         click.echo(f"{target}: up to date", err=True)
         return target
@@ -87,7 +115,40 @@ def _write(conversion, target: str | None, force: bool) -> str | None:  # type: 
     return target
 
 
-def _tell(conversion, written: str | None, show_diff: bool, as_json: bool, to_stdout: bool) -> None:  # type: ignore[no-untyped-def]
+def _write_project(conversion: Conversion, output: str | None, force: bool) -> str:
+    from dp2ddp.source.folders import copy_project
+
+    if output is None:
+        raise SourceError(
+            f"{conversion.before.name}: {_others(conversion)}; use -o FOLDER for a converted copy of the whole "
+            "project, or --in-place"
+        )
+    files = {one.before.path: one.data for one in conversion.changed_files if one.before.path}
+    return str(copy_project(conversion.before.path, files, Path(output), force))
+
+
+def _write_in_place(conversion: Conversion, force: bool) -> str | None:
+    from dp2ddp.source.files import write_atomically
+    from dp2ddp.source.folders import refuse_unkept
+
+    files = [(one.before.path, one.data) for one in conversion.changed_files if one.before.path]
+    if not force:
+        refuse_unkept([path for path, _ in files if path.exists()])
+    for path, data in files:
+        write_atomically(path, data)
+    return str(conversion.before.path) if files else None
+
+
+def _others(conversion: Conversion) -> str:
+    names = [one.before.name for one in conversion.modules if one.changed]
+    count = f"{len(names)} local module{'s' if len(names) > 1 else ''}"
+    shown = ", ".join(os.path.relpath(name) for name in names[:4]) + (", ..." if len(names) > 4 else "")
+    return f"{count} must change too ({shown})"
+
+
+def _tell(
+    conversion: Conversion, written: str | None, show_diff: bool, as_json: bool, to_stdout: bool
+) -> None:
     """Results go to stdout, remarks to stderr: with --diff, or a script on stdout, the report is a remark."""
     from dp2ddp.report.conversion import conversion_json, conversion_text
 
@@ -97,7 +158,7 @@ def _tell(conversion, written: str | None, show_diff: bool, as_json: bool, to_st
     click.echo(report, nl=False, err=to_stdout or show_diff and not as_json)
 
 
-def _shown(conversion) -> str | bytes:  # type: ignore[no-untyped-def]
+def _shown(conversion: Conversion) -> str | bytes:
     """The difference: for eyes on a terminal, in colours (NO_COLOR is honoured); elsewhere whole, byte for byte."""
     from dp2ddp.report.conversion import folded
 

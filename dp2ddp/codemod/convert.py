@@ -6,16 +6,20 @@ import difflib
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dp2ddp.codemod.apply import Editor
 from dp2ddp.codemod.checks import check_result
 from dp2ddp.codemod.facts import Facts, gather_facts
-from dp2ddp.codemod.header import add_header
-from dp2ddp.codemod.launch import launch_line, world_of
+from dp2ddp.codemod.facts.script import SUPPORT
+from dp2ddp.codemod.header import add_header, support_module
+from dp2ddp.codemod.launch import entry_name, launch_line, world_of
+from dp2ddp.codemod.lift import PACKAGE
 from dp2ddp.codemod.plan import WRAP_RULE, Plan, Planned, make_plan
 from dp2ddp.codemod.rule import pick_rules
 from dp2ddp.codemod.strategy import Strategy, choose
+from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import parse
 from dp2ddp.source.projects import Project
@@ -40,38 +44,21 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Conversion:
-    """A script before and after, and everything that led from one to the other."""
+class FileConversion:
+    """One file before and after."""
 
     before: SourceFile
     after: str
-    plan: Plan | None = None  # None: no DataParallel in it
-    world: int | None = None  # len(device_ids), where they can be read off
-    launch: str = ""
+    plan: Plan | None = None  # None: nothing of DataParallel in the project
 
     @property
     def changed(self) -> bool:
         return self.after != self.before.text
 
     @property
-    def edits(self) -> tuple[Planned, ...]:
-        return self.plan.edits if self.plan and self.changed else ()
-
-    @property
-    def hazards(self) -> tuple[Planned, ...]:
-        return self.plan.hazards if self.plan else ()
-
-    @property
-    def notes(self) -> tuple[Planned, ...]:
-        return self.plan.notes if self.plan else ()
-
-    @property
-    def strategy(self) -> Strategy | None:
-        return self.plan.strategy if self.plan else None
-
-    def launch_of(self, written: str | None) -> str:
-        """The launch line for the file that the result was written to."""
-        return shlex.join([*shlex.split(self.launch)[:-1], written]) if written else self.launch
+    def data(self) -> bytes:
+        """The result in the file's own encoding."""
+        return self.before.encoded(self.after)
 
     def diff(self) -> str:
         """A unified diff that `patch` applies to the file, byte for byte; the line endings are in it."""
@@ -89,37 +76,131 @@ class Conversion:
         return os.fsencode(head) + (at + rest).encode(self.before.encoding)
 
 
+@dataclass(frozen=True)
+class Conversion:
+    """A script (with its local modules) before and after, and everything that led from one to the other."""
+
+    entry: FileConversion
+    modules: tuple[FileConversion, ...] = ()  # those that change, or that have something to say
+    support: FileConversion | None = None  # the new module with the helpers, where modules change
+    strategy: Strategy | None = None
+    world: int | None = None  # len(device_ids), where they can be read off
+    launch: str = ""
+
+    @property
+    def files(self) -> tuple[FileConversion, ...]:
+        return self.entry, *self.modules
+
+    @property
+    def changed_files(self) -> tuple[FileConversion, ...]:
+        """What has to be written, the new module with the helpers first."""
+        changed = (one for one in self.files if one.changed)
+        return *((self.support,) if self.support else ()), *changed
+
+    @property
+    def is_project(self) -> bool:
+        """Whether more than the script itself changes."""
+        return any(one.changed for one in self.modules)
+
+    @property
+    def before(self) -> SourceFile:
+        return self.entry.before
+
+    @property
+    def after(self) -> str:
+        return self.entry.after
+
+    @property
+    def changed(self) -> bool:
+        return any(one.changed for one in self.files)
+
+    @property
+    def edits(self) -> tuple[Planned, ...]:
+        return tuple(edit for one in self.files if one.plan and one.changed for edit in one.plan.edits)
+
+    @property
+    def hazards(self) -> tuple[Planned, ...]:
+        return tuple(hazard for one in self.files if one.plan for hazard in one.plan.hazards)
+
+    @property
+    def notes(self) -> tuple[Planned, ...]:
+        return tuple(note for one in self.files if one.plan for note in one.plan.notes)
+
+    def launch_of(self, written: str | None) -> str:
+        """The launch line for the file that the result was written to."""
+        return shlex.join([*shlex.split(self.launch)[:-1], written]) if written else self.launch
+
+    def diff(self) -> str:
+        """One file after the other."""
+        return "".join(one.diff() for one in self.changed_files)
+
+    def diff_bytes(self) -> bytes:
+        return b"".join(one.diff_bytes() for one in self.changed_files)
+
+
 def _lines(text: str) -> list[str]:
     """As `patch` counts them: form feeds, and whatever else str.splitlines ends a line with, are part of a line."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def convert(project: Project, options: Options | None = None) -> Conversion:
-    """Convert the entry script of a project; nothing is imported, run or written."""
+    """Convert the entry script of a project and its local modules; nothing is imported, run or written."""
     options = options or Options()
     rules = pick_rules(options.select, options.ignore)
     entry = project.entry
     if not any(MENTION.search(one.text) for one in (entry, *(module.source for module in project.modules))):
         parse(entry)  # a file that is no Python is an error all the same
-        return Conversion(entry, entry.text)
+        return Conversion(FileConversion(entry, entry.text))
     facts = gather_facts(project)
     strategy = choose(facts, options.data, options.join, options.gradients)
-    if not facts.uses_data_parallel:
+    if not facts.uses_data_parallel:  # a note at most: wrapped for one device only
         plan = make_plan(facts, strategy, [rule for rule in rules if rule.code == WRAP_RULE])
-        return Conversion(
-            entry, entry.text, plan if plan.notes else None
-        )  # a note: wrapped for one device only
-    plan = make_plan(facts, strategy, rules)
-    if (
-        facts.entry.first_act is None or not plan.wraps_converted
-    ):  # only hazards: half a conversion helps nobody
-        return Conversion(entry, entry.text, plan)
-    after = edit_script(facts, plan, options)
-    check_result(facts, plan, after)
-    return Conversion(entry, after, plan, world_of(facts), launch_line(facts))
+        return Conversion(FileConversion(entry, entry.text, plan), strategy=strategy)
+    plans = {one: make_plan(one, strategy, rules) for one in facts.files}
+    if facts.entry.first_act is None or not any(plan.wraps_converted for plan in plans.values()):
+        return _unchanged(plans, strategy)  # only hazards: half a conversion helps nobody
+    return _convert_files(facts, plans, strategy, options)
 
 
-def edit_script(facts: Facts, plan: Plan, options: Options) -> str:
-    """The new text of the script."""
+def _unchanged(plans: Mapping[Facts, Plan], strategy: Strategy) -> Conversion:
+    files = [FileConversion(one.script.source, one.script.source.text, plan) for one, plan in plans.items()]
+    return Conversion(files[0], tuple(files[1:]), strategy=strategy)
+
+
+def _convert_files(
+    facts: Facts, plans: Mapping[Facts, Plan], strategy: Strategy, options: Options
+) -> Conversion:
+    changing = [one for one in facts.others if plans[one].edits]
+    helpers_from = PACKAGE if options.imports else SUPPORT if changing else None
+    files = [
+        FileConversion(one.script.source, edit_file(one, plan, helpers_from), plan)
+        for one, plan in plans.items()
+    ]
+    for one, plan, file in zip(plans, plans.values(), files, strict=True):
+        check_result(one, plan, file.after)
+    return Conversion(
+        files[0],
+        tuple(files[1:]),
+        _support(facts, list(plans.values())) if helpers_from == SUPPORT else None,
+        strategy,
+        world_of(facts),
+        launch_line(facts, entry_name(facts) if changing else None),
+    )
+
+
+def edit_file(facts: Facts, plan: Plan, helpers_from: str | None) -> str:
+    """The new text of a file."""
     editor = Editor(facts.script.positions, facts.script.scopes, facts.script.source.newline)
-    return editor.apply(plan.text_edits(), add_header(facts, plan, options.imports))
+    return editor.apply(plan.text_edits(), add_header(facts, plan, helpers_from))
+
+
+def _support(facts: Facts, plans: list[Plan]) -> FileConversion:
+    """The module with the helpers: beside the entry script, where every file of the project finds it."""
+    if SUPPORT in facts.modules.by_name:
+        raise ConversionError(
+            f"{facts.modules.by_name[SUPPORT].shown}: the helpers of the conversion need this name; rename it, "
+            "or use --import"
+        )
+    text = support_module({lift.helper for plan in plans for lift in plan.lifts})
+    path = facts.script.source.path
+    return FileConversion(SourceFile(path.with_name(f"{SUPPORT}.py") if path else None, ""), text)

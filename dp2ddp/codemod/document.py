@@ -27,8 +27,6 @@ def _example(example: Example) -> Iterator[str]:
     elif isinstance(example, (Flags, Notes)):
         yield f"A {'hazard' if isinstance(example, Flags) else 'note'} (“{example.message}”):"
         yield "```python"
-        if isinstance(example, Flags) and example.module:
-            yield from ("# helpers.py", *code_of(example.module).splitlines(), "", "# the script")
         yield from before.splitlines()
     else:
         yield "Left alone:"

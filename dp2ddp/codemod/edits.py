@@ -98,7 +98,6 @@ class Hazard:
     node: ast.AST
     message: str
     advice: str
-    file: str | None = None  # where it is not the script itself
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.positions import Span
-from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
+from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START, SUPPORT
 from dp2ddp.codemod.lift import PACKAGE, ImportLine, Library, Lifted, Rename, import_lines
 from dp2ddp.codemod.plan import Plan
 from dp2ddp.codemod.splices import Splice
@@ -18,14 +18,16 @@ OPENING = HELPERS_START + " ({modules}): yours now, they need torch alone"
 CLOSING = HELPERS_END
 
 
-def add_header(facts: Facts, plan: Plan, as_imports: bool, library: Library | None = None) -> list[Splice]:
-    """The lines behind the last import, as one insertion."""
+def add_header(
+    facts: Facts, plan: Plan, helpers_from: str | None, library: Library | None = None
+) -> list[Splice]:
+    """The lines behind the last import, as one insertion; helpers are imported from there, or copied (None)."""
     wanted = {lift.helper for lift in plan.lifts} - _present(facts)
     imports = {ImportLine(one.module, None, one.alias) for one in plan.imports}
     library = library or Library()
     block: list[str] = []
-    if as_imports:
-        imports |= {_import_of(facts, library, helper) for helper in wanted}
+    if helpers_from:
+        imports |= {_import_of(facts, library, helpers_from, helper) for helper in wanted}
     elif wanted:
         block = _block(facts, library.lift(wanted, _renaming(facts, wanted)), imports)
     lines = [*_import_texts(_missing(facts, imports)), *block]
@@ -57,15 +59,26 @@ def _block(facts: Facts, lifted: Lifted, above: set[ImportLine]) -> list[str]:
     return ["", "", *"\n\n\n".join((opening, *lifted.definitions, CLOSING)).split("\n")]
 
 
+def support_module(helpers: Iterable[str], library: Library | None = None) -> str:
+    """The text of a module that holds the helpers for all files of a project."""
+    lifted = (library or Library()).lift(helpers)
+    opening = "\n".join((OPENING.format(modules=", ".join(lifted.modules)), ""))
+    imports = "\n".join(_import_texts(sorted(lifted.imports, key=_as_isort)))
+    return "\n\n\n".join((opening + "\n" + imports, *lifted.definitions, CLOSING)) + "\n"
+
+
 def _present(facts: Facts) -> set[str]:
     """Helpers that an earlier conversion has put into the script."""
     top = facts.script.scopes.top
-    here = set(top.definitions) | {name for name, origin in top.imports.items() if origin.startswith(PACKAGE)}
+    here = set(top.definitions) | {
+        name for name, origin in top.imports.items() if origin.startswith((PACKAGE, SUPPORT))
+    }
     return here if facts.is_converted else set()
 
 
-def _import_of(facts: Facts, library: Library, helper: str) -> ImportLine:
-    line = ImportLine(f"{PACKAGE}.{library.module_of(helper)}", helper)
+def _import_of(facts: Facts, library: Library, source: str, helper: str) -> ImportLine:
+    module = library.module_of(helper)  # an error for a helper that there is not
+    line = ImportLine(f"{PACKAGE}.{module}" if source == PACKAGE else source, helper)
     return line.renamed(facts.names.helper(helper))
 
 
@@ -115,7 +128,11 @@ def _missing(facts: Facts, wanted: Iterable[ImportLine]) -> list[ImportLine]:
     """Imports that the top of the script does not have yet: plain ones first, as isort would."""
     there = set(_imports_above(facts))
     absent = {line for line in wanted if line not in there and not _is_covered(line, there)}
-    return sorted(absent, key=lambda line: (bool(line.name), line.module, line.name or "", line.alias or ""))
+    return sorted(absent, key=_as_isort)
+
+
+def _as_isort(line: ImportLine) -> tuple[bool, str, str, str]:
+    return bool(line.name), line.module, line.name or "", line.alias or ""
 
 
 def _is_covered(line: ImportLine, there: set[ImportLine]) -> bool:

@@ -25,6 +25,12 @@ def launch_line(facts: Facts, script: str | None = None) -> str:
     return f"{seed}torchrun --standalone --nproc-per-node {world or 'gpu'} {shlex.quote(name)}"
 
 
+def entry_name(facts: Facts) -> str:
+    """The script's own name, which it keeps in a converted project."""
+    path = facts.script.source.path
+    return "train.py" if path is None else path.name
+
+
 def converted_name(facts: Facts) -> str:
     path = facts.script.source.path
     return "train_ddp.py" if path is None else f"{path.stem}_ddp{path.suffix}"

@@ -36,7 +36,7 @@ class Planned:
     line: int
     column: int  # from 1, in characters
     finding: Finding
-    file: str | None = None  # a local module, where it is not the script itself
+    file: str | None = None  # a local module, where it is not the entry script
 
     @property
     def because(self) -> str:
@@ -67,7 +67,12 @@ class Plan:
 
 
 def make_plan(facts: Facts, strategy: Strategy, rules: Iterable[Rule]) -> Plan:
-    found = [(rule.code, finding) for rule in rules for finding in rule.plan(facts, strategy)]
+    found = [
+        (rule.code, finding)
+        for rule in rules
+        for finding in rule.plan(facts, strategy)
+        if isinstance(finding, (Import, Lift)) or facts.reach.holds(facts.script, finding.node)
+    ]
     placed = (_place(facts, code, _if_found(facts, finding)) for code, finding in found)
     kept = [one for one in placed if not _is_silenced(facts, one) and not _is_in_helpers(facts, one)]
     removed = list(_removed_spans(facts, kept))
@@ -93,11 +98,10 @@ def _place(facts: Facts, code: str, finding: Finding) -> Planned:
     if isinstance(finding, (Import, Lift)):
         return Planned(code, 0, 0, finding)
     node = finding.node
-    if isinstance(finding, Hazard) and finding.file:
-        return Planned(code, line_of(node), getattr(node, "col_offset", 0) + 1, finding, finding.file)
     start = facts.script.positions.span(node).start
     line = getattr(node, "lineno", 1)
-    return Planned(code, line, start - facts.script.positions.line_starts[line - 1] + 1, finding)
+    column = start - facts.script.positions.line_starts[line - 1] + 1
+    return Planned(code, line, column, finding, None if facts.is_entry else facts.script.shown)
 
 
 def _if_found(facts: Facts, finding: Finding) -> Finding:
@@ -114,12 +118,12 @@ def _if_found(facts: Facts, finding: Finding) -> Finding:
 
 
 def _is_in_helpers(facts: Facts, planned: Planned) -> bool:
-    return planned.file is None and planned.line > 0 and planned.line in facts.script.helper_lines
+    return planned.line > 0 and planned.line in facts.script.helper_lines
 
 
 def _is_silenced(facts: Facts, planned: Planned) -> bool:
     """`# dp2ddp: ignore` or `# dp2ddp: ignore[DDP501]` at the end of the line."""
-    if planned.line == 0 or planned.file:
+    if planned.line == 0:
         return False
     positions = facts.script.positions
     line = positions.text[positions.line_starts[planned.line - 1] : positions.line_end(planned.line)]
@@ -189,7 +193,3 @@ def _unique(imports: Iterable[Edit]) -> tuple[Import, ...]:
 def _unique_lifts(lifts: Iterable[Edit]) -> tuple[Lift, ...]:
     found = {one.helper: one for one in lifts if isinstance(one, Lift)}
     return tuple(found[key] for key in sorted(found))
-
-
-def line_of(node: ast.AST) -> int:
-    return int(getattr(node, "lineno", 1))

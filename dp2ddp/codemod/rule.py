@@ -30,7 +30,6 @@ class Flags:
 
     before: str
     message: str
-    module: str | None = None  # the text of a local module, helpers.py, that the script imports
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def choose(
 
     Outputs can only be joined where the ranks' rows stay apart, so the first two choices go together.
     """
-    stopper = facts.flow.stopper
+    stopper = facts.data_stopper
     found = (_shard(), _outputs()) if stopper is None else (_replicate(stopper), _batch(stopper))
     if data == "replicate" or join == "batch" and data is None:
         found = (_replicate("asked for"), _batch("asked for"))
@@ -88,12 +88,10 @@ def _asked(value: str | None, found: Choice, safe: str | None = None) -> Choice:
 
 
 def _choose_gradients(facts: Facts) -> Choice:
-    stopper = facts.training.reducer_stopper
+    stopper = facts.gradient_stopper
     if stopper is None:
         return Choice(
             "reducer",
             "one forward and one backward of the wrapped model a step, nothing else touches gradients",
         )
-    return Choice(
-        "graph", f"{stopper.why} (line {stopper.line}); summing inside the graph is right for everything"
-    )
+    return Choice("graph", f"{stopper}; summing inside the graph is right for everything")

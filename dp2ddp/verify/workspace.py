@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.errors import RunError
+from dp2ddp.source.folders import LEFT_OUT
 
 COPIED = 8 * 2**20  # bytes of one file
 ALL_COPIED = 512 * 2**20  # bytes of all together; beyond it every file is a link
 MOST_FILES = 50_000
-LEFT_OUT = {".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache",
-            ".ruff_cache", ".ipynb_checkpoints", ".tox"}  # fmt: skip
 _FICLONE = 0x40049409  # linux/fs.h
 
 

@@ -149,8 +149,10 @@ class TestHazards:
 
         conversion = convert(project_of("from models import build\nnet = build()\n", models=module))
 
-        assert not conversion.changed
-        assert [(one.code, one.file, one.line) for one in conversion.hazards] == [("DDP907", "models.py", 3)]
+        assert [(one.code, one.file, one.line) for one in conversion.edits] == [
+            ("DDP101", None, 2),
+            ("DDP201", "models.py", 3),
+        ]
 
     def test_a_function_that_a_forward_calls_may_not_write(self) -> None:
         text = """

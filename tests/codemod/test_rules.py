@@ -26,7 +26,7 @@ from dp2ddp.codemod.rule import (
 from dp2ddp.codemod.strategy import choose
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.projects import LocalModule, Project
+from dp2ddp.source.projects import Project
 
 RULES = all_rules()
 EXAMPLES = [
@@ -36,9 +36,8 @@ EXAMPLES = [
 ]
 
 
-def facts_of(text: str, module: str | None = None) -> Facts:
-    modules = (LocalModule("helpers", SourceFile(Path("helpers.py"), code_of(module))),) if module else ()
-    return gather_facts(Project(SourceFile(None, text), modules))
+def facts_of(text: str) -> Facts:
+    return gather_facts(Project(SourceFile(None, text)))
 
 
 def plan_of(facts: Facts, *rules: Rule) -> Plan:
@@ -52,7 +51,7 @@ def rewritten(facts: Facts, plan: Plan) -> str:
 @pytest.mark.parametrize(("rule", "example"), EXAMPLES)
 def test_an_example_holds(rule: Rule, example: Example) -> None:
     text = code_of(example.before)
-    facts = facts_of(text, getattr(example, "module", None))
+    facts = facts_of(text)
     plan = plan_of(facts, rule)
 
     after = rewritten(facts, plan)

@@ -55,8 +55,9 @@ def test_a_script_trains_the_same(case: Case, world: int, server: Server, tmp_pa
     subject = Subject(
         script=script,
         name="train.py",
-        converted=conversion.before.encoded(conversion.after),
+        converted=conversion.entry.data,
         converted_name="train_ddp.py",
+        modules={},
         arguments=case.arguments,
         folder=folder,
         patience=PATIENCE,

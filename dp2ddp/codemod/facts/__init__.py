@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from dp2ddp.codemod.facts.devices import DeviceIndex, find_device_indices
 from dp2ddp.codemod.facts.effects import Effect, find_effects
-from dp2ddp.codemod.facts.elsewhere import Found, find_elsewhere
-from dp2ddp.codemod.facts.entry import Entry, find_entry
+from dp2ddp.codemod.facts.entry import NO_ENTRY, Entry, find_entry, last_import
 from dp2ddp.codemod.facts.flow import Flow, find_flow
 from dp2ddp.codemod.facts.loaders import Loader, find_loaders
 from dp2ddp.codemod.facts.models import (
@@ -18,8 +18,10 @@ from dp2ddp.codemod.facts.models import (
     foreign_wraps,
     is_type_test,
 )
+from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.names import Names
 from dp2ddp.codemod.facts.places import Places
+from dp2ddp.codemod.facts.reach import Reach
 from dp2ddp.codemod.facts.script import Script
 from dp2ddp.codemod.facts.training import Training, find_training
 from dp2ddp.source.projects import Project
@@ -27,11 +29,17 @@ from dp2ddp.source.projects import Project
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """One script, and everything that rules may ask about it."""
+    """One file of a project, and everything that rules may ask about it.
+
+    `others` are the facts of the local modules that the entry script reaches; a module's own facts have none.
+    """
 
     script: Script
+    modules: Modules  # all files, and what a name of one means in another
+    reach: Reach
     entry: Entry
-    wraps: tuple[Wrap, ...]
+    wraps: tuple[Wrap, ...]  # in this file
+    all_wraps: tuple[Wrap, ...]  # in the project
     devices: tuple[DeviceIndex, ...]
     effects: tuple[Effect, ...]
     places: Places
@@ -39,54 +47,107 @@ class Facts:
     loaders: tuple[Loader, ...]
     flow: Flow
     names: Names
-    elsewhere: tuple[Found, ...]
+    others: tuple[Facts, ...] = ()
+
+    @property
+    def is_entry(self) -> bool:
+        """Whether this file is the one that is started."""
+        return self.script is self.modules.entry
+
+    @property
+    def files(self) -> tuple[Facts, ...]:
+        return self, *self.others
 
     @property
     def is_converted(self) -> bool:
-        """Whether dp2ddp has been here: the script joins a process group by our helper."""
-        names = ((call.name or "").rstrip("_") for call in self.script.calls)
+        """Whether dp2ddp has been here: the entry script joins a process group by our helper."""
+        names = ((call.name or "").rstrip("_") for call in self.modules.entry.calls)
         return any(name.endswith("join_process_group") for name in names)
 
     @property
     def uses_data_parallel(self) -> bool:
         """Whether there is anything to convert or to warn of."""
-        if any(not wrap.is_single for wrap in self.wraps):
+        if any(not wrap.is_single for wrap in self.all_wraps):
             return True
-        if self.is_converted:
-            return False
-        if any(found.wraps for found in self.elsewhere):
-            return True
-        references = any(not is_type_test(self.script, one) for one in class_references(self.script))
-        by_hand = next(calls_by_hand(self.script), None) or next(foreign_wraps(self.script), None)
-        return references or by_hand is not None
+        return not self.is_converted and any(one.names_data_parallel for one in self.files)
+
+    @property
+    def names_data_parallel(self) -> bool:
+        """Whether this file means DataParallel in a way that is no wrap of its own."""
+        references = (one for one in class_references(self.script) if not is_type_test(self.script, one))
+        by_hand = (call.node for call in (*calls_by_hand(self.script), *foreign_wraps(self.script)))
+        return any(self.reach.holds(self.script, one) for one in (*references, *by_hand))
+
+    @property
+    def data_stopper(self) -> str | None:
+        """What keeps the ranks' rows from staying apart (None: nothing)."""
+        return self._wrapped_elsewhere or self.flow.stopper
+
+    @property
+    def gradient_stopper(self) -> str | None:
+        """What keeps DDP's reducer from summing the gradients (None: nothing)."""
+        if self._wrapped_elsewhere:
+            return self._wrapped_elsewhere
+        if self.training.reducer_stopper:
+            return f"{self.training.reducer_stopper.why} (line {self.training.reducer_stopper.line})"
+        found = ((one.script.shown, one.training.gradient_stopper) for one in self.others)
+        return next((f"{stopper.why} ({file}:{stopper.line})" for file, stopper in found if stopper), None)
+
+    @property
+    def _wrapped_elsewhere(self) -> str | None:
+        file = next((one.script.shown for one in self.others if one.wraps), None)
+        return f"a model is wrapped in {file}, and only the entry script is followed" if file else None
 
     @property
     def count(self) -> int | None:
-        """How many devices the wraps name."""
-        return max((wrap.count for wrap in self.wraps if wrap.count), default=None)
+        """How many devices the wraps of the project name."""
+        return max((wrap.count for wrap in self.all_wraps if wrap.count), default=None)
 
     @property
     def ids(self) -> tuple[int, ...] | None:
         """The device_ids that can be read off, of the first wrap that has them."""
-        return next((wrap.ids for wrap in self.wraps if wrap.ids), None)
+        return next((wrap.ids for wrap in self.all_wraps if wrap.ids), None)
 
 
 def gather_facts(project: Project) -> Facts:
-    script = Script(project.entry)
-    wraps = find_wraps(script)
-    places = Places(script)
-    training = find_training(script, wraps, places)
+    """The facts about the entry script, with those about each local module that it reaches."""
+    modules = Modules(project)
+    reach = Reach(modules.scripts)
+    places = Places(modules.scripts, modules.definition)
+    wraps = {
+        script: tuple(wrap for wrap in find_wraps(script) if reach.holds(script, wrap.call.node))
+        for script in modules.scripts
+    }
+    entry = find_entry(modules)
+    others = tuple(
+        _facts_of(script, modules, reach, places, wraps, replace(NO_ENTRY, last_import=last_import(script)))
+        for script in modules.by_name.values()
+    )
+    return replace(_facts_of(modules.entry, modules, reach, places, wraps, entry), others=others)
+
+
+def _facts_of(
+    script: Script,
+    modules: Modules,
+    reach: Reach,
+    places: Places,
+    wraps: Mapping[Script, tuple[Wrap, ...]],
+    entry: Entry,
+) -> Facts:
+    training = find_training(script, wraps[script], places, reach)
     loaders = find_loaders(script)
     return Facts(
         script=script,
-        entry=find_entry(script),
-        wraps=wraps,
+        modules=modules,
+        reach=reach,
+        entry=entry,
+        wraps=wraps[script],
+        all_wraps=tuple(wrap for found in wraps.values() for wrap in found),
         devices=find_device_indices(script),
         effects=find_effects(script),
         places=places,
         training=training,
         loaders=loaders,
-        flow=find_flow(script, wraps, loaders, training),
+        flow=find_flow(script, wraps[script], loaders, training),
         names=Names(script),
-        elsewhere=find_elsewhere(script, project.modules),
     )

@@ -5,9 +5,16 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.script import Script, literal
 from dp2ddp.codemod.facts.tables import of
-from dp2ddp.codemod.facts.visible import acts, behind_visible_devices, is_setting, sets_visible_devices
+from dp2ddp.codemod.facts.visible import (
+    acts,
+    behind_visible_devices,
+    is_quiet,
+    is_setting,
+    sets_visible_devices,
+)
 
 # Calls that prepare the process and neither draw numbers nor touch a device; they stand between imports.
 HARMLESS = (
@@ -39,9 +46,15 @@ class Entry:
     late_devices: ast.stmt | None = None  # CUDA_VISIBLE_DEVICES is set behind the place where ranks must join
 
 
-def find_entry(script: Script) -> Entry:
+NO_ENTRY = Entry(None, None, False)  # of a file that is imported, not started
+
+
+def find_entry(modules: Modules) -> Entry:
+    script = modules.entry
     body = script.tree.body
-    first = next((statement for statement in body if not _is_definition(script, statement)), None)
+    first = next(
+        (one for one in body if not _is_definition(script, one) or acts_on_import(modules, one)), None
+    )
     imports = [one for one in body[: body.index(first) if first else None] if _is_import(one)]
     guard = first is not None and is_main_guard(first)
     act = first.body[0] if isinstance(first, ast.If) and guard else first
@@ -49,6 +62,41 @@ def find_entry(script: Script) -> Entry:
     return Entry(
         imports[-1] if imports else None, act, guard and act is not first, _visible_devices(script), late
     )
+
+
+def last_import(script: Script) -> ast.stmt | None:
+    """The last of the imports that a file begins with."""
+    body = script.tree.body
+    first = next((one for one in body if not _is_definition(script, one)), None)
+    return next(
+        (one for one in reversed(body[: body.index(first) if first else None]) if _is_import(one)), None
+    )
+
+
+def acts_on_import(modules: Modules, statement: ast.stmt, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether an import runs a local module that does more than define: it prints, writes, draws or asks devices."""
+    for name in _imported(modules, statement) - seen:
+        script = modules.by_name[name]
+        for inner in script.tree.body:
+            if is_main_guard(inner):
+                continue
+            if not (_is_definition(script, inner) or is_quiet(script, inner)):
+                return True
+            if acts_on_import(modules, inner, seen | {name}):
+                return True
+    return False
+
+
+def _imported(modules: Modules, statement: ast.stmt) -> set[str]:
+    """The local modules that an import runs, packages around them included."""
+    if not isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return set()
+    names = {alias.name for alias in statement.names}
+    if isinstance(statement, ast.ImportFrom) and statement.module:
+        names = {statement.module, *(f"{statement.module}.{name}" for name in names)}
+    parts = [name.split(".") for name in names]
+    parents = {".".join(each[:length]) for each in parts for length in range(1, len(each) + 1)}
+    return parents & modules.by_name.keys()
 
 
 def _visible_devices(script: Script) -> ast.expr | None:

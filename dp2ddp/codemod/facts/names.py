@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from functools import cached_property
 
-from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.facts.script import SUPPORT, Script
 
 DISTRIBUTED = "torch.distributed"
 
@@ -54,7 +54,7 @@ class Names:
         """Whether an earlier conversion has brought this helper."""
         top = self.script.scopes.top
         definition = top.definitions.get(name)
-        imported = top.imports.get(name, "").startswith("dp2ddp.templates.")
+        imported = top.imports.get(name, "").startswith(("dp2ddp.templates.", f"{SUPPORT}."))
         return (
             imported
             or definition is not None

@@ -7,9 +7,14 @@ Every rank walks the main flow in the same order, so ranks may meet there. A for
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 from dp2ddp.codemod.facts.script import Script
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Definition = tuple[Script, ast.AST]
+Find = Callable[[Script, ast.AST], "Definition | None"]
 
 MODULES = ("torch.nn.Module", "torch.nn.Sequential", "torch.autograd.Function", "torch.nn.ModuleList")
 DATA_SETS = (
@@ -32,13 +37,21 @@ class Place(Enum):
 
 
 class Places:
-    """The place of every node of a script."""
+    """The place of every node of a project's files; `find` tells which definition a name means."""
 
-    def __init__(self, script: Script) -> None:
-        self.script = script
-        self.kinds: dict[ast.ClassDef, str | None] = {}
+    def __init__(self, scripts: Sequence[Script], find: Find) -> None:
+        self.scripts = scripts
+        self.find = find
+        self.kinds: dict[ast.AST, str | None] = {}
         self.reached: dict[ast.ClassDef, set[str]] = {}
-        self.functions = {**_worker_functions(script), **_thread_functions(script)}
+        self.functions = {
+            function: place
+            for script in scripts
+            for function, place in {
+                **self._worker_functions(script),
+                **self._thread_functions(script),
+            }.items()
+        }
         self._spread()
 
     def _spread(self) -> None:
@@ -46,31 +59,34 @@ class Places:
         found = True
         while found:
             found = False
-            for call in self.script.calls:
-                called = self.script.scopes.definition(call.node.func)
-                if (
-                    isinstance(called, (ast.FunctionDef, ast.AsyncFunctionDef))
-                    and called not in self.functions
-                ):
-                    place = self.of(call.node)
+            for script in self.scripts:
+                for call in script.calls:
+                    called = self.find(script, call.node.func)
+                    if called is None or not isinstance(called[1], Function) or called[1] in self.functions:
+                        continue
+                    place = self._of(script, call.node)
                     if place is not Place.MAIN:
-                        self.functions[called] = place
+                        self.functions[called[1]] = place
                         found = True
 
     def of(self, node: ast.AST) -> Place:
-        scope = self.script.scopes.scope_of.get(node)
+        script = next((one for one in self.scripts if node in one.scopes.scope_of), None)
+        return self._of(script, node) if script else Place.MAIN
+
+    def _of(self, script: Script, node: ast.AST) -> Place:
+        scope = script.scopes.scope_of.get(node)
         while scope:
-            if isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                place = self._of_function(scope.node)
+            if isinstance(scope.node, Function):
+                place = self._of_function(script, scope.node)
                 if place is not Place.MAIN:
                     return place
             scope = scope.parent
         return Place.MAIN
 
-    def _of_function(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Place:
+    def _of_function(self, script: Script, function: Function) -> Place:
         if function in self.functions:
             return self.functions[function]
-        owner = self.script.scopes.parents.get(function)
+        owner = script.scopes.parents.get(function)
         if not isinstance(owner, ast.ClassDef):
             return Place.MAIN
         kind = self.kind(owner)
@@ -80,16 +96,21 @@ class Places:
 
     def kind(self, node: ast.ClassDef) -> str | None:
         """ "module", "data set" or None, by the bases of a class and theirs."""
+        script = next((one for one in self.scripts if node in one.scopes.scope_of), None)
+        return self._kind(script, node) if script else None
+
+    def _kind(self, script: Script, node: ast.ClassDef) -> str | None:
         if node not in self.kinds:
             self.kinds[node] = None  # bases in a circle end here
-            self.kinds[node] = next(filter(None, map(self._kind_of_base, node.bases)), None)
+            kinds = (self._kind_of_base(script, base) for base in node.bases)
+            self.kinds[node] = next(filter(None, kinds), None)
         return self.kinds[node]
 
-    def _kind_of_base(self, base: ast.expr) -> str | None:
-        definition = self.script.scopes.definition(base)
-        if isinstance(definition, ast.ClassDef):
-            return self.kind(definition)
-        name = self.script.scopes.name(base) or ""
+    def _kind_of_base(self, script: Script, base: ast.expr) -> str | None:
+        found = self.find(script, base)
+        if found and isinstance(found[1], ast.ClassDef):
+            return self._kind(found[0], found[1])
+        name = script.scopes.name(base) or ""
         if name in MODULES or name.startswith("torch.nn."):
             return "module"
         if name in DATA_SETS or name.startswith(DATA_SET_ROOTS):
@@ -113,6 +134,28 @@ class Places:
         self.reached[owner] = reached
         return reached
 
+    def _worker_functions(self, script: Script) -> dict[ast.AST, Place]:
+        """Functions handed to a DataLoader as collate_fn or worker_init_fn."""
+        return self._handed_over(script, WORKER_ARGUMENTS, Place.WORKER, None)
+
+    def _thread_functions(self, script: Script) -> dict[ast.AST, Place]:
+        """Functions handed to a thread or a process as its target."""
+        return self._handed_over(script, ("target",), Place.THREAD, ("Thread", "Process", "Timer"))
+
+    def _handed_over(
+        self, script: Script, keywords: tuple[str, ...], place: Place, receivers: tuple[str, ...] | None
+    ) -> dict[ast.AST, Place]:
+        found: dict[ast.AST, Place] = {}
+        for call in script.calls:
+            receiver = call.method or (call.name or "").rpartition(".")[2]
+            if receivers and receiver not in receivers:
+                continue
+            for keyword in call.node.keywords:
+                function = self.find(script, keyword.value) if keyword.arg in keywords else None
+                if function:
+                    found[function[1]] = place
+        return found
+
 
 def _self_calls(function: ast.AST) -> set[str]:
     return {
@@ -123,28 +166,3 @@ def _self_calls(function: ast.AST) -> set[str]:
         and isinstance(node.func.value, ast.Name)
         and node.func.value.id == "self"
     }
-
-
-def _worker_functions(script: Script) -> dict[ast.AST, Place]:
-    """Functions handed to a DataLoader as collate_fn or worker_init_fn."""
-    return _handed_over(script, WORKER_ARGUMENTS, Place.WORKER, None)
-
-
-def _thread_functions(script: Script) -> dict[ast.AST, Place]:
-    """Functions handed to a thread or a process as its target."""
-    return _handed_over(script, ("target",), Place.THREAD, ("Thread", "Process", "Timer"))
-
-
-def _handed_over(
-    script: Script, keywords: tuple[str, ...], place: Place, receivers: tuple[str, ...] | None
-) -> dict[ast.AST, Place]:
-    found: dict[ast.AST, Place] = {}
-    for call in script.calls:
-        receiver = call.method or (call.name or "").rpartition(".")[2]
-        if receivers and receiver not in receivers:
-            continue
-        for keyword in call.node.keywords:
-            function = script.scopes.definition(keyword.value) if keyword.arg in keywords else None
-            if function:
-                found[function] = place
-    return found

@@ -10,6 +10,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 SCRIPT = "__script__"  # the qualified names of what the script defines itself start with it
@@ -41,6 +42,16 @@ STAR_NAMES = {  # what `from X import *` brings, of the few names that rules ask
 }
 
 
+class OtherModules(Protocol):
+    """What the other files of a project know about names."""
+
+    def meaning(self, name: str) -> str:
+        """A qualified name, followed through local modules that only pass it on."""
+
+    def binds(self, module: str, name: str) -> bool:
+        """Whether `from module import *` brings a name."""
+
+
 @dataclass(eq=False)
 class Scope:
     """The names that one module, function, lambda or class body binds."""
@@ -59,10 +70,14 @@ class Scope:
 
 
 class Scopes:
-    """Scopes, parents and names of one script."""
+    """Scopes, parents and names of one script; `package` is the one that its relative imports start from."""
 
-    def __init__(self, module: ast.Module) -> None:
+    def __init__(
+        self, module: ast.Module, package: tuple[str, ...] = (), others: OtherModules | None = None
+    ) -> None:
         self.module = module
+        self.package = package
+        self.others = others
         self.top = Scope(module, None)
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scope_of: dict[ast.AST, Scope] = {module: self.top}
@@ -113,7 +128,25 @@ class Scopes:
     def name(self, node: ast.AST | None) -> str | None:
         """The qualified name of an expression, or None."""
         found = self._name(node, set())
+        if found and self.others and not found.startswith((SCRIPT, "builtins.")):
+            found = self.others.meaning(found)
         return CANONICAL.get(found, found) if found else None
+
+    def exported(self, name: str) -> str | None:
+        """What another module gets that imports a name from this one; None if this one does not have it."""
+        if name in self.top.imports:
+            return self.top.imports[name]
+        if name in self.top.definitions or name in self.top.values:
+            values = self.top.values.get(name, [])
+            alias = self._name(values[0], set()) if len(values) == 1 else None
+            return alias if alias and not alias.startswith((SCRIPT, "builtins.")) else f"{SCRIPT}.{name}"
+        return self._from_star(name)
+
+    def _from_star(self, name: str) -> str | None:
+        for star in reversed(self.stars):
+            if name in STAR_NAMES.get(star, ()) or self.others and self.others.binds(star, name):
+                return f"{star}.{name}"
+        return None
 
     def _name(self, node: ast.AST | None, seen: set[ast.AST]) -> str | None:
         if node is None or node in seen:
@@ -140,10 +173,7 @@ class Scopes:
         return None
 
     def _unbound(self, name: str) -> str | None:
-        for star in reversed(self.stars):
-            if name in STAR_NAMES.get(star, ()):
-                return f"{star}.{name}"
-        return f"builtins.{name}" if hasattr(builtins, name) else None
+        return self._from_star(name) or (f"builtins.{name}" if hasattr(builtins, name) else None)
 
     def value(self, node: ast.AST | None) -> ast.AST | None:
         """Follow a name that is bound once to an expression; anything else is returned as it is."""
@@ -222,12 +252,20 @@ def _bind_import(node: ast.Import, scope: Scope) -> None:
 
 
 def _bind_from(node: ast.ImportFrom, scope: Scope, scopes: Scopes) -> None:
-    module = "." * node.level + (node.module or "")
+    module = _absolute(node, scopes.package)
     for alias in node.names:
         if alias.name == "*":
             scopes.stars.append(module)
         else:
             scope.imports[alias.asname or alias.name] = f"{module}.{alias.name}"
+
+
+def _absolute(node: ast.ImportFrom, package: tuple[str, ...]) -> str:
+    """The module that is meant; a relative import of a script without a package keeps its dots."""
+    if not node.level or not package:
+        return "." * node.level + (node.module or "")
+    base = package[: len(package) - node.level + 1]
+    return ".".join((*base, *(node.module or "").split("."))).strip(".")
 
 
 def _add(scope: Scope, name: str, value: ast.expr | None) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from dp2ddp.codemod.facts.positions import LINE_END, Positions
-from dp2ddp.codemod.facts.scopes import Scopes
+from dp2ddp.codemod.facts.scopes import OtherModules, Scopes
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import parse
 
 # The lines around helpers that a conversion has copied into a script.
 HELPERS_START = "# --- helpers copied from dp2ddp.templates"
 HELPERS_END = "# --- end of the copied helpers"
+SUPPORT = "ddp_helpers"  # the module that holds them where a project has more than one file to convert
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +43,25 @@ class Call:
 
 
 class Script:
-    """A parsed script."""
+    """A parsed file: the entry script, or a local module under the name that imports give it."""
 
-    def __init__(self, source: SourceFile) -> None:
+    def __init__(self, source: SourceFile, name: str = "", modules: OtherModules | None = None) -> None:
         self.source = source
+        self.name = name
         self.tree = parse(source)
         self.positions = Positions(source.text)
-        self.scopes = Scopes(self.tree)
+        self.scopes = Scopes(self.tree, self._package(), modules)
         self._told: dict[ast.AST, str] = {}
+
+    def _package(self) -> tuple[str, ...]:
+        parts = tuple(self.name.split("."))
+        return parts if Path(self.source.name).name == "__init__.py" else parts[:-1]
+
+    @property
+    def shown(self) -> str:
+        """The path of the file as the user would type it."""
+        path = self.source.path
+        return self.source.name if path is None else os.path.relpath(path)
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from dp2ddp.codemod.facts.aliases import callee, find_forwards, wrapped_names
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.places import Place, Places
+from dp2ddp.codemod.facts.reach import Reach
 from dp2ddp.codemod.facts.script import Call, Script, literal
 
 AUTOGRAD = ("torch.autograd.grad", "torch.autograd.backward", "torch.func.grad", "torch.autograd.functional.")
@@ -79,17 +80,26 @@ class Training:
     backwards: tuple[ast.Call, ...]
     use_stopper: Stopper | None  # the first use of a wrapped model that is not followed
     reducer_stopper: Stopper | None
+    gradient_stopper: Stopper | None  # what this file does to gradients, whoever's model it is
 
 
-def find_training(script: Script, wraps: tuple[Wrap, ...], places: Places) -> Training:
+def find_training(script: Script, wraps: tuple[Wrap, ...], places: Places, reach: Reach) -> Training:
     names = wrapped_names(script, wraps)
     forwards = tuple(find_forwards(script, names))
     backwards = tuple(
         call.node for call in script.calls if call.method == "backward" and _is_main(places, call)
     )
     use = next(_about_uses(script, names), None)
-    stopper = next(_stoppers(script, wraps, names, forwards, backwards), None)
-    return Training(names, forwards, backwards, use, stopper)
+    stopper = next(_stoppers(script, reach, wraps, names, forwards, backwards), None)
+    return Training(names, forwards, backwards, use, stopper, next(_about_gradients(script, reach), None))
+
+
+def _about_gradients(script: Script, reach: Reach) -> Iterator[Stopper]:
+    """In a local module: what makes or changes gradients, for a model that is wrapped in another file."""
+    for call in script.calls:
+        if call.method == "backward" and reach.holds(script, call.node):
+            yield Stopper("backward() is called", call.node.lineno)
+    yield from _about_autograd(script, reach)
 
 
 def _is_main(places: Places, call: Call) -> bool:
@@ -98,13 +108,14 @@ def _is_main(places: Places, call: Call) -> bool:
 
 def _stoppers(
     script: Script,
+    reach: Reach,
     wraps: tuple[Wrap, ...],
     names: frozenset[str],
     forwards: tuple[ast.Call, ...],
     backwards: tuple[ast.Call, ...],
 ) -> Iterator[Stopper]:
     yield from _about_wraps(wraps)
-    yield from _about_autograd(script)
+    yield from _about_autograd(script, reach)
     yield from _about_uses(script, names)
     yield from _about_loop(script, forwards, backwards)
 
@@ -122,8 +133,10 @@ def _about_wraps(wraps: tuple[Wrap, ...]) -> Iterator[Stopper]:
             )
 
 
-def _about_autograd(script: Script) -> Iterator[Stopper]:
+def _about_autograd(script: Script, reach: Reach) -> Iterator[Stopper]:
     for call in script.calls:
+        if not reach.holds(script, call.node):
+            continue
         name = call.name or ""
         if name.startswith(AUTOGRAD) or name.startswith(CHECKPOINTS):
             yield Stopper(f"{name}() makes gradients that DDP's reducer does not see", call.node.lineno)
@@ -135,7 +148,7 @@ def _about_autograd(script: Script) -> Iterator[Stopper]:
             yield Stopper("parameters are frozen or unfrozen", call.node.lineno)
     for node in script.nodes(ast.Attribute):
         assert isinstance(node, ast.Attribute)
-        if node.attr == "requires_grad" and isinstance(node.ctx, ast.Store):
+        if node.attr == "requires_grad" and isinstance(node.ctx, ast.Store) and reach.holds(script, node):
             yield Stopper("parameters are frozen or unfrozen", node.lineno)
 
 

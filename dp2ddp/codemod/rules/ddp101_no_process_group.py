@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, InsertBefore, Lift, Note
@@ -102,7 +101,7 @@ class NoProcessGroup(Rule):
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         entry = facts.entry
-        if facts.is_converted or not facts.wraps:
+        if not facts.is_entry or facts.is_converted or not facts.all_wraps:
             return
         if entry.first_act is None:
             yield _nothing_runs(facts)
@@ -126,9 +125,8 @@ class NoProcessGroup(Rule):
 
 
 def _nothing_runs(facts: Facts) -> Hazard:
-    wrap: ast.AST = facts.wraps[0].call.node
     return Hazard(
-        wrap,
+        facts.wraps[0].call.node if facts.wraps else facts.script.tree.body[0],
         "nothing runs when this file is started, so there is no place where the ranks could join",
         "convert the script that starts the training",
     )

@@ -76,7 +76,7 @@ class DeviceIndexed(Rule):
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        home = home_index(facts.wraps)
+        home = home_index(facts.all_wraps)
         told = {use.told for use in facts.devices if use.index is None}
         expressions = sorted(told - _first_of_ids(facts))
         for use in facts.devices:
@@ -93,7 +93,7 @@ class DeviceIndexed(Rule):
 
 def _first_of_ids(facts: Facts) -> set[str]:
     """`device_ids[0]` and the like: the device the model is kept on, by definition."""
-    told = {ast.unparse(wrap.device_ids) for wrap in facts.wraps if wrap.device_ids}
+    told = {ast.unparse(wrap.device_ids) for wrap in facts.all_wraps if wrap.device_ids}
     return {f"{one}[0]" for one in told}
 
 

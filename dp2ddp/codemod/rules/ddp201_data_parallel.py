@@ -70,7 +70,7 @@ class DataParallel(Rule):
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         for wrap in facts.wraps:
-            if wrap.is_single and any(not other.is_single for other in facts.wraps):
+            if wrap.is_single and any(not other.is_single for other in facts.all_wraps):
                 yield Hazard(
                     wrap.call.node,
                     "this DataParallel has one device, beside others with more",

@@ -48,7 +48,7 @@ class DataParallelType(Rule):
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        if not any(not wrap.is_single for wrap in facts.wraps):
+        if not any(not wrap.is_single for wrap in facts.all_wraps):
             return
         helper = facts.names.helper(strategy.wrapper)
         for reference in class_references(facts.script):

@@ -95,7 +95,7 @@ class TorchSave(Rule):
 
 def _whole_wrapper(facts: Facts, saved: ast.expr | None) -> Hazard | None:
     for part in _parts(saved):
-        if any(_is_wrapped(facts, part, wrap) for wrap in facts.wraps):
+        if any(_is_wrapped(facts, part, wrap) for wrap in facts.all_wraps):
             name = facts.script.told(part)
             return Hazard(
                 part,

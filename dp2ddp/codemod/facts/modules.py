@@ -1,0 +1,70 @@
+"""The files of a project, parsed, and what a name of one file means in another."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.facts.scopes import SCRIPT
+from dp2ddp.codemod.facts.script import HELPERS_START, Script
+from dp2ddp.errors import SourceError
+from dp2ddp.source.projects import LocalModule, Project
+
+LONGEST = 10  # re-exports of re-exports end somewhere
+
+
+class Modules:
+    """The entry script and the local modules that its imports reach."""
+
+    def __init__(self, project: Project) -> None:
+        self.by_name: dict[str, Script] = {}
+        self.by_name.update(self._parsed(project.modules))
+        self.entry = Script(project.entry, modules=self)
+
+    def _parsed(self, modules: tuple[LocalModule, ...]) -> Iterator[tuple[str, Script]]:
+        for module in modules:
+            if module.source.text.startswith(HELPERS_START):
+                continue  # of an earlier conversion
+            try:
+                yield module.name, Script(module.source, module.name, self)
+            except SourceError:
+                continue  # Python itself will say so when the script runs
+
+    @property
+    def scripts(self) -> tuple[Script, ...]:
+        return self.entry, *self.by_name.values()
+
+    def meaning(self, name: str) -> str:
+        """A qualified name, followed through the modules that import what they hand out: `utils.os.makedirs`."""
+        for _ in range(LONGEST):
+            module, rest = self._split(name)
+            if module is None or not rest:
+                return name
+            first, dot, more = rest.partition(".")
+            found = self.by_name[module].scopes.exported(first)
+            if found is None or found.startswith(SCRIPT):
+                return name
+            name = f"{found}{dot}{more}"
+        return name
+
+    def binds(self, module: str, name: str) -> bool:
+        """Whether `from module import *` brings a name."""
+        return module in self.by_name and self.by_name[module].scopes.exported(name) is not None
+
+    def definition(self, script: Script, node: ast.AST) -> tuple[Script, ast.AST] | None:
+        """The function or class of the project that a name means, and the file that it stands in."""
+        here = script.scopes.definition(node)
+        if here is not None:
+            return script, here
+        module, rest = self._split(script.scopes.name(node) or "")
+        found = self.by_name[module].scopes.top.definitions.get(rest) if module else None
+        return (self.by_name[module], found) if module and found is not None else None
+
+    def _split(self, name: str) -> tuple[str | None, str]:
+        """The longest local module that a qualified name begins with, and the rest."""
+        parts = name.split(".")
+        for length in range(len(parts), 0, -1):
+            module = ".".join(parts[:length])
+            if module in self.by_name:
+                return module, ".".join(parts[length:])
+        return None, name
