@@ -34,14 +34,21 @@ def install_legacy_types(patches: Patches, mode: VirtualDevices) -> None:
     for name in LEGACY_DTYPES:
         values = {"machine": mode.machine, "dtype": dtype_called(name), "__module__": "torch.cuda"}
         patches.set(torch.cuda, name, LegacyType(name, (), values))
-    patches.set(torch, "set_default_tensor_type", _default_tensor_type(mode.machine))
+    patches.set(torch, "set_default_tensor_type", _default_tensor_type(patches, mode.machine))
 
 
-def _default_tensor_type(machine: Machine) -> Any:
+def _default_tensor_type(patches: Patches, machine: Machine) -> Any:
     def set_default_tensor_type(t: Any) -> None:
         """torch.set_default_tensor_type("torch.cuda.FloatTensor"): new tensors are on the device."""
         name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
         torch.set_default_dtype(dtype_called(name))
         machine.cuda_by_default = name.startswith("torch.cuda.")
+        if machine.cuda_by_default:
+            patches.set(torch.Tensor, "__new__", staticmethod(new_tensor))
+
+    def new_tensor(cls: type, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """torch.Tensor(...): the constructor of the default type, which no mode sees."""
+        tensor: torch.Tensor = torch._C.TensorBase.__new__(cls, *args, **kwargs)
+        return put(tensor, machine.current) if cls is torch.Tensor and machine.cuda_by_default else tensor
 
     return set_default_tensor_type

@@ -225,6 +225,17 @@ def test_legacy_types(virtual: Install) -> None:
     assert not isinstance(torch.tensor([1, 2]), torch.cuda.LongTensor)
 
 
+def test_the_constructor_of_a_default_type_of_the_device(virtual: Install) -> None:
+    virtual(2)
+    assert torch.Tensor([1.0, 2.0]).device == CPU
+    torch.set_default_tensor_type("torch.cuda.FloatTensor")
+    assert torch.Tensor([1.0, 2.0]).view(-1, 1).clamp_(max=1).device == CUDA_0
+    assert torch.Tensor(3, 2).device == CUDA_0
+    assert torch.FloatTensor([1.0]).device == CPU
+    torch.set_default_tensor_type("torch.FloatTensor")
+    assert torch.Tensor([1.0, 2.0]).device == CPU
+
+
 def test_autocast_and_grad_scaler_train(virtual: Install) -> None:
     virtual(1)
     model = nn.Linear(4, 2).cuda()
