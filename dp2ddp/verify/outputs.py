@@ -26,7 +26,8 @@ _CLOCK = re.compile(
 # A meter of times and, in the same line, one of the times that loading took: Time 0.312 (0.298) Data 0.010 (0.009)
 _TIME_METER = re.compile(r"\b(?:(?i:time)|BT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
 _DATA_METER = re.compile(r"\b(?:(?i:data)|BT|DT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
-# The same, and in a name: Sat Nov 21 17:25:30 2026, 2026-11-21, 20261121-155241, 15_52_41, Nov21_15-52-41, 1795276362.13
+# The same, and in a name: Sat Nov 21 17:25:30 2026, 2026-11-21, 20261121-155241, 15_52_41, Nov21_15-52-41,
+# 1795276362.13
 _CLOCK_IN_NAME = re.compile(
     r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d 20\d\d"
     r"|(?<!\d)(?:20\d\d([-_.]?)\d\d\1\d\d|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\d\d)"
