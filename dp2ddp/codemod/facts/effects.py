@@ -7,6 +7,7 @@ mean one thing are in them.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -140,14 +141,22 @@ def _kind_of_method(script: Script, call: Call) -> str | None:
         return "saver"
     if call.method in PATH_METHODS and is_path(script, call):
         return "file"
-    if call.method == "open" and is_path(script, call) and writes(call.argument(0, "mode")):
+    if call.method == "open" and writes(call.argument(0, "mode")) and _opens_path(script, call):
         return "path open"
-    return None
+    # importlib.import_module("tensorboardX").SummaryWriter(...)
+    return "tracker" if call.method == "SummaryWriter" else None
+
+
+def _opens_path(script: Script, call: Call) -> bool:
+    """`path.open(mode)`: the object is a path, or else the first argument is nothing but a file mode."""
+    mode = literal(call.argument(0, "mode"))
+    is_mode = isinstance(mode, str) and re.fullmatch(r"[wax][bt]?\+?|[wax]\+[bt]?", mode) is not None
+    return is_path(script, call) or is_mode
 
 
 _TABLE: tuple[tuple[str, set[str] | tuple[str, ...]], ...] = (
     ("save", ("torch.save",)),
-    ("file", FOLDERS_AND_FILES),
+    ("file", {*FOLDERS_AND_FILES, "logging.config.dictConfig", "logging.config.fileConfig"}),
     ("process", PROCESSES),
     ("saver", SAVERS),
     ("tracker", TRACKERS),

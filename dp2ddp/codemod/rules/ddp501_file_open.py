@@ -52,6 +52,24 @@ class FileOpen(Rule):
                 logger.addHandler(object_on_rank_zero(logging.FileHandler, "run.log"))
             """,
         ),
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                def write(text, path):
+                    path = path_of(path)
+                    with path.open("wt") as file:
+                        file.write(text)
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                def write(text, path):
+                    path = path_of(path)
+                    with open_on_rank_zero(path, "wt") as file:
+                        file.write(text)
+            """,
+        ),
         Untouched(
             'import torch\nnet = torch.nn.DataParallel(net)\nwith open("words.txt") as words:\n    pass'
         ),

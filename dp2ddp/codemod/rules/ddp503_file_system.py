@@ -19,8 +19,8 @@ class FileSystem(Rule):
 
     ## What it does
     `os.makedirs(path)` becomes `on_rank_zero(os.makedirs, path)`; the same for mkdir, remove, rename, shutil,
-    subprocess, os.system, and for functions of libraries that write a file (np.save, plt.savefig, to_csv,
-    cv2.imwrite, save_image).
+    subprocess, os.system, logging.config.dictConfig (it opens the log files), and for functions of libraries that
+    write a file (np.save, plt.savefig, to_csv, cv2.imwrite, save_image).
 
     ## Why
     Of four ranks that call os.makedirs, one succeeds and three raise FileExistsError.
@@ -38,6 +38,7 @@ class FileSystem(Rule):
     examples = (
         Rewrites(
             before="""
+                import logging.config
                 import os
                 import torch
                 net = torch.nn.DataParallel(net)
@@ -45,8 +46,10 @@ class FileSystem(Rule):
                     os.makedirs("out", exist_ok=True)
                 plt.figure()
                 fig.savefig("loss.png")
+                logging.config.dictConfig(settings)
             """,
             after="""
+                import logging.config
                 import os
                 import torch
                 net = torch.nn.DataParallel(net)
@@ -54,6 +57,7 @@ class FileSystem(Rule):
                     on_rank_zero(os.makedirs, "out", exist_ok=True)
                 plt.figure()
                 on_rank_zero(fig.savefig, "loss.png")
+                on_rank_zero(logging.config.dictConfig, settings)
             """,
         ),
         Flags(

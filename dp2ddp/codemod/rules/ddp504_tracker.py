@@ -51,6 +51,20 @@ class Tracker(Rule):
                 writer.add_scalar("loss", 1.0, 0)
             """,
         ),
+        Rewrites(
+            before="""
+                import importlib
+                import torch
+                net = torch.nn.DataParallel(net)
+                writer = importlib.import_module(module).SummaryWriter("runs")
+            """,
+            after="""
+                import importlib
+                import torch
+                net = torch.nn.DataParallel(net)
+                writer = object_on_rank_zero(importlib.import_module(module).SummaryWriter, "runs")
+            """,
+        ),
         Flags(
             before="""
                 import torch
