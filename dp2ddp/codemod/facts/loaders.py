@@ -10,7 +10,8 @@ from dp2ddp.codemod.facts.script import Call, Script, literal
 from dp2ddp.codemod.facts.tables import of
 
 LOADER = "torch.utils.data.DataLoader"
-KEYWORDS = {  # arguments of a DataLoader that change nothing about which samples stand in which batch
+KEYWORDS = {  # arguments of a DataLoader that change nothing about what is in a sample: all ranks draw the same batches
+    *("sampler", "batch_sampler", "generator"),
     *(
         "dataset",
         "batch_size",
@@ -82,7 +83,8 @@ def _stoppers(script: Script, call: Call, name: str | None) -> Iterator[str]:
     ):
         yield f"the loader's {unknown[0] if unknown else 'arguments'} may draw or mix samples"
     size = call.argument(1, "batch_size")
-    if size is None or isinstance(size, ast.Constant) and literal(size) is None:
+    no_size = size is None or isinstance(size, ast.Constant) and literal(size) is None
+    if no_size and not call.argument(None, "batch_sampler"):
         yield "the loader makes no batches"
     if not is_plain_data_set(script, call.argument(0, "dataset")):
         yield "loading a sample of its data set may draw random numbers or leave a trace"
