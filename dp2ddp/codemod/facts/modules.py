@@ -18,6 +18,7 @@ class Modules:
 
     def __init__(self, project: Project) -> None:
         self.by_name: dict[str, Script] = {}
+        self._asked: set[tuple[str, str]] = set()
         self.by_name.update(self._parsed(project.modules))
         self.entry = Script(project.entry, modules=self)
 
@@ -49,7 +50,14 @@ class Modules:
 
     def binds(self, module: str, name: str) -> bool:
         """Whether `from module import *` brings a name."""
-        return module in self.by_name and self.by_name[module].scopes.exported(name) is not None
+        asked = (module, name)
+        if module not in self.by_name or asked in self._asked:  # modules may import each other, or themselves
+            return False
+        self._asked.add(asked)
+        try:
+            return self.by_name[module].scopes.exported(name) is not None
+        finally:
+            self._asked.remove(asked)
 
     def definition(self, script: Script, node: ast.AST) -> tuple[Script, ast.AST] | None:
         """The function or class of the project that a name means, and the file that it stands in."""
