@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dp2ddp.codemod.apply import Editor
 from dp2ddp.codemod.checks import check_result
@@ -86,6 +86,7 @@ class Conversion:
     strategy: Strategy | None = None
     world: int | None = None  # len(device_ids), where they can be read off
     launch: str = ""
+    missing: tuple[str, ...] = ()  # imports that were not found, so that nobody has looked at what they do
 
     @property
     def files(self) -> tuple[FileConversion, ...]:
@@ -145,7 +146,10 @@ def _lines(text: str) -> list[str]:
 
 def convert(project: Project, options: Options | None = None) -> Conversion:
     """Convert the entry script of a project and its local modules; nothing is imported, run or written."""
-    options = options or Options()
+    return replace(_convert(project, options or Options()), missing=project.missing)
+
+
+def _convert(project: Project, options: Options) -> Conversion:
     rules = pick_rules(options.select, options.ignore)
     entry = project.entry
     if not any(MENTION.search(one.text) for one in (entry, *(module.source for module in project.modules))):

@@ -42,6 +42,9 @@ def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
     if conversion.notes:
         yield ""
         yield from (f"note    {_place(one)}  {one.because} ({one.code})" for one in conversion.notes)
+    if conversion.missing:
+        yield ""
+        yield f"not found, so not looked at: {', '.join(conversion.missing)}"
     if conversion.hazards:
         yield ""
         yield from (line for one in conversion.hazards for line in _hazard(conversion, one))
@@ -107,6 +110,7 @@ def conversion_json(conversion: Conversion, written: str | None) -> str:
         "strategy": {kind: {"value": one.value, "because": one.because} for kind, one in choices.items()},
         "edits": [_as_data(one) for one in conversion.edits],
         "notes": [_as_data(one) for one in conversion.notes],
+        "missing": list(conversion.missing),
         "hazards": [{**_as_data(one), "advice": _advice(one)} for one in conversion.hazards],
     }
     return json.dumps(document, indent=2) + "\n"

@@ -48,6 +48,11 @@ def read_source(path: str | Path) -> SourceFile:
     """Read a script; `-` is standard input. Whatever cannot be read is a SourceError of one line."""
     if str(path) == "-":
         return decode_source(_read_stdin(), None)
+    if str(path).endswith(".ipynb"):
+        raise SourceError(
+            f"{path}: a notebook; torchrun starts scripts. Save it as one (jupyter nbconvert --to script {path}), "
+            "then convert that"
+        )
     return decode_source(_read_bytes(Path(path)), Path(path))
 
 

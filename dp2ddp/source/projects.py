@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +13,8 @@ from pathlib import Path
 from dp2ddp.errors import SourceError
 from dp2ddp.source.files import SourceFile, read_source
 from dp2ddp.source.parsing import parse_leniently
+
+TOPS = (".git", "setup.py", "pyproject.toml", "setup.cfg")  # what stands in a repository's uppermost folder
 
 
 @dataclass(frozen=True)
@@ -26,44 +31,218 @@ class Project:
 
     entry: SourceFile
     modules: tuple[LocalModule, ...] = ()
+    missing: tuple[str, ...] = ()  # top-level names that are imported, and neither found here nor installed
 
 
 def read_project(path: str | Path) -> Project:
-    """Read the script at `path`, and the local modules beside it that its imports reach."""
+    """Read the script at `path`, and the local modules that its imports reach.
+
+    A module is looked for beside the script, in folders that the script (or a module) adds to sys.path, on
+    PYTHONPATH, in the current folder, and in the folders above the script up to the one with .git, setup.py or
+    pyproject.toml, which is where a package that was installed for development lies.
+    """
     entry = read_source(path)
     if entry.path is None:
         return Project(entry)
-    return Project(entry, tuple(_reachable(entry)))
+    search = _Search(entry.path.resolve())
+    modules = tuple(search.reachable(entry))
+    return Project(entry, modules, tuple(sorted(search.missing)))
 
 
-def _reachable(entry: SourceFile) -> Iterator[LocalModule]:
-    """Every local module once, in the order in which imports reach it."""
-    assert entry.path is not None
-    folder = entry.path.resolve().parent
-    seen = {entry.path.resolve()}
-    queue = list(_imported_files(entry, folder, ()))
-    while queue:
-        name, file = queue.pop(0)
-        if file in seen:
-            continue
-        seen.add(file)
-        try:
-            source = read_source(file)
-        except SourceError:
-            continue  # unreadable for us; Python itself will say so when the script runs
-        yield LocalModule(name, source)
-        package = tuple(name.split("."))
-        package = package if file.name == "__init__.py" else package[:-1]
-        queue.extend(_imported_files(source, folder, package))
+class _Search:
+    """Follows imports from file to file."""
+
+    def __init__(self, entry: Path) -> None:
+        self.entry = entry
+        self.roots = [entry.parent, *_python_path()]  # where Python itself looks before installed packages
+        self.late_roots = tuple(_folders_above(entry))
+        self.unfound: list[tuple[str, ...]] = []
+
+    def reachable(self, entry: SourceFile) -> Iterator[LocalModule]:
+        """Every local module once, in the order in which imports reach it."""
+        seen = {self.entry}
+        queue = self._imported(entry, ())
+        while queue:
+            name = queue.pop(0)
+            file = self._find(name)
+            if file is None:
+                self.unfound.append(name)
+            elif file not in seen:
+                seen.add(file)
+                try:
+                    source = read_source(file)
+                except SourceError:
+                    continue  # unreadable for us; Python itself will say so when the script runs
+                yield LocalModule(".".join(name), source)
+                queue += self._imported(source, name if file.name == "__init__.py" else name[:-1])
+
+    def _imported(self, source: SourceFile, package: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """The names that a file imports; those that were not found before, once it adds to sys.path."""
+        tree = parse_leniently(source.text)
+        if tree is None or source.path is None:
+            return []
+        added = [root for root in added_roots(tree, source.path.resolve()) if root not in self.roots]
+        again, self.unfound = (self.unfound, []) if added else ([], self.unfound)
+        self.roots += added
+        nodes = list(ast.walk(tree))
+        names = [name for node in nodes for name in _imported_names(node, package)]
+        return [*again, *names, *(name for node in nodes for name in self._loaded_by_name(node))]
+
+    @property
+    def missing(self) -> set[str]:
+        """Top-level names that are neither found here nor installed."""
+        tops = {name[0] for name in self.unfound if name and name[0] not in sys.stdlib_module_names}
+        return {top for top in tops if self._home(top) is None and not _is_installed(top)}
+
+    def _find(self, name: tuple[str, ...]) -> Path | None:
+        if not name or "*" in name or name[0] in sys.stdlib_module_names:
+            return None
+        home = self._home(name[0])
+        return _module_file(home.joinpath(*name)) if home else None
+
+    def _home(self, top: str) -> Path | None:
+        """The folder that a top-level name is imported from; None for what is installed, or not found."""
+        if home := next((root for root in self.roots if _is_there(root / top)), None):
+            return home
+        late = next((root for root in self.late_roots if _is_there(root / top)), None)
+        return late if late and not _is_installed(top, besides=late) else None
+
+    def _loaded_by_name(self, node: ast.AST) -> Iterator[tuple[str, ...]]:
+        """`import_module("models." + name + "_model")`: any module of that package may be meant."""
+        if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith(
+            ("import_module", "__import__")
+        ):
+            return
+        text = next(iter(_leading_texts(node.args[0])), "") if node.args else ""
+        package = tuple(text.split(".")[:-1])
+        file = self._find(package)
+        if file and file.name == "__init__.py":
+            yield package
+            yield from ((*package, one.stem) for one in sorted(file.parent.glob("*.py")) if one != file)
 
 
-def _imported_files(source: SourceFile, folder: Path, package: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
-    tree = parse_leniently(source.text)
-    for node in ast.walk(tree) if tree else ():
-        for name in _imported_names(node, package):
-            file = _find(folder, name)
-            if file:
-                yield ".".join(name), file
+def _python_path() -> Iterator[Path]:
+    """The folders on PYTHONPATH, but for those that packages are installed in."""
+    for one in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+        folder = Path(one).resolve()
+        if one and folder.is_dir() and not any(folder.glob("*.dist-info")):
+            yield folder
+
+
+def _folders_above(entry: Path) -> Iterator[Path]:
+    """Where a package may lie that was installed for development: the current folder, and those above the script."""
+    current = Path.cwd().resolve()
+    if entry.is_relative_to(current):
+        yield current
+    above = list(entry.parents)
+    top = next((place for place, one in enumerate(above) if any((one / mark).exists() for mark in TOPS)), 0)
+    yield from above[1 : top + 1]
+
+
+def added_roots(tree: ast.Module, file: Path) -> Iterator[Path]:
+    """The folders that a file adds to sys.path, as far as they are built from its own place and from text."""
+    values = {
+        target.id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _adds_paths(tree, node):
+            folder = _folder_of(node.args[-1], values, file)
+            if folder and folder.is_dir():
+                yield folder.resolve()
+
+
+def _adds_paths(tree: ast.Module, call: ast.Call) -> bool:
+    """`sys.path.insert(0, x)`, `sys.path.append(x)`, or a function of the file's own that does that: `add_path(x)`."""
+    if not call.args:
+        return False
+    told = ast.unparse(call.func)
+    if told in ("sys.path.insert", "sys.path.append"):
+        return True
+    own = (one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == told)
+    return any("sys.path" in ast.unparse(one) for one in own)
+
+
+def _folder_of(node: ast.expr, values: dict[str, ast.expr], file: Path, depth: int = 8) -> Path | None:
+    """The folder that an expression of os.path and pathlib means; None if it cannot be told."""
+    inner = {"values": values, "file": file, "depth": depth - 1}
+    if depth == 0:
+        return None
+    match node:
+        case ast.Constant(value=str(text)):
+            return Path(text) if os.path.isabs(text) else Path.cwd() / text
+        case ast.Name(id="__file__"):
+            return file
+        case ast.Name(id=name) if name in values:
+            return _folder_of(values[name], **inner)  # type: ignore[arg-type]  # the three of them
+        case ast.Attribute(value=value, attr="parent"):
+            found = _folder_of(value, **inner)  # type: ignore[arg-type]
+            return found.parent if found else None
+        case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=str(text))):
+            found = _folder_of(left, **inner)  # type: ignore[arg-type]
+            return found / text if found else None
+        case ast.Call(func=ast.Attribute(attr="resolve" | "absolute", value=value), args=[]):
+            return _folder_of(value, **inner)  # type: ignore[arg-type]
+        case ast.Call(func=function, args=[first, *rest]):
+            return _folder_of_call(ast.unparse(function).rpartition(".")[2], first, rest, inner)
+        case ast.Call(func=function) if ast.unparse(function).endswith("getcwd"):
+            return Path.cwd()
+    return None
+
+
+def _folder_of_call(
+    function: str, first: ast.expr, rest: list[ast.expr], inner: dict[str, object]
+) -> Path | None:
+    parts = [one.value for one in rest if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    found = _folder_of(first, **inner)  # type: ignore[arg-type]
+    if found is None or len(parts) != len(rest):
+        return None
+    if function == "dirname":
+        return found.parent
+    if function in ("abspath", "realpath", "Path", "str", "normpath", "expanduser"):
+        return found
+    return found.joinpath(*parts) if function == "join" else None
+
+
+def _is_there(place: Path) -> bool:
+    """Whether a module or a package stands there; a folder with Python files in it is a package, too."""
+    if place.with_name(place.name + ".py").is_file():
+        return True
+    return place.is_dir() and any(place.glob("*.py")) or place.is_dir() and any(place.glob("*/*.py"))
+
+
+def _module_file(base: Path) -> Path | None:
+    for candidate in (base.with_name(base.name + ".py"), base / "__init__.py"):
+        if candidate.is_file():
+            return candidate.resolve()
+    return None
+
+
+def _is_installed(name: str, besides: Path | None = None) -> bool:
+    """Whether Python would find it among installed packages (`besides` those in a folder); nothing of it is run."""
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return False
+    places = [found.origin, *(found.submodule_search_locations or ())] if found else []
+    real = [Path(place) for place in places if place and os.path.isabs(place)]
+    return bool(real) and not (besides and any(place.is_relative_to(besides) for place in real))
+
+
+def _leading_texts(node: ast.expr) -> Iterator[str]:
+    """The constant text that an expression begins with."""
+    match node:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.BinOp(left=left):
+            yield from _leading_texts(left)
+        case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
+            yield text
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
+            yield text.partition("{")[0]
 
 
 def _imported_names(node: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -82,13 +261,3 @@ def _imported_names(node: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[s
 def _with_parents(name: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     for length in range(1, len(name) + 1):
         yield name[:length]
-
-
-def _find(folder: Path, name: tuple[str, ...]) -> Path | None:
-    if not name or "*" in name:
-        return None
-    base = folder.joinpath(*name)
-    for candidate in (base.with_name(base.name + ".py"), base / "__init__.py"):
-        if candidate.is_file():
-            return candidate.resolve()
-    return None

@@ -89,7 +89,7 @@ class TestPlace:
         assert "= args.gpu\n    join_process_group()\n    print(" in conversion.after
 
     @pytest.mark.parametrize("before", ["print(1)", "torch.manual_seed(1)", "os.mkdir('a')", "helper()"])
-    def test_nothing_may_be_said_or_done_before_visible_devices(self, before: str) -> None:
+    def test_visible_devices_that_come_too_late_go_into_the_launch_line(self, before: str) -> None:
         conversion = converted(
             f"""
             import os, torch
@@ -101,7 +101,10 @@ class TestPlace:
             """
         )
 
-        assert codes(conversion) == ["DDP101"]
+        assert [note.code for note in conversion.notes] == ["DDP101"]
+        assert conversion.launch.startswith(
+            "CUDA_VISIBLE_DEVICES=0,1 torchrun --standalone --nproc-per-node 2 "
+        )
 
     @pytest.mark.parametrize("head", ["", '"""Words."""\n', "# a comment\n"])
     def test_a_script_that_acts_before_it_imports(self, head: str) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from dp2ddp.source.projects import read_project
 
 
-def project(folder: Path, **files: str) -> list[str]:
+def project(folder: Path, entry: str = "train.py", **files: str) -> list[str]:
+    """The modules that are found; `a__b` is a/b.py, and `a____init__` is a/__init__.py."""
     for name, text in files.items():
-        path = folder / (name.replace("__", "/") + ".py")
-        path.parent.mkdir(exist_ok=True)
+        path = folder / (re.sub("^([a-z]+)__", r"\1/", name) + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return [module.name for module in read_project(folder / "train.py").modules]
+    return [module.name for module in read_project(folder / entry).modules]
 
 
 def test_modules_are_reached_through_modules(tmp_path: Path) -> None:
@@ -44,3 +46,52 @@ def test_installed_modules_are_not_local(tmp_path: Path) -> None:
 
 def test_a_module_that_is_no_python_is_still_listed(tmp_path: Path) -> None:
     assert project(tmp_path, train="import a\n", a="def (\n") == ["a"]
+
+
+def test_folders_that_are_added_to_the_path(tmp_path: Path) -> None:
+    names = project(
+        tmp_path / "repository",
+        tools__train="import _init_paths\nfrom net import Net\n",
+        tools___init_paths="import sys, os.path as osp\nhere = osp.dirname(__file__)\n"
+        "lib = osp.join(here, '..', 'lib')\ndef add_path(path):\n    sys.path.insert(0, path)\nadd_path(lib)\n",
+        lib__net="",
+        entry="tools/train.py",
+    )
+
+    assert names == ["_init_paths", "net"]
+
+
+def test_a_package_in_the_repository_of_the_script(tmp_path: Path) -> None:
+    names = project(
+        tmp_path,
+        setup="",
+        scripts__train="from engine.loop import run\n",
+        engine__loop="",
+        entry="scripts/train.py",
+    )
+
+    assert names == ["engine.loop"]
+
+
+def test_what_is_installed_is_not_taken_from_the_folders_above(tmp_path: Path) -> None:
+    assert (
+        project(tmp_path, setup="", tools__train="import pytest\n", pytest="", entry="tools/train.py") == []
+    )
+
+
+def test_a_module_that_is_loaded_by_its_name(tmp_path: Path) -> None:
+    names = project(
+        tmp_path,
+        train="import importlib\nnet = importlib.import_module('models.' + name + '_model')\n",
+        models____init__="",
+        models__a_model="",
+        models__b_model="",
+    )
+
+    assert names == ["models", "models.a_model", "models.b_model"]
+
+
+def test_what_cannot_be_found_is_named(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import os, torch, nowhere_to_be_found.x\n")
+
+    assert read_project(tmp_path / "train.py").missing == ("nowhere_to_be_found",)

@@ -49,6 +49,12 @@ def sets_visible_devices(script: Script, statement: ast.stmt) -> bool:
     return is_setting(script, statement) and "CUDA_VISIBLE_DEVICES" in ast.unparse(statement)
 
 
+def settings_in_functions(script: Script) -> list[ast.stmt]:
+    """CUDA_VISIBLE_DEVICES, set in functions of a module: they run when the ranks have joined."""
+    statements = (one for one in script.nodes(ast.Assign, ast.Expr) if isinstance(one, ast.stmt))
+    return [one for one in statements if sets_visible_devices(script, one) and script.scopes.function(one)]
+
+
 def behind_visible_devices(script: Script, act: ast.stmt | None) -> tuple[ast.stmt | None, ast.stmt | None]:
     """Where to join, and the setting that stands in the way if it cannot be behind it.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, InsertBefore, Lift, Note
 from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.facts.visible import settings_in_functions
 from dp2ddp.codemod.launch import world_of
-from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
+from dp2ddp.codemod.rule import Notes, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
 
@@ -81,7 +83,7 @@ class NoProcessGroup(Rule):
                     main()
             """,
         ),
-        Flags(
+        Notes(
             before="""
                 import os
                 import torch
@@ -101,6 +103,8 @@ class NoProcessGroup(Rule):
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         entry = facts.entry
+        if not facts.is_entry and facts.all_wraps:
+            yield from map(_too_late, settings_in_functions(facts.script))
         if not facts.is_entry or facts.is_converted or not facts.all_wraps:
             return
         if entry.first_act is None:
@@ -117,11 +121,15 @@ class NoProcessGroup(Rule):
                 "start one rank for each device that CUDA_VISIBLE_DEVICES is set to here",
             )
         if entry.late_devices is not None:
-            yield Hazard(
-                entry.late_devices,
-                "CUDA_VISIBLE_DEVICES is set after the ranks have joined and chosen their devices",
-                "set it where the script is started: CUDA_VISIBLE_DEVICES=0,1 torchrun ..., and take this line out",
-            )
+            yield _too_late(entry.late_devices)
+
+
+def _too_late(setting: ast.stmt) -> Note:
+    return Note(
+        setting,
+        "CUDA_VISIBLE_DEVICES is set here after the ranks have chosen their devices, so it does nothing any more: "
+        "set it where the script is started (CUDA_VISIBLE_DEVICES=0,1 torchrun ...)",
+    )
 
 
 def _nothing_runs(facts: Facts) -> Hazard:
