@@ -22,10 +22,10 @@ from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.trace.records import read_trace
 from dp2ddp.verify.compare import Comparison, compare
-from dp2ddp.verify.outputs import FileDifference, FilesComparison, compare_files, compare_text
+from dp2ddp.verify.outputs import FileDifference, FilesComparison, OwnCode, compare_files, compare_text
 from dp2ddp.verify.tolerance import FLOAT32, FLOAT64, Tolerance
 from dp2ddp.verify.verdict import Verdict
-from dp2ddp.verify.workspace import Workspace, copy_folder
+from dp2ddp.verify.workspace import Workspace, content_hash, copy_folder, digest
 
 SEED = 20  # of random, numpy and torch, for scripts that set none: both runs have to begin somewhere
 
@@ -73,7 +73,7 @@ def try_on(
     ]
     prepared = [_prepare(subject, mode, world, dtype, scratch) for mode, dtype in kinds]
     runs = _run_all(subject, prepared, server, see)
-    return _judge(prepared, runs, server, scratch)
+    return _judge(prepared, runs, server, scratch, _own_code(subject))
 
 
 def _prepare(subject: Subject, mode: Mode, world: int, dtype: str, scratch: Path) -> _Prepared:
@@ -168,7 +168,15 @@ def _last_words(run: Run) -> str:
     return text[-4000:].replace(f"{Path(run.stage.script).parent}/", "")
 
 
-def _judge(prepared: Sequence[_Prepared], runs: Sequence[Run], server: Server, scratch: Path) -> Verdict:
+def _own_code(subject: Subject) -> OwnCode:
+    files = {subject.script: subject.converted, **subject.modules}
+    digests = {digest(data): content_hash(path) for path, data in files.items()}
+    return OwnCode(digests, {subject.converted_name: subject.script.name})
+
+
+def _judge(
+    prepared: Sequence[_Prepared], runs: Sequence[Run], server: Server, scratch: Path, code: OwnCode
+) -> Verdict:
     reference, other = runs[0], runs[1]
     double = _compare(reference, other, FLOAT64)
     _check_devices(double, reference.stage)
@@ -183,7 +191,7 @@ def _judge(prepared: Sequence[_Prepared], runs: Sequence[Run], server: Server, s
         float32=_compare(runs[2], runs[3], FLOAT32),
         stdout=compare_text(texts[0], texts[1], loose),
         voices=tuple(rank for rank in other.stage.ranks if rank and other.output(rank)),
-        files=_compare_leavings(prepared[0], prepared[1], server, scratch, loose),
+        files=_compare_leavings(prepared[0], prepared[1], server, scratch, loose, code),
         codes=(reference.code, other.code),
         seconds=(reference.seconds, other.seconds),
     )
@@ -215,11 +223,16 @@ def _plain_output(prepared: _Prepared, run: Run, name: str) -> str:
 
 
 def _compare_leavings(
-    ours: _Prepared, theirs: _Prepared, server: Server, scratch: Path, tolerance: Tolerance
+    ours: _Prepared,
+    theirs: _Prepared,
+    server: Server,
+    scratch: Path,
+    tolerance: Tolerance,
+    code: OwnCode,
 ) -> FilesComparison:
     both = zip(ours.workspaces, theirs.workspaces, strict=True)
     pairs = [(a.left_behind(), b.left_behind()) for a, b in both]
-    compared = [compare_files(a, b, tolerance) for a, b in pairs]
+    compared = [compare_files(a, b, tolerance, code) for a, b in pairs]
     tensors = [
         (path, str(a.folder / path), str(b.folder / other))
         for (a, b), (_, paths) in zip(pairs, compared, strict=True)

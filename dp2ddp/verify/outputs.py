@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
@@ -123,13 +123,32 @@ class FilesComparison:
         return not self.different
 
 
+@dataclass(frozen=True)
+class OwnCode:
+    """What was converted: a run that keeps a copy of its code keeps the converted one, under its new name."""
+
+    digests: Mapping[str, str] = field(default_factory=dict)  # of each converted file: of the original
+    names: Mapping[str, str] = field(default_factory=dict)  # train_ddp.py: train.py
+
+    def pairs(self, ours: set[str], theirs: set[str]) -> dict[str, str]:
+        """Copies of the script under both its names."""
+        named = {
+            str(Path(path).with_name(self.names[Path(path).name])): path
+            for path in theirs
+            if Path(path).name in self.names
+        }
+        return {original: path for original, path in named.items() if original in ours}
+
+
 def compare_files(
-    ours: Leavings, theirs: Leavings, tolerance: Tolerance
+    ours: Leavings, theirs: Leavings, tolerance: Tolerance, code: OwnCode | None = None
 ) -> tuple[FilesComparison, list[tuple[str, str]]]:
     """Compare names and contents; second: pairs of files that are no text, which need torch."""
+    code = code or OwnCode()
     events = {path for path in (*ours.written, *theirs.written) if is_event_file(path)}
     a, b = set(ours.written) - events, set(theirs.written) - events
-    pairs = {path: path for path in a & b} | pairs_but_for_times(a - b, b - a)
+    pairs = {path: path for path in a & b} | code.pairs(a - b, b - a)
+    pairs |= pairs_but_for_times(a - pairs.keys(), b - set(pairs.values()))
     different = [FileDifference(path, "is written by DataParallel only") for path in sorted(a - pairs.keys())]
     different += [FileDifference(path, "is written by DDP only") for path in sorted(b - set(pairs.values()))]
     different += [
@@ -143,7 +162,8 @@ def compare_files(
     tensors: list[tuple[str, str]] = []
     for path, other in sorted(pairs.items()):
         here, there = ours.folder / path, theirs.folder / other
-        if content_hash(here) == content_hash(there):
+        hashes = content_hash(here), content_hash(there)
+        if hashes[0] in (hashes[1], code.digests.get(hashes[1])):
             continue
         texts = _text(here), _text(there)
         if texts[0] is None or texts[1] is None or path.endswith(TORCH_FILES):

@@ -136,9 +136,9 @@ def content_hash(path: Path) -> str:
         return (
             hashlib.file_digest(file, "sha256").hexdigest()
             if hasattr(hashlib, "file_digest")
-            else _digest(file.read())
+            else digest(file.read())
         )
 
 
-def _digest(data: bytes) -> str:
+def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.verify.outputs import compare_files, compare_text
+from dp2ddp.verify.outputs import OwnCode, compare_files, compare_text
 from dp2ddp.verify.tolerance import FLOAT64
-from dp2ddp.verify.workspace import copy_folder
+from dp2ddp.verify.workspace import copy_folder, digest
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,11 @@ def test_another_order_is_told_apart_from_other_lines() -> None:
     assert not compare_text("a\nb\n", "b\nc\n", FLOAT64).only_order
 
 
-def leave(tmp_path: Path, ours: dict[str, str], theirs: dict[str, str]) -> list[str]:
+def leave(
+    tmp_path: Path, ours: dict[str, str], theirs: dict[str, str], code: OwnCode | None = None
+) -> list[str]:
     """What differs after two runs have written these files."""
-    (tmp_path / "original").mkdir()
+    (tmp_path / "original").mkdir(parents=True)
     left = []
     for name, files in (("dp", ours), ("ddp", theirs)):
         workspace = copy_folder(tmp_path / "original", tmp_path / name)
@@ -79,7 +81,7 @@ def leave(tmp_path: Path, ours: dict[str, str], theirs: dict[str, str]) -> list[
             (workspace.folder / path).parent.mkdir(parents=True, exist_ok=True)
             (workspace.folder / path).write_text(text)
         left.append(workspace.left_behind())
-    compared, _ = compare_files(left[0], left[1], FLOAT64)
+    compared, _ = compare_files(left[0], left[1], FLOAT64, code)
     return [f"{each.path} {each.what}" for each in compared.different]
 
 
@@ -94,6 +96,14 @@ def test_a_file_on_one_side_is_a_difference(tmp_path: Path) -> None:
 def test_another_line_in_a_text_file_is_named(tmp_path: Path) -> None:
     (found,) = leave(tmp_path, {"a.csv": "1\n2\n"}, {"a.csv": "1\n3\n"})
     assert found == "a.csv line 2: '2' under DataParallel, '3' under DDP"
+
+
+def test_a_kept_copy_of_the_code_is_of_the_converted_code(tmp_path: Path) -> None:
+    code = OwnCode({digest(b"c"): digest(b"o")}, {"train_ddp.py": "train.py"})
+    assert leave(tmp_path / "a", {"util.py.backup": "o"}, {"util.py.backup": "c"}, code) == []
+    assert leave(tmp_path / "b", {"log/train.py": "o"}, {"log/train_ddp.py": "c"}, code) == []
+    (found,) = leave(tmp_path / "c", {"util.py": "o"}, {"util.py": "d"}, code)
+    assert found == "util.py line 1: 'o' under DataParallel, 'd' under DDP"
 
 
 def test_tensorboard_files_are_counted_by_folder(tmp_path: Path) -> None:
