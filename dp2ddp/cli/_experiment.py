@@ -43,6 +43,7 @@ class Subject:
     folder: Path  # the working folder
     steps: int | None = None
     patience: float | None = None
+    own_hashes: bool = True  # nothing says that all ranks are to have the same hashes of strings
     torchrun: bool = (
         True  # the judged run starts as a user will start it; or else it is forked as the others are
     )
@@ -57,7 +58,7 @@ class _Prepared:
 
 
 def environment() -> dict[str, str]:
-    """As for any run; the order of sets of strings is the same in all processes, as it cannot be in real life."""
+    """As for any run; strings have the same hashes in the process with DataParallel and on rank 0."""
     return {**launch.environment(), "PYTHONHASHSEED": "0"}
 
 
@@ -99,6 +100,7 @@ def _prepare(subject: Subject, mode: Mode, world: int, dtype: str, scratch: Path
         sample_streams=True,
         seed=SEED,
         real=False,
+        own_hashes=mode == "ddp" and subject.own_hashes,
         capture=True,
     )
     return _Prepared(stage, workspaces)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from dp2ddp.cli._experiment import Subject
 from dp2ddp.cli._scripts import conversion_of, existing_script
 from dp2ddp.errors import RunError
+
+HASHES = "PYTHONHASHSEED"
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ def subject_of(
         folder=Path.cwd().resolve(),
         steps=steps,
         patience=patience,
+        own_hashes=not (HASHES in found.launch or os.environ.get(HASHES, "random") != "random"),
     )
     return subject, found.launch, found.world
 

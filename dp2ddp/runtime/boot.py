@@ -40,11 +40,24 @@ def main() -> None:
     """The process that `python boot.py STAGE.json` starts."""
     die_with_parent()
     stage = Stage.from_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    rank = int(os.environ.get("RANK", "0"))
+    if stage.own_hashes:
+        have_own_hashes(rank)
     try:
-        code = run_stage(stage, int(os.environ.get("RANK", "0")))
+        code = run_stage(stage, rank)
     except KeyboardInterrupt:
         code = INTERRUPTED  # before the script began: nothing of the user's to show
     sys.exit(code)
+
+
+def have_own_hashes(rank: int) -> None:
+    """Start this process anew with the rank as the seed of string hashes, which is read before Python runs.
+
+    Rank 0 has the same as the process with DataParallel, whose numbers it has to give.
+    """
+    if os.environ.get("PYTHONHASHSEED") != str(rank):
+        os.environ["PYTHONHASHSEED"] = str(rank)
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def run_stage(stage: Stage, rank: int) -> int:

@@ -32,6 +32,7 @@ class Stage:
     seed: int | None = None  # where random, numpy and torch begin on rank 0; None: anywhere, as in real life
     real: bool = True  # use real CUDA devices when there are enough of them
     scratch: str | None = None  # the folder whose symbolic links must not be written through (guard.py)
+    own_hashes: bool = False  # strings have other hashes on each rank, as in real life
     capture: bool = False  # the ranks' stdout and stderr go to files on the desk
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -84,3 +85,21 @@ def test_a_script_in_another_encoding_runs(folder: Path) -> None:
     (folder / "scripts" / "latin.py").write_bytes("# coding: latin-1\nprint(len('é'))\n".encode("latin-1"))
     code = "import runpy, os; runpy.run_path(os.path.join(os.path.dirname(__file__), 'latin.py'))"
     assert boot(folder, code).stdout.startswith("1\n")
+
+
+HASHES = """
+import sys
+from dp2ddp.runtime.boot import have_own_hashes
+have_own_hashes(int(sys.argv[1]))
+print(hash("dog"))
+"""
+
+
+def test_each_rank_has_the_hashes_that_its_number_seeds() -> None:
+    def hash_on(rank: int, seed: str) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-c", HASHES, str(rank)]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert hash_on(0, "0") == hash_on(0, "7")
+    assert hash_on(1, "0") == hash_on(1, "1") != hash_on(0, "0")

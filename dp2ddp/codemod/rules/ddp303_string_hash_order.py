@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Note
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.launch import hash_orders
+from dp2ddp.codemod.facts.orders import hash_orders
 from dp2ddp.codemod.rule import Notes, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -15,14 +15,15 @@ class StringHashOrder(Rule):
     """Say where an order depends on the hashes of strings.
 
     ## What it does
-    A note where the script walks over a set, makes a list of one, or calls hash(); and PYTHONHASHSEED=0 in the
-    launch line.
+    A note where the script walks over a set, makes a list of one, or hands one on to where it may be walked over;
+    and where it calls hash(). PYTHONHASHSEED=0 stands in the launch line.
 
     ## Why
     Python salts the hashes of strings in every process anew: each rank would walk over a set of names in another order.
 
     ## Safety
-    With PYTHONHASHSEED set, all ranks have the same order. `sorted(set(...))` needs nothing.
+    With PYTHONHASHSEED set, all ranks have the same order. `sorted(set(...))`, `len(set(...))` and `name in seen` need
+    nothing. `verify` gives each rank hashes of its own, unless the launch line sets them.
 
     ## References
     Python documentation, PYTHONHASHSEED.
@@ -45,7 +46,7 @@ class StringHashOrder(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         if facts.is_converted:
             return
-        for node in hash_orders(facts):
+        for node in hash_orders(facts.script):
             yield Note(
                 node,
                 "the order of a set differs from process to process: start with PYTHONHASHSEED=0, as below",
