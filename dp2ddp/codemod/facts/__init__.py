@@ -11,16 +11,20 @@ from dp2ddp.codemod.facts.entry import NO_ENTRY, Entry, find_entry, last_import
 from dp2ddp.codemod.facts.flow import Flow, find_flow
 from dp2ddp.codemod.facts.loaders import Loader, find_loaders
 from dp2ddp.codemod.facts.models import (
+    Kind,
     Wrap,
+    callbacks,
     calls_by_hand,
-    class_references,
+    copies_by_hand,
     find_wraps,
     foreign_wraps,
-    is_type_test,
+    hidden_references,
+    subclasses,
 )
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.names import Names
 from dp2ddp.codemod.facts.places import Places
+from dp2ddp.codemod.facts.randomness import host_draws_in_forward
 from dp2ddp.codemod.facts.reach import Reach
 from dp2ddp.codemod.facts.script import Script
 from dp2ddp.codemod.facts.training import Training, find_training
@@ -74,24 +78,55 @@ class Facts:
     @property
     def names_data_parallel(self) -> bool:
         """Whether this file means DataParallel in a way that is no wrap of its own."""
-        references = (one for one in class_references(self.script) if not is_type_test(self.script, one))
-        by_hand = (call.node for call in (*calls_by_hand(self.script), *foreign_wraps(self.script)))
-        return any(self.reach.holds(self.script, one) for one in (*references, *by_hand))
+        found = (
+            *hidden_references(self.script),
+            *subclasses(self.script, self.modules),
+            *(call.node for call in calls_by_hand(self.script)),
+            *(call.node for call in copies_by_hand(self.script)),
+            *(call.node for call in foreign_wraps(self.script, self.modules)),
+            *callbacks(self.script),
+        )
+        return any(self.reach.holds(self.script, one) for one in found)
+
+    @property
+    def hides_wraps(self) -> bool:
+        """Whether DataParallel is handed on somewhere, so that there may be wraps that are not seen."""
+        return any(
+            self.reach.holds(one.script, found)
+            for one in self.files
+            for found in hidden_references(one.script)
+        )
+
+    @property
+    def draws_on_host(self) -> bool:
+        """Whether the forward of a model draws from a random stream that all replicas share."""
+        return any(
+            self.reach.holds(script, call.node)
+            for script in self.modules.scripts
+            for call in host_draws_in_forward(script, self.places)
+        )
 
     @property
     def data_stopper(self) -> str | None:
         """What keeps the ranks' rows from staying apart (None: nothing)."""
-        return self._wrapped_elsewhere or self.flow.stopper
+        return self._wrapped_otherwise or self._wrapped_elsewhere or self.flow.stopper
 
     @property
     def gradient_stopper(self) -> str | None:
         """What keeps DDP's reducer from summing the gradients (None: nothing)."""
-        if self._wrapped_elsewhere:
-            return self._wrapped_elsewhere
+        if self._wrapped_otherwise or self._wrapped_elsewhere:
+            return self._wrapped_otherwise or self._wrapped_elsewhere
         if self.training.reducer_stopper:
             return f"{self.training.reducer_stopper.why} (line {self.training.reducer_stopper.line})"
         found = ((one.script.shown, one.training.gradient_stopper) for one in self.others)
         return next((f"{stopper.why} ({file}:{stopper.line})" for file, stopper in found if stopper), None)
+
+    @property
+    def _wrapped_otherwise(self) -> str | None:
+        if self.hides_wraps:
+            return "DataParallel is handed on, and its wraps are not all seen"
+        other = next((wrap for wrap in self.all_wraps if wrap.kind is not Kind.WRAP), None)
+        return f"{other.kind.value} runs a model" if other else None
 
     @property
     def _wrapped_elsewhere(self) -> str | None:
@@ -112,10 +147,10 @@ class Facts:
 def gather_facts(project: Project) -> Facts:
     """The facts about the entry script, with those about each local module that it reaches."""
     modules = Modules(project)
-    reach = Reach(modules.scripts)
+    reach = Reach(modules.entry, modules.by_name)
     places = Places(modules.scripts, modules.definition)
     wraps = {
-        script: tuple(wrap for wrap in find_wraps(script) if reach.holds(script, wrap.call.node))
+        script: tuple(wrap for wrap in find_wraps(script, modules) if reach.holds(script, wrap.call.node))
         for script in modules.scripts
     }
     entry = find_entry(modules)

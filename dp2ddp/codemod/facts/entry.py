@@ -27,10 +27,13 @@ HARMLESS = (
     "os.environ.setdefault",
     "os.chdir",
 )
+PARSER = "argparse.ArgumentParser"
+DESCRIBING = ("add_argument", "add_argument_group", "add_mutually_exclusive_group", "set_defaults")
 PLAIN_MODULES = ("os.path.", "collections.", "typing.", "string.", "math.")
 PLAIN_CALLS = {
     *of("builtins", "len list dict tuple set frozenset range sorted int float str bool min max sum zip"),
     *of("builtins", "enumerate reversed"),
+    PARSER,
     *("logging.getLogger", "re.compile", "os.environ.get", "os.getenv", "pathlib.Path", "functools.partial"),
 }
 
@@ -134,7 +137,7 @@ def _is_definition(script: Script, statement: ast.stmt) -> bool:
         case ast.Expr(value=ast.Constant()):
             return True
         case ast.Expr(value=ast.Call() as call):
-            return script.scopes.name(call.func) in HARMLESS
+            return script.scopes.name(call.func) in HARMLESS or _describes_arguments(script, call)
         case ast.Assign(value=value) | ast.AnnAssign(value=value):
             return _is_plain(script, value) or is_setting(script, statement)
         case ast.If() | ast.Try():
@@ -159,7 +162,21 @@ def _is_plain(script: Script, value: ast.expr | None) -> bool:
     if value is None:
         return True
     calls = [node for node in ast.walk(value) if isinstance(node, ast.Call)]
-    return all(_is_plain_name(script.scopes.name(call.func) or "") for call in calls)
+    return all(
+        _is_plain_name(script.scopes.name(call.func) or "") or _describes_arguments(script, call)
+        for call in calls
+    )
+
+
+def _describes_arguments(script: Script, call: ast.Call) -> bool:
+    """`parser.add_argument(...)`: what the command line may be; it is read later, by parse_args."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in DESCRIBING:
+        return False
+    maker = script.scopes.value(call.func.value)
+    if not isinstance(maker, ast.Call):
+        return False
+    parser = script.scopes.name(maker.func) == PARSER or _describes_arguments(script, maker)
+    return parser and all(_is_plain(script, one.value) for one in call.keywords)
 
 
 def _is_plain_name(name: str) -> bool:

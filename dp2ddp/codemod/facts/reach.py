@@ -3,42 +3,68 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from dp2ddp.codemod.facts.entry import is_main_guard
 from dp2ddp.codemod.facts.script import Script
 
-DYNAMIC = {"getattr", "globals", "eval", "exec", "__dict__", "import_module", "__import__"}
+ANYTHING = {"builtins.eval", "builtins.exec", "importlib.import_module", "builtins.__import__"}
+BY_NAME = {"builtins.getattr", "builtins.vars", "builtins.hasattr"}  # of a module: any of its definitions
 
 
 class Reach:
-    """A function or class of a local module counts where code that can be reached mentions its name."""
+    """A function or class of a local module counts where code that can be reached mentions its name.
 
-    def __init__(self, scripts: Sequence[Script]) -> None:
-        self.entry = scripts[0]
-        self.mentioned = _mentioned(scripts)
+    Of a module whose names are looked up at run time (`getattr(models, name)`, `models.__dict__[name]`) everything
+    counts; where modules are, or text is run, everything of all modules.
+    """
+
+    def __init__(self, entry: Script, by_name: Mapping[str, Script]) -> None:
+        self.entry = entry
+        scripts = (entry, *by_name.values())
+        self.everything = any(call.name in ANYTHING for one in scripts for call in one.calls)
+        asked = {name for one in scripts for name in _asked_by_name(one)}
+        self.whole = {
+            script for name, script in by_name.items() if any(_is_within(name, module) for module in asked)
+        }
+        self.mentioned = self._mentioned(scripts)
 
     def holds(self, script: Script, node: ast.AST) -> bool:
         """Whether a node of a file can run when the entry script is started."""
         if script is self.entry or isinstance(node, ast.Module):
             return True
         statement = _top_statement(script, node)
+        return not is_main_guard(statement) and self._is_reached(script, statement, self.mentioned)
+
+    def _is_reached(self, script: Script, statement: ast.stmt, names: set[str]) -> bool:
         name = _name(statement)
-        mentioned = name is None or self.mentioned is None or name in self.mentioned
-        return mentioned and not is_main_guard(statement)
+        return name is None or name in names or self.everything or script in self.whole
+
+    def _mentioned(self, scripts: Sequence[Script]) -> set[str]:
+        """The names that code which can be reached mentions."""
+        names = set(_identifiers(scripts[0].tree))
+        pending = [(one, node) for one in scripts[1:] for node in one.tree.body if not is_main_guard(node)]
+        while reached := [each for each in pending if self._is_reached(*each, names)]:
+            pending = [each for each in pending if each not in reached]
+            names |= {name for _, node in reached for name in _identifiers(node)}
+        return names
 
 
-def _mentioned(scripts: Sequence[Script]) -> set[str] | None:
-    """The names that code which can be reached mentions; None if names are looked up at run time."""
-    names = set(_identifiers(scripts[0].tree))
-    pending = [node for script in scripts[1:] for node in script.tree.body if not is_main_guard(node)]
-    while True:
-        reached = [node for node in pending if _name(node) is None or _name(node) in names]
-        if not reached:
-            break
-        pending = [node for node in pending if node not in reached]
-        names |= {name for node in reached for name in _identifiers(node)}
-    return None if names & DYNAMIC else names
+def _asked_by_name(script: Script) -> Iterator[str]:
+    """The modules whose definitions a file looks up by their names."""
+    for call in script.calls:
+        if call.name in BY_NAME and (asked := script.scopes.name(call.argument(0))):
+            yield asked
+        elif call.name in ("builtins.globals", "builtins.locals"):
+            yield script.name
+    for node in script.nodes(ast.Attribute):
+        assert isinstance(node, ast.Attribute)
+        if node.attr == "__dict__" and (asked := script.scopes.name(node.value)):
+            yield asked
+
+
+def _is_within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
 
 
 def _name(node: ast.stmt) -> str | None:

@@ -1,0 +1,44 @@
+"""Which parts of local modules count: those that the script can reach."""
+
+from __future__ import annotations
+
+import pytest
+from tests.codemod.scripts import facts_of
+
+MODELS = (
+    "def small():\n    return 1\ndef large():\n    return small()\nif __name__ == '__main__':\n    other()\n"
+)
+
+
+def reached(script: str, models: str = MODELS) -> list[str]:
+    facts = facts_of(script, models=models)
+    (module,) = facts.others
+    nodes = [node for node in module.script.tree.body if hasattr(node, "name")]
+    return [node.name for node in nodes if facts.reach.holds(module.script, node)]
+
+
+def test_what_is_mentioned_and_what_that_mentions() -> None:
+    assert reached("import models\nmodels.large()\n") == ["small", "large"]
+    assert reached("from models import small\nsmall()\n") == ["small"]
+    assert reached("import models\n") == []
+
+
+@pytest.mark.parametrize(
+    "asked", ["getattr(models, args.arch)()", "models.__dict__[args.arch]()", "vars(models)"]
+)
+def test_a_module_whose_names_are_looked_up_counts_as_a_whole(asked: str) -> None:
+    assert reached(f"import models\n{asked}\n") == ["small", "large"]
+
+
+def test_getattr_of_anything_else_reaches_nothing() -> None:
+    assert reached("import models\ngetattr(args, 'lr')\n") == []
+
+
+def test_text_that_is_run_may_name_anything() -> None:
+    assert reached("import models\neval(args.arch)\n") == ["small", "large"]
+
+
+def test_the_main_block_of_a_module_does_not_run() -> None:
+    facts = facts_of("import models\neval('1')\n", models=MODELS)
+    (module,) = facts.others
+    assert not facts.reach.holds(module.script, module.script.tree.body[-1])
