@@ -44,7 +44,7 @@ def read_project(path: str | Path) -> Project:
     entry = read_source(path)
     if entry.path is None:
         return Project(entry)
-    search = _Search(entry.path.resolve())
+    search = _Search(entry.path)
     modules = tuple(search.reachable(entry))
     return Project(entry, modules, tuple(sorted(search.missing)))
 
@@ -53,7 +53,8 @@ class _Search:
     """Follows imports from file to file."""
 
     def __init__(self, entry: Path) -> None:
-        self.entry = entry
+        self.absolute = entry.is_absolute()
+        self.entry = entry = entry.resolve()
         self.roots = [entry.parent, *_python_path()]  # where Python itself looks before installed packages
         self.late_roots = tuple(_folders_above(entry))
         self.unfound: list[tuple[str, ...]] = []
@@ -70,11 +71,15 @@ class _Search:
             elif file not in seen:
                 seen.add(file)
                 try:
-                    source = read_source(file)
+                    source = read_source(self.shown(file))
                 except SourceError:
                     continue  # unreadable for us; Python itself will say so when the script runs
                 yield LocalModule(".".join(name), source)
                 queue += self._imported(source, name if file.name == "__init__.py" else name[:-1])
+
+    def shown(self, file: Path) -> Path:
+        """A file as the user would type it: from the current folder, unless the script is named from the root."""
+        return file if self.absolute else Path(os.path.relpath(file))
 
     def _imported(self, source: SourceFile, package: tuple[str, ...]) -> list[tuple[str, ...]]:
         """The names that a file imports; those that were not found before, once it adds to sys.path."""

@@ -1,0 +1,209 @@
+"""A script whose local modules wrap, load and write: converted together, and verified together."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dp2ddp.cli import main
+from tests.cli.scripts import dp2ddp
+
+TRAIN = """
+import argparse
+import shutil
+import torch
+import torch.nn.functional as F
+from lib.models import *
+from lib.utils import Log, keep
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=2)
+
+def main():
+    args = parser.parse_args()
+    torch.manual_seed(3)
+    log = Log("log.txt")
+    shutil.copy("lib/utils.py", "utils.py.backup")
+    model = build_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = torch.randn(11, 6), torch.randint(0, 3, (11,))
+    for epoch in range(args.epochs):
+        for rows in torch.randperm(11).split(4):
+            loss = F.cross_entropy(model(x[rows]), y[rows].cuda())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print("epoch", epoch, loss.item())
+        log.line("epoch %d loss %.4f" % (epoch, loss.item()))
+        keep(model.state_dict(), "saved")
+
+if __name__ == "__main__":
+    main()
+"""
+MODELS = """from .base import Base
+import torch.nn as nn
+
+class Net(Base):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.2), nn.ReLU(), nn.Linear(8, 3))
+
+    def forward(self, x):
+        return self.layers(x)
+
+def build_model():
+    return nn.DataParallel(Net().cuda())
+"""
+UTILS = """import os
+import torch
+
+def keep(state, folder):
+    if not os.path.exists(folder):
+        os.makedirs(folder)
+    torch.save(state, os.path.join(folder, "last.pt"))
+
+class Log:
+    def __init__(self, path):
+        self.file = open(path, "w")
+
+    def line(self, text):
+        self.file.write(text + "\\n")
+
+def never_called():
+    os.system("rm -r everything")
+"""
+FILES = {
+    "train.py": TRAIN,
+    "lib/__init__.py": "",
+    "lib/models/__init__.py": "from .net import build_model\n",
+    "lib/models/net.py": MODELS,
+    "lib/models/base.py": "import torch.nn as nn\n\nclass Base(nn.Module):\n    pass\n",
+    "lib/utils.py": UTILS,
+    "notes.txt": "not code",
+}
+CHANGED = ["ddp_helpers.py", "lib/models/net.py", "lib/utils.py", "train.py"]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def convert(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["convert", *map(str, arguments)])
+
+
+def git(*arguments: str) -> None:
+    subprocess.run(
+        ["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], check=True, capture_output=True
+    )
+
+
+def contents(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts)
+    return {str(path.relative_to(folder)): path.read_text() for path in files}
+
+
+class TestFolder:
+    def test_the_copy_is_whole_and_only_what_must_change_changes(self, project: Path) -> None:
+        result = convert("train.py", "-o", "../ddp")
+
+        assert result.exit_code == 0, result.output
+        before, after = contents(project), contents(project.parent / "ddp")
+        assert before == FILES
+        assert after.keys() - before.keys() == {"ddp_helpers.py"}
+        assert sorted(name for name in after if after[name] != before.get(name)) == CHANGED
+        assert after["lib/models/net.py"] == MODELS.replace(
+            "import torch.nn as nn\n", "import torch.nn as nn\nfrom ddp_helpers import GraphDDP\n"
+        ).replace("nn.DataParallel(", "GraphDDP(")
+        assert 'os.system("rm -r everything")' in after["lib/utils.py"]
+
+    def test_without_a_place_nothing_is_written_and_the_ways_are_named(self, project: Path) -> None:
+        result = convert("train.py")
+
+        assert result.exit_code == 3
+        assert "-o FOLDER" in result.stderr
+        assert "--in-place" in result.stderr
+        assert contents(project) == FILES
+
+    def test_a_folder_that_holds_something_is_left_alone(self, project: Path) -> None:
+        (project.parent / "ddp").mkdir()
+        (project.parent / "ddp" / "mine.txt").write_text("mine")
+
+        assert convert("train.py", "-o", "../ddp").exit_code == 3
+        assert contents(project.parent / "ddp") == {"mine.txt": "mine"}
+        assert convert("train.py", "-o", "../ddp", "--force").exit_code == 0
+        assert contents(project.parent / "ddp").keys() == {*FILES, "ddp_helpers.py", "mine.txt"}
+
+    def test_a_copy_inside_the_project_does_not_copy_itself(self, project: Path) -> None:
+        assert convert("train.py", "-o", "ddp").exit_code == 0
+        assert contents(project / "ddp").keys() == {*FILES, "ddp_helpers.py"}
+
+    def test_a_second_conversion_changes_nothing(
+        self, project: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        convert("train.py", "-o", "../ddp")
+        monkeypatch.chdir(project.parent / "ddp")
+
+        assert "nothing to convert" in convert("train.py", "--check").output
+
+    def test_the_difference_shows_every_file(self, project: Path) -> None:
+        shown = convert("train.py", "--diff").stdout
+
+        heads = [line.split()[1] for line in shown.splitlines() if line.startswith("+++ ")]
+        assert sorted(heads) == CHANGED
+
+
+class TestInPlace:
+    def test_files_that_git_keeps_are_changed(self, project: Path) -> None:
+        git("init")
+        git("add", ".")
+        git("commit", "-m", "all")
+
+        result = convert("train.py", "--in-place")
+
+        assert result.exit_code == 0, result.output
+        after = contents(project)
+        assert sorted(name for name in after if after[name] != FILES.get(name)) == CHANGED
+
+    @pytest.mark.parametrize("kept", [False, True], ids=["without git", "not committed"])
+    def test_what_would_be_lost_is_not_touched(self, project: Path, kept: bool) -> None:
+        if kept:
+            git("init")
+            git("add", ".")
+
+        result = convert("train.py", "--in-place")
+
+        assert result.exit_code == 3
+        assert "git" in result.stderr
+        assert contents(project) == FILES
+        assert convert("train.py", "--in-place", "--force").exit_code == 0
+        assert contents(project) != FILES
+
+
+def test_a_module_of_the_name_that_the_helpers_need(project: Path) -> None:
+    (project / "ddp_helpers.py").write_text("mine = 1\n")
+    (project / "train.py").write_text("import ddp_helpers\n" + TRAIN)
+
+    result = convert("train.py", "-o", "../ddp")
+
+    assert result.exit_code == 3
+    assert "rename it" in result.stderr
+    assert not (project.parent / "ddp").exists()
+
+
+@pytest.mark.torchrun
+def test_a_project_trains_the_same(project: Path) -> None:
+    result = dp2ddp(project, "verify", "train.py", "-n", "2")
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "trains the same" in result.stdout
+    assert contents(project) == FILES
