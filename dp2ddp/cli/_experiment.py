@@ -171,8 +171,9 @@ def _last_words(run: Run) -> str:
 
 
 def _own_code(subject: Subject) -> OwnCode:
+    """The files that are there before a conversion as well: the helpers' module is not."""
     files = {subject.script: subject.converted, **subject.modules}
-    digests = {digest(data): content_hash(path) for path, data in files.items()}
+    digests = {digest(data): content_hash(path) for path, data in files.items() if path.exists()}
     return OwnCode(digests, {subject.converted_name: subject.script.name})
 
 
