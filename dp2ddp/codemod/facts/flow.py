@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from dp2ddp.codemod.facts.loaders import Loader
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.script import Script, literal
-from dp2ddp.codemod.facts.training import Stopper, Training
+from dp2ddp.codemod.facts.training import Training
+from dp2ddp.codemod.facts.uses import Stopper
 
-MOVES = {"to", "cuda", "float", "double", "half", "long", "int", "contiguous", "requires_grad_", "detach"}
+MOVES = {"to", "cuda", "float", "double", "half", "long", "int", "contiguous", "detach"}
 WRAPPERS_OF_LOADERS = (
     "builtins.enumerate",
     "tqdm.tqdm",
@@ -266,11 +267,16 @@ def is_part(script: Script, node: ast.expr, known: Iterable[str]) -> bool:
             return name in known
         case ast.Call(func=ast.Attribute(value=value, attr=method), args=arguments) if method in MOVES:
             return is_part(script, value, known) and not any(_reads(one, known) for one in arguments)
-        case ast.Call(func=func, args=[one]):
-            return script.scopes.name(func) == "torch.autograd.Variable" and is_part(script, one, known)
+        case ast.Call(func=func, args=[one], keywords=keywords):  # with a gradient it must stay the same tensor
+            is_variable = script.scopes.name(func) == "torch.autograd.Variable"
+            return is_variable and not _asks_for_gradient(keywords) and is_part(script, one, known)
         case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str() | int())):
             return name in known  # batch[0], batch["image"]: a part, if the batch is a tuple or a dict
     return False
+
+
+def _asks_for_gradient(keywords: list[ast.keyword]) -> bool:
+    return any(one.arg in ("requires_grad", None) and literal(one.value) is not False for one in keywords)
 
 
 def _reads(node: ast.AST, names: Iterable[str]) -> bool:

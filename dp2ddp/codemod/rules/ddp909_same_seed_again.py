@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.script import Call, Script
-from dp2ddp.codemod.facts.training import LOOPS
+from dp2ddp.codemod.facts.turns import LOOPS
 from dp2ddp.codemod.rule import Flags, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 

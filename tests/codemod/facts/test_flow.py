@@ -124,6 +124,16 @@ def test_a_split_of_one_is_one() -> None:
             "used in the next epoch",
             id="epoch after",
         ),
+        pytest.param(
+            HEAD + LOOP.replace("net(x)", "net(x.requires_grad_())"),
+            "beside the batch",
+            id="inputs with a gradient",
+        ),
+        pytest.param(
+            HEAD + LOOP.replace("x.cuda()", "torch.autograd.Variable(x, requires_grad=True)"),
+            "used before the forward",
+            id="a Variable with a gradient",
+        ),
         pytest.param(HEAD + LOOP + "net.module(x)\n", "net.module(x)", id="around the wrapper"),
     ],
 )

@@ -38,6 +38,34 @@ def stopper(text: str) -> str | None:
             id="handed to a function",
         ),
         pytest.param(
+            HEAD + "for p in net.parameters():\n    p.requires_grad = False\n" + LOOP,
+            id="frozen before the loop",
+        ),
+        pytest.param(
+            "import torch\nnet = Net()\nopt = torch.optim.SGD(net.head.parameters())\n"
+            + HEAD.partition("\n")[2].replace("Net()", "net")
+            + LOOP,
+            id="looked into before it is wrapped",
+        ),
+        pytest.param(
+            HEAD
+            + LOOP.replace("    loss.b", "    if train:\n      loss.b").replace("    opt.s", "      opt.s"),
+            id="one phase of a loop that trains and evaluates",
+        ),
+        pytest.param(
+            HEAD + LOOP.replace("    opt.s", "    if loss < 9:\n        opt.s"),
+            id="a step that may be skipped",
+        ),
+        pytest.param(
+            HEAD
+            + LOOP.replace(
+                "    opt.s",
+                "    for p in net.parameters():\n        p.grad.data.clamp_(-1, 1)\n"
+                "    torch.nn.utils.clip_grad_norm_(net.parameters(), 1)\n    opt.s",
+            ),
+            id="gradients edited behind backward",
+        ),
+        pytest.param(
             HEAD
             + LOOP.replace(
                 "    loss = criterion(net(x), y)",
@@ -63,7 +91,10 @@ def test_it_is_proven(text: str) -> None:
         ),
         pytest.param(HEAD + LOOP.replace("net(x)", "net(x) + net(-x)"), "2 forwards", id="two forwards"),
         pytest.param(
-            HEAD + LOOP.replace("    opt.step()", "    if i % 4 == 0:\n        opt.step()"),
+            HEAD
+            + LOOP.replace("    opt.zero_grad()\n", "").replace(
+                "    opt.step()", "    if i % 4 == 0:\n        opt.step()\n        opt.zero_grad()"
+            ),
             "condition",
             id="accumulation",
         ),
@@ -83,8 +114,67 @@ def test_it_is_proven(text: str) -> None:
         ),
         pytest.param(HEAD + LOOP + "helper(net)\n", "`helper(net)`", id="given away"),
         pytest.param(
-            HEAD + LOOP + "for p in net.parameters():\n    p.requires_grad = False\n", "frozen", id="frozen"
+            HEAD + LOOP + "    for p in net.parameters():\n        p.requires_grad = False\n",
+            "frozen",
+            id="frozen in the loop",
         ),
+        pytest.param(
+            HEAD
+            + "def thaw():\n    head.requires_grad_(True)\n"
+            + LOOP.replace("    loss.b", "    thaw()\n    loss.b"),
+            "frozen",
+            id="thawed by a function that the loop calls",
+        ),
+        pytest.param(
+            HEAD + "for p in net.parameters():\n    p.register_hook(lambda g: g.clamp(-1, 1))\n" + LOOP,
+            "register_hook",
+            id="a hook on a parameter sees gradients times the world",
+        ),
+        pytest.param(
+            HEAD + "def again(l):\n    run = getattr(l, 'backward')\n    run()\n" + LOOP,
+            "by its name",
+            id="a second backward by its name",
+        ),
+        pytest.param(HEAD + "run = loss.backward\n" + LOOP, "handed on", id="backward is handed on"),
+        pytest.param(
+            HEAD
+            + "def second(m, x):\n    return m(x)\n"
+            + LOOP.replace("net(x), y)", "net(x), y) + second(net, x)"),
+            "another forward",
+            id="a second forward in a function",
+        ),
+        pytest.param(
+            HEAD
+            + "class Extra(torch.nn.Module):\n    def __init__(self, net):\n        self.net = net\n"
+            + "    def forward(self, x):\n        return self.net(x)\nextra = Extra(net)\n"
+            + LOOP.replace("net(x), y)", "net(x), y) + extra(x)"),
+            "another forward",
+            id="a second forward in a loss module",
+        ),
+        pytest.param(
+            HEAD
+            + LOOP.replace(
+                "    loss.b", "    loss = loss + sum(p.norm() for p in net.parameters())\n    loss.b"
+            ),
+            "a penalty?",
+            id="a penalty on the weights",
+        ),
+        pytest.param(
+            HEAD.replace(
+                "net = torch.nn.DataParallel(Net())", "raw = Net()\nnet = torch.nn.DataParallel(raw.cuda())"
+            )
+            + LOOP.replace("net(x), y)", "net(x), y) + raw.fc.weight.norm()"),
+            "beside the wrapper",
+            id="the raw model in the loss",
+        ),
+        pytest.param(
+            HEAD
+            + "a, b = 1, 2\none = torch.optim.SGD(u)\ntwo = torch.optim.SGD(v)\n"
+            + LOOP.replace("opt.z", "one.z").replace("opt.s", "two.s"),
+            "not cleared",
+            id="an optimizer that is not cleared",
+        ),
+        pytest.param(HEAD + LOOP + "net2 = torch.nn.Linear(1, 1).half()\n", "half", id="half precision"),
         pytest.param(
             HEAD + LOOP + "torch.autograd.grad(loss, w)\n", "torch.autograd.grad()", id="autograd.grad"
         ),

@@ -1,0 +1,119 @@
+"""Turns: what is done once, or once each time round a loop; under which conditions, and what else may run then."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from dp2ddp.codemod.facts.script import Script
+
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+NO_GRAD = (
+    "torch.no_grad",
+    "torch.inference_mode",
+    "torch.autograd.no_grad",
+    "torch.autograd.grad_mode.no_grad",
+)
+# An `if` and whether the node stands in its body.
+Condition = tuple[ast.If, bool]
+
+
+def turn_of(script: Script, node: ast.AST) -> ast.AST:
+    """The innermost loop or function around a node: what is done once, or once a turn."""
+    kinds = (*LOOPS, *FUNCTIONS, ast.Lambda, ast.Module)
+    return next(parent for parent in script.scopes.ancestors(node) if isinstance(parent, kinds))
+
+
+def is_inside(script: Script, node: ast.AST, outer: ast.AST) -> bool:
+    return any(parent is outer for parent in script.scopes.ancestors(node))
+
+
+def conditions(script: Script, node: ast.AST, turn: ast.AST) -> list[Condition] | None:
+    """Under which conditions a node runs, within one turn; None if that cannot be told (try, match, `and`)."""
+    found: list[Condition] = []
+    below = node
+    for parent in script.scopes.ancestors(node):
+        if parent is turn:
+            return found
+        if isinstance(parent, (ast.Try, ast.IfExp, ast.BoolOp, ast.Match)):
+            return None
+        if isinstance(parent, ast.If) and below is not parent.test:
+            found.append((parent, below in parent.body))
+        below = parent
+    return None
+
+
+def exclude_each_other(script: Script, nodes: list[ast.Call]) -> bool:
+    """Whether at most one of the nodes runs: they stand in different branches of one `if`."""
+    return all(
+        _in_other_branches(script, one, two) for index, one in enumerate(nodes) for two in nodes[:index]
+    )
+
+
+def _in_other_branches(script: Script, one: ast.AST, two: ast.AST) -> bool:
+    path_of_one = [one, *script.scopes.ancestors(one)]
+    path_of_two = [two, *script.scopes.ancestors(two)]
+    common = next(node for node in path_of_one if node in path_of_two)
+    if not isinstance(common, ast.If):
+        return False
+    below = (path_of_one[path_of_one.index(common) - 1], path_of_two[path_of_two.index(common) - 1])
+    return (below[0] in common.body) != (below[1] in common.body) and common.test not in below
+
+
+def without_gradient(script: Script, node: ast.AST) -> bool:
+    """Under torch.no_grad(), as a context or as a decorator."""
+    for parent in script.scopes.ancestors(node):
+        contexts: list[ast.expr] = []
+        if isinstance(parent, ast.With):
+            contexts = [item.context_expr for item in parent.items]
+        elif isinstance(parent, FUNCTIONS):
+            contexts = parent.decorator_list
+        if any(_is_no_grad(script, one) for one in contexts):
+            return True
+    return False
+
+
+def _is_no_grad(script: Script, node: ast.expr) -> bool:
+    called = node.func if isinstance(node, ast.Call) else node
+    return script.scopes.name(called) in NO_GRAD
+
+
+class Region:
+    """One turn, with the functions of the script that it may run: those whose names it mentions, and theirs.
+
+    Methods that run without being named (`forward`, `__call__`) are always among them.
+    """
+
+    def __init__(self, script: Script, turn: ast.AST) -> None:
+        self.script = script
+        self.turn = turn
+        functions = {one for one in script.nodes(*FUNCTIONS) if isinstance(one, FUNCTIONS)} - {turn}
+        self.functions = {one for one in functions if _is_unnamed(one.name)}
+        names = _names([turn, *self.functions])
+        while more := {one for one in functions - self.functions if one.name in names}:
+            self.functions |= more
+            names |= _names(more)
+
+    def holds(self, node: ast.AST) -> bool:
+        """Whether a node may run within a turn."""
+        if is_inside(self.script, node, self.turn):
+            return True
+        around = [
+            one for one in self.script.scopes.ancestors(node) if isinstance(one, (*FUNCTIONS, ast.Lambda))
+        ]
+        return any(isinstance(one, ast.Lambda) or one in self.functions for one in around)
+
+
+def _is_unnamed(name: str) -> bool:
+    return name == "forward" or name.startswith("__") and name.endswith("__") and name != "__init__"
+
+
+def _names(nodes: Iterable[ast.AST]) -> set[str]:
+    """Every name that code mentions, as a variable or as an attribute."""
+    found = (one for node in nodes for one in ast.walk(node))
+    return {
+        one.id if isinstance(one, ast.Name) else one.attr
+        for one in found
+        if isinstance(one, (ast.Name, ast.Attribute))
+    }

@@ -1,0 +1,134 @@
+"""What a script does with a wrapped model beside running it: whether each mention of it has a known meaning."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dp2ddp.codemod.facts.aliases import callee
+from dp2ddp.codemod.facts.models import Wrap
+from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.facts.turns import LOOPS
+
+QUIET_METHODS = {  # methods of the wrapped model that run no forward and touch no gradient graph
+    *("parameters", "named_parameters", "buffers", "named_buffers", "modules", "children"),
+    *("named_modules", "named_children", "apply", "train", "eval", "training", "state_dict"),
+    *("load_state_dict", "zero_grad", "cuda", "to", "cpu", "float", "double", "__class__"),
+}
+QUIET_NAMES = (
+    "torch.save",
+    "torch.optim.",
+    "builtins.",
+    "copy.deepcopy",
+    "torch.nn.utils.clip_grad",
+    "logging.",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Stopper:
+    """What speaks against a faster choice: why, and where."""
+
+    why: str
+    line: int
+
+
+def find_uses(script: Script, wraps: tuple[Wrap, ...], names: frozenset[str]) -> Iterator[Stopper]:
+    """Every mention of the wrapped model must be one whose meaning is known; these are not."""
+    for node in script.nodes(ast.Name, ast.Attribute, ast.Subscript):
+        assert isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
+        if not isinstance(node.ctx, ast.Load) or script.told(node) not in names:
+            continue
+        if not _is_known_use(script, node, names) and not _is_before_wrap(script, wraps, node):
+            around = script.scopes.parents[node]
+            if isinstance(around, ast.Attribute) and around.attr == "module":
+                around = script.scopes.parents[around]
+            text = _short(script.told(around))
+            yield Stopper(f"`{text}` uses the wrapped model in a way that is not followed", node.lineno)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 50 else line[:47] + "..."
+
+
+def _is_before_wrap(script: Script, wraps: tuple[Wrap, ...], node: ast.expr) -> bool:
+    """`net = Net(); optimizer = SGD(net.head.parameters()); net = DataParallel(net)`: it is not wrapped yet."""
+    mine = [wrap for wrap in wraps if script.told(node) in wrap.names]
+    function = script.scopes.function(node)
+    place = script.positions.span(node).start
+    for wrap in mine:
+        call = wrap.call.node
+        if script.scopes.function(call) is not function or script.positions.span(call).start < place:
+            return False
+        if any(isinstance(one, LOOPS) for one in script.scopes.ancestors(call)):
+            return False
+    parameters = (
+        {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)} if function else set()
+    )
+    return bool(mine) and script.told(node) not in parameters
+
+
+def _is_known_use(script: Script, node: ast.expr, names: frozenset[str]) -> bool:
+    parent = script.scopes.parents[node]
+    match parent:
+        case ast.Call(func=func) if func is node:
+            return True
+        case ast.Call():
+            return _is_known_receiver(script, parent)
+        case ast.keyword():
+            call = script.scopes.parents[parent]
+            return isinstance(call, ast.Call) and _is_known_receiver(script, call)
+        case ast.Attribute(attr="module"):
+            return _is_known_inner(script, parent)
+        case ast.IfExp():
+            return parent.test is node or _is_known_inner(script, node)
+        case ast.Attribute(attr=attr):
+            return attr in QUIET_METHODS or attr == "forward"
+        case ast.Assign(value=value) | ast.Return(value=value):
+            return value is node and not isinstance(value, ast.Tuple)
+        case ast.Compare() | ast.UnaryOp() | ast.If() | ast.Expr() | ast.FormattedValue():
+            return True
+    return False
+
+
+def _is_known_receiver(script: Script, call: ast.Call) -> bool:
+    return bool(callee(script, call)) or _is_quiet_call(script, call)
+
+
+def _is_quiet_call(script: Script, call: ast.Call) -> bool:
+    name = script.scopes.name(call.func) or ""
+    return name.startswith(QUIET_NAMES) or name == "torch.nn.DataParallel"
+
+
+def _is_known_inner(script: Script, inner: ast.expr) -> bool:
+    """`model.module` is harmless where only parameters or states are asked for, also by a name of its own."""
+    parent = script.scopes.parents[inner]
+    if isinstance(parent, ast.IfExp) and parent.test is not inner:
+        return _is_known_inner(script, parent)  # `model.module if hasattr(model, "module") else model`
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in QUIET_METHODS
+    if isinstance(parent, ast.Call):
+        return parent.func is not inner and _is_quiet_call(script, parent)
+    if (
+        isinstance(parent, ast.Assign)
+        and len(parent.targets) == 1
+        and isinstance(parent.targets[0], ast.Name)
+    ):
+        return _is_quiet_name(script, parent.targets[0])
+    return False
+
+
+def _is_quiet_name(script: Script, name: ast.Name) -> bool:
+    """Whether a name is used for parameters and states alone, wherever the same name may mean the same."""
+    scope = script.scopes.scope_of[name]
+    for node in script.nodes(ast.Name):
+        assert isinstance(node, ast.Name)
+        if node.id != name.id or not isinstance(node.ctx, ast.Load):
+            continue
+        if script.scopes.lookup(node.id, script.scopes.scope_of[node]) is scope:
+            parent = script.scopes.parents[node]
+            if not isinstance(parent, ast.Attribute) or parent.attr not in QUIET_METHODS:
+                return False
+    return True
