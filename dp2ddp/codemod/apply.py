@@ -141,14 +141,16 @@ class Editor:
         return any(isinstance(block, list) and block == [statement] for block in blocks)
 
     def insert_before(self, statement: ast.stmt, code: str) -> Splice:
-        """Above the comment that belongs to the statement; at module level with an empty line between."""
+        """Above the comment that belongs to the statement; at module level with empty lines around it."""
         indent = self.indent(statement)
         if indent is None:  # `if x: f()` or `a; b`
             start = self.positions.span(statement).start
             return Splice(Span(start, start), (f"{code}; ",))
         start = self.positions.above_comments(_first_line(statement), indent)
+        above = self.text[:start].rpartition(self.newline)[0].rpartition(self.newline)[2]
+        before = self.newline if not indent and above.strip() else ""
         gap = "" if indent else self.newline
-        return Splice(Span(start, start), (f"{indent}{code}{self.newline}{gap}",))
+        return Splice(Span(start, start), (f"{before}{indent}{code}{self.newline}{gap}",))
 
     def insert_after(self, statement: ast.stmt, code: str) -> Splice:
         indent = self.indent(statement)

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.modules import Modules
+from dp2ddp.codemod.facts.own_mode import asks_launcher
 from dp2ddp.codemod.facts.script import Script, literal
 from dp2ddp.codemod.facts.tables import of
 from dp2ddp.codemod.facts.visible import (
@@ -33,7 +34,7 @@ PLAIN_MODULES = ("os.path.", "collections.", "typing.", "string.", "math.")
 PLAIN_CALLS = {
     *of("builtins", "len list dict tuple set frozenset range sorted int float str bool min max sum zip"),
     *of("builtins", "enumerate reversed"),
-    PARSER,
+    *(PARSER, "torch.device", "torch.cuda.is_available"),
     *("logging.getLogger", "re.compile", "os.environ.get", "os.getenv", "pathlib.Path", "functools.partial"),
 }
 
@@ -136,6 +137,8 @@ def _is_definition(script: Script, statement: ast.stmt) -> bool:
             return not any(acts(script, node) for node in _run_at_definition(statement))
         case ast.Expr(value=ast.Constant()):
             return True
+        case ast.Expr() | ast.Assign() | ast.AnnAssign() if asks_launcher(script, statement):
+            return False  # the ranks must have joined, and taken that away
         case ast.Expr(value=ast.Call() as call):
             return script.scopes.name(call.func) in HARMLESS or _describes_arguments(script, call)
         case ast.Assign(value=value) | ast.AnnAssign(value=value):

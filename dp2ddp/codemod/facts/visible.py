@@ -8,7 +8,10 @@ from dp2ddp.codemod.facts.effects import FOLDERS_AND_FILES, OPENERS, PATH_METHOD
 from dp2ddp.codemod.facts.script import Script
 
 DRAWS_OR_DEVICES = ("random.", "numpy.random.", "torch.", "uuid.", "secrets.", "os.urandom")
-HARMLESS_OF_TORCH = ("torch.no_grad", "torch.jit", "torch.set_printoptions", "torch.backends.")
+HARMLESS_OF_TORCH = (
+    *("torch.no_grad", "torch.jit", "torch.set_printoptions", "torch.backends."),
+    *("torch.device", "torch.cuda.is_available", "torch.tensor", "torch.finfo", "torch.Size"),
+)
 LOUD = {"builtins.print", "torch.save", *OPENERS, *FOLDERS_AND_FILES, *PROCESSES, *TRACKERS}
 LOUD_METHODS = {"info", "warning", "debug", *PATH_METHODS}
 

@@ -9,7 +9,7 @@ from dp2ddp.codemod.edits import Finding, Hazard, InsertBefore, Lift, Note
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.visible import settings_in_functions
 from dp2ddp.codemod.launch import world_of
-from dp2ddp.codemod.rule import Notes, Rewrites, Rule, Untouched
+from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
 
@@ -19,7 +19,7 @@ class NoProcessGroup(Rule):
     ## What it does
     Puts `join_process_group()` before the first statement that does more than define: at module level, or first
     inside `if __name__ == "__main__":`. An assignment of `CUDA_VISIBLE_DEVICES` stays
-    before it, also in a function that is called from there.
+    before it, also in a function that is called from there; one that comes later goes into the launch line.
 
     ## Why
     Every rank runs the whole script. They have to know of each other, use a device each, and start from the same
@@ -83,7 +83,7 @@ class NoProcessGroup(Rule):
                     main()
             """,
         ),
-        Notes(
+        Rewrites(
             before="""
                 import os
                 import torch
@@ -96,7 +96,19 @@ class NoProcessGroup(Rule):
                 if __name__ == "__main__":
                     main("0,1")
             """,
-            message="CUDA_VISIBLE_DEVICES",
+            after="""
+                import os
+                import torch
+
+                def main(gpus):
+                    print("using", gpus)
+                    os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+                    net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+
+                if __name__ == "__main__":
+                    join_process_group()
+                    main("0,1")
+            """,
         ),
         Untouched("import torch\nnet = torch.nn.Linear(2, 2)"),
     )
@@ -105,7 +117,7 @@ class NoProcessGroup(Rule):
         entry = facts.entry
         if not facts.is_entry and facts.all_wraps:
             yield from map(_too_late, settings_in_functions(facts.script))
-        if not facts.is_entry or facts.is_converted or not facts.all_wraps:
+        if not facts.is_entry or facts.is_converted or not (facts.all_wraps or facts.hides_wraps):
             return
         if entry.first_act is None:
             yield _nothing_runs(facts)

@@ -12,11 +12,12 @@ from dp2ddp.templates.process import join_process_group, world_size
 from dp2ddp.templates.rows import gather_rows
 from dp2ddp.templates.voice import on_rank_zero, save_on_rank_zero, to_own_device
 
-join_process_group()
-
 parser = argparse.ArgumentParser(description='PyTorch CIFAR10 Training')
 parser.add_argument('--lr', default=0.1, type=float, help='learning rate')
 parser.add_argument('--resume', '-r', action='store_true')
+
+join_process_group()
+
 args = parser.parse_args()
 
 device = 'cuda' if torch.cuda.is_available() else 'cpu'

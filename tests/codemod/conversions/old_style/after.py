@@ -5,10 +5,11 @@ from torch.autograd import Variable
 from dp2ddp.templates.ddp import GraphDDP
 from dp2ddp.templates.process import join_process_group
 
-join_process_group()
-
 parser = argparse.ArgumentParser()
 parser.add_argument("--gpu", default=0, type=int)
+
+join_process_group()
+
 args = parser.parse_args()
 
 

@@ -8,6 +8,7 @@ from dp2ddp.templates.process import join_process_group
 from dp2ddp.templates.voice import on_rank_zero
 
 os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"
+
 join_process_group()
 
 torch.manual_seed(7)
