@@ -14,7 +14,11 @@ from dp2ddp.errors import SourceError
 if TYPE_CHECKING:
     from dp2ddp.codemod.convert import Conversion
 
-CHOICES = {"data": ("replicate", "shard"), "join": ("batch", "outputs"), "gradients": ("graph", "reducer")}
+CHOICES = {
+    "data": ("replicate", "shard", "feed"),
+    "join": ("batch", "outputs"),
+    "gradients": ("graph", "reducer"),
+}
 
 
 def _codes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:

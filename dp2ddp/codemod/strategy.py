@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dp2ddp.codemod.facts import Facts
 
-DATA = ("replicate", "shard")
+DATA = ("replicate", "shard", "feed")
 JOIN = ("batch", "outputs")
 GRADIENTS = ("graph", "reducer")
 WRAPPERS = {"reducer": "ExactDDP", "graph": "GraphDDP"}
@@ -45,6 +45,10 @@ def choose(
 
     Outputs can only be joined where the ranks' rows stay apart, so the first two choices go together.
     """
+    gradient = _asked(gradients, _choose_gradients(facts), safe="graph")
+    if data == "feed" or data is None and facts.feed_reason:
+        why = "asked for" if data == "feed" else facts.feed_reason or ""
+        return Strategy(_feed(why), _batch(why), gradient)
     stopper = facts.data_stopper
     found = (_shard(), _outputs()) if stopper is None else (_replicate(stopper), _batch(stopper))
     if data == "replicate" or join == "batch" and data is None:
@@ -58,7 +62,7 @@ def choose(
         )
     elif stopper is not None and data == "shard":
         found = (Choice("shard", f"asked for, not proven: {stopper}", forced=True), _batch(stopper))
-    return Strategy(*found, gradients=_asked(gradients, _choose_gradients(facts), safe="graph"))
+    return Strategy(*found, gradients=gradient)
 
 
 def _shard() -> Choice:
@@ -67,6 +71,10 @@ def _shard() -> Choice:
 
 def _replicate(why: str) -> Choice:
     return Choice("replicate", f"every rank loads the whole batch, which is always right (shard: {why})")
+
+
+def _feed(why: str) -> Choice:
+    return Choice("feed", f"rank 0 reads, and every rank gets what it reads: {why}")
 
 
 def _outputs() -> Choice:

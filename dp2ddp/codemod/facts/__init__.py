@@ -23,10 +23,11 @@ from dp2ddp.codemod.facts.models import (
 )
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.names import Names
-from dp2ddp.codemod.facts.places import Places
+from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.randomness import host_draws_in_forward
 from dp2ddp.codemod.facts.reach import Reach
-from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.facts.script import Call, Script
+from dp2ddp.codemod.facts.sources import Feeds, find_feeds
 from dp2ddp.codemod.facts.training import Training, find_training
 from dp2ddp.source.projects import Project
 
@@ -49,6 +50,7 @@ class Facts:
     places: Places
     training: Training
     loaders: tuple[Loader, ...]
+    feeds: Feeds
     flow: Flow
     names: Names
     others: tuple[Facts, ...] = ()
@@ -110,6 +112,15 @@ class Facts:
     def data_stopper(self) -> str | None:
         """What keeps the ranks' rows from staying apart (None: nothing)."""
         return self._wrapped_otherwise or self._wrapped_elsewhere or self.flow.stopper
+
+    @property
+    def feed_reason(self) -> str | None:
+        """Why ranks could not read the data alike, so that rank 0 has to read it for all (None: they can)."""
+        return next((one.feeds.why for one in self.files if one.feeds.why), None)
+
+    def is_fed(self, call: Call, by_feeding: bool) -> bool:
+        """Whether a call runs on rank 0 alone: in a thread, or in a data set that rank 0 reads for all."""
+        return self.places.of(call.node) is Place.THREAD or by_feeding and call in self.feeds.live
 
     @property
     def gradient_stopper(self) -> str | None:
@@ -183,6 +194,7 @@ def _facts_of(
         places=places,
         training=training,
         loaders=loaders,
+        feeds=find_feeds(script, modules, places, training.names),
         flow=find_flow(script, wraps[script], loaders, training),
         names=Names(script),
     )

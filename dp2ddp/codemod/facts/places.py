@@ -26,6 +26,11 @@ DATA_SETS = (
 )
 DATA_SET_ROOTS = ("torchvision.datasets.", "datasets.")
 WORKER_METHODS = ("__getitem__", "__getitems__", "__iter__", "__next__", "__call__")
+POOLS = (".Pool", ".ThreadPool", ".ThreadPoolExecutor", ".ProcessPoolExecutor")
+POOL_METHODS = {
+    *("submit", "map", "imap", "imap_unordered", "starmap", "apply", "apply_async", "map_async"),
+    *("starmap_async",),
+}
 WORKER_ARGUMENTS = ("collate_fn", "worker_init_fn")
 
 
@@ -140,7 +145,12 @@ class Places:
 
     def _thread_functions(self, script: Script) -> dict[ast.AST, Place]:
         """Functions handed to a thread or a process as its target."""
-        return self._handed_over(script, ("target",), Place.THREAD, ("Thread", "Process", "Timer"))
+        found = self._handed_over(script, ("target",), Place.THREAD, ("Thread", "Process", "Timer"))
+        if any((call.name or "").endswith(POOLS) for call in script.calls):
+            given = (call.argument(0) for call in script.calls if call.method in POOL_METHODS)
+            functions = (self.find(script, one) for one in given if one is not None)
+            found |= {one[1]: Place.THREAD for one in functions if one}
+        return found
 
     def _handed_over(
         self, script: Script, keywords: tuple[str, ...], place: Place, receivers: tuple[str, ...] | None

@@ -25,7 +25,7 @@ class UnseededGenerator(Rule):
 
     ## Safety
     `random.seed()`, `np.random.seed()` and `torch.seed()` without a number reseed a shared stream differently
-    on every rank: a hazard.
+    on every rank: a hazard. In a data set or a worker rank 0 reads for all instead (DDP306).
 
     ## References
     SEMANTICS 10.
@@ -70,9 +70,11 @@ class UnseededGenerator(Rule):
             if facts.places.of(call.node) is Place.MAIN:
                 yield PassTo(call.node, facts.names.helper("on_rank_zero"), because)
                 yield Lift("on_rank_zero", because)
-            else:
+            elif not facts.is_fed(call, strategy.data.value == "feed"):
                 yield Hazard(call.node, f"{call.name}() is another generator on every rank", "give it a seed")
         for call in reseeds_from_outside(facts.script):
+            if facts.is_fed(call, strategy.data.value == "feed"):
+                continue
             yield Hazard(
                 call.node,
                 f"{call.name}() without a number seeds every rank differently",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.effects import EXITS, STARTERS
+from dp2ddp.codemod.facts.effects import EXITS
+from dp2ddp.codemod.facts.sources import NOT_FED
 from dp2ddp.codemod.rule import Flags, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -15,14 +17,15 @@ class OwnProcesses(Rule):
     """Say where a script starts threads or processes of its own.
 
     ## What it does
-    A hazard for threading.Thread, multiprocessing.Process and Pool, mp.spawn, os.fork, os._exit.
+    A hazard for threads and processes that cannot be left to rank 0 (DDP306), mp.spawn, os.fork, os._exit.
 
     ## Why
     What threads hand over comes in an order that differs from rank to rank, and then so do the batches; forked
     ranks share connections; os._exit leaves the others waiting.
 
     ## Safety
-    Workers of a DataLoader are no hazard: they hand over in order.
+    Workers of a DataLoader are no hazard: they hand over in order. Threads that hand over by queues and events
+    are none either: rank 0 runs them, and its queue is asked (DDP306).
 
     ## References
     SEMANTICS 85 to 89; IDIOMS: threads and queues for data, 12 repositories.
@@ -36,9 +39,21 @@ class OwnProcesses(Rule):
                 import threading
                 import torch
                 net = torch.nn.DataParallel(net)
-                threading.Thread(target=fill, args=(queue,)).start()
+                found = []
+                def fill():
+                    found.append(torch.ones(4, 2))
+                threading.Thread(target=fill).start()
             """,
-            message="threading.Thread",
+            message="threading.Thread() changes `found`",
+        ),
+        Flags(
+            before="""
+                import os
+                import torch
+                net = torch.nn.DataParallel(net)
+                os._exit(0)
+            """,
+            message="os._exit",
         ),
         Untouched(
             "import torch\nnet = torch.nn.DataParallel(net)\nloader = torch.utils.data.DataLoader(data, num_workers=4)"
@@ -48,8 +63,15 @@ class OwnProcesses(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         if facts.is_converted:
             return
+        for call, why in facts.feeds.stoppers:
+            told = ast.unparse(call.node.func)
+            yield Hazard(
+                call.node,
+                f"{told}() {why}",
+                "hand over by a queue.Queue alone, with a random generator of its own; or load with a DataLoader",
+            )
         for call in facts.script.calls:
-            if call.name in STARTERS or call.name in EXITS:
+            if call.name in NOT_FED or call.name in EXITS:
                 yield Hazard(
                     call.node,
                     f"{call.name}() makes the ranks differ, or leaves some of them waiting",

@@ -1,0 +1,180 @@
+"""What a thread or process of the script does: whether it may run on rank 0 alone.
+
+It may, if everything that it hands to the main flow goes through objects that are asked on rank 0 (queues, events).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.facts.modules import Modules
+from dp2ddp.codemod.facts.places import Place, Places
+from dp2ddp.codemod.facts.randomness import HOST_DRAWS, SETTERS
+from dp2ddp.codemod.facts.script import Call, Script
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+SHARED = ("queue.", "threading.", "multiprocessing.", "torch.multiprocessing.")  # asked on rank 0
+Part = tuple[Script, ast.AST]
+MUTATORS = {
+    *("append", "extend", "insert", "add", "update", "pop", "popleft", "appendleft", "remove"),
+    *("clear", "sort", "reverse", "setdefault", "discard"),
+}
+THREADS = ("threading.Thread", "threading.Timer")
+TORCH_DRAWS = ("torch.rand", "torch.bernoulli", "torch.normal", "torch.multinomial")
+
+
+def why_not(
+    script: Script, call: Call, modules: Modules, places: Places, models: frozenset[str]
+) -> str | None:
+    """Why a thread cannot be left to rank 0 (None: it can)."""
+    if places.of(call.node) is not Place.MAIN:
+        return f"is started in {places.of(call.node).value}"
+    target = _target(script, call, modules)
+    if target is None:
+        return None  # a pool: what runs in it is handed over by its results
+    if not isinstance(target[1], (*FUNCTIONS, ast.ClassDef)):
+        return "runs what cannot be followed"
+    parts = list(_reached(target, modules))
+    if any(_mentions(node, models) for _, node in parts):
+        return "runs the wrapped model in a thread"
+    leak = next(_leaks(parts, _has_private_arguments(script, call)), None)
+    if leak:
+        return f"changes `{leak}`, which the other ranks do not see"
+    streams = _draws(parts) & _draws_of_main(script, places) if _is_thread(script, call, modules) else set()
+    return f"draws from {min(streams)}, as the main flow does, in no fixed order" if streams else None
+
+
+def _target(script: Script, call: Call, modules: Modules) -> Part | None:
+    """The function that it runs, or the class that is a thread; None for a pool."""
+    own = modules.definition(script, call.node.func)
+    given = call.argument(None, "target") or call.argument(1, "function")
+    if own is not None or given is None:
+        return own
+    return (
+        (script, given)
+        if isinstance(given, ast.Lambda)
+        else _function(script, given, modules) or (script, given)
+    )
+
+
+def _function(script: Script, node: ast.expr, modules: Modules) -> Part | None:
+    """The function of the project that a name, or `self.name`, means."""
+    if isinstance(node, ast.Attribute) and script.told(node.value) == "self":
+        owner = script.scopes.owner_class(node)
+        methods = (one for one in (owner.body if owner else ()) if isinstance(one, FUNCTIONS))
+        found = next((one for one in methods if getattr(one, "name", "") == node.attr), None)
+        return (script, found) if found else None
+    return modules.definition(script, node)
+
+
+def _has_private_arguments(script: Script, call: Call) -> bool:
+    """Whether the main flow has nothing more to do with what the thread is given."""
+    given = [call.argument(None, "args"), call.argument(None, "kwargs")]
+    items = [item for one in given if isinstance(one, (ast.Tuple, ast.List)) for item in one.elts]
+    return given[1] is None and all(_is_private(script, item) for item in items)
+
+
+def _is_private(script: Script, node: ast.expr) -> bool:
+    if not isinstance(node, ast.Name):
+        return isinstance(node, (ast.Call, ast.Constant, ast.BinOp, ast.Attribute))
+    value = script.scopes.value(node)
+    if isinstance(value, (ast.Constant, ast.BinOp, ast.Compare)):
+        return True
+    if isinstance(value, ast.Call) and (script.scopes.name(value.func) or "").startswith(SHARED):
+        return True
+    reads = (
+        one for one in script.nodes(ast.Name) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)
+    )
+    return sum(one.id == node.id for one in reads) == 1
+
+
+def _is_thread(script: Script, call: Call, modules: Modules) -> bool:
+    """Whether it shares the streams of the main flow; a process has its own."""
+    own = modules.definition(script, call.node.func)
+    if own is not None and isinstance(own[1], ast.ClassDef):
+        return any(own[0].scopes.name(base) in THREADS for base in own[1].bases)
+    return call.name in THREADS
+
+
+def _reached(target: Part, modules: Modules) -> Iterator[Part]:
+    """The target, and the functions of the project that it calls."""
+    seen: set[ast.AST] = set()
+    queue = [target]
+    while queue:
+        script, node = queue.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        yield script, node
+        calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
+        queue.extend(found for one in calls if (found := _function(script, one.func, modules)))
+
+
+def _mentions(node: ast.AST, models: frozenset[str]) -> bool:
+    plain = {name for name in models if "." not in name}
+    return any(isinstance(one, ast.Name) and one.id in plain for one in ast.walk(node))
+
+
+def _leaks(parts: list[Part], private: bool) -> Iterator[str]:
+    """What the functions change that is not their own, nor the thread's."""
+    for script, function in parts:
+        own = _bound(function) | (_parameters(function) if private else set())
+        for node in ast.walk(function):
+            if isinstance(node, (ast.Global, ast.Nonlocal)):
+                yield node.names[0]
+            changed = _changed(node)
+            root = _root(changed) if changed is not None else None
+            if changed is not None and root not in own and not isinstance(function, ast.ClassDef):
+                yield script.told(changed)
+
+
+def _changed(node: ast.AST) -> ast.expr | None:
+    """The object that a node changes."""
+    if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
+        return node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in MUTATORS:
+            return node.func.value
+        if node.func.attr == "shuffle" and node.args:
+            return node.args[0]
+    return None
+
+
+def _root(node: ast.expr) -> str | None:
+    while isinstance(node, (ast.Subscript, ast.Attribute)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _bound(function: ast.AST) -> set[str | None]:
+    """The names that a function binds itself; None: what has no name belongs to nobody."""
+    names = (
+        one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    )
+    return {None, *(one.id for one in names)}
+
+
+def _parameters(function: ast.AST) -> set[str]:
+    """The names of its parameters, without self: an object has a life of its own."""
+    return {one.arg for one in ast.walk(function) if isinstance(one, ast.arg)} - {"self"}
+
+
+def _draws(parts: list[Part]) -> set[str]:
+    calls = ((script, one) for script, node in parts for one in ast.walk(node) if isinstance(one, ast.Call))
+    return set(filter(None, (_stream(script.scopes.name(one.func) or "") for script, one in calls)))
+
+
+def _draws_of_main(script: Script, places: Places) -> set[str]:
+    calls = (call for call in script.calls if places.of(call.node) is not Place.THREAD)
+    return set(filter(None, (_stream(call.name or "") for call in calls)))
+
+
+def _stream(name: str) -> str | None:
+    """The stream of the process that a function draws from."""
+    if name.startswith(TORCH_DRAWS):
+        return "torch"
+    for root in HOST_DRAWS:
+        if name.startswith(root) and name.rpartition(".")[2] not in SETTERS:
+            return root.rstrip(".")
+    return None

@@ -1,0 +1,123 @@
+"""What only one rank can read: threads that may run on rank 0 alone, samples that differ from process to process."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.codemod.scripts import converted, facts_of
+
+HEAD = """
+import queue, threading, random
+import numpy as np
+import torch
+from multiprocessing import Pool
+from torch.utils.data import DataLoader, Dataset
+net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+items = queue.Queue(2)
+found = []
+"""
+THREAD = "threading.Thread(target=fill, args=(items, make())).start()\n"
+
+
+def why_not(text: str) -> list[str]:
+    return [why for _, why in facts_of(HEAD + text).feeds.stoppers]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param("items.put(torch.ones(4, 2))", id="a queue"),
+        pytest.param("x = []\n    x.append(1)\n    items.put(x)", id="its own list"),
+        pytest.param(
+            "random.Random(0).shuffle(data)\n    items.put(data[0])", id="what it was given for good"
+        ),
+        pytest.param(
+            "items.put(helper(data))\ndef helper(data):\n    data[0] = 1\n    return data", id="helper"
+        ),
+    ],
+)
+def test_a_thread_that_hands_over_by_a_queue_is_left_to_rank_0(body: str) -> None:
+    facts = facts_of(HEAD + f"def fill(items, data):\n    {body}\n" + THREAD)
+    assert facts.feeds.stoppers == ()
+    assert [call.name for call in facts.feeds.makers] == ["threading.Thread", "queue.Queue"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("def fill(items, data):\n    found.append(1)\n" + THREAD, "changes `found`"),
+        ("def fill(items, data):\n    global found\n    found = 1\n" + THREAD, "changes `found`"),
+        (
+            "def fill(items, data):\n    helper()\ndef helper():\n    found[0] = 1\n" + THREAD,
+            "changes `found[0]`",
+        ),
+        ("def fill(items, data):\n    items.put(net(data))\n" + THREAD, "runs the wrapped model"),
+        (
+            "x = [1]\nprint(x)\ndef fill(x):\n    x.append(2)\nthreading.Thread(target=fill, args=(x,)).start()\n",
+            "changes `x`",
+        ),
+        (
+            "def fill(items, data):\n    items.put(np.random.rand())\n"
+            + THREAD
+            + "np.random.shuffle(found)\n",
+            "draws from numpy.random",
+        ),
+        ("threading.Thread(target=found.sort).start()\n", "runs what cannot be followed"),
+        (
+            "class Reader:\n    def go(self):\n        threading.Thread(target=self.fill).start()\n"
+            "    def fill(self):\n        self.batch = 1\n",
+            "changes `self.batch`",
+        ),
+        (
+            "class Rows(Dataset):\n    def __getitem__(self, i):\n        threading.Thread(target=print).start()\n",
+            "is started in a data set",
+        ),
+    ],
+)
+def test_a_thread_that_does_more_is_none_for_rank_0_alone(text: str, why: str) -> None:
+    (said,) = why_not(text)
+    assert why in said
+    assert any(one.code == "DDP906" for one in converted(HEAD + text).hazards)
+
+
+def test_a_process_draws_from_streams_of_its_own() -> None:
+    text = "def fill(items, data):\n    items.put(np.random.rand())\n" + THREAD + "np.random.shuffle(found)\n"
+    assert why_not(text.replace("threading.Thread", "torch.multiprocessing.Process")) == []
+
+
+def test_a_class_that_is_a_thread_is_asked_on_rank_0() -> None:
+    text = "class Reader(threading.Thread):\n    def run(self):\n        self.batch = 1\nreader = Reader()\n"
+    assert "reader = feed(Reader)()" in converted(HEAD + text).after
+
+
+LIVE = """
+class Rows(Dataset):
+    def __getitem__(self, i):
+        return np.random.default_rng().integers(8)
+"""
+
+
+def test_samples_that_differ_by_process_are_read_by_rank_0() -> None:
+    conversion = converted(
+        HEAD + LIVE + "rows = Rows()\nloader = DataLoader(rows, 4)\nnet(next(iter(loader)))"
+    )
+    assert conversion.hazards == ()
+    assert "loader = feed(DataLoader(rows, 4))" in conversion.after
+    assert conversion.strategy
+    assert conversion.strategy.data.value == "feed"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("x = Rows()[0]", id="no loader"),
+        pytest.param("rows = Rows()\nloader = DataLoader(rows, 4)\nx = rows[0]", id="also read directly"),
+    ],
+)
+def test_samples_that_are_read_otherwise_too_stay_a_hazard(text: str) -> None:
+    assert [one.code for one in converted(HEAD + LIVE + text).hazards] == ["DDP302"]
+
+
+def test_feeding_can_be_asked_for() -> None:
+    conversion = converted(HEAD + "loader = DataLoader([1], 4)\nnet(next(iter(loader)))", data="feed")
+    assert "loader = feed(DataLoader([1], 4))" in conversion.after
