@@ -206,12 +206,12 @@ def _first_missing(step: Step, other: Step, kind: str, rank: int) -> Difference 
 
 
 def _by_values(found: _Found, kind: str, step: Step, a: Floats, b: Floats) -> list[float]:
-    away = np.where(a == b, 0.0, np.abs(a.astype(np.float64) - b))  # inf - inf is nan
+    away = _away(a, b)
     places = step.layout.slices
     if kind == "gradient":
-        scale = max(float(np.abs(a).max(initial=0.0)), _TINY)
+        scale = _largest(a)
         sizes = np.maximum(np.abs(a), np.abs(b))
-        noisy = (sizes <= found.tolerance.noise * scale) & (a != b)
+        noisy = (sizes <= found.tolerance.noise * scale) & (away > 0)
         found.noise_floor = max(found.noise_floor, float(sizes[noisy].max(initial=0.0)))
         before = found.noisy.get(step.optimizer, noisy)[: len(a)]
         noisy[: len(before)] |= (
@@ -229,10 +229,20 @@ def _by_values(found: _Found, kind: str, step: Step, a: Floats, b: Floats) -> li
 
 def _relative(away: Floats, a: Floats, places: tuple[slice, ...]) -> list[float]:
     """Of each tensor: the largest difference, relative to the largest value."""
-    return [
-        float(away[place].max(initial=0.0) / max(np.abs(a[place]).max(initial=0.0), _TINY))
-        for place in places
-    ]
+    return [float(away[place].max(initial=0.0) / _largest(a[place])) for place in places]
+
+
+def _away(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Floats:
+    """How far apart the numbers are. A run that goes to nan does so on both sides; nan on one side stays nan."""
+    with np.errstate(invalid="ignore", over="ignore"):  # inf - inf is nan
+        apart = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    return np.where((a == b) | ((a != a) & (b != b)), 0.0, apart)
+
+
+def _largest(a: npt.NDArray[Any]) -> float:
+    """The largest of the finite numbers, and never 0."""
+    sizes = np.abs(a.astype(np.float64))
+    return max(float(sizes[np.isfinite(sizes)].max(initial=0.0)), _TINY)
 
 
 def _by_sketch(kind: str, layout: Layout, a: Vector, b: Vector) -> list[float]:
@@ -289,8 +299,7 @@ def _compare_buffers(found: _Found, reference: Trace, rank0: Trace) -> bool:
 def _array_difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
     if a.shape != b.shape:
         return float(np.inf)
-    away = np.where(a == b, 0.0, np.abs(a.astype(np.float64) - b.astype(np.float64)))
-    return float(away.max(initial=0.0) / max(np.abs(a.astype(np.float64)).max(initial=0.0), _TINY))
+    return float(_away(a, b).max(initial=0.0) / _largest(a))
 
 
 def _rows(reference: Trace) -> tuple[tuple[int, ...], ...]:

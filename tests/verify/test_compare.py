@@ -74,6 +74,13 @@ def test_a_gradient_of_none_is_not_one_of_zeros(tmp_path: Path) -> None:
     assert "conv.bias" in found.first.name
 
 
+def test_two_runs_that_both_go_to_nan_are_the_same(tmp_path: Path) -> None:
+    lost = np.array([1.0, np.nan, np.inf, 0.25, 0.125])
+    one = trace(tmp_path / "dp", [GRADIENT, lost, lost])
+    two = trace(tmp_path / "ddp", [GRADIENT, lost * (1 + 1e-14), lost])
+    assert compare(one, [two], FLOAT64).same
+
+
 def test_nan_is_not_the_same_as_a_number(tmp_path: Path) -> None:
     found = compared(tmp_path, [GRADIENT, np.full(5, np.nan), GRADIENT])
     assert found.first is not None
