@@ -26,6 +26,8 @@ _CLOCK = re.compile(
 # A meter of times and, in the same line, one of the times that loading took: Time 0.312 (0.298) Data 0.010 (0.009)
 _TIME_METER = re.compile(r"\b(?:(?i:time)|BT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
 _DATA_METER = re.compile(r"\b(?:(?i:data)|BT|DT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
+# Both without averages, side by side: Time:0.312 Data:0.010
+_TIME_AND_DATA = re.compile(r"(?i)(\btime\W{0,3}\d+\.\d+[\s,|]+data\W{0,3})\d+\.\d+\b")
 # The same, and in a name: Sat Nov 21 17:25:30 2026, 2026-11-21, 20261121-155241, 15_52_41, Nov21_15-52-41,
 # 1795276362.13
 _CLOCK_IN_NAME = re.compile(
@@ -85,6 +87,7 @@ def _how_same(a: str, b: str, tolerance: Tolerance) -> str | None:
 def _without_clock(line: str) -> str:
     if _TIME_METER.search(line):
         line = _DATA_METER.sub("<time>", line)
+    line = _TIME_AND_DATA.sub(r"\1<time>", line)
     return _CLOCK.sub("<time>", _without_times(line))
 
 

@@ -23,6 +23,7 @@ from dp2ddp.verify.workspace import copy_folder, digest
         pytest.param("Sat Nov 21 17:25:30 2026 go\n", "Sun Nov 22 00:00:01 2026 go\n", id="time.asctime"),
         pytest.param("1.8627 iters/s, loss 2\n", "1.2249 iters/s, loss 2\n", id="iterations of a second"),
         pytest.param("total time is 0.09\n", "total time is 0.17\n", id="in a sentence"),
+        pytest.param("Time:4.65 Data:0.13  Cls:2.5\n", "Time:1.83 Data:0.07  Cls:2.5\n", id="time and data"),
         pytest.param(
             "Step: 586ms | Tot: 1m2s\n", "Step: 2s295ms | Tot: 1m14s\n", id="seconds and milliseconds"
         ),
@@ -51,6 +52,7 @@ def test_lines_that_are_the_same(ours: str, theirs: str) -> None:
             "Time 0.3 (0.2) Loss 2.5 (2.4)\n", "Time 0.3 (0.2) Loss 2.5 (2.5)\n", id="not the time's"
         ),
         pytest.param("Data 0.3 (0.2)\n", "Data 0.4 (0.2)\n", id="a meter of data alone"),
+        pytest.param("Time:4.6 Loss:2 Data:0.1\n", "Time:4.6 Loss:2 Data:0.2\n", id="data away from time"),
         pytest.param("40 img/sample\n", "41 img/sample\n", id="no rate of a clock"),
         pytest.param("3M parameters\n", "4M parameters\n", id="millions"),
     ],
