@@ -67,6 +67,22 @@ def choose_backend() -> str:
     return "cpu:gloo,cuda:nccl" if own_device_each and torch.distributed.is_nccl_available() else "gloo"
 
 
+def forget_launcher() -> None:
+    """Take what torchrun has said out of the environment; call it right behind join_process_group().
+
+    A script that asks for RANK or WORLD_SIZE wants to know whether it runs in a distributed mode of its own.
+    It does not: it goes the way that it went with DataParallel, and this process is one of its ranks.
+    """
+    if is_rank_process():
+        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+            os.environ.pop(name, None)
+
+
+def has_own_group() -> bool:
+    """torch.distributed.is_initialized(), as the script means it: the process group of the ranks is not its own."""
+    return torch.distributed.is_initialized() and RANK_PROCESS not in os.environ
+
+
 def is_rank_process() -> bool:
     """Whether this process joined; false in its children, where no other rank can be reached."""
     return os.environ.get(RANK_PROCESS) == str(os.getpid()) and torch.distributed.is_initialized()

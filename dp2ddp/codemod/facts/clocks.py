@@ -56,7 +56,7 @@ def matters(script: Script, node: ast.expr, depth: int = 5) -> bool:
             case ast.Call() if _is_format(script, parent):
                 continue
             case ast.Assign():
-                names = {script.told(target) for target in parent.targets}
+                names = {script.told(target) for target in _targets(parent, node)}
                 readings = list(_readings(script, names))  # none: somebody else may read it
                 return not (depth and readings) or any(matters(script, one, depth - 1) for one in readings)
             case (
@@ -71,6 +71,16 @@ def matters(script: Script, node: ast.expr, depth: int = 5) -> bool:
             case _:
                 return not isinstance(parent, ast.Expr)
     return True
+
+
+def _targets(assignment: ast.Assign, node: ast.expr) -> Iterator[ast.expr]:
+    """What gets the value; of `a, b = one, time()`, the `b`."""
+    for target in assignment.targets:
+        if isinstance(target, ast.Tuple) and isinstance(assignment.value, ast.Tuple):
+            pairs = zip(target.elts, assignment.value.elts, strict=False)
+            yield from (one for one, value in pairs if node in ast.walk(value))
+        else:
+            yield target
 
 
 def _is_shown(script: Script, call: ast.Call) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.models import Wrap
+from dp2ddp.codemod.facts.own_mode import in_own_branch
 from dp2ddp.codemod.facts.script import Call, Script, literal
 
 CUDA_INDEX = re.compile(r"cuda:(\d+)\Z")
@@ -27,7 +28,8 @@ class DeviceIndex:
 
 
 def find_device_indices(script: Script) -> tuple[DeviceIndex, ...]:
-    return (*_texts(script), *_method_calls(script), *_settings(script), *_factories(script))
+    found = (*_texts(script), *_method_calls(script), *_settings(script), *_factories(script))
+    return tuple(use for use in found if not in_own_branch(script, use.node))
 
 
 def _texts(script: Script) -> Iterator[DeviceIndex]:

@@ -1,30 +1,42 @@
-"""DDP901: scripts that are distributed already."""
+"""DDP901: scripts that have a distributed mode of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Hazard
+from dp2ddp.codemod.edits import Finding, Hazard, InsertBefore, Lift, Note, Replace
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.models import distributed_already
-from dp2ddp.codemod.rule import Flags, Rule, Untouched
+from dp2ddp.codemod.facts.own_mode import (
+    ASKS,
+    launcher_is_asked,
+    own_mode,
+    tests_for_ddp,
+    without_condition,
+)
+from dp2ddp.codemod.rule import Flags, Notes, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
 
 class AlreadyDistributed(Rule):
-    """Say that a script runs as several processes already.
+    """Leave a distributed mode of the script's own alone, and switched off.
 
     ## What it does
-    A hazard where the script calls `init_process_group` or wraps a model in DistributedDataParallel.
+    Where `init_process_group`, DistributedDataParallel and the like stand behind a condition (`if args.distributed:`),
+    they stay as they are. What torchrun says by the environment (RANK, WORLD_SIZE) is taken away before the script
+    asks for it, and `dist.is_initialized()` says whether the script has a process group of its own. A hazard where
+    no condition stands before such a call.
 
     ## Why
-    Two ways of being several processes would get into each other's way: ranks, devices and samplers are set up twice.
+    Ranks go the way that DataParallel's process went. A script that finds itself under torchrun would switch to its
+    own mode, and set up processes, devices and samplers a second time.
 
     ## Safety
-    Nothing of that part is changed. Scripts that dp2ddp has converted are not meant.
+    What needs a process group fails without one. So where the script trains under DataParallel, the conditions are
+    false, and they stay false. With the flag set, the converted script ends at its own `init_process_group`: use the
+    original for that.
 
     ## References
-    IDIOMS: "has a DDP branch beside DP", 8 of 95 repositories.
+    IDIOMS: "has a DDP branch beside DP", 8 of 95 repositories; args.local_rank or world_size, 12.
     """
 
     code = "DDP901"
@@ -34,21 +46,79 @@ class AlreadyDistributed(Rule):
             before="""
                 import torch
                 import torch.distributed as dist
+                dist.init_process_group("nccl")
+                net = torch.nn.DataParallel(net)
+            """,
+            message="several processes",
+        ),
+        Notes(
+            before="""
+                import torch
+                import torch.distributed as dist
                 if args.distributed:
                     dist.init_process_group("nccl")
                 else:
                     net = torch.nn.DataParallel(net)
             """,
-            message="several processes",
+            message="its own distributed mode",
+        ),
+        Rewrites(
+            before="""
+                import os
+                import torch
+                import torch.distributed as dist
+                distributed = int(os.environ.get("WORLD_SIZE", 1)) > 1
+                net = torch.nn.DataParallel(net)
+                rank = dist.get_rank() if dist.is_initialized() else 0
+                ours = isinstance(net, torch.nn.parallel.DistributedDataParallel)
+            """,
+            after="""
+                import os
+                import torch
+                import torch.distributed as dist
+
+                forget_launcher()
+
+                distributed = int(os.environ.get("WORLD_SIZE", 1)) > 1
+                net = torch.nn.DataParallel(net)
+                rank = dist.get_rank() if has_own_group() else 0
+                ours = (type(net) is torch.nn.parallel.DistributedDataParallel)
+            """,
         ),
         Untouched("import torch\nnet = torch.nn.DataParallel(net)"),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        node = None if facts.is_converted else distributed_already(facts.script)
+        if facts.is_converted or not facts.all_wraps:
+            return
+        if facts.is_entry and facts.entry.first_act and launcher_is_asked(facts.modules):
+            because = "the script asks the environment whether it runs in a distributed mode of its own: no"
+            yield InsertBefore(facts.entry.first_act, f"{facts.names.helper('forget_launcher')}()", because)
+            yield Lift("forget_launcher", because)
+        node = without_condition(facts.modules, facts.script)
         if node is not None:
             yield Hazard(
                 node,
-                "this script can run as several processes already",
-                "start it in its own distributed mode; or take that branch out and convert again",
+                "this script runs as several processes already",
+                "start it in its own distributed mode; or take that out and convert again",
             )
+            return
+        yield from _own_mode_stays_off(facts)
+
+
+def _own_mode_stays_off(facts: Facts) -> Iterator[Finding]:
+    first = next(own_mode(facts.script), None)
+    if first is not None:
+        yield Note(
+            first.node,
+            "the script has its own distributed mode, which stays as it is: leave its flag off, the ranks are "
+            "what DataParallel's devices were",
+        )
+    because = "the process group of the ranks is not the script's own"
+    for call in facts.script.calls_of(ASKS):
+        yield Replace(call.node.func, facts.names.helper("has_own_group"), because)
+        yield Lift("has_own_group", because)
+    for test in tests_for_ddp(facts.script):
+        because = "the wrapper that takes DataParallel's place is a DistributedDataParallel, by name"
+        holes = {"model": test.args[0], "kind": test.args[1]}
+        yield Replace(test, "(type({model}) is {kind})", because, holes)

@@ -19,6 +19,8 @@ def shared(text: str) -> list[int]:
         pytest.param(
             "t = time.time()\nlast = t\nd = time.time() - last\n", [], id="measures by another name"
         ),
+        pytest.param("n, t = 0, time.time()\nprint(time.time() - t)\n", [], id="measures, one of several"),
+        pytest.param("n, t = 0, time.time()\nopen('a%d' % t)\n", [2], id="makes a name, one of several"),
         pytest.param("name = 'run-%d' % time.time()\nopen(name)\n", [2], id="makes a name"),
         pytest.param("t = time.time()\nif time.time() - t > 5:\n    pass\n", [2, 3], id="decides"),
         pytest.param(

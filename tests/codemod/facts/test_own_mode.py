@@ -1,0 +1,87 @@
+"""A distributed mode of the script's own: behind a flag, or not."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from dp2ddp.codemod.facts.devices import find_device_indices
+from dp2ddp.codemod.facts.modules import Modules
+from dp2ddp.codemod.facts.own_mode import asks_launcher, launcher_is_asked, without_condition
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.projects import Project
+
+HEAD = "import os\nimport torch\nimport torch.distributed as dist\n"
+
+
+def modules_of(text: str) -> Modules:
+    return Modules(Project(SourceFile(None, HEAD + text), ()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if args.distributed:\n    dist.init_process_group('nccl')\n",
+        "net = torch.nn.parallel.DistributedDataParallel(net) if args.ddp else net\n",
+        "def reduce(x):\n    dist.all_reduce(x)\nif args.distributed:\n    reduce(x)\n",
+        "def rank():\n    if not dist.is_initialized():\n        return 0\n    return dist.get_rank()\nrank()\n",
+        "if not args.distributed or dist.get_rank() == 0:\n    print(1)\n",
+        "class T:\n    def sync(self):\n        dist.barrier()\n"
+        "    def run(self):\n        if self.ddp:\n            self.sync()\n",
+        "ready = dist.is_available() and dist.is_initialized()\n",
+        "def never_called():\n    dist.init_process_group('nccl')\n",
+    ],
+)
+def test_a_condition_stands_before_it(text: str) -> None:
+    modules = modules_of(text)
+    assert without_condition(modules, modules.entry) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "dist.init_process_group('nccl')\n",
+        "if __name__ == '__main__':\n    dist.init_process_group('nccl')\n",
+        "if True:\n    dist.init_process_group('nccl')\n",
+        "def main():\n    dist.init_process_group('nccl')\nmain()\n",
+        "def reduce(x):\n    dist.all_reduce(x)\nif args.distributed:\n    reduce(x)\nreduce(y)\n",
+        "if args.distributed:\n    pass\ndist.barrier()\n",
+    ],
+)
+def test_no_condition_stands_before_it(text: str) -> None:
+    modules = modules_of(text)
+    assert without_condition(modules, modules.entry) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("rank = int(os.environ['RANK'])\n", True),
+        ("n = os.environ.get('WORLD_SIZE', 1)\n", True),
+        ("ours = 'LOCAL_RANK' in os.environ\n", True),
+        ("from os import getenv\nn = getenv('WORLD_SIZE')\n", True),
+        ("os.environ['MASTER_ADDR'] = 'localhost'\n", False),
+        ("home = os.environ['HOME']\nRANK = 'RANK'\n", False),
+    ],
+)
+def test_what_torchrun_says_is_asked_for(text: str, asked: bool) -> None:
+    modules = modules_of(text)
+    assert launcher_is_asked(modules) is asked
+    assert any(asks_launcher(modules.entry, one) for one in modules.entry.nodes(ast.Assign)) is asked
+
+
+def test_devices_of_the_own_mode_are_left_alone() -> None:
+    modules = modules_of(
+        "if args.distributed:\n"
+        "    torch.cuda.set_device(args.local_rank)\n"
+        "    dist.init_process_group('nccl')\n"
+        "    if args.more:\n"
+        "        x.cuda(1)\n"
+        "x.cuda(0)\n"
+        "if args.gpu:\n"
+        "    y.cuda(2)\n"
+        "    if args.distributed:\n"
+        "        dist.init_process_group('nccl')\n"
+    )
+    assert [use.node.lineno for use in find_device_indices(modules.entry)] == [9, 11]
