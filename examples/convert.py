@@ -9,12 +9,10 @@ sys.path.insert(0, str(HERE.parent / ".ci"))
 
 import environment  # noqa: E402  (found through the line above)
 
-NOT_CONVERTED = {"seed_by_hand"}  # nothing is wrapped there; its README says so
-
 
 def main() -> int:
     environment.enter()
-    names = sys.argv[1:] or sorted({path.parent.name for path in HERE.glob("*/train.py")} - NOT_CONVERTED)
+    names = sys.argv[1:] or sorted(path.parent.name for path in HERE.glob("*/train.py"))
     return max([convert(HERE / name / "train.py") for name in names])
 
 

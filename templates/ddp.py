@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .arguments import Part, chunk_sizes, rank_sizes, split_arguments, tensors_in
 from .outputs import Face, describe_output, gather_outputs, joinable_shapes
 from .process import drop_reducer, exchange, own_rank, random_streams, set_random_streams, world_size
-from .replicas import DeviceStream, default_generator, replica_of, same_state
+from .replicas import DeviceStream, changed_streams, default_generator, replica_of
 from .rows import concatenate_ranks, own_slice
 from .whole import FromWhole, IntoWhole, Layout, ScaleGradient, ZeroGradients, copy_from_rank_zero
 
@@ -36,13 +36,15 @@ class Report:
     streams: dict[str, Any] | None = None
     changed_buffers: bool = False
     changed_parameters: bool = False
+    drew_on_host: bool = False  # from streams that all replicas share
 
 
 class GraphDDP(DistributedDataParallel):
     """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
 
     Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
-    that come or thaw later. With split=False the inputs are this rank's rows already.
+    that come or thaw later. With split=False the inputs are this rank's rows already. With in_turn=True the
+    ranks run the module one after another, for modules that draw random numbers on the host.
 
     It is a DistributedDataParallel by name only: for isinstance, .module, and the keys of the state dict.
     """
@@ -50,11 +52,14 @@ class GraphDDP(DistributedDataParallel):
     # One a process: a device has one default generator, whichever model draws from it.
     device_stream = DeviceStream()
 
-    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
+    def __init__(
+        self, module: torch.nn.Module, dim: int = 0, split: bool = True, in_turn: bool = False
+    ) -> None:
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = dim
         self.split = split
+        self.in_turn = in_turn
         self.trained = False
 
     def _get_name(self) -> str:
@@ -71,8 +76,8 @@ class GraphDDP(DistributedDataParallel):
         """Run this rank's replica, tell the others how it went, and join the outputs."""
         link, copies, part = self.enter(inputs, kwargs)
         tensors: list[torch.Tensor] = []
-        report = self.run_replica(part, copies, tensors) if self.has_rows(part) else Report(())
-        reports = exchange(report)
+        run = self.run_in_turn if self.in_turn else self.run_replica
+        reports = exchange(run(part, copies, tensors))
         self.follow(reports)
         link = self.tie(link)
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
@@ -116,21 +121,51 @@ class GraphDDP(DistributedDataParallel):
         first = next(tensors_in((part.inputs, part.kwargs)), None)
         return own_rank() == 0 or first is None or first.dim() == 0 or first.shape[self.dim] > 0
 
+    def run_in_turn(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
+        """Run this rank's replica where the host's random streams stopped on the rank before."""
+        report = Report(())
+        for turn in range(world_size()):
+            if turn == own_rank():
+                report = self.run_replica(part, copies, tensors)
+            set_random_streams(exchange(self.host_streams())[turn])
+        return report
+
+    def host_streams(self) -> dict[str, Any]:
+        """The random streams that all replicas draw from: all but the one of the module's device."""
+        own = "cuda" if self.device.type == "cuda" else "torch"
+        return {name: state for name, state in random_streams().items() if name != own}
+
     def run_replica(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
         """Call a replica with its part of the inputs. The tensors of its output go to the list."""
-        before, versions = random_streams(), self.versions()
+        if not self.has_rows(part):
+            return Report(())
         replica = replica_of(self.module, self.stand_ins(copies))
+        return self.run(lambda: describe_output(replica(*part.inputs, **part.kwargs), tensors))
+
+    def run(self, call: Callable[[], Any]) -> Report:
+        """Do a replica's work, which gives its described output."""
+        before, versions = random_streams(), self.versions()
         outputs: tuple[Any, ...] = ()
         error = None
         with self.replica_streams(before) as text:
             try:
-                outputs = (describe_output(replica(*part.inputs, **part.kwargs), tensors),)
+                outputs = (call(),)
             except Exception:  # it is raised on every rank, in follow
                 error = ExceptionWrapper(where=f"in replica {own_rank()} on device {self.device}")
-        after = random_streams()
-        drawn = {name: state for name, state in after.items() if not same_state(state, before.get(name))}
+            on_host = changed_streams(self.host_streams(), before)
+        drawn = changed_streams(random_streams(), before)
+        if self.in_turn:
+            drawn = {name: state for name, state in drawn.items() if name not in on_host}
         buffers, parameters = (now != then for now, then in zip(self.versions(), versions, strict=True))
-        return Report(outputs, error, text.getvalue(), drawn, buffers or self.is_training, parameters)
+        return Report(
+            outputs,
+            error,
+            text.getvalue(),
+            drawn,
+            buffers or self.is_training,
+            parameters,
+            bool(on_host) and not self.in_turn,
+        )
 
     @contextlib.contextmanager
     def replica_streams(self, before: dict[str, Any]) -> Iterator[io.StringIO]:
@@ -141,7 +176,8 @@ class GraphDDP(DistributedDataParallel):
             return
         with contextlib.redirect_stdout(text), self.device_stream.drawn_from(default_generator(self.device)):
             yield text
-        set_random_streams(before)
+        shared = self.host_streams() if self.in_turn else {}
+        set_random_streams({name: state for name, state in before.items() if name not in shared})
 
     def stand_ins(self, copies: dict[Any, Any]) -> dict[torch.Tensor, torch.Tensor]:
         """What a replica computes with: as with DataParallel, only replica 0 can change the module's own.
@@ -166,6 +202,11 @@ class GraphDDP(DistributedDataParallel):
         for report in reports:
             if report.error is not None:
                 report.error.reraise()
+        if len(reports) > 1 and any(report.drew_on_host for report in reports) and reports[1].outputs:
+            raise RuntimeError(
+                "The module draws random numbers on the host in its forward pass (random, numpy, or torch on the "
+                f"CPU). Let the ranks draw one after another: {type(self).__name__}(..., in_turn=True)."
+            )
         if reports[0].changed_buffers:
             copy_from_rank_zero(list(self.module.buffers()))
         first_training = self.is_training and not self.trained
@@ -253,8 +294,10 @@ class ExactDDP(GraphDDP):
     Right for one forward and one backward a step; for anything else take GraphDDP.
     """
 
-    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
-        super().__init__(module, dim, split)
+    def __init__(
+        self, module: torch.nn.Module, dim: int = 0, split: bool = True, in_turn: bool = False
+    ) -> None:
+        super().__init__(module, dim, split, in_turn)
         self.reducing: tuple[Any, ...] = ()
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -69,6 +69,11 @@ def default_generator(device: torch.device) -> torch.Generator:
     return torch.default_generator
 
 
+def changed_streams(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the random streams that something was drawn from since."""
+    return {name: state for name, state in now.items() if not same_state(state, before.get(name))}
+
+
 def same_state(one: Any, other: Any) -> bool:
     """Whether two states of a random stream are the same."""
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)

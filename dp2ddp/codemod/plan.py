@@ -25,6 +25,7 @@ from dp2ddp.codemod.rule import Rule
 from dp2ddp.codemod.strategy import Strategy
 
 WRAP_RULE = "DDP201"
+WRAP_RULES = (WRAP_RULE, "DDP203", "DDP204", "DDP205")  # subclasses, by hand, handed on
 IGNORED = re.compile(r"#\s*dp2ddp:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
 
@@ -58,7 +59,7 @@ class Plan:
     @property
     def wraps_converted(self) -> bool:
         """Whether anything of DataParallel itself is converted; without that the rest makes no sense."""
-        return any(one.code == WRAP_RULE for one in self.edits)
+        return any(one.code in WRAP_RULES for one in self.edits)
 
     def text_edits(self) -> list[TextEdit]:
         return [

@@ -12,7 +12,6 @@ import contextlib
 import contextvars
 import datetime
 import gc
-import inspect
 import io
 import os
 import pickle
@@ -290,7 +289,8 @@ def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> 
     parts = [torch.empty_like(padded) for _ in sizes]
     torch.distributed.all_gather([as_bytes(part) for part in parts], as_bytes(padded))
     whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-    return whole.movedim(0, dim).contiguous()
+    # Not a view: a script may write into what a forward returned, and autograd lets nobody write into a Function's views.
+    return whole if dim == 0 else whole.movedim(0, dim).clone(memory_format=torch.contiguous_format)
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
@@ -694,6 +694,11 @@ def default_generator(device: torch.device) -> torch.Generator:
     return torch.default_generator
 
 
+def changed_streams(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the random streams that something was drawn from since."""
+    return {name: state for name, state in now.items() if not same_state(state, before.get(name))}
+
+
 def same_state(one: Any, other: Any) -> bool:
     """Whether two states of a random stream are the same."""
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
@@ -781,37 +786,6 @@ def copy_from_rank_zero(tensors: Sequence[torch.Tensor]) -> None:
                 tensors[i].data.copy_(part.view(tensors[i].shape))
 
 
-class ScaleGradient(torch.autograd.Function):
-    """x in the forward pass; the gradient times a factor in the backward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
-        ctx.factor = factor
-        return tensor.view_as(tensor)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradient * ctx.factor, None
-
-
-class ZeroGradients(torch.autograd.Function):
-    """The link in the forward pass; in the backward pass a zero gradient for every parameter.
-
-    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
-    DistributedDataParallel's reducer wants to hear of every parameter on every rank.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, link: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
-        ctx.forms = [(p.shape, p.dtype, p.device) for p in parameters]
-        return link.clone()
-
-    @staticmethod
-    def backward(ctx: Any, link_gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        zeros = [torch.zeros((), dtype=dtype, device=device) for _, dtype, device in ctx.forms]
-        return link_gradient, *(zero.expand(form[0]) for zero, form in zip(zeros, ctx.forms, strict=True))
-
-
 @dataclass(frozen=True)
 class Report:
     """What a rank tells the others about its forward pass."""
@@ -822,13 +796,15 @@ class Report:
     streams: dict[str, Any] | None = None
     changed_buffers: bool = False
     changed_parameters: bool = False
+    drew_on_host: bool = False
 
 
 class GraphDDP(DistributedDataParallel):
     """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
 
     Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
-    that come or thaw later. With split=False the inputs are this rank's rows already.
+    that come or thaw later. With split=False the inputs are this rank's rows already. With in_turn=True the
+    ranks run the module one after another, for modules that draw random numbers on the host.
 
     It is a DistributedDataParallel by name only: for isinstance, .module, and the keys of the state dict.
     """
@@ -836,11 +812,14 @@ class GraphDDP(DistributedDataParallel):
     # One a process: a device has one default generator, whichever model draws from it.
     device_stream = DeviceStream()
 
-    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
+    def __init__(
+        self, module: torch.nn.Module, dim: int = 0, split: bool = True, in_turn: bool = False
+    ) -> None:
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = dim
         self.split = split
+        self.in_turn = in_turn
         self.trained = False
 
     def _get_name(self) -> str:
@@ -857,8 +836,8 @@ class GraphDDP(DistributedDataParallel):
         """Run this rank's replica, tell the others how it went, and join the outputs."""
         link, copies, part = self.enter(inputs, kwargs)
         tensors: list[torch.Tensor] = []
-        report = self.run_replica(part, copies, tensors) if self.has_rows(part) else Report(())
-        reports = exchange(report)
+        run = self.run_in_turn if self.in_turn else self.run_replica
+        reports = exchange(run(part, copies, tensors))
         self.follow(reports)
         link = self.tie(link)
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
@@ -902,21 +881,51 @@ class GraphDDP(DistributedDataParallel):
         first = next(tensors_in((part.inputs, part.kwargs)), None)
         return own_rank() == 0 or first is None or first.dim() == 0 or first.shape[self.dim] > 0
 
+    def run_in_turn(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
+        """Run this rank's replica where the host's random streams stopped on the rank before."""
+        report = Report(())
+        for turn in range(world_size()):
+            if turn == own_rank():
+                report = self.run_replica(part, copies, tensors)
+            set_random_streams(exchange(self.host_streams())[turn])
+        return report
+
+    def host_streams(self) -> dict[str, Any]:
+        """The random streams that all replicas draw from: all but the one of the module's device."""
+        own = "cuda" if self.device.type == "cuda" else "torch"
+        return {name: state for name, state in random_streams().items() if name != own}
+
     def run_replica(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
         """Call a replica with its part of the inputs. The tensors of its output go to the list."""
-        before, versions = random_streams(), self.versions()
+        if not self.has_rows(part):
+            return Report(())
         replica = replica_of(self.module, self.stand_ins(copies))
+        return self.run(lambda: describe_output(replica(*part.inputs, **part.kwargs), tensors))
+
+    def run(self, call: Callable[[], Any]) -> Report:
+        """Do a replica's work, which gives its described output."""
+        before, versions = random_streams(), self.versions()
         outputs: tuple[Any, ...] = ()
         error = None
         with self.replica_streams(before) as text:
             try:
-                outputs = (describe_output(replica(*part.inputs, **part.kwargs), tensors),)
+                outputs = (call(),)
             except Exception:  # it is raised on every rank, in follow
                 error = ExceptionWrapper(where=f"in replica {own_rank()} on device {self.device}")
-        after = random_streams()
-        drawn = {name: state for name, state in after.items() if not same_state(state, before.get(name))}
+            on_host = changed_streams(self.host_streams(), before)
+        drawn = changed_streams(random_streams(), before)
+        if self.in_turn:
+            drawn = {name: state for name, state in drawn.items() if name not in on_host}
         buffers, parameters = (now != then for now, then in zip(self.versions(), versions, strict=True))
-        return Report(outputs, error, text.getvalue(), drawn, buffers or self.is_training, parameters)
+        return Report(
+            outputs,
+            error,
+            text.getvalue(),
+            drawn,
+            buffers or self.is_training,
+            parameters,
+            bool(on_host) and not self.in_turn,
+        )
 
     @contextlib.contextmanager
     def replica_streams(self, before: dict[str, Any]) -> Iterator[io.StringIO]:
@@ -927,7 +936,8 @@ class GraphDDP(DistributedDataParallel):
             return
         with contextlib.redirect_stdout(text), self.device_stream.drawn_from(default_generator(self.device)):
             yield text
-        set_random_streams(before)
+        shared = self.host_streams() if self.in_turn else {}
+        set_random_streams({name: state for name, state in before.items() if name not in shared})
 
     def stand_ins(self, copies: dict[Any, Any]) -> dict[torch.Tensor, torch.Tensor]:
         """What a replica computes with: as with DataParallel, only replica 0 can change the module's own.
@@ -952,6 +962,11 @@ class GraphDDP(DistributedDataParallel):
         for report in reports:
             if report.error is not None:
                 report.error.reraise()
+        if len(reports) > 1 and any(report.drew_on_host for report in reports) and reports[1].outputs:
+            raise RuntimeError(
+                "The module draws random numbers on the host in its forward pass (random, numpy, or torch on the "
+                f"CPU). Let the ranks draw one after another: {type(self).__name__}(..., in_turn=True)."
+            )
         if reports[0].changed_buffers:
             copy_from_rank_zero(list(self.module.buffers()))
         first_training = self.is_training and not self.trained
@@ -1017,73 +1032,6 @@ class GraphDDP(DistributedDataParallel):
         torch.nn.Module.__setstate__(self, state)
 
 
-class ReducedCall(torch.nn.Module):
-    """What DistributedDataParallel's reducer wraps: a module's parameters, and any call that uses them."""
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, call: Callable[[], Any]) -> Any:
-        return call()
-
-
-class ExactDDP(GraphDDP):
-    """nn.DataParallel over the ranks; gradients are summed by DistributedDataParallel while backward runs.
-
-    The loss on the joined outputs is the whole loss, on every rank. So rank r's gradient g_r is its part of
-    DataParallel's gradient, sum(g_r). DistributedDataParallel averages: sum(g_r) / world. Therefore gradients
-    are multiplied by world on their way to the parameters. (Not at the outputs, where float16 may overflow.
-    Not by a hook that sums without dividing: under accumulation the reducer averages all that .grad holds.)
-
-    Right for one forward and one backward a step; for anything else take GraphDDP.
-    """
-
-    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
-        super().__init__(module, dim, split)
-        self.reducing: tuple[Any, ...] = ()
-
-    def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self.trainable():
-            return super().forward_on_ranks(inputs, kwargs)
-        return self.reducing_ddp()(lambda: super(ExactDDP, self).forward_on_ranks(inputs, kwargs))
-
-    def reducing_ddp(self) -> DistributedDataParallel:
-        """torch's DistributedDataParallel of the module, made anew when other parameters are trained."""
-        wanted = [(id(p), p.requires_grad, p.device, p.dtype) for p in self.module.parameters()]
-        if not self.reducing or self.reducing[0] != wanted:
-            if self.reducing:
-                drop_reducer(self.reducing[1])
-            self.reducing = (wanted, DistributedDataParallel(ReducedCall(self.module), **no_buffers()))
-        ddp: DistributedDataParallel = self.reducing[1]
-        return ddp
-
-    def enter(
-        self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[torch.Tensor, dict[Any, Any], Part]:
-        link, _, part = super().enter(inputs, kwargs)
-        return link, {p: ScaleGradient.apply(p, world_size()) for p in self.trainable()}, part
-
-    def parameters_in_graph(self) -> list[torch.nn.Parameter]:
-        return []
-
-    def tie(self, link: torch.Tensor) -> torch.Tensor:
-        """The link, with zero gradients for all parameters.
-
-        Tied after the module ran, so that backward comes here first and no parameter waits for its zeros.
-        """
-        return ZeroGradients.apply(link, *self.trainable())
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "reducing": ()}
-
-
-def no_buffers() -> dict[str, Any]:
-    """The option by which DistributedDataParallel leaves buffers alone in forward; renamed in torch 2.13."""
-    options = inspect.signature(DistributedDataParallel.__init__).parameters
-    return {"forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers": False}
-
-
 # --- end of the copied helpers
 
 join_process_group()
@@ -1125,7 +1073,7 @@ class Classifier(nn.Module):
 train_loader = shard(DataLoader(TensorDataset(*make_data(198)), batch_size=32, shuffle=True))
 valid_loader = shard(DataLoader(TensorDataset(*make_data(60)), batch_size=32))
 
-model = ExactDDP(Classifier(), split=False).cuda()
+model = GraphDDP(Classifier(), split=False).cuda()
 criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
 total_steps = EPOCHS * len(train_loader)

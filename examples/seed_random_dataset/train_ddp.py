@@ -287,7 +287,8 @@ def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> 
     parts = [torch.empty_like(padded) for _ in sizes]
     torch.distributed.all_gather([as_bytes(part) for part in parts], as_bytes(padded))
     whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-    return whole.movedim(0, dim).contiguous()
+    # Not a view: a script may write into what a forward returned, and autograd lets nobody write into a Function's views.
+    return whole if dim == 0 else whole.movedim(0, dim).clone(memory_format=torch.contiguous_format)
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
@@ -691,6 +692,11 @@ def default_generator(device: torch.device) -> torch.Generator:
     return torch.default_generator
 
 
+def changed_streams(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the random streams that something was drawn from since."""
+    return {name: state for name, state in now.items() if not same_state(state, before.get(name))}
+
+
 def same_state(one: Any, other: Any) -> bool:
     """Whether two states of a random stream are the same."""
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
@@ -788,13 +794,15 @@ class Report:
     streams: dict[str, Any] | None = None
     changed_buffers: bool = False
     changed_parameters: bool = False
+    drew_on_host: bool = False
 
 
 class GraphDDP(DistributedDataParallel):
     """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
 
     Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
-    that come or thaw later. With split=False the inputs are this rank's rows already.
+    that come or thaw later. With split=False the inputs are this rank's rows already. With in_turn=True the
+    ranks run the module one after another, for modules that draw random numbers on the host.
 
     It is a DistributedDataParallel by name only: for isinstance, .module, and the keys of the state dict.
     """
@@ -802,11 +810,14 @@ class GraphDDP(DistributedDataParallel):
     # One a process: a device has one default generator, whichever model draws from it.
     device_stream = DeviceStream()
 
-    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
+    def __init__(
+        self, module: torch.nn.Module, dim: int = 0, split: bool = True, in_turn: bool = False
+    ) -> None:
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = dim
         self.split = split
+        self.in_turn = in_turn
         self.trained = False
 
     def _get_name(self) -> str:
@@ -823,8 +834,8 @@ class GraphDDP(DistributedDataParallel):
         """Run this rank's replica, tell the others how it went, and join the outputs."""
         link, copies, part = self.enter(inputs, kwargs)
         tensors: list[torch.Tensor] = []
-        report = self.run_replica(part, copies, tensors) if self.has_rows(part) else Report(())
-        reports = exchange(report)
+        run = self.run_in_turn if self.in_turn else self.run_replica
+        reports = exchange(run(part, copies, tensors))
         self.follow(reports)
         link = self.tie(link)
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
@@ -868,21 +879,51 @@ class GraphDDP(DistributedDataParallel):
         first = next(tensors_in((part.inputs, part.kwargs)), None)
         return own_rank() == 0 or first is None or first.dim() == 0 or first.shape[self.dim] > 0
 
+    def run_in_turn(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
+        """Run this rank's replica where the host's random streams stopped on the rank before."""
+        report = Report(())
+        for turn in range(world_size()):
+            if turn == own_rank():
+                report = self.run_replica(part, copies, tensors)
+            set_random_streams(exchange(self.host_streams())[turn])
+        return report
+
+    def host_streams(self) -> dict[str, Any]:
+        """The random streams that all replicas draw from: all but the one of the module's device."""
+        own = "cuda" if self.device.type == "cuda" else "torch"
+        return {name: state for name, state in random_streams().items() if name != own}
+
     def run_replica(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
         """Call a replica with its part of the inputs. The tensors of its output go to the list."""
-        before, versions = random_streams(), self.versions()
+        if not self.has_rows(part):
+            return Report(())
         replica = replica_of(self.module, self.stand_ins(copies))
+        return self.run(lambda: describe_output(replica(*part.inputs, **part.kwargs), tensors))
+
+    def run(self, call: Callable[[], Any]) -> Report:
+        """Do a replica's work, which gives its described output."""
+        before, versions = random_streams(), self.versions()
         outputs: tuple[Any, ...] = ()
         error = None
         with self.replica_streams(before) as text:
             try:
-                outputs = (describe_output(replica(*part.inputs, **part.kwargs), tensors),)
+                outputs = (call(),)
             except Exception:  # it is raised on every rank, in follow
                 error = ExceptionWrapper(where=f"in replica {own_rank()} on device {self.device}")
-        after = random_streams()
-        drawn = {name: state for name, state in after.items() if not same_state(state, before.get(name))}
+            on_host = changed_streams(self.host_streams(), before)
+        drawn = changed_streams(random_streams(), before)
+        if self.in_turn:
+            drawn = {name: state for name, state in drawn.items() if name not in on_host}
         buffers, parameters = (now != then for now, then in zip(self.versions(), versions, strict=True))
-        return Report(outputs, error, text.getvalue(), drawn, buffers or self.is_training, parameters)
+        return Report(
+            outputs,
+            error,
+            text.getvalue(),
+            drawn,
+            buffers or self.is_training,
+            parameters,
+            bool(on_host) and not self.in_turn,
+        )
 
     @contextlib.contextmanager
     def replica_streams(self, before: dict[str, Any]) -> Iterator[io.StringIO]:
@@ -893,7 +934,8 @@ class GraphDDP(DistributedDataParallel):
             return
         with contextlib.redirect_stdout(text), self.device_stream.drawn_from(default_generator(self.device)):
             yield text
-        set_random_streams(before)
+        shared = self.host_streams() if self.in_turn else {}
+        set_random_streams({name: state for name, state in before.items() if name not in shared})
 
     def stand_ins(self, copies: dict[Any, Any]) -> dict[torch.Tensor, torch.Tensor]:
         """What a replica computes with: as with DataParallel, only replica 0 can change the module's own.
@@ -918,6 +960,11 @@ class GraphDDP(DistributedDataParallel):
         for report in reports:
             if report.error is not None:
                 report.error.reraise()
+        if len(reports) > 1 and any(report.drew_on_host for report in reports) and reports[1].outputs:
+            raise RuntimeError(
+                "The module draws random numbers on the host in its forward pass (random, numpy, or torch on the "
+                f"CPU). Let the ranks draw one after another: {type(self).__name__}(..., in_turn=True)."
+            )
         if reports[0].changed_buffers:
             copy_from_rank_zero(list(self.module.buffers()))
         first_training = self.is_training and not self.trained
@@ -992,8 +1039,6 @@ output_size = 2
 batch_size = 30
 data_size = 100
 
-join_process_group()
-
 # Device
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -1009,6 +1054,8 @@ class RandomDataset(Dataset):
     def __len__(self):
         return self.len
 
+
+join_process_group()
 
 rand_loader = shard(DataLoader(dataset=RandomDataset(input_size, data_size), batch_size=batch_size, shuffle=True))
 

@@ -85,7 +85,7 @@ class TestWriting:
         assert (script.parent / "train_ddp.py").exists()
 
     def test_a_script_whose_wrap_is_not_converted_is_not_written(self, script: Path) -> None:
-        script.write_text("import torch\nnet = torch.nn.DataParallel(net, **options)\n")
+        script.write_text("from encoding.parallel import DataParallelModel\nnet = DataParallelModel(net)\n")
 
         result = convert(script)
 

@@ -21,7 +21,7 @@ from dp2ddp.templates import ddp
 from dp2ddp.templates.batches import shard, whole_batches
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
 from dp2ddp.templates.feed import Fed, feed
-from dp2ddp.templates.process import alone, exchange, own_rank, random_streams, world_size
+from dp2ddp.templates.process import alone, exchange, own_rank, world_size
 from dp2ddp.templates.rows import gather_rows
 from dp2ddp.templates.voice import (
     object_on_rank_zero,
@@ -290,14 +290,18 @@ def local_rows_into_the_wrapper() -> Any:
     return facts
 
 
-def streams_after_the_model_drew() -> Any:
-    """Dropout, and the host's streams used in forward: all ranks draw the same afterwards."""
+def draws_on_the_host() -> Any:
+    """Random numbers of the host, in forward: replicas draw one after another, and all ranks go on from there."""
     torch.manual_seed(4)
     random.seed(4)
-    GraphDDP(Drawing())(torch.ones(world_size(), 3))
-    return len(set(map(str, exchange([random.random(), torch.rand(2).tolist()])))) == 1 and bool(
-        random_streams()
-    )
+    GraphDDP(Drawing(), in_turn=True)(torch.ones(world_size(), 3))
+    found = exchange([random.random(), torch.rand(2).tolist()])
+    random.seed(4)
+    expected = [random.random() for _ in range(4 * world_size() + 1)][-1]
+    try:
+        GraphDDP(Drawing())(torch.ones(world_size(), 3))
+    except RuntimeError as error:
+        return [found[0][0] == expected, found == [found[0]] * world_size(), "in_turn=True" in str(error)]
 
 
 class Drawing(nn.Module):
@@ -422,7 +426,7 @@ CHECKS: dict[str, Callable[[], Any]] = {
         rows_made_whole,
         sharded_batches,
         local_rows_into_the_wrapper,
-        streams_after_the_model_drew,
+        draws_on_the_host,
         what_cannot_be_sent,
         messages_of_any_length,
         fed_items,

@@ -123,8 +123,8 @@ def test_local_rows_give_the_same_gradients_as_the_split_batch(found: Any, world
     assert found(world, "local_rows_into_the_wrapper") == [[True] * 4] * world
 
 
-def test_ranks_draw_the_same_after_the_model_drew(found: Any) -> None:
-    assert found(4, "streams_after_the_model_drew") == [True] * 4
+def test_a_module_that_draws_on_the_host_does_so_in_turn_or_not_at_all(found: Any) -> None:
+    assert found(4, "draws_on_the_host") == [[True, True, True]] * 4
 
 
 def test_rank_0_alone_waits_for_nobody(found: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dp2ddp.codemod.facts.devices import DeviceIndex, find_device_indices
@@ -19,11 +18,13 @@ from dp2ddp.codemod.facts.models import (
     find_wraps,
     foreign_wraps,
     hidden_references,
+    looked_up,
     subclasses,
 )
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.names import Names
 from dp2ddp.codemod.facts.places import Place, Places
+from dp2ddp.codemod.facts.program import Program
 from dp2ddp.codemod.facts.randomness import host_draws_in_forward
 from dp2ddp.codemod.facts.reach import Reach
 from dp2ddp.codemod.facts.script import Call, Script
@@ -87,6 +88,7 @@ class Facts:
             *(call.node for call in copies_by_hand(self.script)),
             *(call.node for call in foreign_wraps(self.script, self.modules)),
             *callbacks(self.script),
+            *looked_up(self.script),
         )
         return any(self.reach.holds(self.script, one) for one in found)
 
@@ -111,7 +113,7 @@ class Facts:
     @property
     def data_stopper(self) -> str | None:
         """What keeps the ranks' rows from staying apart (None: nothing)."""
-        return self._wrapped_otherwise or self._wrapped_elsewhere or self.flow.stopper
+        return self._wrapped_otherwise or self.flow.stopper
 
     @property
     def feed_reason(self) -> str | None:
@@ -125,12 +127,7 @@ class Facts:
     @property
     def gradient_stopper(self) -> str | None:
         """What keeps DDP's reducer from summing the gradients (None: nothing)."""
-        if self._wrapped_otherwise or self._wrapped_elsewhere:
-            return self._wrapped_otherwise or self._wrapped_elsewhere
-        if self.training.reducer_stopper:
-            return f"{self.training.reducer_stopper.why} (line {self.training.reducer_stopper.line})"
-        found = ((one.script.shown, one.training.gradient_stopper) for one in self.others)
-        return next((f"{stopper.why} ({file}:{stopper.line})" for file, stopper in found if stopper), None)
+        return self._wrapped_otherwise or self.training.reducer_stopper
 
     @property
     def _wrapped_otherwise(self) -> str | None:
@@ -138,11 +135,6 @@ class Facts:
             return "DataParallel is handed on, and its wraps are not all seen"
         other = next((wrap for wrap in self.all_wraps if wrap.kind is not Kind.WRAP), None)
         return f"{other.kind.value} runs a model" if other else None
-
-    @property
-    def _wrapped_elsewhere(self) -> str | None:
-        file = next((one.script.shown for one in self.others if one.wraps), None)
-        return f"a model is wrapped in {file}, and only the entry script is followed" if file else None
 
     @property
     def count(self) -> int | None:
@@ -160,16 +152,17 @@ def gather_facts(project: Project) -> Facts:
     modules = Modules(project)
     reach = Reach(modules.entry, modules.by_name)
     places = Places(modules.scripts, modules.definition)
-    wraps = {
-        script: tuple(wrap for wrap in find_wraps(script, modules) if reach.holds(script, wrap.call.node))
+    wraps = tuple(
+        wrap
         for script in modules.scripts
-    }
-    entry = find_entry(modules)
-    others = tuple(
-        _facts_of(script, modules, reach, places, wraps, replace(NO_ENTRY, last_import=last_import(script)))
-        for script in modules.by_name.values()
+        for wrap in find_wraps(script, modules)
+        if reach.holds(script, wrap.call.node)
     )
-    return replace(_facts_of(modules.entry, modules, reach, places, wraps, entry), others=others)
+    program = Program(modules, reach) if modules.by_name else modules.entry
+    training = find_training(program, wraps, places, reach)
+    flow = find_flow(program, wraps, find_loaders(program), training)
+    files = [_facts_of(script, modules, reach, places, wraps, training, flow) for script in modules.scripts]
+    return replace(files[0], entry=find_entry(modules), others=tuple(files[1:]))
 
 
 def _facts_of(
@@ -177,24 +170,25 @@ def _facts_of(
     modules: Modules,
     reach: Reach,
     places: Places,
-    wraps: Mapping[Script, tuple[Wrap, ...]],
-    entry: Entry,
+    wraps: tuple[Wrap, ...],
+    training: Training,
+    flow: Flow,
 ) -> Facts:
-    training = find_training(script, wraps[script], places, reach)
-    loaders = find_loaders(script)
+    """Of one file; the training, and the way of the batches, are those of the whole project."""
+    here = script.scopes.parents
     return Facts(
         script=script,
         modules=modules,
         reach=reach,
-        entry=entry,
-        wraps=wraps[script],
-        all_wraps=tuple(wrap for found in wraps.values() for wrap in found),
+        entry=replace(NO_ENTRY, last_import=last_import(script)),
+        wraps=tuple(wrap for wrap in wraps if wrap.call.node in here),
+        all_wraps=wraps,
         devices=find_device_indices(script),
         effects=find_effects(script),
         places=places,
         training=training,
-        loaders=loaders,
+        loaders=find_loaders(script),
         feeds=find_feeds(script, modules, places, training.names),
-        flow=find_flow(script, wraps[script], loaders, training),
+        flow=replace(flow, loops=tuple(loop for loop in flow.loops if loop.loop in here)),
         names=Names(script),
     )

@@ -5,19 +5,48 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 
+from dp2ddp.codemod.facts.modules import Modules
+from dp2ddp.codemod.facts.scopes import SCRIPT, Scope
 from dp2ddp.codemod.facts.script import Call, Script, literal
 
 DATA_PARALLEL = "torch.nn.DataParallel"
 DDP = ("torch.nn.parallel.DistributedDataParallel", "apex.parallel.DistributedDataParallel")
-BY_HAND = {  # the parts of DataParallel, called by the script itself
-    f"torch.nn.parallel.{name}"
-    for part in ("replicate", "scatter", "scatter_kwargs", "parallel_apply", "gather", "data_parallel")
-    for name in (part, f"{part}.{part}", f"scatter_gather.{part}", f"comm.{part}")
-} | {
-    f"torch.cuda.comm.{part}"
-    for part in ("broadcast", "scatter", "gather", "reduce_add", "broadcast_coalesced")
+PARTS = {  # what a script calls that does DataParallel's work by hand, and what does the same over the ranks
+    f"torch.nn.parallel.{module}{name}": helper
+    for name, helper, modules in (
+        ("replicate", "replicate_on_ranks", ("", "replicate.")),
+        ("scatter", "scatter_to_ranks", ("", "scatter_gather.")),
+        ("scatter_kwargs", "scatter_kwargs_to_ranks", ("", "scatter_gather.")),
+        ("parallel_apply", "parallel_apply_on_ranks", ("", "parallel_apply.")),
+        ("gather", "gather_from_ranks", ("", "scatter_gather.")),
+        ("data_parallel", "data_parallel_on_ranks", ("", "data_parallel.")),
+        ("Scatter.apply", "scatter_tensor_to_ranks", ("_functions.",)),
+        ("Broadcast.apply", "broadcast_to_ranks", ("_functions.",)),
+    )
+    for module in modules
 }
+RUNS_BY_HAND = ("parallel_apply_on_ranks", "data_parallel_on_ranks")  # of these, what runs a module
+COPIES = (  # copies between devices, by hand
+    *(f"torch.nn.parallel.comm.{one}" for one in ("broadcast", "scatter", "gather", "reduce_add")),
+    *(f"torch.nn.parallel.comm.{one}" for one in ("broadcast_coalesced", "reduce_add_coalesced")),
+    *(f"torch.cuda.comm.{one}" for one in ("broadcast", "scatter", "gather", "reduce_add")),
+    *("torch.cuda.comm.broadcast_coalesced", "torch.cuda.comm.reduce_add_coalesced"),
+    *("torch.nn.parallel._functions.Gather.apply", "torch.nn.parallel._functions.ReduceAddCoalesced.apply"),
+)
+CALLBACKS = {"__data_parallel_replicate__", "execute_replication_callbacks", "patch_replication_callback"}
+
+
+HOMES = ("torch.nn", "torch.nn.parallel", "torch.nn.parallel.data_parallel")
+
+
+class Kind(Enum):
+    """How a model comes to be run on several devices."""
+
+    WRAP = "nn.DataParallel(...)"
+    SUBCLASS = "a subclass of DataParallel"
+    BY_HAND = "data_parallel() or parallel_apply()"
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +60,7 @@ class Wrap:
     dim: ast.expr | None
     ids: tuple[int, ...] | None  # device_ids, where they can be read off
     names: frozenset[str]  # the texts under which the wrapped model is used: "model", "self.net"
+    kind: Kind = Kind.WRAP
 
     @property
     def is_single(self) -> bool:
@@ -50,21 +80,36 @@ class Wrap:
         return 0 if self.dim is None else literal(self.dim)
 
 
-def find_wraps(script: Script) -> tuple[Wrap, ...]:
+def find_wraps(script: Script, modules: Modules) -> tuple[Wrap, ...]:
     """All wraps, in the order of the text."""
-    return tuple(_wrap(script, call) for call in script.calls_of(DATA_PARALLEL))
+    return tuple(filter(None, (_wrap(script, modules, call) for call in script.calls)))
 
 
-def _wrap(script: Script, call: Call) -> Wrap:
-    device_ids = call.argument(1, "device_ids")
+def _wrap(script: Script, modules: Modules, call: Call) -> Wrap | None:
+    if call.name == DATA_PARALLEL:
+        return _wrap_with(script, call, Kind.WRAP, (0, 1, 2, 3))
+    if PARTS.get(call.name or "") in RUNS_BY_HAND:
+        functional = PARTS[call.name or ""] == "data_parallel_on_ranks"
+        return _wrap_with(script, call, Kind.BY_HAND, (0, 2, 3, 4) if functional else (None,) * 4)
+    found = modules.definition(script, call.node.func)
+    if found and isinstance(found[1], ast.ClassDef) and is_subclass(found[0], modules, found[1]):
+        own = any(getattr(one, "name", "") == "__init__" for one in found[1].body)
+        return _wrap_with(script, call, Kind.SUBCLASS, (None,) * 4 if own else (0, 1, 2, 3))
+    return None
+
+
+def _wrap_with(script: Script, call: Call, kind: Kind, places: tuple[int | None, ...]) -> Wrap:
+    """A wrap whose module, device_ids, output_device and dim stand at these places."""
+    device_ids = call.argument(places[1], "device_ids")
     return Wrap(
         call=call,
-        module=call.argument(0, "module"),
+        module=call.argument(places[0], "module"),
         device_ids=device_ids,
-        output_device=call.argument(2, "output_device"),
-        dim=call.argument(3, "dim"),
+        output_device=call.argument(places[2], "output_device"),
+        dim=call.argument(places[3], "dim"),
         ids=literal_ids(script, device_ids),
-        names=frozenset(_targets(script, call.node)),
+        names=frozenset(() if kind is Kind.BY_HAND else _targets(script, call.node)),
+        kind=kind,
     )
 
 
@@ -118,27 +163,131 @@ def is_type_test(script: Script, reference: ast.expr) -> bool:
     return isinstance(parent, ast.Compare)
 
 
-def subclasses(script: Script, base: str = DATA_PARALLEL) -> Iterator[ast.ClassDef]:
+def hidden_references(script: Script) -> Iterator[ast.expr]:
+    """Where DataParallel is handed on, so that the wrap cannot be seen: to a function, in a dict, by its name."""
+    for reference in class_references(script):
+        if not (
+            is_type_test(script, reference)
+            or _is_followed(script, reference)
+            or _is_annotation(script, reference)
+        ):
+            yield reference
+    for call in script.calls_of("builtins.getattr"):
+        if literal(call.argument(1)) == "DataParallel" and script.scopes.name(call.argument(0)) in HOMES:
+            yield call.node
+
+
+def looked_up(script: Script) -> Iterator[ast.expr]:
+    """`getattr(nn, name)` where a text of the script says DataParallel: whether that is looked up cannot be known."""
+    texts = (node for node in script.nodes(ast.Constant) if isinstance(node, ast.Constant))
+    if not any(node.value == "DataParallel" for node in texts):
+        return
+    for call in script.calls_of("builtins.getattr"):
+        if literal(call.argument(1)) is None and script.scopes.name(call.argument(0)) in HOMES:
+            yield call.node
+
+
+def _is_annotation(script: Script, reference: ast.expr) -> bool:
+    """`model: nn.DataParallel`, `-> Optional[nn.DataParallel]`, `cast(nn.DataParallel, model)`: nothing is called."""
+    child: ast.AST = reference
+    for parent in script.scopes.ancestors(reference):
+        if isinstance(parent, ast.arg) or isinstance(parent, ast.AnnAssign) and parent.annotation is child:
+            return True
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return parent.returns is child
+        if isinstance(parent, ast.Subscript) and (script.scopes.name(parent.value) or "").startswith(
+            "typing."
+        ):
+            return True
+        if isinstance(parent, ast.Call):
+            return script.scopes.name(parent.func) == "typing.cast" and parent.args[:1] == [child]
+        if isinstance(parent, ast.stmt):
+            return False
+        child = parent
+    return False
+
+
+def _is_followed(script: Script, reference: ast.expr) -> bool:
+    """A base class, or a name that always means DataParallel: its calls are found."""
+    parent = script.scopes.parents[reference]
+    if isinstance(parent, ast.ClassDef):
+        return True
+    targets = parent.targets if isinstance(parent, ast.Assign) else []
+    return bool(targets) and all(
+        isinstance(one, ast.Name)
+        and len(
+            (script.scopes.lookup(one.id, script.scopes.scope_of[one]) or _NOWHERE).values.get(one.id, [])
+        )
+        == 1
+        for one in targets
+    )
+
+
+_NOWHERE = Scope(ast.Pass(), None)
+
+
+def subclasses(script: Script, modules: Modules) -> Iterator[ast.ClassDef]:
     for node in script.nodes(ast.ClassDef):
         assert isinstance(node, ast.ClassDef)
-        if any(script.scopes.name(one) == base for one in node.bases):
+        if is_subclass(script, modules, node):
             yield node
+
+
+def is_subclass(script: Script, modules: Modules, node: ast.ClassDef, depth: int = 5) -> bool:
+    """Whether a class is made from DataParallel, directly or by other classes of the project."""
+    for base in node.bases:
+        if script.scopes.name(base) == DATA_PARALLEL:
+            return True
+        found = modules.definition(script, base) if depth else None
+        if (
+            found
+            and isinstance(found[1], ast.ClassDef)
+            and is_subclass(found[0], modules, found[1], depth - 1)
+        ):
+            return True
+    return False
 
 
 def calls_by_hand(script: Script) -> Iterator[Call]:
     """replicate, scatter, parallel_apply, gather or data_parallel, called by the script."""
-    return (call for call in script.calls if call.name in BY_HAND)
+    return (call for call in script.calls if call.name in PARTS)
 
 
-def foreign_wraps(script: Script) -> Iterator[Call]:
-    """Wrappers that are called DataParallel-something and are not torch's: DataParallelModel, BalancedDataParallel."""
+def copies_by_hand(script: Script) -> Iterator[Call]:
+    """Copies between devices that the script makes itself."""
+    return (call for call in script.calls if call.name in COPIES)
+
+
+def parts_handed_on(script: Script) -> Iterator[ast.expr]:
+    """Where parallel_apply and the like stand without being called."""
+    for node in script.nodes(ast.Name, ast.Attribute):
+        assert isinstance(node, (ast.Name, ast.Attribute))
+        parent = script.scopes.parents[node]
+        called = isinstance(parent, ast.Call) and parent.func is node or isinstance(parent, ast.Assign)
+        if isinstance(node.ctx, ast.Load) and not called and script.scopes.name(node) in PARTS:
+            yield node
+
+
+def callbacks(script: Script) -> Iterator[ast.AST]:
+    """Batch norm that is synchronised between the replicas' threads (Synchronized-BatchNorm-PyTorch and its copies)."""
+    for node in script.nodes(ast.FunctionDef, ast.Call):
+        if isinstance(node, ast.FunctionDef) and node.name == "__data_parallel_replicate__":
+            yield node
+        elif isinstance(node, ast.Call):
+            name = script.scopes.name(node.func) or str(getattr(node.func, "id", ""))
+            if name.rpartition(".")[2] == "patch_replication_callback":
+                yield node
+
+
+def foreign_wraps(script: Script, modules: Modules) -> Iterator[Call]:
+    """Wrappers from elsewhere, which cannot be read: DataParallelModel, BalancedDataParallel, make_data_parallel."""
     for call in script.calls:
         last = (call.name or ast.unparse(call.node.func)).rpartition(".")[2]
-        own = script.scopes.definition(call.node.func) is not None
         torchs = call.name == DATA_PARALLEL or last in ("DistributedDataParallel", "FullyShardedDataParallel")
+        imported = "data_parallel" in last and "." in (call.name or "") and call.name not in PARTS
         if (
-            "DataParallel" in last
-            and not own
+            ("DataParallel" in last or imported and not (call.name or "").startswith(("torch.", SCRIPT)))
+            and modules.definition(script, call.node.func) is None
             and not torchs
             and isinstance(call.node.func, (ast.Name, ast.Attribute))
         ):

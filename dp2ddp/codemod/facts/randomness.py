@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.facts.places import Place, Places
@@ -20,6 +21,19 @@ SEEDS = ("random.seed", "numpy.random.seed")
 RESEEDS = ("torch.seed", "torch.random.seed", "torch.cuda.seed", "torch.cuda.seed_all", "random.SystemRandom")
 # Streams of the host: DataParallel's threads draw from them in any order, so no two runs are alike even there.
 HOST_DRAWS = ("random.", "numpy.random.")
+TORCH_DRAWS = of("torch", "rand randn randint randperm normal")
+TORCH_MAKERS = of(
+    "torch", "zeros ones empty full tensor Tensor FloatTensor DoubleTensor HalfTensor LongTensor"
+)
+DRAWING_METHODS = (
+    "normal_",
+    "uniform_",
+    "bernoulli_",
+    "random_",
+    "exponential_",
+    "geometric_",
+    "log_normal_",
+)
 SETTERS = {
     "seed",
     "set_state",
@@ -80,12 +94,31 @@ def _is_generator_seed(script: Script, call: Call) -> bool:
 
 
 def host_draws_in_forward(script: Script, places: Places) -> Iterator[Call]:
-    """Draws of random or numpy inside a model's forward."""
+    """Draws inside a model's forward from streams that all replicas share: random, numpy, and torch's on the CPU."""
     for call in script.calls:
-        name = call.name or ""
-        if (
-            name.startswith(HOST_DRAWS)
-            and name.rpartition(".")[2] not in SETTERS
-            and places.of(call.node) is Place.FORWARD
-        ):
+        if (_is_host_draw(call) or _is_torch_draw(script, call)) and places.of(call.node) is Place.FORWARD:
             yield call
+
+
+def _is_host_draw(call: Call) -> bool:
+    name = call.name or ""
+    return name.startswith(HOST_DRAWS) and name.rpartition(".")[2] not in SETTERS
+
+
+def _is_torch_draw(script: Script, call: Call) -> bool:
+    """`torch.randn(3)`, `torch.zeros(3).normal_()`; not `torch.randn(3, device=x.device)`."""
+    if call.name in TORCH_DRAWS:
+        return _is_on_cpu(call)
+    if call.method not in DRAWING_METHODS or not isinstance(call.node.func, ast.Attribute):
+        return False
+    drawn = script.scopes.value(call.node.func.value)
+    if not isinstance(drawn, ast.Call):
+        return False
+    maker = Call(drawn, script.scopes.name(drawn.func), None)
+    return maker.name in TORCH_MAKERS and _is_on_cpu(maker)
+
+
+def _is_on_cpu(call: Call) -> bool:
+    """Whether a new tensor is on the CPU, as far as its own arguments tell."""
+    device = call.keyword("device")
+    return device is None or str(literal(device.value)).startswith("cpu")

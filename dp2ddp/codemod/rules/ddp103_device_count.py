@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Lift, Note, Replace
 from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.facts.models import Kind
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -55,6 +56,7 @@ class DeviceCount(Rule):
             if any(
                 wrap.device_ids is not None and _holds(facts, wrap.device_ids, call.node)
                 for wrap in facts.wraps
+                if wrap.kind is Kind.WRAP
             ):
                 continue  # goes away with device_ids
             yield Replace(call.node, f"{helper}()", because="as many ranks as DataParallel had devices")

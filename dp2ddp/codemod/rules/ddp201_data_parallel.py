@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import DropArgument, Finding, Hazard, Lift, Note, Replace, SetArgument
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.models import Wrap
+from dp2ddp.codemod.facts.models import Kind, Wrap
 from dp2ddp.codemod.facts.script import literal
-from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
+from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
 
@@ -55,12 +55,31 @@ class DataParallel(Rule):
                 net = GraphDDP(net, dim=1)
             """,
         ),
-        Flags(
+        Rewrites(
             before="""
                 import torch as ch
                 net = ch.nn.DataParallel(net, **options)
             """,
-            message="cannot be read",
+            after="""
+                import torch as ch
+                net = DataParallelOnRanks(net, **options)
+            """,
+        ),
+        Rewrites(
+            before="""
+                import torch
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        return x + torch.randn(x.size()).cuda()
+                net = torch.nn.DataParallel(Net())
+            """,
+            after="""
+                import torch
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        return x + torch.randn(x.size()).cuda()
+                net = GraphDDP(Net(), in_turn=True)
+            """,
         ),
         Untouched("import torch.nn as nn\nnet = nn.DataParallel(net, device_ids=[args.gpu])"),
         Untouched(
@@ -69,7 +88,7 @@ class DataParallel(Rule):
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        for wrap in facts.wraps:
+        for wrap in (one for one in facts.wraps if one.kind is Kind.WRAP):
             if wrap.is_single and any(not other.is_single for other in facts.all_wraps):
                 yield Hazard(
                     wrap.call.node,
@@ -81,11 +100,9 @@ class DataParallel(Rule):
                     wrap.call.node, "one device: DataParallel is a plain call there, so it stays as it is"
                 )
             elif not _is_readable(wrap):
-                yield Hazard(
-                    wrap.call.node,
-                    "the arguments of DataParallel cannot be read (*args or **options)",
-                    "write module, device_ids and dim out, then convert again",
-                )
+                because = "takes all arguments of DataParallel, as they cannot be read here"
+                yield Replace(wrap.call.node.func, facts.names.helper("DataParallelOnRanks"), because)
+                yield Lift("DataParallelOnRanks", because)
             else:
                 yield from self._convert(facts, wrap, strategy)
 
@@ -104,6 +121,10 @@ class DataParallel(Rule):
         # A dim given by position moves up to second place, which is where the new wrapper has it too.
         if strategy.join.value == "outputs":
             yield SetArgument(call.node, "split", "False", "the loader gives each rank its own rows already")
+        if facts.draws_on_host:
+            yield SetArgument(
+                call.node, "in_turn", "True", "the model draws on the host: replicas draw one after another"
+            )
 
 
 def _unknown_world(facts: Facts, wrap: Wrap) -> Iterator[Note]:

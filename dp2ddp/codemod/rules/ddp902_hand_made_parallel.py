@@ -1,4 +1,4 @@
-"""DDP902: DataParallel, done by hand."""
+"""DDP902: several devices, driven by the script itself."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.models import calls_by_hand, foreign_wraps, subclasses
+from dp2ddp.codemod.facts.models import callbacks, copies_by_hand, foreign_wraps, looked_up, parts_handed_on
 from dp2ddp.codemod.rule import Flags, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
 
 class HandMadeParallel(Rule):
-    """Say that a script does DataParallel's work by hand.
+    """Say where a script drives several devices in a way that has no counterpart over the ranks.
 
     ## What it does
-    A hazard for subclasses of DataParallel, `data_parallel(...)`, and calls of replicate, scatter,
-    parallel_apply, gather and torch.cuda.comm.
+    A hazard for copies between devices (torch.cuda.comm), for wrappers whose source is not there, for batch norm that
+    is synchronised between replica threads, and for parts of DataParallel that are handed on uncalled.
 
     ## Why
-    One process drives several devices there. A rank has one device, and what such code does with the parts is
+    One process drives several devices there. A rank has one device, and what such code does with the others is
     its own affair.
 
     ## Safety
-    Nothing is changed. A script in which nothing else of DataParallel is left is not converted at all.
+    Nothing is changed. Subclasses of DataParallel (DDP203) and its parts (DDP204) are converted.
 
     ## References
-    torch/nn/parallel; IDIOMS: 5 repositories by hand, 4 functional, 7 subclasses.
+    torch/nn/parallel/comm.py; IDIOMS: 8 repositories with vendored SyncBN.
     """
 
     code = "DDP902"
@@ -35,32 +35,56 @@ class HandMadeParallel(Rule):
     examples = (
         Flags(
             before="""
-                from torch import nn
-                replicas = nn.parallel.replicate(net, [0, 1])
+                import torch.cuda.comm as comm
+                parts = comm.scatter(x, [0, 1])
             """,
-            message="replicate()",
-        ),
-        Flags(
-            before="""
-                from torch.nn.parallel import data_parallel
-                y = data_parallel(net, x, [0, 1])
-            """,
-            message="data_parallel()",
-        ),
-        Flags(
-            before="""
-                import torch
-                class Balanced(torch.nn.DataParallel):
-                    pass
-            """,
-            message="class Balanced",
+            message="scatter() copies between devices",
         ),
         Flags(
             before="""
                 from encoding.parallel import DataParallelModel
                 net = DataParallelModel(net)
             """,
-            message="DataParallelModel is not torch's",
+            message="DataParallelModel cannot be read",
+        ),
+        Flags(
+            before="""
+                import torch
+                from sync_batchnorm import patch_replication_callback
+                net = torch.nn.DataParallel(net)
+                patch_replication_callback(net)
+            """,
+            message="between the threads of the replicas",
+        ),
+        Flags(
+            before="""
+                import torch.nn as nn
+                parser.add_argument("--parallel", default="DataParallel")
+                net = getattr(nn, args.parallel)(net)
+            """,
+            message="by its name",
+        ),
+        Flags(
+            before="""
+                from torchpack.parallel import make_data_parallel
+                net = make_data_parallel(net)
+            """,
+            message="make_data_parallel cannot be read",
+        ),
+        Untouched(
+            """
+                from typing import Optional, Union
+                import torch.nn as nn
+                def save(model: Union[nn.Module, nn.DataParallel]) -> nn.DataParallel:
+                    found: Optional[nn.DataParallel] = None
+            """
+        ),
+        Flags(
+            before="""
+                from torch.nn.parallel import parallel_apply
+                run(net, parallel_apply)
+            """,
+            message="handed on",
         ),
         Untouched("import torch\nnet = torch.nn.DataParallel(net)\nrows = scatter(rows)"),
     )
@@ -68,20 +92,27 @@ class HandMadeParallel(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         if facts.is_converted:
             return
-        for node in subclasses(facts.script):
+        for call in foreign_wraps(facts.script, facts.modules):
+            told = ast.unparse(call.node.func)
+            yield Hazard(call.node, f"{told} cannot be read: its source is not among the files here", _PLAIN)
+        for call in copies_by_hand(facts.script):
+            part = (call.name or "").removesuffix(".apply").rpartition(".")[2]
+            yield Hazard(call.node, f"{part}() copies between devices, and a rank has one", _PLAIN)
+        for node in callbacks(facts.script):
             yield Hazard(
                 node,
-                f"class {node.name} changes how DataParallel works",
-                "use DataParallel itself if its plain behaviour will do, then convert again",
+                "this batch norm is synchronised between the threads of the replicas, which are other processes now",
+                "use torch.nn.SyncBatchNorm (convert_sync_batchnorm) under DDP, or plain BatchNorm",
             )
-        for call in foreign_wraps(facts.script):
-            told = ast.unparse(call.node.func)
+        for node in looked_up(facts.script):
+            yield Hazard(node, "this may be DataParallel, which the script looks up by its name", _CALL)
+        for reference in parts_handed_on(facts.script):
             yield Hazard(
-                call.node, f"{told} is not torch's DataParallel, and what it does is not known", _ADVICE
+                reference,
+                f"{ast.unparse(reference)} is handed on, and its calls cannot be seen",
+                _CALL,
             )
-        for call in calls_by_hand(facts.script):
-            part = (call.name or "").rpartition(".")[2]
-            yield Hazard(call.node, f"{part}() drives several devices from one process", _ADVICE)
 
 
-_ADVICE = "wrap the model in nn.DataParallel instead, which does the same, then convert again"
+_CALL = "call it here by its name, then convert again"
+_PLAIN = "wrap the model in nn.DataParallel instead if its plain behaviour will do, then convert again"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Hazard
+from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.facts.models import Kind
 from dp2ddp.codemod.facts.randomness import host_draws_in_forward
-from dp2ddp.codemod.rule import Flags, Rule, Untouched
+from dp2ddp.codemod.rule import Flags, Notes, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
 
@@ -15,14 +16,17 @@ class DrawInForward(Rule):
     """Say where a forward draws from a stream of the host.
 
     ## What it does
-    A hazard for draws of `random` and `numpy.random` inside the forward of a module.
+    A note for draws of `random`, `numpy.random`, and of torch on the CPU (`torch.randn(size).cuda()`) inside the
+    forward of a module; the wrapper gets `in_turn=True`. A hazard where DataParallel is subclassed, handed on or taken
+    apart.
 
     ## Why
     DataParallel's replicas draw from one stream in threads, in any order: two runs of the original are not
-    alike either. Ranks would all draw the same numbers, and a rank without rows would draw none.
+    alike either. With `in_turn` the ranks run their replicas one after another, and draw in the order of the rows.
 
     ## Safety
-    Draws of torch (dropout, torch.rand) are no hazard: each rank has a stream of its own for its model.
+    Draws on the device (dropout, torch.rand on the input's device) need no turns: each device has a stream of its own.
+    A model of a library that draws on the host is noticed when it runs, and raises.
 
     ## References
     SEMANTICS 63, 64.
@@ -31,7 +35,7 @@ class DrawInForward(Rule):
     code = "DDP905"
     name = "draw-in-forward"
     examples = (
-        Flags(
+        Notes(
             before="""
                 import random
                 import torch
@@ -43,6 +47,16 @@ class DrawInForward(Rule):
                 net = torch.nn.DataParallel(Net())
             """,
             message="random.random()",
+        ),
+        Flags(
+            before="""
+                import torch
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        return x + torch.zeros(x.size()).normal_().cuda()
+                net = torch.nn.parallel.data_parallel(Net(), x)
+            """,
+            message="draw with torch",
         ),
         Untouched("""
             import random
@@ -59,8 +73,15 @@ class DrawInForward(Rule):
         if facts.is_converted:
             return
         for call in host_draws_in_forward(facts.script, facts.places):
-            yield Hazard(
-                call.node,
-                f"{call.name}() is drawn inside a forward, where DataParallel itself draws in any order",
-                "draw with torch (torch.rand on the input's device), or outside of the model and pass it in",
-            )
+            told = call.name or f".{call.method}"
+            if facts.hides_wraps or any(wrap.kind is not Kind.WRAP for wrap in facts.all_wraps):
+                yield Hazard(
+                    call.node,
+                    f"{told}() is drawn inside a forward, where DataParallel itself draws in any order",
+                    "draw with torch on the input's device, or outside of the model and pass it in",
+                )
+            else:
+                yield Note(
+                    call.node,
+                    f"{told}() draws on the host: ranks take turns (faster: draw on the input's device)",
+                )
