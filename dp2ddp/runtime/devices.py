@@ -12,6 +12,7 @@ from .autocast import map_autocast_to_cpu
 from .autograd_places import follow_autograd
 from .compiling import skip_compiling
 from .cuda_api import install_cuda_api
+from .cuda_kernels import add_cuda_kernels
 from .data_parallel import Observer, install_data_parallel
 from .distributed import install_distributed
 from .double import install_double
@@ -54,6 +55,7 @@ def install(count: int, dtype: str = "float32") -> Installation:
     streams = RandomStreams(count)
     mode = VirtualDevices(machine, streams)
     add_tensor_methods(mode)
+    add_cuda_kernels(mode)
     add_sync_batch_norm(mode)
     follow_autograd(patches, mode)
     keep_places_out_of_files(patches)

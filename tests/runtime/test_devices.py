@@ -303,3 +303,14 @@ def test_the_hand_written_program(virtual: Install, capsys: pytest.CaptureFixtur
     assert "input 0:torch.Size([8, 10])" in lines
     assert "input 1:torch.Size([8, 10])" in lines
     assert any("[16, 20]" in line for line in lines)
+
+
+def test_histc_counts_whole_numbers_on_a_device(virtual: Install) -> None:
+    virtual(2)
+    labels = torch.tensor([0, 2, 2, 3, 7], device="cuda:1")
+
+    counts = torch.histc(labels, bins=4, min=0, max=3)
+
+    assert (counts.tolist(), counts.dtype, counts.device) == ([1, 0, 2, 1], torch.int64, CUDA_1)
+    with pytest.raises(NotImplementedError):  # as ever
+        torch.histc(labels.cpu(), bins=4, min=0, max=3)
