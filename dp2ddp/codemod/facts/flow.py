@@ -13,7 +13,6 @@ from dp2ddp.codemod.facts.loaders import Loader
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.script import Script, literal
 from dp2ddp.codemod.facts.training import Training
-from dp2ddp.codemod.facts.uses import Stopper
 
 MOVES = {"to", "cuda", "float", "double", "half", "long", "int", "contiguous", "detach"}
 WRAPPERS_OF_LOADERS = (
@@ -48,9 +47,9 @@ class Flow:
 class _StopperError(Exception):
     """What cannot be followed, and where."""
 
-    def __init__(self, why: str, node: ast.AST | Stopper) -> None:
-        line = node.line if isinstance(node, Stopper) else getattr(node, "lineno", 1)
-        super().__init__(f"{why} (line {line})")
+    def __init__(self, why: str, node: ast.AST) -> None:
+        super().__init__(why)
+        self.node = node
 
 
 def find_flow(
@@ -63,13 +62,13 @@ def find_flow(
         loops = tuple(_follow(script, loop, training) for loop in _loops(script, names))
         _check_forwards(script, loops, training)
     except _StopperError as stopper:
-        return Flow((), str(stopper))
+        return Flow((), f"{stopper} ({script.where(stopper.node)})")
     return Flow(loops, None)
 
 
 def _check_wraps(script: Script, wraps: tuple[Wrap, ...], training: Training) -> None:
     if training.use_stopper:
-        raise _StopperError(training.use_stopper.why, training.use_stopper)
+        raise _StopperError(training.use_stopper.why, training.use_stopper.node)
     for wrap in wraps:
         if wrap.dim_value != 0:
             raise _StopperError("the batch is split along another dimension than the first", wrap.call.node)

@@ -39,27 +39,27 @@ def touched_gradients(script: Script, places: Places, reach: Reach) -> Iterator[
         if isinstance(node, ast.Attribute) and node.attr == "backward":
             parent = script.scopes.parents[node]
             if not isinstance(parent, ast.Call) or parent.func is not node:
-                yield Stopper("backward is handed on, and may run more than once", node.lineno)
+                yield Stopper("backward is handed on, and may run more than once", node)
         elif isinstance(node, ast.Constant) and node.value == "backward":
-            yield Stopper("backward is called by its name, and may run more than once", node.lineno)
+            yield Stopper("backward is called by its name, and may run more than once", node)
 
 
 def _about_call(script: Script, places: Places, call: Call) -> Iterator[Stopper]:
-    name, line = call.name or "", call.node.lineno
+    name = call.name or ""
     if name.startswith(AUTOGRAD) or name.startswith(CHECKPOINTS) and not _is_plain_checkpoint(places, call):
-        yield Stopper(f"{name}() makes gradients that DDP's reducer does not see", line)
+        yield Stopper(f"{name}() makes gradients that DDP's reducer does not see", call.node)
     if call.method == "backward" and (call.node.args or call.node.keywords):
-        yield Stopper("backward() has arguments (retain_graph, create_graph or a gradient)", line)
+        yield Stopper("backward() has arguments (retain_graph, create_graph or a gradient)", call.node)
     if (
         call.method == "backward"
         and places.of(call.node) is not Place.MAIN
         and callee(script, call.node) is None
     ):
-        yield Stopper("backward() runs inside a forward", line)
+        yield Stopper("backward() runs inside a forward", call.node)
     if call.method in HOOKS:
-        yield Stopper(f"{call.method}() looks at gradients while they are summed", line)
+        yield Stopper(f"{call.method}() looks at gradients while they are summed", call.node)
     if call.method == "half":
-        yield Stopper("gradients in half precision would overflow earlier", line)
+        yield Stopper("gradients in half precision would overflow earlier", call.node)
 
 
 def _is_plain_checkpoint(places: Places, call: Call) -> bool:
@@ -82,19 +82,11 @@ def frozen_parameters(script: Script, reach: Reach) -> Iterator[ast.expr]:
             yield node
 
 
-def frozen_anywhere(script: Script, reach: Reach) -> Iterator[Stopper]:
-    """In a local module: frozen later than in a constructor, who knows when."""
-    for node in frozen_parameters(script, reach):
-        function = script.scopes.function(node)
-        if getattr(function, "name", None) != "__init__":
-            yield Stopper("parameters are frozen or unfrozen", node.lineno)
-
-
 def frozen_in_turn(script: Script, reach: Reach, region: Region) -> Iterator[Stopper]:
     """Between two turns is early enough: the wrapper looks at each forward which parameters are trained."""
     for node in frozen_parameters(script, reach):
         if region.holds(node):
-            yield Stopper("parameters are frozen or unfrozen during a step", node.lineno)
+            yield Stopper("parameters are frozen or unfrozen during a step", node)
 
 
 # --- terms of the loss that reach the parameters past the wrapped model
@@ -107,7 +99,7 @@ def penalties(
     for node in _parameter_lists(script):
         if not _may_be_in_loss(script, region, backward, node) or _is_harmless(script, node):
             continue
-        yield Stopper("parameters may be part of the loss beside the forward (a penalty?)", node.lineno)
+        yield Stopper("parameters may be part of the loss beside the forward (a penalty?)", node)
     yield from _raw_models(script, wraps, region, backward)
 
 
@@ -170,7 +162,7 @@ def _raw_models(
         parent = script.scopes.parents[node]
         quiet = isinstance(parent, ast.Attribute) and parent.attr in QUIET_METHODS
         if not quiet and _may_be_in_loss(script, region, backward, node):
-            yield Stopper(f"`{script.told(node)}` is used beside the wrapper", node.lineno)
+            yield Stopper(f"`{script.told(node)}` is used beside the wrapper", node)
 
 
 def _raw_name(script: Script, wrap: Wrap) -> str | None:

@@ -20,7 +20,7 @@ class Reach:
     """
 
     def __init__(self, entry: Script, by_name: Mapping[str, Script]) -> None:
-        self.entry = entry
+        self.modules = frozenset(by_name.values())
         scripts = (entry, *by_name.values())
         self.everything = any(call.name in ANYTHING for one in scripts for call in one.calls)
         asked = {name for one in scripts for name in _asked_by_name(one)}
@@ -31,8 +31,8 @@ class Reach:
 
     def holds(self, script: Script, node: ast.AST) -> bool:
         """Whether a node of a file can run when the entry script is started."""
-        if script is self.entry or isinstance(node, ast.Module):
-            return True
+        if script not in self.modules or isinstance(node, ast.Module):
+            return True  # the entry script, or all that is reached, read as one (facts/program.py)
         statement = _top_statement(script, node)
         return not is_main_guard(statement) and self._is_reached(script, statement, self.mentioned)
 

@@ -98,6 +98,10 @@ class Script:
             self._told[node] = ast.unparse(node)
         return self._told[node]
 
+    def where(self, node: ast.AST) -> str:
+        """A place in words."""
+        return f"line {getattr(node, 'lineno', 1)}"
+
     @cached_property
     def own_methods(self) -> set[str]:
         """The names of all methods of the script's own classes."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from dp2ddp.codemod.facts.aliases import find_forwards, wrapped_names
-from dp2ddp.codemod.facts.gradients import frozen_anywhere, frozen_in_turn, penalties, touched_gradients
+from dp2ddp.codemod.facts.gradients import frozen_in_turn, penalties, touched_gradients
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.reach import Reach
@@ -36,8 +36,7 @@ class Training:
     forwards: tuple[ast.Call, ...]  # calls of wrapped models
     backwards: tuple[ast.Call, ...]
     use_stopper: Stopper | None  # the first use of a wrapped model that is not followed
-    reducer_stopper: Stopper | None
-    gradient_stopper: Stopper | None  # what this file does to gradients, whoever's model it is
+    reducer_stopper: str | None
 
 
 def find_training(script: Script, wraps: tuple[Wrap, ...], places: Places, reach: Reach) -> Training:
@@ -53,18 +52,8 @@ def find_training(script: Script, wraps: tuple[Wrap, ...], places: Places, reach
         (use,) if use else (),
         _about_loop(script, reach, wraps, forwards, backwards),
     )
-    stopper = next(stoppers, None)
-    elsewhere = next(_about_local_module(script, places, reach), None)
-    return Training(names, forwards, backwards, use, stopper, elsewhere)
-
-
-def _about_local_module(script: Script, places: Places, reach: Reach) -> Iterator[Stopper]:
-    """In a local module: what makes or changes gradients, for a model that is wrapped in another file."""
-    for call in script.calls:
-        if call.method == "backward" and reach.holds(script, call.node):
-            yield Stopper("backward() is called", call.node.lineno)
-    yield from touched_gradients(script, places, reach)
-    yield from frozen_anywhere(script, reach)
+    found = next((f"{one.why} ({script.where(one.node)})" for one in stoppers), None)
+    return Training(names, forwards, backwards, use, found)
 
 
 def _is_main(places: Places, call: Call) -> bool:
@@ -75,12 +64,12 @@ def _about_wraps(wraps: tuple[Wrap, ...]) -> Iterator[Stopper]:
     targets = {name for wrap in wraps for name in wrap.names}
     for wrap in wraps:
         if not wrap.names:
-            yield Stopper("the wrapped model is not given a name", wrap.call.node.lineno)
+            yield Stopper("the wrapped model is not given a name", wrap.call.node)
         if len(targets) > 1:
-            yield Stopper("more than one model is wrapped, or one under several names", wrap.call.node.lineno)
+            yield Stopper("more than one model is wrapped, or one under several names", wrap.call.node)
         if any("." in name and not name.startswith("self.") or "[" in name for name in wrap.names):
             yield Stopper(
-                "a part of a model is wrapped, and its forward cannot be seen", wrap.call.node.lineno
+                "a part of a model is wrapped, and its forward cannot be seen", wrap.call.node
             )
 
 
@@ -93,9 +82,9 @@ def _about_loop(
 ) -> Iterator[Stopper]:
     """One forward, one backward, one zero_grad and one step in one turn of one loop."""
     if len(backwards) != 1:
-        line = backwards[1].lineno if backwards else 1
+        node = backwards[1] if backwards else script.tree
         yield Stopper(
-            "there is no backward() in this file" if not backwards else "there are several backward()s", line
+            "there is no backward() in this file" if not backwards else "there are several backward()s", node
         )
         return
     backward = backwards[0]
@@ -121,30 +110,30 @@ def _about_forwards(
         found = (
             "no forward" if not mine else f"{len(mine)} forwards" if len(mine) > 1 else "a loop of forwards"
         )
-        yield Stopper(f"{found} of the wrapped model for one backward()", backward.lineno)
+        yield Stopper(f"{found} of the wrapped model for one backward()", backward)
     for one in graded:
         if one not in mine and region.holds(one):
-            yield Stopper("another forward of the wrapped model may run in the same step", one.lineno)
+            yield Stopper("another forward of the wrapped model may run in the same step", one)
 
 
 def _about_steps(script: Script, turn: ast.AST, backward: ast.Call) -> Iterator[Stopper]:
     """Each backward starts from no gradients, and is followed by a step."""
     around = conditions(script, backward, turn)
     if around is None:
-        yield Stopper("backward() runs under a condition", backward.lineno)
+        yield Stopper("backward() runs under a condition", backward)
         return
     zeroed = _calls_in_turn(script, turn, "zero_grad")
     stepped = _calls_in_turn(script, turn, "step")
     for method, calls in (("zero_grad", zeroed), ("step", stepped)):
         if not calls:
-            yield Stopper(f"{method}() is not called in the same turn as backward()", backward.lineno)
+            yield Stopper(f"{method}() is not called in the same turn as backward()", backward)
     for call in zeroed:
         when = conditions(script, call.node, turn)
         if when is None or any(one not in around for one in when):
-            yield Stopper("zero_grad() runs under a condition (accumulation?)", call.node.lineno)
+            yield Stopper("zero_grad() runs under a condition (accumulation?)", call.node)
     for call in stepped:
         if call.node.args and script.scopes.definition(call.node.args[0]) is not None:
-            yield Stopper("step() is given a closure", call.node.lineno)
+            yield Stopper("step() is given a closure", call.node)
     yield from _about_optimizers(script, zeroed, stepped)
 
 
@@ -165,7 +154,7 @@ def _about_optimizers(script: Script, zeroed: list[Call], stepped: list[Call]) -
     if cleared <= optimizers:
         for call in stepped:
             if _receiver(script, call) in optimizers - cleared:
-                yield Stopper("this optimizer's gradients are not cleared in every turn", call.node.lineno)
+                yield Stopper("this optimizer's gradients are not cleared in every turn", call.node)
 
 
 def _receiver(script: Script, call: Call) -> str:

@@ -16,6 +16,7 @@ QUIET_METHODS = {  # methods of the wrapped model that run no forward and touch 
     *("named_modules", "named_children", "apply", "train", "eval", "training", "state_dict"),
     *("load_state_dict", "zero_grad", "cuda", "to", "cpu", "float", "double", "__class__"),
 }
+QUIET_PARTS = {"data", "grad", "in_features", "out_features", "num_features", "in_channels", "out_channels"}
 QUIET_NAMES = (
     "torch.save",
     "torch.optim.",
@@ -31,7 +32,7 @@ class Stopper:
     """What speaks against a faster choice: why, and where."""
 
     why: str
-    line: int
+    node: ast.AST
 
 
 def find_uses(script: Script, wraps: tuple[Wrap, ...], names: frozenset[str]) -> Iterator[Stopper]:
@@ -45,7 +46,7 @@ def find_uses(script: Script, wraps: tuple[Wrap, ...], names: frozenset[str]) ->
             if isinstance(around, ast.Attribute) and around.attr == "module":
                 around = script.scopes.parents[around]
             text = _short(script.told(around))
-            yield Stopper(f"`{text}` uses the wrapped model in a way that is not followed", node.lineno)
+            yield Stopper(f"`{text}` uses the wrapped model in a way that is not followed", node)
 
 
 def _short(text: str) -> str:
@@ -107,8 +108,8 @@ def _is_known_inner(script: Script, inner: ast.expr) -> bool:
     parent = script.scopes.parents[inner]
     if isinstance(parent, ast.IfExp) and parent.test is not inner:
         return _is_known_inner(script, parent)  # `model.module if hasattr(model, "module") else model`
-    if isinstance(parent, ast.Attribute):
-        return parent.attr in QUIET_METHODS
+    if isinstance(parent, (ast.Attribute, ast.Subscript)) and parent.value is inner:
+        return _is_quiet_part(script, parent)
     if isinstance(parent, ast.Call):
         return parent.func is not inner and _is_quiet_call(script, parent)
     if (
@@ -117,6 +118,18 @@ def _is_known_inner(script: Script, inner: ast.expr) -> bool:
         and isinstance(parent.targets[0], ast.Name)
     ):
         return _is_quiet_name(script, parent.targets[0])
+    return False
+
+
+def _is_quiet_part(script: Script, part: ast.expr) -> bool:
+    """`model.module.head[0].weight.data`, `model.module.fc.parameters()`: no forward, and no graph."""
+    while isinstance(part, (ast.Attribute, ast.Subscript)) and isinstance(part.ctx, ast.Load):
+        if isinstance(part, ast.Attribute) and part.attr in QUIET_METHODS | QUIET_PARTS:
+            return True
+        above = script.scopes.parents[part]
+        if not isinstance(above, (ast.Attribute, ast.Subscript)) or above.value is not part:
+            return False
+        part = above
     return False
 
 
@@ -129,6 +142,6 @@ def _is_quiet_name(script: Script, name: ast.Name) -> bool:
             continue
         if script.scopes.lookup(node.id, script.scopes.scope_of[node]) is scope:
             parent = script.scopes.parents[node]
-            if not isinstance(parent, ast.Attribute) or parent.attr not in QUIET_METHODS:
+            if not isinstance(parent, ast.Attribute) or not _is_quiet_part(script, parent):
                 return False
     return True

@@ -17,8 +17,7 @@ for x, y in loader:
 
 
 def stopper(text: str) -> str | None:
-    found = facts_of(text).training.reducer_stopper
-    return found and found.why
+    return facts_of(text).training.reducer_stopper
 
 
 @pytest.mark.parametrize(
@@ -51,6 +50,12 @@ def stopper(text: str) -> str | None:
             HEAD
             + LOOP.replace("    loss.b", "    if train:\n      loss.b").replace("    opt.s", "      opt.s"),
             id="one phase of a loop that trains and evaluates",
+        ),
+        pytest.param(
+            HEAD
+            + "opt = torch.optim.SGD(net.module.fc[0].parameters())\nn = net.module.fc.weight.data.norm()\n"
+            + LOOP,
+            id="parts of the module for their parameters",
         ),
         pytest.param(
             HEAD + LOOP.replace("    opt.s", "    if loss < 9:\n        opt.s"),
@@ -105,6 +110,9 @@ def test_it_is_proven(text: str) -> None:
             HEAD + LOOP.replace("net(x)", "net.module.encode(x)"),
             "net.module.encode",
             id="around the wrapper",
+        ),
+        pytest.param(
+            HEAD + LOOP + "net.module.fc = torch.nn.Linear(1, 1)\n", "net.module.fc", id="a part replaced"
         ),
         pytest.param(
             HEAD.replace("net =", "class T:\n    def __init__(self):\n        self.net =")
