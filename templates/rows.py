@@ -20,7 +20,8 @@ def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> 
     parts = [torch.empty_like(padded) for _ in sizes]
     torch.distributed.all_gather([as_bytes(part) for part in parts], as_bytes(padded))
     whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-    return whole.movedim(0, dim).contiguous()
+    # Not a view: scripts write into what a forward returned, and autograd lets nobody write into a Function's views.
+    return whole if dim == 0 else whole.movedim(0, dim).clone(memory_format=torch.contiguous_format)
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:

@@ -138,6 +138,14 @@ def mixup(net: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return 0.7 * F.cross_entropy(scores, y) + 0.3 * F.cross_entropy(scores, y[order])
 
 
+def written_into(net: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """What a forward returns is the script's own, as what DataParallel gathers is."""
+    scores: torch.Tensor = net(x)
+    scores *= 2
+    scores[:1] = 0
+    return F.cross_entropy(scores, y)
+
+
 def backward_twice_on_one_forward(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
     seed(0)
     module = Net()
@@ -474,6 +482,7 @@ SCENARIOS: dict[str, Scenario] = {
     "dict_output": simple(lambda n, x, y: F.cross_entropy(n(x, mode="dict")["scores"], y)),
     "tuple_output": simple(lambda n, x, y: F.cross_entropy((o := n(x, mode="tuple"))[0], y) + o[1][1].mean()),
     "namedtuple_output": simple(lambda n, x, y: F.cross_entropy(n(x, mode="pair").scores, y)),
+    "outputs_written_into": simple(written_into),
     "mixup": simple(mixup),
     **{
         scenario.__name__: scenario
