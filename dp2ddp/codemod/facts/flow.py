@@ -13,6 +13,7 @@ from dp2ddp.codemod.facts.loaders import Loader
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.script import Script, literal
 from dp2ddp.codemod.facts.training import Training
+from dp2ddp.codemod.facts.wrapped import other_models
 
 MOVES = {"to", "cuda", "float", "double", "half", "long", "int", "contiguous", "detach"}
 WRAPPERS_OF_LOADERS = (
@@ -76,25 +77,11 @@ def _check_wraps(script: Script, wraps: tuple[Wrap, ...], training: Training) ->
             raise _StopperError("the wrapped model is not a plain name", wrap.call.node)
         if len({name for one in wraps for name in one.names}) > 1:
             raise _StopperError("several models are wrapped", wrap.call.node)
-        for parent in script.scopes.ancestors(wrap.call.node):
-            if isinstance(parent, ast.If) and not _asks_for_devices(script, parent.test):
-                raise _StopperError("the model is wrapped under a condition", parent)
-            if isinstance(parent, (ast.For, ast.While, ast.Try, ast.IfExp, ast.FunctionDef)) and not _is_main(
-                parent
-            ):
-                raise _StopperError("the wrap may not have run when a batch comes", parent)
-
-
-def _asks_for_devices(script: Script, test: ast.expr) -> bool:
-    """`torch.cuda.device_count() > 1`: with one device a rank's rows are all rows."""
-    match test:
-        case ast.Compare(left=ast.Call(func=func), ops=[ast.Gt()], comparators=[ast.Constant(value=1)]):
-            return script.scopes.name(func) == "torch.cuda.device_count"
-    return isinstance(test, ast.Compare) and "__name__" in ast.unparse(test)
-
-
-def _is_main(node: ast.AST) -> bool:
-    return isinstance(node, ast.FunctionDef) and node.name == "main"
+        if any(isinstance(one, (ast.For, ast.While)) for one in script.scopes.ancestors(wrap.call.node)):
+            raise _StopperError("the model is wrapped in a loop", wrap.call.node)
+    other = next(other_models(script, wraps, training.names), None)
+    if other:
+        raise _StopperError(other.why, other.node)
 
 
 def _loader_names(script: Script, loaders: tuple[Loader, ...]) -> set[str]:

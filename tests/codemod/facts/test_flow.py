@@ -108,7 +108,6 @@ def test_a_split_of_one_is_one() -> None:
         ),
         pytest.param(HEAD + LOOP + "loader = other()\n", "not always a DataLoader", id="another loader"),
         pytest.param(HEAD.replace("shuffle=True", "collate_fn=pad") + LOOP, "collate_fn", id="collate"),
-        pytest.param(HEAD.replace("shuffle=True", "sampler=s") + LOOP, "sampler", id="sampler"),
         pytest.param(
             HEAD.replace("TensorDataset(a, b)", "CIFAR10()") + LOOP, "may draw random", id="unknown data set"
         ),
@@ -117,7 +116,6 @@ def test_a_split_of_one_is_one() -> None:
             with_data_set("self.x[i] + torch.randn(3)"), "may draw random", id="noise in the data set"
         ),
         pytest.param(HEAD.replace("(Net())", "(Net(), dim=1)") + LOOP, "another dimension", id="dim"),
-        pytest.param(HEAD.replace("net =", "if flag: net =") + LOOP, "under a condition", id="flag"),
         pytest.param(HEAD + "def f():\n    return y\n" + LOOP, "read in another function", id="global"),
         pytest.param(
             HEAD + "for epoch in range(2):\n    if epoch: print(x)\n" + LOOP.replace("\n", "\n    "),
@@ -139,3 +137,50 @@ def test_a_split_of_one_is_one() -> None:
 )
 def test_what_cannot_be_followed_stays_whole(text: str, why: str) -> None:
     assert why in (facts_of(text).flow.stopper or "")
+
+
+NET = "import torch\nfrom torch.utils.data import DataLoader, TensorDataset\n"
+LOADER = "loader = DataLoader(TensorDataset(a, b), batch_size=8)\n"
+WRAP = "net = torch.nn.DataParallel(net)\n"
+TEST = "def test(net):\n    for x, y in loader:\n        out = net(x)\n        print(out, y)\n"
+
+
+def indented(text: str) -> str:
+    return "".join(f"    {line}\n" for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("net = Net()\nif flag: " + WRAP + LOOP, id="under a condition"),
+        pytest.param(
+            "net = Net()\n" + TEST + "test(net)\n" + WRAP + "test(net)\n", id="run before it is wrapped"
+        ),
+        pytest.param(
+            "if flag:\n    net = torch.nn.DataParallel(Net())\nelse:\n    net = Net()\n" + LOOP, id="or not"
+        ),
+        pytest.param(
+            "def run():\n    net = Net()\n" + indented(WRAP + LOOP) + "run()\nrun()\n", id="more than once"
+        ),
+    ],
+)
+def test_rows_are_apart_from_the_wrap_on(text: str) -> None:
+    assert facts_of(NET + LOADER + text).flow.stopper is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param("raw = Net()\nnet = torch.nn.DataParallel(raw)\n" + TEST + "test(net)\ntest(raw)\n",
+                     "not always the wrapped", id="the raw model on the same batches"),
+        pytest.param("net = torch.nn.DataParallel(Net())\n" + LOOP + "net = Net()\n" + LOOP,
+                     "not always the wrapped", id="another model later"),
+        pytest.param("def run(flag):\n    net = Net()\n    if flag: " + WRAP + indented(LOOP) + "run(1)\nrun(0)\n",
+                     "may run unwrapped", id="a second time without"),
+        pytest.param(TEST + "def run():\n    net = Net()\n    test(net)\n    " + WRAP + indented(LOOP)
+                     + "run()\nrun()\n", "may run unwrapped", id="run before it is wrapped, twice"),
+        pytest.param("for fold in range(2):\n    net = Net()\n    " + WRAP + indented(LOOP), "in a loop", id="folds"),
+    ],
+)  # fmt: skip
+def test_rows_meet_no_other_model(text: str, why: str) -> None:
+    assert why in (facts_of(NET + LOADER + text).flow.stopper or "")

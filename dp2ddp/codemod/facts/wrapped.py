@@ -1,0 +1,143 @@
+"""Whether a name of the wrapped model always means it: where rows stay apart, no other model may be given them.
+
+Until the first wrap every rank has whole batches (templates/rows.py, RowsApart); from then on a sharded loader's
+batches are rows, and only the wrapper can take them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.facts.aliases import callee
+from dp2ddp.codemod.facts.models import Wrap
+from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.facts.turns import LOOPS, exclude_each_other
+from dp2ddp.codemod.facts.uses import Stopper
+
+KEEPING = {
+    "cuda",
+    "to",
+    "train",
+    "eval",
+    "float",
+    "double",
+    "half",
+    "cpu",
+}  # methods that return the model itself
+AGAIN = (*LOOPS, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
+
+
+def other_models(script: Script, wraps: tuple[Wrap, ...], names: frozenset[str]) -> Iterator[Stopper]:
+    """Where a model that is not wrapped gets a name of the wrapped one, or may still have it."""
+    yield from _other_bindings(script, wraps, names)
+    yield from _other_arguments(script, names)
+    for wrap in wraps:
+        earlier = _used_before(script, wrap)
+        if (earlier or _is_conditional(script, wrap)) and not runs_once(script, wrap.call.node):
+            yield Stopper(
+                "the model may run unwrapped when rows are apart already", earlier or wrap.call.node
+            )
+
+
+def _other_bindings(script: Script, wraps: tuple[Wrap, ...], names: frozenset[str]) -> Iterator[Stopper]:
+    for node in script.nodes(ast.Name, ast.Attribute):
+        assert isinstance(node, (ast.Name, ast.Attribute))
+        if isinstance(node.ctx, ast.Load) or script.told(node) not in names:
+            continue
+        statement = script.scopes.statement(node)
+        value = getattr(statement, "value", None)
+        fits = isinstance(value, ast.expr) and _is_wrapped(script, value, wraps, names)
+        if not fits and not any(_gives_way(script, statement, wrap, script.told(node)) for wrap in wraps):
+            yield Stopper(f"`{script.told(node)}` is not always the wrapped model", node)
+
+
+def _is_wrapped(script: Script, value: ast.expr, wraps: tuple[Wrap, ...], names: frozenset[str]) -> bool:
+    """The wrap itself, whatever stands around it, or another name of what it made."""
+    if any(wrap.call.node in ast.walk(value) for wrap in wraps) or script.told(value) in names:
+        return True
+    match value:
+        case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in KEEPING:
+            return script.told(owner) in names
+        case ast.Call():
+            function = callee(script, value)
+            returns = [one for one in ast.walk(function) if isinstance(one, ast.Return)] if function else []
+            return bool(returns) and all(
+                one.value is not None and _is_wrapped(script, one.value, wraps, names) for one in returns
+            )
+    return False
+
+
+def _gives_way(script: Script, statement: ast.stmt, wrap: Wrap, name: str) -> bool:
+    """`net = Net()` in front of `net = DataParallel(net)`, or in the other branch."""
+    if name not in wrap.names or script.scopes.function(statement) is not script.scopes.function(
+        wrap.call.node
+    ):
+        return False
+    before = script.positions.span(statement).start < script.positions.span(wrap.call.node).start
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    return before or bool(calls) and exclude_each_other(script, [calls[0], wrap.call.node])
+
+
+def _other_arguments(script: Script, names: frozenset[str]) -> Iterator[Stopper]:
+    """A function that runs the wrapped model, and is handed another one somewhere."""
+    for call in script.calls:
+        function = callee(script, call.node)
+        if function is None:
+            continue
+        parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+        parameters = parameters[1:] if parameters[:1] == ["self"] else parameters
+        pairs = [*zip(parameters, call.node.args), *((one.arg, one.value) for one in call.node.keywords)]  # noqa: B905
+        for parameter, given in pairs:
+            if parameter in names and script.told(given) not in names and _runs(function, parameter):
+                yield Stopper(f"`{parameter}` is not always the wrapped model", given)
+
+
+def _runs(function: ast.AST, parameter: str) -> bool:
+    """Whether a function calls what it is given, or hands it on."""
+    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+    return any(
+        isinstance(one, ast.Name) and one.id == parameter
+        for call in calls
+        for one in (call.func, *call.args, *(keyword.value for keyword in call.keywords))
+    )
+
+
+def _used_before(script: Script, wrap: Wrap) -> ast.AST | None:
+    """A call of the model, or one that is handed it, in front of the wrap in the same function."""
+    function, start = script.scopes.function(wrap.call.node), script.positions.span(wrap.call.node).start
+    for call in script.calls:
+        handed = [call.node.func, *call.node.args, *(keyword.value for keyword in call.node.keywords)]
+        if (
+            any(script.told(one) in wrap.names for one in handed)
+            and script.scopes.function(call.node) is function
+            and script.positions.span(call.node).start < start
+        ):
+            return call.node
+    return None
+
+
+def _is_conditional(script: Script, wrap: Wrap) -> bool:
+    for parent in script.scopes.ancestors(wrap.call.node):
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        if isinstance(parent, (ast.If, ast.IfExp, ast.Try, ast.BoolOp)) and "__name__" not in script.told(
+            getattr(parent, "test", parent)
+        ):
+            return True
+    return False
+
+
+def runs_once(script: Script, node: ast.AST) -> bool:
+    """Whether a node runs once at most: in no loop, in a function that is called at one place, which runs once."""
+    for parent in script.scopes.ancestors(node):
+        if isinstance(parent, AGAIN):
+            return False
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            mentions = [one for one in script.nodes(ast.Name, ast.Attribute) if _name_of(one) == parent.name]
+            return len(mentions) <= 1 and all(runs_once(script, one) for one in mentions)
+    return True
+
+
+def _name_of(node: ast.AST) -> str | None:
+    return node.id if isinstance(node, ast.Name) else getattr(node, "attr", None)
