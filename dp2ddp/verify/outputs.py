@@ -15,13 +15,14 @@ from dp2ddp.verify.workspace import Leavings, content_hash
 TORCH_FILES = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".t7", ".model")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
 # What a clock says differs between any two runs: 12:03:55, 2026-11-21, 1.25s, 2s295ms, 31 ms/step, 5.2it/s,
-# time: 0.31, time is 0.31, Time 0.312 (0.298)
+# time: 0.31, time is 0.31, Time 0.312 (0.298), dur_total : 1.05
 _CLOCK = re.compile(
     r"\d{4}-\d\d-\d\d[ T]?|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?"
     r"|(?<![\w.])(?=\d+[Ddhms]\d)(?:\d+[Dd])?(?:\d+h)?(?:\d+m(?:in)?)?(?:\d+(?:\.\d+)?s)?(?:\d+ms)?(?<=[hms])(?!\w)"
     r"|(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?\s?(?:ms|us|s|sec|secs|seconds|min|minutes)\b(?:/\w+)?"
     r"|(?<![\w.])\d+(?:\.\d+)?\s?[A-Za-z]+/s(?:ec|econd)?\b"
-    r"|(?i:(?:time|elapsed|took|eta|duration)(?: is| was| of)?\W{0,3})\d+(?:\.\d+)?(?:e-?\d+)?(?:\s?\(\s*\d+\.\d+\))?"
+    r"|(?i:(?:time|elapsed|took|eta|duration|\bdur(?:_\w+)?)(?: is| was| of)?\W{0,3})"
+    r"\d+(?:\.\d+)?(?:e-?\d+)?(?:\s?\(\s*\d+\.\d+\))?"
 )
 # A meter of times and, in the same line, one of the times that loading took: Time 0.312 (0.298) Data 0.010 (0.009)
 _TIME_METER = re.compile(r"\b(?:(?i:time)|BT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")

@@ -23,6 +23,7 @@ from dp2ddp.verify.workspace import copy_folder, digest
         pytest.param("Sat Nov 21 17:25:30 2026 go\n", "Sun Nov 22 00:00:01 2026 go\n", id="time.asctime"),
         pytest.param("1.8627 iters/s, loss 2\n", "1.2249 iters/s, loss 2\n", id="iterations of a second"),
         pytest.param("total time is 0.09\n", "total time is 0.17\n", id="in a sentence"),
+        pytest.param("loss 2, dur_total : 1.05\n", "loss 2, dur_total : 4.49\n", id="dur"),
         pytest.param("Time:4.65 Data:0.13  Cls:2.5\n", "Time:1.83 Data:0.07  Cls:2.5\n", id="time and data"),
         pytest.param(
             "Step: 586ms | Tot: 1m2s\n", "Step: 2s295ms | Tot: 1m14s\n", id="seconds and milliseconds"
