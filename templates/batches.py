@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from .process import own_rank, random_streams, set_random_streams, world_size
-from .rows import gather_rows, is_nested
+from .rows import RowsApart, is_nested, join_rows
 
 
 def shard(loader: "DataLoader[Any]", rank: int | None = None, world: int | None = None) -> "DataLoader[Any]":
@@ -19,8 +19,10 @@ def shard(loader: "DataLoader[Any]", rank: int | None = None, world: int | None 
     All ranks draw from the same random streams, so that they agree on every batch. Rank r takes the rows that
     torch.chunk(batch, world)[r] would hold: ceil(rows / world) of them, so the last are fewer, or none. Where
     the rank has no rows it gets a batch with no rows in it. In everything else (len, dataset, sampler,
-    batch_size) it answers as the whole loader.
+    batch_size) it answers as the whole loader; and its batches are whole until a model is wrapped that takes
+    the rows so, unless rank and world are given.
     """
+    always = world is not None
     world = world_size() if world is None else world
     rank = own_rank() if rank is None else rank
     if world == 1:
@@ -35,14 +37,15 @@ def shard(loader: "DataLoader[Any]", rank: int | None = None, world: int | None 
             f"shard does not know how {type(loader).__name__} iterates. Let every rank load the whole "
             "batches instead: leave the loader as it is."
         )
-    return ShardedLoader(loader, rank, world)
+    return ShardedLoader(loader, rank, world, always)
 
 
 class ShardedLoader(DataLoader[Any]):
     """A DataLoader with another's settings that loads one rank's rows of each of its batches."""
 
-    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int) -> None:
+    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int, always: bool) -> None:
         vars(self).update(vars(loader))
+        self.whole, self.always = loader, always
         self.share = Share(rank, world, own_streams=loader.num_workers == 0)
         self.worker_init_fn = WorkerStart(loader.worker_init_fn, rank)
         self.in_order = True  # or else the ranks' batches could come in different orders
@@ -53,6 +56,8 @@ class ShardedLoader(DataLoader[Any]):
         return RankIndices(self.batch_sampler, self.share)
 
     def __iter__(self) -> Any:
+        if not self.always and not RowsApart.now:
+            return iter(self.whole)
         self.share.sizes = deque()
         return RankBatches(super().__iter__(), self.share, len(self))
 
@@ -184,7 +189,10 @@ def without_rows(batch: Any) -> Any:
 
 def whole_batches(loader: Any) -> Any:
     """A sharded loader whose batches are made whole on every rank: each rank loads its share, all see all."""
-    return WholeBatches(loader) if world_size() > 1 else loader
+    if world_size() == 1:
+        return loader
+    loader.always = True
+    return WholeBatches(loader)
 
 
 class WholeBatches:
@@ -200,4 +208,4 @@ class WholeBatches:
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Any]:
-        return map(gather_rows, iter(self.loader))
+        return map(join_rows, iter(self.loader))

@@ -22,7 +22,7 @@ from .arguments import Part, chunk_sizes, rank_sizes, split_arguments, tensors_i
 from .outputs import Face, describe_output, gather_outputs, joinable_shapes
 from .process import drop_reducer, exchange, own_rank, random_streams, set_random_streams, world_size
 from .replicas import DeviceStream, changed_streams, default_generator, replica_of
-from .rows import concatenate_ranks, own_slice
+from .rows import RowsApart, concatenate_ranks, own_slice
 from .whole import FromWhole, IntoWhole, Layout, ScaleGradient, ZeroGradients, copy_from_rank_zero
 
 
@@ -59,6 +59,7 @@ class GraphDDP(DistributedDataParallel):
         self.module = module
         self.dim = dim
         self.split = split
+        RowsApart.now = RowsApart.now or not split
         self.in_turn = in_turn
         self.trained = False
 

@@ -29,7 +29,21 @@ def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(-1).view(torch.uint8)
 
 
+class RowsApart:
+    """Whether each rank works on rows of its own: since a model was wrapped that takes them (split=False).
+
+    A script may wrap under a condition. Until it does, loaders give whole batches, and nothing is to be gathered.
+    """
+
+    now = False
+
+
 def gather_rows(value: Any) -> Any:
+    """What is used of a batch behind the forward, whole again: on every rank, if the ranks' rows are apart."""
+    return join_rows(value) if RowsApart.now else value
+
+
+def join_rows(value: Any) -> Any:
     """This rank's rows of a batch in, the whole batch out, the same on every rank.
 
     Tensors are concatenated along their first dimension, and so are lists of things that are not

@@ -22,7 +22,7 @@ from dp2ddp.templates.batches import shard, whole_batches
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
 from dp2ddp.templates.feed import Fed, feed
 from dp2ddp.templates.process import alone, exchange, own_rank, world_size
-from dp2ddp.templates.rows import gather_rows
+from dp2ddp.templates.rows import RowsApart, gather_rows, join_rows
 from dp2ddp.templates.voice import (
     object_on_rank_zero,
     on_rank_zero,
@@ -233,7 +233,7 @@ def rows_made_whole() -> Any:
         "all": torch.tensor(7),
         "yes": torch.ones(rows, dtype=torch.bool),
     }
-    whole = gather_rows(value)
+    whole = join_rows(value)
     return [whole["x"].tolist(), whole["pair"].one.tolist(), whole["pair"].two, type(whole["pair"]).__name__,
             int(whole["all"]), whole["yes"].tolist()]  # fmt: skip
 
@@ -256,7 +256,7 @@ def sharded_batches() -> Any:
     wanted = [batch[0].tolist() for batch in DataLoader(TensorDataset(torch.arange(11.0)), 5, shuffle=True)]
     drawn = torch.rand(2).tolist()
     torch.manual_seed(3)
-    loader = shard(loader_of(11))
+    loader = shard(loader_of(11), own_rank(), world_size())
     local = list(loader)
     streams_equal = len(set(map(str, exchange(torch.get_rng_state().sum().item())))) == 1
     torch.manual_seed(3)
@@ -410,6 +410,21 @@ def methods_stay_on_rank_zero() -> Any:
     return [len(buffer), [x.tolist() for x in buffer], isinstance(iter(buffer), Fed), buffer[2].tolist()]
 
 
+def rows_apart_only_behind_a_wrap() -> Any:
+    """A script that does not wrap in the end has whole batches, and gathers nothing."""
+    before, RowsApart.now = RowsApart.now, False
+    try:
+        loader = shard(loader_of(6))
+        facts = [sum(len(x) for x, _ in loader), len(gather_rows(torch.ones(3)))]
+        GraphDDP(Net())
+        facts += [sum(len(x) for x, _ in loader), len(gather_rows(torch.ones(3)))]
+        GraphDDP(Net(), split=False)
+        facts += [sum(exchange(sum(len(x) for x, _ in loader))), len(gather_rows(torch.ones(3)))]
+        return [*facts, RowsApart.now]
+    finally:
+        RowsApart.now = before
+
+
 CHECKS: dict[str, Callable[[], Any]] = {
     check.__name__: check
     for check in (
@@ -425,6 +440,7 @@ CHECKS: dict[str, Callable[[], Any]] = {
         objects_of_rank_zero,
         rows_made_whole,
         sharded_batches,
+        rows_apart_only_behind_a_wrap,
         local_rows_into_the_wrapper,
         draws_on_the_host,
         what_cannot_be_sent,

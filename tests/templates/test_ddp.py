@@ -187,3 +187,8 @@ def test_a_thread_of_rank_0_fills_the_queue_that_all_ranks_read(found: Any) -> N
 def test_an_object_with_a_state_has_it_on_rank_0(found: Any) -> None:
     rows = [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]
     assert found(3, "methods_stay_on_rank_zero") == [[3, rows, True, rows[2]]] * 3
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_rows_stay_apart_only_where_a_model_is_wrapped_that_takes_them(found: Any, world: int) -> None:
+    assert found(world, "rows_apart_only_behind_a_wrap") == [[6, 3, 6, 3, 6, 3 * world, True]] * world
