@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import os
 import pickle
+import tempfile
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -161,12 +162,20 @@ class WrittenOnRankZero:
 
     def __init__(self, file: Any) -> None:
         self.file = file
+        self.empty: Any = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(vars(self)["file"], name)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.file)
+
+    def fileno(self) -> int:
+        """On ranks > 0 that of an empty file: os.fsync() refuses the null device."""
+        if self.file.name == os.devnull:
+            self.empty = self.empty or tempfile.TemporaryFile()  # noqa: SIM115
+            return self.empty.fileno()
+        return int(self.file.fileno())
 
     def close(self) -> None:
         was_open = not self.file.closed
@@ -196,12 +205,14 @@ def save_on_rank_zero(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def save_completely(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-    """torch.save under another name in the same folder, then moved into place."""
-    path = os.path.realpath(f)
-    unfinished = f"{path}.{os.getpid()}.unfinished"
+    """torch.save under another name in the same folder, then moved into place; a link is written through."""
+    if os.path.islink(f):
+        torch.save(obj, f, *args, **kwargs)
+        return
+    unfinished = f"{os.fspath(f)}.{os.getpid()}.unfinished"
     try:
         torch.save(obj, unfinished, *args, **kwargs)
-        os.replace(unfinished, path)
+        os.replace(unfinished, f)
     except BaseException:
         with contextlib.suppress(OSError):
             os.remove(unfinished)

@@ -19,6 +19,8 @@ CASES = {
     "remove": "import os; os.remove('linked/entry')",
     "rename over": "import os; open('x', 'w').close(); os.replace('x', 'linked/entry')",
     "torch.save": "import torch; torch.save(1, 'big')",
+    "the helpers' torch.save": "from dp2ddp.templates.voice import save_completely as save; save(1, 'big')",
+    "the same, in a linked folder": "from dp2ddp.templates.voice import save_completely as save; save(1, 'linked/x')",
 }
 
 
