@@ -94,6 +94,7 @@ def _prepare(subject: Subject, mode: Mode, world: int, dtype: str, scratch: Path
         desk=str(room / "desk"),
         arguments=tuple(workspaces[0].here(argument) for argument in subject.arguments),
         scratch=str(room),
+        moved=tuple((str(one.original), str(one.folder)) for one in workspaces),
         trace=str(room / "trace"),
         steps=subject.steps,
         dtype=dtype,

@@ -23,7 +23,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -65,6 +65,7 @@ def run_stage(stage: Stage, rank: int) -> int:
     desk = Path(stage.desk)
     write_note(desk, rank, Note(os.getpid()))
     os.chdir(stage.folder)
+    look_in_copies(stage.moved)
     if stage.capture:
         _capture_output(desk, rank)
     atexit.register(complete_open_files)  # first in, last to run: behind all that the script registers
@@ -85,6 +86,24 @@ def run_stage(stage: Stage, rank: int) -> int:
         pulse.beat()  # the script is over
         gc.unfreeze()
     return code
+
+
+def look_in_copies(moved: Iterable[tuple[str, str]]) -> None:
+    """Modules that PYTHONPATH or an installation in place finds in the user's folder come from its copy.
+
+    A virtual environment in that folder is not copied, and is used where it is.
+    """
+
+    def here(path: str) -> str:
+        real = os.path.realpath(path)
+        copies = (
+            copy + real[len(own) :] for own, copy in moved if f"{real}{os.sep}".startswith(own + os.sep)
+        )
+        return next((copy for copy in copies if path and os.path.isdir(copy)), path)
+
+    sys.path[:] = map(here, sys.path)
+    if "PYTHONPATH" in os.environ:  # of processes that the script starts
+        os.environ["PYTHONPATH"] = os.pathsep.join(map(here, os.environ["PYTHONPATH"].split(os.pathsep)))
 
 
 def complete_open_files() -> None:

@@ -32,6 +32,7 @@ class Stage:
     seed: int | None = None  # where random, numpy and torch begin on rank 0; None: anywhere, as in real life
     real: bool = True  # use real CUDA devices when there are enough of them
     scratch: str | None = None  # the folder whose symbolic links must not be written through (guard.py)
+    moved: tuple[tuple[str, str], ...] = ()  # folders that the run has copies of: original, copy
     own_hashes: bool = False  # strings have other hashes on each rank, as in real life
     capture: bool = False  # the ranks' stdout and stderr go to files on the desk
 
@@ -45,7 +46,8 @@ class Stage:
     @classmethod
     def from_json(cls, text: str) -> Stage:
         fields = json.loads(text)
-        return cls(**{**fields, "arguments": tuple(fields["arguments"])})
+        moved = tuple((original, copy) for original, copy in fields["moved"])
+        return cls(**{**fields, "arguments": tuple(fields["arguments"]), "moved": moved})
 
     def write(self) -> Path:
         """Put the stage on its desk, where the ranks read it."""

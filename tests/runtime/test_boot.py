@@ -103,3 +103,27 @@ def test_each_rank_has_the_hashes_that_its_number_seeds() -> None:
 
     assert hash_on(0, "0") == hash_on(0, "7")
     assert hash_on(1, "0") == hash_on(1, "1") != hash_on(0, "0")
+
+
+LOOK = """
+import os, sys
+from dp2ddp.runtime.boot import look_in_copies
+own, copy = sys.argv[1:]
+sys.path += [own, own + "/lib", own + "/.venv", own + "side"]
+os.environ["PYTHONPATH"] = "." + os.pathsep + own
+look_in_copies([(own, copy)])
+print(sys.path[-4:], os.environ["PYTHONPATH"])
+"""
+
+
+def test_modules_on_pythonpath_come_from_the_copy(tmp_path: Path) -> None:
+    own, copy = tmp_path / "own", tmp_path / "copy"
+    for place in (own / "lib", own / ".venv", copy / "lib"):  # a virtual environment is not copied
+        place.mkdir(parents=True)
+
+    printed = subprocess.run(
+        [sys.executable, "-c", LOOK, str(own), str(copy)], capture_output=True, text=True, check=True
+    ).stdout
+
+    paths = [str(copy), str(copy / "lib"), str(own / ".venv"), f"{own}side"]
+    assert printed == f"{paths} .{os.pathsep}{copy}\n"
