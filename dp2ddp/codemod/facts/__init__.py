@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from dp2ddp.codemod.facts.devices import DeviceIndex, find_device_indices
 from dp2ddp.codemod.facts.effects import Effect, find_effects
 from dp2ddp.codemod.facts.entry import NO_ENTRY, Entry, find_entry, last_import
 from dp2ddp.codemod.facts.flow import Flow, find_flow
 from dp2ddp.codemod.facts.loaders import Loader, find_loaders
+from dp2ddp.codemod.facts.memory import Kept, Memory
 from dp2ddp.codemod.facts.models import (
     Kind,
     Wrap,
@@ -110,6 +112,21 @@ class Facts:
             for call in host_draws_in_forward(script, self.places)
         )
 
+    @cached_property
+    def memory(self) -> tuple[Kept, ...]:
+        """What forwards of this file fill, and the project reads elsewhere."""
+        return tuple(Memory(self.script, self.places, self.all_wraps, self.modules.scripts).kept())
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether replicas must run one after another: they share random streams, or something that they fill."""
+        kept = (
+            one
+            for script in self.modules.scripts
+            for one in Memory(script, self.places, self.all_wraps, self.modules.scripts).kept()
+        )
+        return self.draws_on_host or any(one.is_reached for one in kept)
+
     @property
     def data_stopper(self) -> str | None:
         """What keeps the ranks' rows from staying apart (None: nothing)."""
@@ -188,7 +205,7 @@ def _facts_of(
         places=places,
         training=training,
         loaders=find_loaders(script),
-        feeds=find_feeds(script, modules, places, training.names),
+        feeds=find_feeds(script, modules, places, frozenset(name.strip(".") for _, name in training.names)),
         flow=replace(flow, loops=tuple(loop for loop in flow.loops if loop.loop in here)),
         names=Names(script),
     )

@@ -3,52 +3,45 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence, Set
 
 from dp2ddp.codemod.facts.models import Wrap
-from dp2ddp.codemod.facts.script import Call, Script
+from dp2ddp.codemod.facts.script import Script, Variable
 
 
-def wrapped_names(script: Script, wraps: Iterable[Wrap]) -> frozenset[str]:
-    """Names of the wrap, and of every parameter, attribute, alias and result that it is handed to."""
-    names = {name for wrap in wraps for name in wrap.names}
-    while more := {name for name in _handed_on(script, names) if name not in names}:
+def wrapped_names(script: Script, wraps: Sequence[Wrap]) -> frozenset[Variable]:
+    """Variables of the wrap, and every parameter, attribute, alias and result that it is handed to."""
+    names = {script.variable(target) for wrap in wraps for target in wrap.targets}
+    made = {wrap.call.node for wrap in wraps}
+    while more := {name for name in _handed_on(script, made, names) if name not in names}:
         names |= more
     return frozenset(names)
 
 
-def _handed_on(script: Script, names: set[str]) -> Iterator[str]:
-    yield from _through_other_objects(script, names)
+def _handed_on(script: Script, made: Set[ast.AST], names: Set[Variable]) -> Iterator[Variable]:
     for call in script.calls:
-        yield from _parameters_for(script, call.node, names)
+        for parameter, given in handed_over(script, call.node):
+            if script.variable(given) in names:
+                yield parameter
     for node in script.nodes(ast.Assign):
         assert isinstance(node, ast.Assign)
-        if script.told(node.value) in names or _returns_wrapped(script, node.value, names):
-            yield from (script.told(target) for target in node.targets)
+        if script.variable(node.value) in names or _returns_wrapped(script, node.value, made, names):
+            yield from map(script.variable, node.targets)
 
 
-def _through_other_objects(script: Script, names: set[str]) -> Iterator[str]:
-    """`trainer.model(x)`, where a class keeps the wrapped model as `self.model`."""
-    kept = {name.removeprefix("self.") for name in names if name.startswith("self.")}
-    for call in script.calls:
-        if call.method in kept:
-            yield script.told(call.node.func)
-
-
-def _parameters_for(script: Script, call: ast.Call, names: set[str]) -> Iterator[str]:
-    """The parameters of the script's own functions that a wrapped model is passed to."""
+def handed_over(script: Script, call: ast.Call) -> Iterator[tuple[Variable, ast.expr]]:
+    """The parameters of the script's own functions, with what a call gives them."""
     function = callee(script, call)
     if function is None:
         return
-    arguments = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
-    if arguments[:1] == ["self"]:
-        arguments = arguments[1:]
-    for parameter, given in zip(arguments, call.args):  # noqa: B905 (more arguments than parameters: *args)
-        if script.told(given) in names:
-            yield parameter
+    parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+    if parameters[:1] == ["self"]:
+        parameters = parameters[1:]
+    for parameter, given in zip(parameters, call.args):  # noqa: B905 (more arguments than parameters: *args)
+        yield (function, parameter), given
     for keyword in call.keywords:
-        if keyword.arg and script.told(keyword.value) in names:
-            yield keyword.arg
+        if keyword.arg:
+            yield (function, keyword.arg), keyword.value
 
 
 def callee(script: Script, call: ast.Call) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
@@ -69,21 +62,26 @@ def _method(owner: ast.ClassDef, name: str) -> ast.FunctionDef | ast.AsyncFuncti
     return next((one for one in functions if one.name == name), None)
 
 
-def _returns_wrapped(script: Script, value: ast.expr, names: set[str]) -> bool:
+def _returns_wrapped(script: Script, value: ast.expr, made: Set[ast.AST], names: Set[Variable]) -> bool:
     if not isinstance(value, ast.Call):
         return False
     function = callee(script, value)
     if function is None or function.name == "__init__":
         return False
-    returns = (node for node in ast.walk(function) if isinstance(node, ast.Return) and node.value)
-    return any(node.value and script.told(node.value) in names for node in returns)
+    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value]
+    return any(script.variable(one) in names or not made.isdisjoint(ast.walk(one)) for one in returned)
 
 
-def find_forwards(script: Script, names: frozenset[str]) -> Iterator[ast.Call]:
+def is_returned(script: Script, wrap: Wrap) -> bool:
+    """`return DataParallel(net)`: the name is given where the function is called."""
+    return isinstance(script.scopes.statement(wrap.call.node), ast.Return)
+
+
+def find_forwards(script: Script, names: Set[Variable]) -> Iterator[ast.Call]:
     for call in script.calls:
-        if script.told(call.node.func) in names or call.method == "forward" and _owner(script, call) in names:
+        function = call.node.func
+        owner = (
+            function.value if isinstance(function, ast.Attribute) and call.method == "forward" else function
+        )
+        if script.variable(function) in names or script.variable(owner) in names:
             yield call.node
-
-
-def _owner(script: Script, call: Call) -> str:
-    return script.told(call.node.func.value) if isinstance(call.node.func, ast.Attribute) else ""

@@ -154,10 +154,10 @@ def _raw_models(
     script: Script, wraps: tuple[Wrap, ...], region: Region, backward: ast.Call
 ) -> Iterator[Stopper]:
     """`raw` of `net = DataParallel(raw)`, run or looked into beside the wrapper."""
-    names = {name for wrap in wraps if (name := _raw_name(script, wrap))}
+    names = {script.variable(raw) for wrap in wraps if (raw := _raw_name(script, wrap))}
     for node in script.nodes(ast.Name, ast.Attribute):
         assert isinstance(node, (ast.Name, ast.Attribute))
-        if script.told(node) not in names or not isinstance(node.ctx, ast.Load):
+        if script.variable(node) not in names or not isinstance(node.ctx, ast.Load):
             continue
         parent = script.scopes.parents[node]
         quiet = isinstance(parent, ast.Attribute) and parent.attr in QUIET_METHODS
@@ -165,12 +165,11 @@ def _raw_models(
             yield Stopper(f"`{script.told(node)}` is used beside the wrapper", node)
 
 
-def _raw_name(script: Script, wrap: Wrap) -> str | None:
+def _raw_name(script: Script, wrap: Wrap) -> ast.expr | None:
     """The name of the model that is wrapped, if the wrapper has another: `model` of `DataParallel(model.cuda())`."""
     node: ast.AST | None = wrap.module
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         node = node.func.value
     if not isinstance(node, (ast.Name, ast.Attribute)):
         return None
-    told = script.told(node)
-    return None if told in wrap.names else told
+    return None if script.told(node) in wrap.names else node

@@ -59,7 +59,8 @@ class Wrap:
     output_device: ast.expr | None
     dim: ast.expr | None
     ids: tuple[int, ...] | None  # device_ids, where they can be read off
-    names: frozenset[str]  # the texts under which the wrapped model is used: "model", "self.net"
+    targets: tuple[ast.expr, ...]  # what the wrapped model is assigned to
+    names: frozenset[str]  # the texts of these: "model", "self.net"
     kind: Kind = Kind.WRAP
 
     @property
@@ -101,6 +102,7 @@ def _wrap(script: Script, modules: Modules, call: Call) -> Wrap | None:
 def _wrap_with(script: Script, call: Call, kind: Kind, places: tuple[int | None, ...]) -> Wrap:
     """A wrap whose module, device_ids, output_device and dim stand at these places."""
     device_ids = call.argument(places[1], "device_ids")
+    targets = () if kind is Kind.BY_HAND else tuple(_targets(script, call.node))
     return Wrap(
         call=call,
         module=call.argument(places[0], "module"),
@@ -108,7 +110,8 @@ def _wrap_with(script: Script, call: Call, kind: Kind, places: tuple[int | None,
         output_device=call.argument(places[2], "output_device"),
         dim=call.argument(places[3], "dim"),
         ids=literal_ids(script, device_ids),
-        names=frozenset(() if kind is Kind.BY_HAND else _targets(script, call.node)),
+        targets=targets,
+        names=frozenset(map(script.told, targets)),
         kind=kind,
     )
 
@@ -129,16 +132,15 @@ def literal_ids(script: Script, node: ast.expr | None) -> tuple[int, ...] | None
     return None
 
 
-def _targets(script: Script, call: ast.Call) -> Iterator[str]:
-    """The names assigned from the wrap, or from a chain on it (`DataParallel(net).cuda()`) or a choice around it."""
+def _targets(script: Script, call: ast.Call) -> Iterator[ast.expr]:
+    """What is assigned from the wrap, or from a chain on it (`DataParallel(net).cuda()`) or a choice around it."""
     node: ast.AST = call
     while not isinstance(node, ast.stmt):
         node = script.scopes.parents[node]
     if isinstance(node, ast.Assign):
-        for target in node.targets:
-            yield script.told(target)
+        yield from node.targets
     elif isinstance(node, ast.AnnAssign):
-        yield script.told(node.target)
+        yield node.target
 
 
 def class_references(script: Script) -> Iterator[ast.expr]:

@@ -13,7 +13,7 @@ from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.positions import Positions, Span
 from dp2ddp.codemod.facts.reach import Reach
 from dp2ddp.codemod.facts.scopes import Function, Scopes
-from dp2ddp.codemod.facts.script import Call, Script
+from dp2ddp.codemod.facts.script import Call, Script, Variable
 
 
 class Program(Script):
@@ -32,6 +32,18 @@ class Program(Script):
     def calls(self) -> tuple[Call, ...]:
         kept = set(self.scopes.nodes)
         return tuple(call for one in self.files for call in one.calls if call.node in kept)
+
+    def variable(self, node: ast.AST) -> Variable:
+        """Also of a variable of another file: `from models import net`, `models.net`."""
+        return self._imported(node) or super().variable(node)
+
+    def _imported(self, node: ast.AST) -> Variable | None:
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return None
+        name = self.scopes.name(node) or ""
+        module, _, rest = name.rpartition(".")
+        home = next((one for one in self.files[1:] if one.name == module), None)
+        return (home.tree, rest) if home and rest in home.scopes.top.values else None
 
     def where(self, node: ast.AST) -> str:
         home = self.home.get(node, self.files[0])

@@ -20,6 +20,10 @@ HELPERS_END = "# --- end of the copied helpers"
 SUPPORT = "ddp_helpers"  # the module that holds them where a project has more than one file to convert
 
 
+SETTINGS = {"args", "opt", "opts", "cfg", "config", "conf", "options", "hparams", "hps", "params", "FLAGS"}
+Variable = tuple[ast.AST | None, str]
+
+
 @dataclass(frozen=True, eq=False)
 class Call:
     """A call, and what is known about its name."""
@@ -97,6 +101,21 @@ class Script:
         if node not in self._told:
             self._told[node] = ast.unparse(node)
         return self._told[node]
+
+    def variable(self, node: ast.AST) -> Variable:
+        """What a name, an attribute or an item means: two mentions of one thing have equal variables.
+
+        A plain name is told apart by the function (or the file) that binds it. Attributes of one name count as
+        one, whoever's they are, but for those of what a command line is usually kept in (`args.model`).
+        """
+        if isinstance(node, ast.Name):
+            scope = self.scopes.lookup(node.id, self.scopes.scope_of[node])
+            return scope.node if scope else None, node.id
+        if isinstance(node, ast.Attribute) and not (
+            isinstance(node.value, ast.Name) and node.value.id in SETTINGS
+        ):
+            return None, f".{node.attr}"
+        return None, self.told(node)
 
     def where(self, node: ast.AST) -> str:
         """A place in words."""

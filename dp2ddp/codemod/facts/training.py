@@ -7,16 +7,17 @@ the first thing that does not fit, or cannot be followed; None means that everyt
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from dp2ddp.codemod.facts.aliases import find_forwards, wrapped_names
+from dp2ddp.codemod.facts.aliases import find_forwards, is_returned, wrapped_names
 from dp2ddp.codemod.facts.gradients import frozen_in_turn, penalties, touched_gradients
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.reach import Reach
-from dp2ddp.codemod.facts.script import Call, Script
+from dp2ddp.codemod.facts.script import Call, Script, Variable
 from dp2ddp.codemod.facts.turns import (
     Region,
     conditions,
@@ -27,12 +28,14 @@ from dp2ddp.codemod.facts.turns import (
 )
 from dp2ddp.codemod.facts.uses import Stopper, find_uses
 
+OPTIMIZER = re.compile(r"torch\.optim\.(?!lr_scheduler|swa_utils)")
+
 
 @dataclass(frozen=True, eq=False)
 class Training:
     """What is known about the training loop."""
 
-    names: frozenset[str]  # every text under which a wrapped model is used
+    names: frozenset[Variable]  # every variable that may hold a wrapped model
     forwards: tuple[ast.Call, ...]  # calls of wrapped models
     backwards: tuple[ast.Call, ...]
     use_stopper: Stopper | None  # the first use of a wrapped model that is not followed
@@ -47,7 +50,7 @@ def find_training(script: Script, wraps: tuple[Wrap, ...], places: Places, reach
     )
     use = next(find_uses(script, wraps, names), None)
     stoppers = chain(
-        _about_wraps(wraps),
+        _about_wraps(script, wraps),
         touched_gradients(script, places, reach),
         (use,) if use else (),
         _about_loop(script, reach, wraps, forwards, backwards),
@@ -60,17 +63,15 @@ def _is_main(places: Places, call: Call) -> bool:
     return places.of(call.node) is Place.MAIN
 
 
-def _about_wraps(wraps: tuple[Wrap, ...]) -> Iterator[Stopper]:
+def _about_wraps(script: Script, wraps: tuple[Wrap, ...]) -> Iterator[Stopper]:
     targets = {name for wrap in wraps for name in wrap.names}
     for wrap in wraps:
-        if not wrap.names:
+        if not wrap.names and not is_returned(script, wrap):
             yield Stopper("the wrapped model is not given a name", wrap.call.node)
         if len(targets) > 1:
             yield Stopper("more than one model is wrapped, or one under several names", wrap.call.node)
         if any("." in name and not name.startswith("self.") or "[" in name for name in wrap.names):
-            yield Stopper(
-                "a part of a model is wrapped, and its forward cannot be seen", wrap.call.node
-            )
+            yield Stopper("a part of a model is wrapped, and its forward cannot be seen", wrap.call.node)
 
 
 def _about_loop(
@@ -148,7 +149,7 @@ def _about_optimizers(script: Script, zeroed: list[Call], stepped: list[Call]) -
         script.told(target)
         for one in made
         for target in one.targets
-        if (script.scopes.name(getattr(one.value, "func", None)) or "").startswith("torch.optim.")
+        if OPTIMIZER.match(script.scopes.name(getattr(one.value, "func", None)) or "")
     }
     cleared = {_receiver(script, call) for call in zeroed}
     if cleared <= optimizers:

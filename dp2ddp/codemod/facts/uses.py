@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
-from dp2ddp.codemod.facts.aliases import callee
+from dp2ddp.codemod.facts.aliases import callee, handed_over
 from dp2ddp.codemod.facts.models import Wrap
-from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.facts.script import Script, Variable
 from dp2ddp.codemod.facts.turns import LOOPS
 
 QUIET_METHODS = {  # methods of the wrapped model that run no forward and touch no gradient graph
@@ -35,11 +35,11 @@ class Stopper:
     node: ast.AST
 
 
-def find_uses(script: Script, wraps: tuple[Wrap, ...], names: frozenset[str]) -> Iterator[Stopper]:
+def find_uses(script: Script, wraps: tuple[Wrap, ...], names: Set[Variable]) -> Iterator[Stopper]:
     """Every mention of the wrapped model must be one whose meaning is known; these are not."""
     for node in script.nodes(ast.Name, ast.Attribute, ast.Subscript):
         assert isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
-        if not isinstance(node.ctx, ast.Load) or script.told(node) not in names:
+        if not isinstance(node.ctx, ast.Load) or script.variable(node) not in names:
             continue
         if not _is_known_use(script, node, names) and not _is_before_wrap(script, wraps, node):
             around = script.scopes.parents[node]
@@ -71,31 +71,49 @@ def _is_before_wrap(script: Script, wraps: tuple[Wrap, ...], node: ast.expr) -> 
     return bool(mine) and script.told(node) not in parameters
 
 
-def _is_known_use(script: Script, node: ast.expr, names: frozenset[str]) -> bool:
+def _is_known_use(script: Script, node: ast.expr, names: Set[Variable]) -> bool:
     parent = script.scopes.parents[node]
     match parent:
         case ast.Call(func=func) if func is node:
             return True
         case ast.Call():
-            return _is_known_receiver(script, parent)
+            return _is_known_receiver(script, parent, node)
         case ast.keyword():
             call = script.scopes.parents[parent]
-            return isinstance(call, ast.Call) and _is_known_receiver(script, call)
+            return isinstance(call, ast.Call) and _is_known_receiver(script, call, node)
         case ast.Attribute(attr="module"):
             return _is_known_inner(script, parent)
         case ast.IfExp():
             return parent.test is node or _is_known_inner(script, node)
         case ast.Attribute(attr=attr):
             return attr in QUIET_METHODS or attr == "forward"
-        case ast.Assign(value=value) | ast.Return(value=value):
-            return value is node and not isinstance(value, ast.Tuple)
+        case ast.Assign(value=value):
+            return value is node
+        case ast.Return():
+            return _is_followed(script, script.scopes.function(node))
         case ast.Compare() | ast.UnaryOp() | ast.If() | ast.Expr() | ast.FormattedValue():
             return True
     return False
 
 
-def _is_known_receiver(script: Script, call: ast.Call) -> bool:
-    return bool(callee(script, call)) or _is_quiet_call(script, call)
+def _is_known_receiver(script: Script, call: ast.Call, given: ast.expr) -> bool:
+    """A function of the script that has a name for what it is given, or one of torch that does no harm."""
+    return any(one is given for _, one in handed_over(script, call)) or _is_quiet_call(script, call)
+
+
+def _is_followed(script: Script, function: ast.AST | None) -> bool:
+    """Whether every call of a function is seen: it is mentioned by its name, or on self."""
+    name = getattr(function, "name", None)
+    for node in script.nodes(ast.Attribute):
+        if isinstance(node, ast.Attribute) and node.attr == name:
+            call = script.scopes.parents[node]
+            if (
+                not isinstance(call, ast.Call)
+                or call.func is not node
+                or callee(script, call) is not function
+            ):
+                return False
+    return name is not None
 
 
 def _is_quiet_call(script: Script, call: ast.Call) -> bool:

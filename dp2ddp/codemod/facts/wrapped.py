@@ -7,11 +7,11 @@ batches are rows, and only the wrapper can take them.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
-from dp2ddp.codemod.facts.aliases import callee
+from dp2ddp.codemod.facts.aliases import callee, handed_over
 from dp2ddp.codemod.facts.models import Wrap
-from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.facts.script import Script, Variable
 from dp2ddp.codemod.facts.turns import LOOPS, exclude_each_other
 from dp2ddp.codemod.facts.uses import Stopper
 
@@ -28,7 +28,7 @@ KEEPING = {
 AGAIN = (*LOOPS, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
 
 
-def other_models(script: Script, wraps: tuple[Wrap, ...], names: frozenset[str]) -> Iterator[Stopper]:
+def other_models(script: Script, wraps: tuple[Wrap, ...], names: Set[Variable]) -> Iterator[Stopper]:
     """Where a model that is not wrapped gets a name of the wrapped one, or may still have it."""
     yield from _other_bindings(script, wraps, names)
     yield from _other_arguments(script, names)
@@ -40,10 +40,10 @@ def other_models(script: Script, wraps: tuple[Wrap, ...], names: frozenset[str])
             )
 
 
-def _other_bindings(script: Script, wraps: tuple[Wrap, ...], names: frozenset[str]) -> Iterator[Stopper]:
+def _other_bindings(script: Script, wraps: tuple[Wrap, ...], names: Set[Variable]) -> Iterator[Stopper]:
     for node in script.nodes(ast.Name, ast.Attribute):
         assert isinstance(node, (ast.Name, ast.Attribute))
-        if isinstance(node.ctx, ast.Load) or script.told(node) not in names:
+        if isinstance(node.ctx, ast.Load) or script.variable(node) not in names:
             continue
         statement = script.scopes.statement(node)
         value = getattr(statement, "value", None)
@@ -52,13 +52,13 @@ def _other_bindings(script: Script, wraps: tuple[Wrap, ...], names: frozenset[st
             yield Stopper(f"`{script.told(node)}` is not always the wrapped model", node)
 
 
-def _is_wrapped(script: Script, value: ast.expr, wraps: tuple[Wrap, ...], names: frozenset[str]) -> bool:
+def _is_wrapped(script: Script, value: ast.expr, wraps: tuple[Wrap, ...], names: Set[Variable]) -> bool:
     """The wrap itself, whatever stands around it, or another name of what it made."""
-    if any(wrap.call.node in ast.walk(value) for wrap in wraps) or script.told(value) in names:
+    if any(wrap.call.node in ast.walk(value) for wrap in wraps) or script.variable(value) in names:
         return True
     match value:
         case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in KEEPING:
-            return script.told(owner) in names
+            return script.variable(owner) in names
         case ast.Call():
             function = callee(script, value)
             returns = [one for one in ast.walk(function) if isinstance(one, ast.Return)] if function else []
@@ -79,18 +79,18 @@ def _gives_way(script: Script, statement: ast.stmt, wrap: Wrap, name: str) -> bo
     return before or bool(calls) and exclude_each_other(script, [calls[0], wrap.call.node])
 
 
-def _other_arguments(script: Script, names: frozenset[str]) -> Iterator[Stopper]:
+def _other_arguments(script: Script, names: Set[Variable]) -> Iterator[Stopper]:
     """A function that runs the wrapped model, and is handed another one somewhere."""
     for call in script.calls:
-        function = callee(script, call.node)
-        if function is None:
-            continue
-        parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-        parameters = parameters[1:] if parameters[:1] == ["self"] else parameters
-        pairs = [*zip(parameters, call.node.args), *((one.arg, one.value) for one in call.node.keywords)]  # noqa: B905
-        for parameter, given in pairs:
-            if parameter in names and script.told(given) not in names and _runs(function, parameter):
-                yield Stopper(f"`{parameter}` is not always the wrapped model", given)
+        for parameter, given in handed_over(script, call.node):
+            function, name = parameter
+            if (
+                parameter in names
+                and script.variable(given) not in names
+                and function
+                and _runs(function, name)
+            ):
+                yield Stopper(f"`{name}` is not always the wrapped model", given)
 
 
 def _runs(function: ast.AST, parameter: str) -> bool:
