@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-if __name__ == "__main__":
+if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
     sys.path.pop(0)
 
 import atexit

@@ -155,3 +155,13 @@ def begun(process: subprocess.Popen[str], sign: Path) -> list[psutil.Process]:
     while not sign.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     return psutil.Process(process.pid).children(recursive=True)
+
+
+def test_python_that_puts_no_folder_first_keeps_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "first"))
+    script(tmp_path, "import sys\nprint(sys.path)\n")
+    result = dp2ddp(tmp_path, "run", "train.py", "--mode", "dp")
+    assert str(tmp_path / "first") in result.stdout, result.stderr
