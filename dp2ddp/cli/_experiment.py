@@ -23,6 +23,7 @@ from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.trace.records import read_trace
 from dp2ddp.verify.compare import Comparison, compare
 from dp2ddp.verify.outputs import FileDifference, FilesComparison, OwnCode, compare_files, compare_text
+from dp2ddp.verify.spelling import Spelling
 from dp2ddp.verify.tolerance import FLOAT32, FLOAT64, Tolerance
 from dp2ddp.verify.verdict import Verdict
 from dp2ddp.verify.workspace import Workspace, content_hash, copy_folder, digest
@@ -186,7 +187,7 @@ def _judge(
     _check_devices(double, reference.stage)
     loose = FLOAT64.with_noise(double.noise, double.noise_floor)
     texts = [
-        _plain_output(each, run, prepared[0].stage.name)
+        _spelling(each, prepared[0].stage.name).plain(run.output(0))
         for each, run in zip(prepared[:2], runs[:2], strict=True)
     ]
     return Verdict(
@@ -218,12 +219,10 @@ def _compare(reference: Run, other: Run, tolerance: Tolerance) -> Comparison:
     return compare(read_trace(folders[0], 0), ranks, tolerance)
 
 
-def _plain_output(prepared: _Prepared, run: Run, name: str) -> str:
-    """What rank 0 printed, with the scratch folders and the converted script under their original names."""
-    text = run.output(0)
-    for workspace in prepared.workspaces:
-        text = text.replace(str(workspace.folder), str(workspace.original))
-    return text.replace(Path(run.stage.name).name, Path(name).name)
+def _spelling(prepared: _Prepared, name: str) -> Spelling:
+    """The scratch folders and the converted script under their original names."""
+    folders = ((str(one.folder), str(one.original)) for one in prepared.workspaces)
+    return Spelling((*folders, (Path(prepared.stage.name).name, Path(name).name)))
 
 
 def _compare_leavings(
@@ -236,19 +235,24 @@ def _compare_leavings(
 ) -> FilesComparison:
     both = zip(ours.workspaces, theirs.workspaces, strict=True)
     pairs = [(a.left_behind(), b.left_behind()) for a, b in both]
-    compared = [compare_files(a, b, tolerance, code) for a, b in pairs]
+    spellings = _spelling(ours, ours.stage.name), _spelling(theirs, ours.stage.name)
+    compared = [compare_files(a, b, tolerance, code, spellings) for a, b in pairs]
     tensors = [
         (path, str(a.folder / path), str(b.folder / other))
         for (a, b), (_, paths) in zip(pairs, compared, strict=True)
         for path, other in paths
     ]
     different = [each for comparison, _ in compared for each in comparison.different]
-    different += _compare_tensors(tensors, server, scratch, tolerance)
+    different += _compare_tensors(tensors, spellings, server, scratch, tolerance)
     return FilesComparison(sum(comparison.files for comparison, _ in compared), tuple(different))
 
 
 def _compare_tensors(
-    pairs: list[tuple[str, str, str]], server: Server, scratch: Path, tolerance: Tolerance
+    pairs: list[tuple[str, str, str]],
+    spellings: Sequence[Spelling],
+    server: Server,
+    scratch: Path,
+    tolerance: Tolerance,
 ) -> Iterator[FileDifference]:
     """Files that torch wrote and whose bytes differ, compared by a process that has torch."""
     if not pairs:
@@ -256,6 +260,7 @@ def _compare_tensors(
     answer = scratch / "tensors.json"
     request = {
         "pairs": pairs,
+        "spellings": [one.words for one in spellings],
         "allowed": tolerance.allowed,
         "floor": tolerance.floor,
         "answer": str(answer),

@@ -8,23 +8,35 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dp2ddp.verify.outputs import without_times
 from dp2ddp.verify.pickles import Thing, read
+from dp2ddp.verify.spelling import Spelling
 
 
 def main(request: dict[str, Any]) -> None:
     """Writes path -> what differs ("" for nothing) for each pair of `request["pairs"]`."""
     allowed, floor = request["allowed"], request["floor"]
-    found = {path: difference(Path(a), Path(b), allowed, floor) for path, a, b in request["pairs"]}
+    spellings = [Spelling(tuple((here, own) for here, own in words)) for words in request["spellings"]]
+    found = {
+        path: difference(Path(a), Path(b), allowed, floor, (spellings[0], spellings[1]))
+        for path, a, b in request["pairs"]
+    }
     Path(request["answer"]).write_text(json.dumps(found), encoding="utf-8")
 
 
-def difference(a: Path, b: Path, allowed: float, floor: float = 0.0) -> str:
+def difference(
+    a: Path,
+    b: Path,
+    allowed: float,
+    floor: float = 0.0,
+    spellings: tuple[Spelling, Spelling] = (Spelling(), Spelling()),
+) -> str:
     """The first difference, or ""."""
     try:
         ours, theirs = read(a), read(b)
     except Exception as error:  # torch.load raises anything on a file that is not one
         return f"has other bytes, and cannot be read ({type(error).__name__})"
-    return next(_Content(allowed, floor).differences(ours, theirs, ""), "")
+    return next(_Content(allowed, floor, spellings).differences(ours, theirs, ""), "")
 
 
 @dataclass
@@ -33,6 +45,7 @@ class _Content:
 
     allowed: float  # relative to a tensor's largest value
     floor: float  # absolute: momentum of a gradient that is nothing but rounding
+    spellings: tuple[Spelling, Spelling]
     seen: dict[tuple[int, int], Any] = field(default_factory=dict)  # objects that hold each other, kept alive
 
     def differences(self, a: Any, b: Any, at: str) -> Iterator[str]:
@@ -51,6 +64,10 @@ class _Content:
             yield from self._of_holders(a, b, at)
         elif isinstance(a, np.ndarray):
             yield from self.differences(a.tolist(), b.tolist(), at)
+        elif isinstance(a, str) and isinstance(b, str):
+            a, b = self.spellings[0].plain(a), self.spellings[1].plain(b)
+            if without_times(a) != without_times(b):
+                yield f"{at} is {b!r} instead of {a!r}"[:200]
         elif a != b:
             yield f"{at} is {b!r} instead of {a!r}"[:200]
 

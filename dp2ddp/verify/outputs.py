@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
+from dp2ddp.verify.spelling import Spelling
 from dp2ddp.verify.tolerance import Tolerance
 from dp2ddp.verify.workspace import Leavings, content_hash
 
@@ -29,12 +30,13 @@ _TIME_METER = re.compile(r"\b(?:(?i:time)|BT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
 _DATA_METER = re.compile(r"\b(?:(?i:data)|BT|DT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
 # Both without averages, side by side: Time:0.312 Data:0.010
 _TIME_AND_DATA = re.compile(r"(?i)(\btime\W{0,3}\d+\.\d+[\s,|]+data\W{0,3})\d+\.\d+\b")
-# The same, and in a name: Sat Nov 21 17:25:30 2026, 2026-11-21, 20261121-155241, 15_52_41, Nov21_15-52-41,
-# 1795276362.13
+# The same, and in a name: Sat Nov 21 17:25:30 2026, 2026-11-21, 20261121-155241, 1121_155241, 15_52_41,
+# Nov21_15-52-41, 1795276362.13
 _CLOCK_IN_NAME = re.compile(
     r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d 20\d\d"
     r"|(?<!\d)(?:20\d\d([-_.]?)\d\d\1\d\d|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\d\d)"
     r"(?:[-_T ]*\d\d[-_:.]?\d\d(?:[-_:.]?\d\d)?(?:[.,]\d+)?)?(?!\d)"
+    r"|(?<!\d)(?:0\d|1[0-2])[0-3]\d_[0-2]\d[0-5]\d[0-5]\d(?!\d)"
     r"|(?<!\d)\d\d[-_:]\d\d[-_:]\d\d(?!\d)|(?<!\d)1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?(?!\d)"
 )
 
@@ -89,7 +91,7 @@ def _without_clock(line: str) -> str:
     if _TIME_METER.search(line):
         line = _DATA_METER.sub("<time>", line)
     line = _TIME_AND_DATA.sub(r"\1<time>", line)
-    return _CLOCK.sub("<time>", _without_times(line))
+    return _CLOCK.sub("<time>", without_times(line))
 
 
 def _same_numbers(a: str, b: str, allowed: float) -> bool:
@@ -145,7 +147,11 @@ class OwnCode:
 
 
 def compare_files(
-    ours: Leavings, theirs: Leavings, tolerance: Tolerance, code: OwnCode | None = None
+    ours: Leavings,
+    theirs: Leavings,
+    tolerance: Tolerance,
+    code: OwnCode | None = None,
+    spellings: tuple[Spelling, Spelling] = (Spelling(), Spelling()),
 ) -> tuple[FilesComparison, list[tuple[str, str]]]:
     """Compare names and contents; second: pairs of files that are no text, which need torch."""
     code = code or OwnCode()
@@ -173,7 +179,8 @@ def compare_files(
         if texts[0] is None or texts[1] is None or path.endswith(TORCH_FILES):
             tensors.append((path, other))
         else:
-            different += _compare_lines(path, texts[0], texts[1], tolerance)
+            lines = spellings[0].plain(texts[0]), spellings[1].plain(texts[1])
+            different += _compare_lines(path, *lines, tolerance)
     files = len(a | b) - sum(path != other for path, other in pairs.items())
     return FilesComparison(files + len(events) // 2, tuple(different)), tensors
 
@@ -181,9 +188,9 @@ def compare_files(
 def pairs_but_for_times(ours: set[str], theirs: set[str]) -> dict[str, str]:
     """Names that say when they were written differ between any two runs: paired in their order, if as many."""
     pairs: dict[str, str] = {}
-    for name in {_without_times(path) for path in ours}:
+    for name in {without_times(path) for path in ours}:
         these, those = (
-            sorted(path for path in paths if _without_times(path) == name) for paths in (ours, theirs)
+            sorted(path for path in paths if without_times(path) == name) for paths in (ours, theirs)
         )
         if len(these) == len(those) and "<time>" in name:
             pairs |= dict(zip(these, those, strict=True))
@@ -191,10 +198,10 @@ def pairs_but_for_times(ours: set[str], theirs: set[str]) -> dict[str, str]:
 
 
 def timeless(paths: Iterable[str]) -> list[str]:
-    return sorted(map(_without_times, paths))
+    return sorted(map(without_times, paths))
 
 
-def _without_times(name: str) -> str:
+def without_times(name: str) -> str:
     return _CLOCK_IN_NAME.sub("<time>", name)
 
 
@@ -209,7 +216,7 @@ def _odd(a: Sequence[str] | frozenset[str], b: Sequence[str] | frozenset[str]) -
 
 def _event_folders(ours: Leavings, theirs: Leavings) -> Iterator[FileDifference]:
     counts = [
-        [_without_times(str(Path(p).parent)) for p in each.written if is_event_file(p)]
+        [without_times(str(Path(p).parent)) for p in each.written if is_event_file(p)]
         for each in (ours, theirs)
     ]
     for folder in sorted({*counts[0], *counts[1]}):

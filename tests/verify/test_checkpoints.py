@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from dp2ddp.verify.checkpoints import difference
+from dp2ddp.verify.spelling import Spelling
 
 SAVE = {"torch": torch.save, "pickle": pickle.dump}
 
@@ -94,3 +95,12 @@ def test_reading_runs_nothing_of_the_author(
     paths = [saved(tmp_path / name, [Bomb(), name], how) for name in ("a", "b")]
     assert difference(*paths, 1e-10) == "[1] is 'b' instead of 'a'"
     assert not Path("exploded").exists()
+
+
+def test_texts_in_a_checkpoint_may_name_the_folder_and_the_time(tmp_path: Path) -> None:
+    texts = ("/tmp/dp/runs/20261121-155241", "/tmp/ddp/runs/20261121-155303")
+    paths = [saved(tmp_path / name, {"to": text}, "torch") for name, text in zip("ab", texts, strict=True)]
+    spellings = Spelling((("/tmp/dp", "/home/me"),)), Spelling((("/tmp/ddp", "/home/me"),))
+
+    assert "instead of" in difference(*paths, 1e-10)
+    assert difference(*paths, 1e-10, spellings=spellings) == ""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.verify.outputs import OwnCode, compare_files, compare_text
+from dp2ddp.verify.spelling import Spelling
 from dp2ddp.verify.tolerance import FLOAT64
 from dp2ddp.verify.workspace import copy_folder, digest
 
@@ -125,6 +126,7 @@ def test_tensorboard_files_are_counted_by_folder(tmp_path: Path) -> None:
         pytest.param("net_2026-11-21_15-52-41.txt", "net_2026-11-21_15-53-03.txt", id="with dashes"),
         pytest.param("ep0_1795276362.txt", "ep0_1795276399.txt", id="seconds since 1970"),
         pytest.param("log-15_52_41.123.txt", "log-15_53_03.123.txt", id="time of day"),
+        pytest.param("saved/1121_174505/a.csv", "saved/1121_174506/a.csv", id="month, day and time"),
     ],
 )
 def test_names_that_say_when_are_the_same_file(tmp_path: Path, ours: str, theirs: str) -> None:
@@ -155,3 +157,19 @@ def test_one_file_for_two_is_a_difference_whatever_the_time(tmp_path: Path) -> N
 def folders(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
+
+
+def test_files_may_name_the_folder_and_the_script(tmp_path: Path) -> None:
+    left = []
+    for name in ("dp", "ddp"):
+        (tmp_path / name).mkdir()
+        workspace = copy_folder(tmp_path / name, tmp_path / f"{name}-copy")
+        script = "train.py" if name == "dp" else "train_ddp.py"
+        (workspace.folder / "argv.txt").write_text(f"['{script}'] in {workspace.folder}/runs")
+        left.append(workspace.left_behind())
+    spellings = [Spelling(((str(one.folder), "/home/me"), ("train_ddp.py", "train.py"))) for one in left]
+
+    plain, _ = compare_files(*left, FLOAT64)
+    spelled, _ = compare_files(*left, FLOAT64, None, (spellings[0], spellings[1]))
+
+    assert (plain.same, spelled.same) == (False, True)
