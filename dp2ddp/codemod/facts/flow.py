@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.loaders import Loader
 from dp2ddp.codemod.facts.models import Wrap
+from dp2ddp.codemod.facts.rowwise import keeps_rows
 from dp2ddp.codemod.facts.script import Script, literal
 from dp2ddp.codemod.facts.training import Training
 from dp2ddp.codemod.facts.wrapped import other_models
@@ -60,7 +61,8 @@ def find_flow(
     try:
         _check_wraps(script, wraps, training)
         names = _loader_names(script, loaders)
-        loops = tuple(_follow(script, loop, training) for loop in _loops(script, names))
+        tuples = all(loader.tuples for loader in loaders)
+        loops = tuple(_follow(script, loop, training, tuples) for loop in _loops(script, names))
         _check_forwards(script, loops, training)
     except _StopperError as stopper:
         return Flow((), f"{stopper} ({script.where(stopper.node)})")
@@ -168,7 +170,8 @@ def _is_question(script: Script, node: ast.AST, names: set[str]) -> bool:
 # --- inside one loop
 
 
-def _follow(script: Script, loop: ast.For, training: Training) -> BatchLoop:
+def _follow(script: Script, loop: ast.For, training: Training, tuples: bool) -> BatchLoop:
+    """The way of a batch through one loop; `tuples`: batches are tuples, lists or dicts, and no tensors."""
     parts = _parts(script, loop)
     forwards = [one for one in training.forwards if _holds(script, loop, one)]
     if len(forwards) != 1:
@@ -176,6 +179,10 @@ def _follow(script: Script, loop: ast.For, training: Training) -> BatchLoop:
     statement = script.scopes.statement(forwards[0])
     block = _block_with(script, loop, statement)
     known, order = set(parts), list(parts)
+    if len(parts) > 1 and not tuples:
+        raise _StopperError("the batch may be a tensor that is taken apart row by row", loop)
+    if len(parts) == 1 and tuples:
+        known.add(f"{parts[0]}[]")  # it may be taken apart by numbers
     for before in _statements_before(loop, block, statement):
         _pass(script, before, known, order)
     _check_inputs(script, forwards[0], known)
@@ -230,6 +237,9 @@ def _pass(script: Script, statement: ast.stmt, known: set[str], order: list[str]
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         raise _StopperError("the batch is used before the forward", statement)
     for one, given in _pairs(statement.targets[0], statement.value):
+        taken_apart = one is not statement.targets[0] and given is statement.value
+        if taken_apart and f"{script.told(given)}[]" not in known:
+            raise _StopperError("the batch may be a tensor that is taken apart row by row", statement)
         if not isinstance(one, ast.Name) or not is_part(script, given, known):
             raise _StopperError("the batch is used before the forward", statement)
         known.add(one.id)
@@ -253,12 +263,18 @@ def is_part(script: Script, node: ast.expr, known: Iterable[str]) -> bool:
             return name in known
         case ast.Call(func=ast.Attribute(value=value, attr=method), args=arguments) if method in MOVES:
             return is_part(script, value, known) and not any(_reads(one, known) for one in arguments)
-        case ast.Call(func=func, args=[one], keywords=keywords):  # with a gradient it must stay the same tensor
-            is_variable = script.scopes.name(func) == "torch.autograd.Variable"
-            return is_variable and not _asks_for_gradient(keywords) and is_part(script, one, known)
-        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str() | int())):
-            return name in known  # batch[0], batch["image"]: a part, if the batch is a tuple or a dict
-    return False
+        case ast.Call(args=[one], keywords=keywords) if _is_variable(script, node):
+            # with a gradient it must stay the same tensor
+            return not _asks_for_gradient(keywords) and is_part(script, one, known)
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str())):
+            return name in known  # batch["image"]: no tensor has such an index
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int())):
+            return f"{name}[]" in known  # batch[0]: of a tensor that would be a row
+    return keeps_rows(script, node, lambda one: is_part(script, one, known))
+
+
+def _is_variable(script: Script, call: ast.Call) -> bool:
+    return script.scopes.name(call.func) == "torch.autograd.Variable"
 
 
 def _asks_for_gradient(keywords: list[ast.keyword]) -> bool:

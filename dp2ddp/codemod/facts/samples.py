@@ -1,0 +1,396 @@
+"""What happens to a sample on its way into a batch: proven to be the same on any rank, alone, and without a trace.
+
+A data set qualifies if looking a sample up neither draws random numbers nor changes anything; a collate function, if
+every row of the batch comes from its own sample. What cannot be read counts as unproven.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.facts.script import Script, literal
+from dp2ddp.codemod.facts.tables import of
+
+DEPTH = 6  # data sets around data sets, functions that call functions: it ends somewhere
+PLAIN_DATA_SETS = ("torch.utils.data.TensorDataset",)
+AROUND_DATA_SETS = (
+    "torch.utils.data.Subset",
+    "torch.utils.data.ConcatDataset",
+    "torch.utils.data.random_split",
+)
+WITH_TRANSFORMS = of(
+    "torchvision.datasets", "MNIST FashionMNIST KMNIST EMNIST CIFAR10 CIFAR100 SVHN STL10 ImageFolder"
+)
+TRANSFORMS = {
+    *of("torchvision.transforms", "ToTensor Normalize Resize CenterCrop Grayscale Pad ToPILImage Scale"),
+    *of("torchvision.transforms", "PILToTensor ConvertImageDtype FiveCrop TenCrop"),
+}
+COMPOSE = "torchvision.transforms.Compose"
+# What __getitem__ may call: tensors from data and back, shapes, text, files that are read.
+PURE = {
+    *of(
+        "builtins",
+        "len int float str bool abs min max sum range tuple list dict sorted zip enumerate isinstance",
+    ),
+    *of("torch", "tensor as_tensor from_numpy stack cat zeros ones full arange float long sin cos exp"),
+    *of("torch", "linspace where clamp LongTensor FloatTensor Tensor load"),
+    *of("numpy", "array asarray load float32 int64 stack concatenate transpose zeros ones ascontiguousarray"),
+    *of("cv2", "imread resize cvtColor"),
+    *("os.path.join", "PIL.Image.open", "skimage.io.imread", "imageio.imread", "soundfile.read"),
+    *("json.loads", "pickle.loads", "torchaudio.load"),
+}
+PURE_METHODS = {
+    *("float", "long", "double", "half", "int", "bool", "to", "view", "reshape"),
+    *("permute", "transpose", "unsqueeze", "squeeze", "clone", "copy", "astype", "item", "tolist"),
+    *("numpy", "size", "dim", "mean", "sum", "std", "div", "mul", "add"),
+    *("sub", "contiguous", "flatten", "type", "convert", "t", "get", "split", "strip"),
+    *("format", "resize", "crop", "items", "keys", "values", "lower", "flip"),
+}
+READERS = ("json.load", "pickle.load")
+WRITES = (ast.Global, ast.Nonlocal, ast.Delete, ast.Yield, ast.YieldFrom)
+JOINS = {  # one row of the result for each thing in a list
+    *of("torch", "stack tensor as_tensor LongTensor FloatTensor"),
+    *of("numpy", "array stack asarray"),
+    *("torch.utils.data.default_collate", "torch.utils.data.dataloader.default_collate"),
+    *("torch.utils.data._utils.collate.default_collate",),
+}
+CASTS = {"float", "long", "int", "double", "half", "bool", "contiguous"}
+
+
+def is_plain_data_set(script: Script, node: ast.AST | None) -> bool:
+    """Whether every sample can be loaded alone, on any rank, with the same result."""
+    makers = list(_makers(script, node))
+    return bool(makers) and all(_is_plain_maker(script, made) for made in makers)
+
+
+def gives_tuples(script: Script, node: ast.AST | None) -> bool:
+    """Whether every sample is a tuple, a list or a dict, and never a tensor."""
+    makers = list(_makers(script, node))
+    return bool(makers) and all(_is_tuple_maker(script, made) for made in makers)
+
+
+def _makers(script: Script, node: ast.AST | None, depth: int = DEPTH) -> Iterator[ast.Call | None]:
+    """The calls that make a data set, behind splits, subsets and functions; None for what cannot be followed."""
+    made = script.scopes.value(node) if node is not None else None
+    if isinstance(made, ast.Name):
+        part = _from_tuple(script, made)
+        made = script.scopes.value(part) if part is not None else None
+    if not isinstance(made, ast.Call) or depth == 0:
+        yield None
+        return
+    definition = script.scopes.definition(made.func)
+    if script.scopes.name(made.func) in AROUND_DATA_SETS and made.args:
+        first = made.args[0]
+        for part in first.elts if isinstance(first, (ast.List, ast.Tuple)) else [first]:
+            yield from _makers(script, part, depth - 1)
+    elif isinstance(definition, ast.FunctionDef):
+        yield from _makers(script, _only_result(definition), depth - 1)
+    else:
+        yield made
+
+
+def _is_plain_maker(script: Script, made: ast.Call | None) -> bool:
+    if made is None:
+        return False
+    name = script.scopes.name(made.func)
+    if name in PLAIN_DATA_SETS:
+        return True
+    if name in WITH_TRANSFORMS:
+        return _transforms_plainly(script, made)
+    definition = script.scopes.definition(made.func)
+    return isinstance(definition, ast.ClassDef) and loads_plainly(script, definition, made)
+
+
+def _is_tuple_maker(script: Script, made: ast.Call | None) -> bool:
+    if made is None:
+        return False
+    if script.scopes.name(made.func) in (*PLAIN_DATA_SETS, *WITH_TRANSFORMS):
+        return True
+    definition = script.scopes.definition(made.func)
+    method = _methods(definition).get("__getitem__") if isinstance(definition, ast.ClassDef) else None
+    return method is not None and _returns_tuples(method)
+
+
+def returns_tuples(script: Script, node: ast.AST) -> bool:
+    """Whether a function of the script gives tuples, lists or dicts."""
+    function = script.scopes.definition(node)
+    return isinstance(function, ast.FunctionDef) and _returns_tuples(function)
+
+
+def _returns_tuples(function: ast.FunctionDef) -> bool:
+    results = [one.value for one in ast.walk(function) if isinstance(one, ast.Return)]
+    return bool(results) and all(isinstance(one, (ast.Tuple, ast.List, ast.Dict)) for one in results)
+
+
+def _from_tuple(script: Script, name: ast.Name) -> ast.AST | None:
+    """What stands behind one of the names of `train, test = ...`: a split, or a part of a function's result."""
+    for node in script.nodes(ast.Assign):
+        assert isinstance(node, ast.Assign)
+        for target in node.targets:
+            names = [script.told(one) for one in target.elts] if isinstance(target, ast.Tuple) else []
+            if name.id in names and isinstance(node.value, ast.Call):
+                return _part(script, node.value, names.index(name.id))
+    return None
+
+
+def _part(script: Script, call: ast.Call, index: int) -> ast.AST | None:
+    if script.scopes.name(call.func) == "torch.utils.data.random_split":
+        return call
+    definition = script.scopes.definition(call.func)
+    result = _only_result(definition) if isinstance(definition, ast.FunctionDef) else None
+    return result.elts[index] if isinstance(result, ast.Tuple) and index < len(result.elts) else None
+
+
+def _only_result(function: ast.FunctionDef) -> ast.expr | None:
+    results = [one.value for one in ast.walk(function) if isinstance(one, ast.Return)]
+    return results[0] if len(results) == 1 else None
+
+
+# --- transforms
+
+
+def _transforms_plainly(script: Script, call: ast.Call) -> bool:
+    """A data set of torchvision: what it is given behind the folder is a constant, or a transform that is plain."""
+    which = ("root", "train", "split", "download")
+    given = [*call.args[1:], *(one.value for one in call.keywords if one.arg not in which)]
+    return all(literal(one) is not None or is_plain_transform(script, one) for one in given)
+
+
+def is_plain_transform(script: Script, node: ast.AST | None, depth: int = DEPTH) -> bool:
+    """Whether a transform draws nothing: one of torchvision's that are fixed, several of them, or the script's own."""
+    if node is None or depth == 0:
+        return False
+    found = script.scopes.value(node)
+    match found:
+        case ast.Constant(value=value):
+            return value is None
+        case ast.Lambda():
+            return _is_pure(script, found, None)
+        case ast.Call(func=func, args=[ast.List(elts=parts)]) if script.scopes.name(func) == COMPOSE:
+            return all(is_plain_transform(script, one, depth - 1) for one in parts)
+        case ast.Call(func=func):
+            return script.scopes.name(func) in TRANSFORMS
+    definition = script.scopes.definition(found) if found is not None else None
+    return isinstance(definition, ast.FunctionDef) and _is_pure(script, definition, None)
+
+
+# --- data sets of the script
+
+
+def loads_plainly(script: Script, definition: ast.ClassDef, made: ast.Call) -> bool:
+    """A map-style data set of the script whose __getitem__ does nothing but look up and compute."""
+    bases = [script.scopes.name(base) for base in definition.bases]
+    if bases not in (["torch.utils.data.Dataset"], [], ["builtins.object"]):
+        return False
+    methods = _methods(definition)
+    if "__getitem__" not in methods or {"__iter__", "__getitems__", "__getattr__"} & methods.keys():
+        return False
+    return _is_pure(script, methods["__getitem__"], (definition, made))
+
+
+def _methods(definition: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    return {one.name: one for one in definition.body if isinstance(one, ast.FunctionDef)}
+
+
+def _is_pure(
+    script: Script,
+    function: ast.FunctionDef | ast.Lambda,
+    owner: tuple[ast.ClassDef, ast.Call] | None,
+    depth: int = DEPTH,
+) -> bool:
+    """Whether a function looks up and computes, and nothing else; `owner`: its class, and the call that made it."""
+    for node in ast.walk(function):
+        if isinstance(node, WRITES) or _changes(node, function):
+            return False
+        if isinstance(node, ast.Call) and not _is_pure_call(script, node, owner, depth):
+            return False
+    return not getattr(function, "decorator_list", [])
+
+
+def _changes(node: ast.AST, function: ast.AST) -> bool:
+    """Whether something is changed that is not a dict or list which the function has made itself."""
+    if not isinstance(node, (ast.Attribute, ast.Subscript)) or isinstance(node.ctx, ast.Load):
+        return False
+    if isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+        return True
+    name = node.value.id
+    made = [
+        one.value
+        for one in ast.walk(function)
+        if isinstance(one, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in one.targets)
+    ]
+    return not made or not all(isinstance(one, (ast.Dict, ast.List, ast.ListComp)) for one in made)
+
+
+def _is_pure_call(
+    script: Script, call: ast.Call, owner: tuple[ast.ClassDef, ast.Call] | None, depth: int
+) -> bool:
+    name = script.scopes.name(call.func)
+    if name == "builtins.open":
+        mode = literal(call.args[1]) if len(call.args) > 1 else "r"
+        return mode in ("r", "rb") and not call.keywords
+    if name in READERS:  # of a file that is opened here; one that is kept open has a place of its own
+        return len(call.args) == 1 and isinstance(call.args[0], ast.Name)
+    if name in PURE:
+        return True
+    definition = script.scopes.definition(call.func)
+    if isinstance(definition, ast.FunctionDef):
+        return depth > 0 and _is_pure(script, definition, None, depth - 1)
+    if name is not None or not isinstance(call.func, ast.Attribute):
+        return False
+    if isinstance(call.func.value, ast.Name) and call.func.value.id == "self":
+        return owner is not None and _is_pure_of_self(script, call.func.attr, owner, depth)
+    return call.func.attr in PURE_METHODS
+
+
+def _is_pure_of_self(script: Script, name: str, owner: tuple[ast.ClassDef, ast.Call], depth: int) -> bool:
+    """`self.load(i)`, a method; `self.transform(x)`, which the data set was given when it was made."""
+    definition, made = owner
+    methods = _methods(definition)
+    if name in methods:
+        return depth > 0 and _is_pure(script, methods[name], owner, depth - 1)
+    stored = [
+        node.value
+        for node in ast.walk(definition)
+        if isinstance(node, ast.Assign)
+        and any(script.told(target) == f"self.{name}" for target in node.targets)
+    ]
+    if len(stored) != 1 or "__init__" not in methods:
+        return False
+    given = _argument(methods["__init__"], made, stored[0]) if isinstance(stored[0], ast.Name) else None
+    return is_plain_transform(script, given or stored[0]) and not _is_set_from_outside(script, name)
+
+
+def _argument(init: ast.FunctionDef, made: ast.Call, parameter: ast.Name) -> ast.expr | None:
+    """What a parameter of __init__ was given, or its default."""
+    names = [one.arg for one in init.args.args][1:]
+    if parameter.id not in names:
+        return None
+    place = names.index(parameter.id)
+    for keyword in made.keywords:
+        if keyword.arg == parameter.id:
+            return keyword.value
+    if place < len(made.args):
+        return made.args[place]
+    behind = len(names) - place
+    return init.args.defaults[-behind] if behind <= len(init.args.defaults) else None
+
+
+def _is_set_from_outside(script: Script, name: str) -> bool:
+    """`train_set.transform = other`."""
+    stores = (
+        one for one in script.nodes(ast.Attribute) if isinstance(one, ast.Attribute) and one.attr == name
+    )
+    return any(isinstance(one.ctx, ast.Store) and script.told(one.value) != "self" for one in stores)
+
+
+# --- collate functions
+
+
+def collates_alone(script: Script, node: ast.AST) -> bool:
+    """Whether each row of a batch is made of its own sample: nothing is padded to the longest, or drawn."""
+    if script.scopes.name(node) in JOINS:
+        return True
+    function = script.scopes.definition(node)
+    if not isinstance(function, ast.FunctionDef) or function.decorator_list:
+        return False
+    parameters = [one.arg for one in function.args.args]
+    if len(parameters) != 1:
+        return False
+    rows, whole = {parameters[0]}, set[str]()
+    for statement in function.body:
+        if isinstance(statement, ast.Return):
+            return statement is function.body[-1] and _is_batch(script, statement.value, rows, whole)
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            continue  # its docstring
+        if not isinstance(statement, ast.Assign) or not _bind(script, statement, rows, whole):
+            return False
+    return False
+
+
+def _bind(script: Script, statement: ast.Assign, rows: set[str], whole: set[str]) -> bool:
+    """A statement that names lists with one thing a sample, or tensors with one row a sample."""
+    (target, *more), value = statement.targets, statement.value
+    if more:
+        return False
+    if isinstance(target, ast.Tuple) and _is_columns(script, value, rows):
+        names = [one.id for one in target.elts if isinstance(one, ast.Name)]
+        rows.update(names)
+        whole.difference_update(names)
+        return len(names) == len(target.elts)
+    if not isinstance(target, ast.Name):
+        return False
+    is_rows, is_whole = _is_rows(script, value, rows), _is_whole(script, value, rows, whole)
+    rows.discard(target.id)
+    whole.discard(target.id)
+    (rows if is_rows else whole).add(target.id)
+    return is_rows or is_whole
+
+
+def _is_columns(script: Script, node: ast.expr, rows: set[str]) -> bool:
+    """`zip(*batch)`: the samples' first parts, their second parts, ..."""
+    match node:
+        case ast.Call(func=func, args=[ast.Starred(value=value)], keywords=[]):
+            return script.scopes.name(func) == "builtins.zip" and _is_rows(script, value, rows)
+    return False
+
+
+def _is_rows(script: Script, node: ast.expr, rows: set[str]) -> bool:
+    """A list with one thing for each sample."""
+    match node:
+        case ast.Name(id=name):
+            return name in rows
+        case ast.Call(func=func, args=[one], keywords=[]):
+            return script.scopes.name(func) in ("builtins.list", "builtins.tuple") and _is_rows(
+                script, one, rows
+            )
+        case ast.ListComp(
+            elt=element, generators=[ast.comprehension(target=target, iter=over, ifs=[], is_async=0)]
+        ):
+            return _is_rows(script, over, rows) and _is_of_one(script, element, target)
+    return False
+
+
+def _is_of_one(script: Script, element: ast.expr, target: ast.expr) -> bool:
+    """Whether an element is computed from its own sample alone."""
+    own = {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
+    for node in ast.walk(element):
+        if isinstance(node, ast.Call) and not _is_pure_call(script, node, None, DEPTH):
+            return False
+        if isinstance(node, ast.Name) and node.id not in own and script.scopes.name(node) is None:
+            return False
+    return True
+
+
+def _is_whole(script: Script, node: ast.expr, rows: set[str], whole: set[str]) -> bool:
+    """A tensor or an array with one row for each sample."""
+    match node:
+        case ast.Name(id=name):
+            return name in whole
+        case ast.Call(func=ast.Attribute(value=value, attr=method), args=[], keywords=[]) if method in CASTS:
+            return _is_whole(script, value, rows, whole)
+        case ast.Call(func=func, args=[one, *rest], keywords=keywords) if script.scopes.name(func) in JOINS:
+            first = all(literal(each) == 0 for each in rest)
+            first = first and all(each.arg == "dtype" or literal(each.value) == 0 for each in keywords)
+            return first and _is_rows(script, one, rows)
+        case ast.Call(func=func, args=[one]) if script.scopes.name(func) == "torch.from_numpy":
+            return _is_whole(script, one, rows, whole)
+    return False
+
+
+def _is_batch(script: Script, node: ast.expr | None, rows: set[str], whole: set[str]) -> bool:
+    """Tensors with one row a sample; of a list that is no tensor nobody can tell the rows from the parts."""
+    return node is not None and all(_is_whole(script, one, rows, whole) for one in _leaves(node))
+
+
+def _leaves(node: ast.expr) -> Iterator[ast.expr]:
+    """The parts of a tuple, list or dict that is written out."""
+    if isinstance(node, (ast.Tuple, ast.List)):
+        for one in node.elts:
+            yield from _leaves(one)
+    elif isinstance(node, ast.Dict):
+        for one in node.values:
+            yield from _leaves(one)
+    else:
+        yield node
