@@ -104,10 +104,10 @@ def _runs(function: ast.AST, parameter: str) -> bool:
 
 
 def _used_before(script: Script, wrap: Wrap) -> ast.AST | None:
-    """A call of the model, or one that is handed it, in front of the wrap in the same function."""
+    """A call of the model, or of a function that is handed it, in front of the wrap in the same function."""
     function, start = script.scopes.function(wrap.call.node), script.positions.span(wrap.call.node).start
     for call in script.calls:
-        handed = [call.node.func, *call.node.args, *(keyword.value for keyword in call.node.keywords)]
+        handed = [call.node.func, *(given for _, given in handed_over(script, call.node))]
         if (
             any(script.told(one) in wrap.names for one in handed)
             and script.scopes.function(call.node) is function
@@ -134,10 +134,17 @@ def runs_once(script: Script, node: ast.AST) -> bool:
         if isinstance(parent, AGAIN):
             return False
         if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            mentions = [one for one in script.nodes(ast.Name, ast.Attribute) if _name_of(one) == parent.name]
+            mentions = list(_mentions(script, parent))
             return len(mentions) <= 1 and all(runs_once(script, one) for one in mentions)
     return True
 
 
-def _name_of(node: ast.AST) -> str | None:
-    return node.id if isinstance(node, ast.Name) else getattr(node, "attr", None)
+def _mentions(script: Script, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
+    """Where a function is named: a method by whatever has an attribute of that name."""
+    is_method = isinstance(script.scopes.parents[function], ast.ClassDef)
+    for node in script.nodes(ast.Name, ast.Attribute):
+        if is_method and isinstance(node, ast.Attribute):
+            if node.attr == function.name:
+                yield node
+        elif script.scopes.definition(node) is function:
+            yield node
