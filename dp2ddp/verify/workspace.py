@@ -31,8 +31,13 @@ class Workspace:
     before: dict[str, tuple[int, int]]
 
     def here(self, argument: str) -> str:
-        """An argument that names a place in the original folder, as the same place in the copy."""
+        """An argument that names a place in the original folder, as the same place in the copy.
+
+        A path that leads out of the folder (`../data`) is named from the root: it leads nowhere from the copy.
+        """
         original = str(self.original)
+        if argument.startswith(".." + os.sep) and (self.original / argument).exists():
+            return str((self.original / argument).resolve())
         return (
             str(self.folder) + argument[len(original) :]
             if argument.startswith(original + os.sep)

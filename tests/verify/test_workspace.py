@@ -62,3 +62,12 @@ def test_an_argument_that_names_the_folder_names_the_copy(project: Path, tmp_pat
     copy = copy_folder(project, tmp_path / "copy")
     assert copy.here(f"{project}/data") == f"{copy.folder}/data"
     assert copy.here("data") == "data"
+
+
+def test_an_argument_that_leads_out_of_the_folder_leads_to_the_same_place(
+    project: Path, tmp_path: Path
+) -> None:
+    (project.parent / "beside").mkdir()
+    copy = copy_folder(project, tmp_path / "copy")
+    assert copy.here("../beside") == str((project.parent / "beside").resolve())
+    assert copy.here("../not there") == "../not there"

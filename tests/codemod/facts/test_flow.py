@@ -160,6 +160,13 @@ def indented(text: str) -> str:
             "if flag:\n    net = torch.nn.DataParallel(Net())\nelse:\n    net = Net()\n" + LOOP, id="or not"
         ),
         pytest.param(
+            "def train():\n    net = Net()\n    print(str(net))\n    if flag: "
+            + WRAP
+            + indented("net.train()\n" + LOOP)
+            + "train()\n",
+            id="in a function that runs once",
+        ),
+        pytest.param(
             "def run():\n    net = Net()\n" + indented(WRAP + LOOP) + "run()\nrun()\n", id="more than once"
         ),
     ],
