@@ -6,6 +6,9 @@ joined outputs, on every rank, so that losses, metrics and decisions stay as the
 """
 
 import contextlib
+import copy
+import copyreg
+import functools
 import inspect
 import io
 import sys
@@ -19,11 +22,20 @@ from torch._utils import ExceptionWrapper
 from torch.nn.parallel import DistributedDataParallel
 
 from .arguments import Part, chunk_sizes, rank_sizes, split_arguments, tensors_in
+from .memory import Memory
 from .outputs import Face, describe_output, gather_outputs, joinable_shapes
 from .process import drop_reducer, exchange, own_rank, random_streams, set_random_streams, world_size
 from .replicas import DeviceStream, changed_streams, default_generator, replica_of
 from .rows import RowsApart, concatenate_ranks, own_slice
-from .whole import FromWhole, IntoWhole, Layout, ScaleGradient, ZeroGradients, copy_from_rank_zero
+from .whole import (
+    FromWhole,
+    IntoWhole,
+    Layout,
+    ScaleGradient,
+    ZeroGradients,
+    copy_from_rank_zero,
+    replica_is_done,
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,7 @@ class GraphDDP(DistributedDataParallel):
 
     Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
     that come or thaw later. With split=False the inputs are this rank's rows already. With in_turn=True the
-    ranks run the module one after another, for modules that draw random numbers on the host.
+    ranks run the module one after another, for modules that draw random numbers on the host or fill lists there.
 
     It is a DistributedDataParallel by name only: for isinstance, .module, and the keys of the state dict.
     """
@@ -62,6 +74,7 @@ class GraphDDP(DistributedDataParallel):
         RowsApart.now = RowsApart.now or not split
         self.in_turn = in_turn
         self.trained = False
+        self.buffers_then: list[int] = []
 
     def _get_name(self) -> str:
         """The first word of a printed model: the same as before, as all that a run prints."""
@@ -75,12 +88,17 @@ class GraphDDP(DistributedDataParallel):
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run this rank's replica, tell the others how it went, and join the outputs."""
+        self.catch_up()
         link, copies, part = self.enter(inputs, kwargs)
         tensors: list[torch.Tensor] = []
-        run = self.run_in_turn if self.in_turn else self.run_replica
+        memory = Memory(self.module) if self.in_turn else None
+        run = self.run_replica if memory is None else functools.partial(self.run_in_turn, memory)
         reports = exchange(run(part, copies, tensors))
+        replica_is_done(link)
         self.follow(reports)
         link = self.tie(link)
+        if memory:
+            memory.finish(lambda rank, face: self.tensor_of(rank, face, memory.fresh, link))
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
         return gather_outputs(
             [reports[rank].outputs[0] for rank in ranks],
@@ -122,13 +140,18 @@ class GraphDDP(DistributedDataParallel):
         first = next(tensors_in((part.inputs, part.kwargs)), None)
         return own_rank() == 0 or first is None or first.dim() == 0 or first.shape[self.dim] > 0
 
-    def run_in_turn(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
-        """Run this rank's replica where the host's random streams stopped on the rank before."""
+    def run_in_turn(
+        self, memory: Memory, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]
+    ) -> Report:
+        """Run this rank's replica where the rank before left the host's random streams, and what modules keep."""
         report = Report(())
         for turn in range(world_size()):
             if turn == own_rank():
                 report = self.run_replica(part, copies, tensors)
-            set_random_streams(exchange(self.host_streams())[turn])
+            mine = (self.host_streams(), memory.tell()) if turn == own_rank() else None
+            streams, told = exchange(mine)[turn]
+            set_random_streams(streams)
+            memory.follow(turn, told, self.device)
         return report
 
     def host_streams(self) -> dict[str, Any]:
@@ -214,6 +237,13 @@ class GraphDDP(DistributedDataParallel):
         if first_training or any(report.changed_parameters for report in reports):
             copy_from_rank_zero(list(self.module.parameters()))
         self.trained = self.trained or first_training
+        may_run_again = self.is_training and torch.is_grad_enabled()
+        self.buffers_then = self.versions()[0] if may_run_again else []
+
+    def catch_up(self) -> None:
+        """Take over what rank 0's replica changed since its forward: a checkpoint runs layers again in backward."""
+        if self.buffers_then and exchange(self.versions()[0] != self.buffers_then)[0]:
+            copy_from_rank_zero(list(self.module.buffers()))
 
     def join_tensors(
         self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor
@@ -229,6 +259,13 @@ class GraphDDP(DistributedDataParallel):
         if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
             return concatenate_ranks(own, sizes, self.dim)
         return IntoWhole.apply(((self.dim, sizes),), link, own)[0]
+
+    def tensor_of(
+        self, rank: int, face: Face, tensors: list[torch.Tensor], link: torch.Tensor
+    ) -> torch.Tensor:
+        """One rank's tensor, on every rank."""
+        flat = Face(face.place, torch.Size([face.shape.numel()]), face.dtype, face.needs_gradient)
+        return self.join_tensors({rank: flat}, tensors, link).view(face.shape)
 
     def parameters_in_graph(self) -> list[torch.nn.Parameter]:
         """The parameters whose gradients are added up inside the autograd graph."""
@@ -265,6 +302,23 @@ class GraphDDP(DistributedDataParallel):
     def no_sync(self) -> Iterator[None]:
         """Gradients are whole after every backward pass, as DataParallel's are."""
         yield
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
+        wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
+        own = ("split", "in_turn", "trained", "reducing")
+        vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
+        return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "GraphDDP":
+        twin = memo[id(self)] = type(self).__new__(type(self))
+        twin.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return twin
+
+    def __copy__(self) -> "GraphDDP":
+        twin = type(self).__new__(type(self))
+        twin.__setstate__(self.__getstate__())
+        return twin
 
     def __getstate__(self) -> dict[str, Any]:
         return vars(self).copy()

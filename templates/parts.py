@@ -165,7 +165,10 @@ class RunByHand:
         self.follow_kept()
         link = link.to(self.wrapper.device)
         return [
-            from_part(reports[number].outputs[0], functools.partial(self.join, number, tensors, link))
+            from_part(
+                reports[number].outputs[0],
+                functools.partial(self.wrapper.tensor_of, number, tensors=tensors, link=link),
+            )
             for number in numbers
         ]
 
@@ -173,11 +176,6 @@ class RunByHand:
         """Tensors that were broadcast are what replica 0 made of them."""
         for link in self.links.values():
             copy_from_rank_zero(getattr(link, "kept", []))
-
-    def join(self, number: int, tensors: list[torch.Tensor], link: torch.Tensor, face: Face) -> torch.Tensor:
-        """A tensor of one rank's output, on every rank."""
-        flat = Face(face.place, torch.Size([face.shape.numel()]), face.dtype, face.needs_gradient)
-        return self.wrapper.join_tensors({number: flat}, tensors, link).view(face.shape)
 
 
 def links_of(module: Any) -> Iterator[torch.Tensor]:
@@ -256,6 +254,9 @@ class DataParallelOnRanks(GraphDDP):
         super().__init__(module, dim)
         self.device_ids = list(range(world_size()) if device_ids is None else device_ids)
         self.output_device = output_device
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return torch.nn.Module.__reduce_ex__(self, protocol)  # the subclass itself, as before
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         device_ids = self.device_ids or []

@@ -25,14 +25,28 @@ class FromWhole(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
         link = whole[0].new_zeros((), dtype=torch.float32)
+        own = (link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True)))
         ctx.layouts = layouts
+        ctx.forms = [(part.shape, part.dtype, part.device) for part in own]
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(link)
-        return link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True))
+        ctx.replica_is_done, ctx.early = False, []
+        return own
 
     @staticmethod
-    def backward(ctx: Any, link_gradient: torch.Tensor, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        (link,) = ctx.saved_tensors
-        return None, *IntoWhole.apply(ctx.layouts, link + link_gradient, *gradients)
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        if gradients[0] is None and ctx.replica_is_done:
+            # Not by way of the link: a reentrant checkpoint, which runs parts of the backward pass beforehand, on
+            # ranks with rows only. Its gradients wait for the one pass that comes by on all ranks.
+            ctx.early.append(gradients)
+            return (None,) * len(gradients)
+        each = zip(*ctx.early, gradients, strict=True)
+        link_gradient, *sums = (added(found, *form) for found, form in zip(each, ctx.forms, strict=True))
+        ctx.early = []
+        if torch.is_grad_enabled():  # there will be gradients of gradients
+            (link,) = ctx.saved_tensors
+            link_gradient = link + link_gradient
+        return None, *IntoWhole.apply(ctx.layouts, link_gradient, *sums)
 
 
 class IntoWhole(torch.autograd.Function):
@@ -53,6 +67,25 @@ class IntoWhole(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
         return None, *FromWhole.apply(ctx.layouts, *gradients)
+
+
+def replica_is_done(link: torch.Tensor) -> None:
+    """Tell the FromWhole that a link came from that the replica has run, and what comes next is the backward pass."""
+    node: Any = link.grad_fn
+    while node is not None and not hasattr(node, "replica_is_done"):  # .to(device) may stand between
+        node = node.next_functions[0][0] if node.next_functions else None
+    if node is not None:
+        node.replica_is_done = True
+
+
+def added(
+    found: Sequence[torch.Tensor | None], shape: torch.Size, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """The sum of gradients; zeros where there are none."""
+    given = [gradient for gradient in found if gradient is not None]
+    if not given:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return sum(given[1:], start=given[0])
 
 
 def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:

@@ -5,13 +5,17 @@ import torch.nn as nn
 from torch.utils.data import DataLoader, TensorDataset
 
 
-# --- helpers copied from dp2ddp.templates (arguments, process, rows, batches, outputs, replicas, whole, ddp): yours now, they need torch alone
+# --- helpers copied from dp2ddp.templates (arguments, process, rows, batches, outputs, memory, replicas, whole, ddp): yours now, they need torch alone
 
 import atexit
 import contextlib
 import contextvars
+import copy
+import copyreg
 import datetime
+import functools
 import gc
+import inspect
 import io
 import os
 import pickle
@@ -27,7 +31,7 @@ from dataclasses import dataclass
 from torch._utils import ExceptionWrapper
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import IterableDataset
-from types import TracebackType
+from types import FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
 
 
@@ -289,7 +293,7 @@ def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> 
     parts = [torch.empty_like(padded) for _ in sizes]
     torch.distributed.all_gather([as_bytes(part) for part in parts], as_bytes(padded))
     whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-    # Not a view: a script may write into what a forward returned, and autograd lets nobody write into a Function's views.
+    # Not a view: scripts write into what a forward returned, and autograd lets nobody write into a Function's views.
     return whole if dim == 0 else whole.movedim(0, dim).clone(memory_format=torch.contiguous_format)
 
 
@@ -298,7 +302,21 @@ def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(-1).view(torch.uint8)
 
 
+class RowsApart:
+    """Whether each rank works on rows of its own: since a model was wrapped that takes them (split=False).
+
+    A script may wrap under a condition. Until it does, loaders give whole batches, and nothing is to be gathered.
+    """
+
+    now = False
+
+
 def gather_rows(value: Any) -> Any:
+    """What is used of a batch behind the forward, whole again: on every rank, if the ranks' rows are apart."""
+    return join_rows(value) if RowsApart.now else value
+
+
+def join_rows(value: Any) -> Any:
     """This rank's rows of a batch in, the whole batch out, the same on every rank.
 
     Tensors are concatenated along their first dimension, and so are lists of things that are not
@@ -384,8 +402,10 @@ def shard(loader: "DataLoader[Any]", rank: int | None = None, world: int | None 
     All ranks draw from the same random streams, so that they agree on every batch. Rank r takes the rows that
     torch.chunk(batch, world)[r] would hold: ceil(rows / world) of them, so the last are fewer, or none. Where
     the rank has no rows it gets a batch with no rows in it. In everything else (len, dataset, sampler,
-    batch_size) it answers as the whole loader.
+    batch_size) it answers as the whole loader; and its batches are whole until a model is wrapped that takes
+    the rows so, unless rank and world are given.
     """
+    always = world is not None
     world = world_size() if world is None else world
     rank = own_rank() if rank is None else rank
     if world == 1:
@@ -400,14 +420,15 @@ def shard(loader: "DataLoader[Any]", rank: int | None = None, world: int | None 
             f"shard does not know how {type(loader).__name__} iterates. Let every rank load the whole "
             "batches instead: leave the loader as it is."
         )
-    return ShardedLoader(loader, rank, world)
+    return ShardedLoader(loader, rank, world, always)
 
 
 class ShardedLoader(DataLoader[Any]):
     """A DataLoader with another's settings that loads one rank's rows of each of its batches."""
 
-    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int) -> None:
+    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int, always: bool) -> None:
         vars(self).update(vars(loader))
+        self.whole, self.always = loader, always
         self.share = Share(rank, world, own_streams=loader.num_workers == 0)
         self.worker_init_fn = WorkerStart(loader.worker_init_fn, rank)
         self.in_order = True  # or else the ranks' batches could come in different orders
@@ -418,6 +439,8 @@ class ShardedLoader(DataLoader[Any]):
         return RankIndices(self.batch_sampler, self.share)
 
     def __iter__(self) -> Any:
+        if not self.always and not RowsApart.now:
+            return iter(self.whole)
         self.share.sizes = deque()
         return RankBatches(super().__iter__(), self.share, len(self))
 
@@ -632,6 +655,239 @@ def joinable_shapes(faces: Sequence[Face], dim: int) -> list[torch.Size]:
     return shapes
 
 
+PLAIN = (type(None), bool, int, float, complex, str, bytes)
+
+
+CONTAINERS = (list, dict, set, deque)
+
+
+@dataclass(frozen=True)
+class Known:
+    """Something that all ranks have had before."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A tensor that a replica has put there."""
+
+    rank: int
+    face: Face
+
+
+@dataclass(frozen=True)
+class Made:
+    """A container that a replica has put there: an empty one of its kind, and what is in it."""
+
+    empty: Any
+    content: Any
+
+
+class Memory:
+    """The containers that a module's forward and hooks can reach, told from rank to rank.
+
+    DataParallel's replicas are threads of one process: one after another they fill the same list. Here each rank
+    gets it as the rank before has left it, and in the end all ranks hold what the last one left.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.containers: list[Any] = []
+        self.known: list[Any] = []
+        self.versions: dict[int, int] = {}
+        self.labels: dict[int, Any] = {}
+        for found in shared_containers(module):
+            self.learn(found)
+        self.fresh: list[torch.Tensor] = []
+        self.values: dict[Fresh, torch.Tensor] = {}
+        self.told: Any = None
+
+    def learn(self, value: Any) -> None:
+        """Number something that all ranks have, and what is in it."""
+        if isinstance(value, PLAIN) or id(value) in self.labels or type(value).__module__ == "numpy":
+            return
+        self.labels[id(value)] = Known(len(self.known))
+        self.known.append(value)
+        if isinstance(value, torch.Tensor):
+            self.versions[len(self.known) - 1] = value._version
+        if has_attributes(value):
+            self.learn(vars(value))
+        if isinstance(value, CONTAINERS):
+            self.containers.append(value)
+        if isinstance(value, (*CONTAINERS, tuple)):
+            for item in value.values() if isinstance(value, dict) else value:
+                self.learn(item)
+
+    def tell(self) -> Any:
+        """What the containers hold now, for the other ranks, and which tensors of before have changed in place."""
+        changed = [place for place, version in self.versions.items() if self.known[place]._version != version]
+        return changed, [self.describe_content(container) for container in self.containers]
+
+    def describe_content(self, container: Any) -> Any:
+        if isinstance(container, dict):
+            return [(key, self.describe(item)) for key, item in container.items()]
+        return [self.describe(item) for item in container]
+
+    def describe(self, value: Any) -> Any:
+        if isinstance(value, PLAIN):
+            return value
+        if id(value) not in self.labels and isinstance(value, torch.Tensor):
+            face = Face(len(self.fresh), value.shape, value.dtype, value.requires_grad)
+            self.labels[id(value)] = Fresh(own_rank(), face)
+            self.fresh.append(value)
+            self.values[self.labels[id(value)]] = value
+        if id(value) in self.labels:
+            return self.labels[id(value)]
+        if isinstance(value, tuple):
+            return Made((), self.describe_content(value))
+        if isinstance(value, CONTAINERS):
+            empty = copy.copy(value)
+            empty.clear()
+            return Made(empty, self.describe_content(value))
+        return value
+
+    def follow(self, turn: int, told: Any, device: torch.device) -> None:
+        """Hold what the rank has left whose turn it was."""
+        changed, told = told
+        for place in changed:
+            self.follow_change(turn, self.known[place])
+        for fresh in fresh_in(told):
+            if fresh.rank == turn and (turn != own_rank() or fresh in self.values):
+                self.values[fresh] = self.sent(fresh, device)
+        self.told = told
+        if turn != own_rank():
+            self.hold(told)
+
+    def follow_change(self, turn: int, tensor: torch.Tensor) -> None:
+        """Give a tensor the values that a rank has put into it."""
+        value = tensor.detach().contiguous() if turn == own_rank() else torch.empty_like(tensor).contiguous()
+        torch.distributed.broadcast(as_bytes(value), turn)
+        if turn != own_rank():
+            tensor.data.copy_(value)
+
+    def sent(self, fresh: Fresh, device: torch.device) -> torch.Tensor:
+        """A tensor of another rank, without its gradient."""
+        if fresh.rank == own_rank():
+            torch.distributed.broadcast(
+                as_bytes(self.values[fresh].detach().to(device).contiguous()), fresh.rank
+            )
+            return self.values[fresh]
+        value = torch.empty(fresh.face.shape, dtype=fresh.face.dtype, device=device)
+        torch.distributed.broadcast(as_bytes(value), fresh.rank)
+        self.labels[id(value)] = fresh
+        return value
+
+    def finish(self, join: Callable[[int, Face], torch.Tensor]) -> None:
+        """Hold what the last rank has left; join(rank, face) is a rank's tensor with its gradient."""
+        for fresh in fresh_in(self.told):
+            if fresh.face.needs_gradient:
+                self.values[fresh] = join(fresh.rank, fresh.face)
+        self.hold(self.told)
+
+    def hold(self, told: Any) -> None:
+        for container, content in zip(self.containers, told, strict=True):
+            self.fill(container, content)
+
+    def fill(self, container: Any, content: Any) -> Any:
+        """Put a described content into a container."""
+        if isinstance(container, tuple):
+            return tuple(self.rebuilt(item) for item in content)
+        if isinstance(container, dict):
+            items: Any = {key: self.rebuilt(item) for key, item in content}
+        else:
+            items = [self.rebuilt(item) for item in content]
+        container.clear()
+        if isinstance(container, (dict, set)):
+            container.update(items)
+        else:
+            container.extend(items)
+        return container
+
+    def rebuilt(self, value: Any) -> Any:
+        if isinstance(value, Known):
+            return self.known[value.place]
+        if isinstance(value, Fresh):
+            return self.values[value]
+        return self.fill(copy.copy(value.empty), value.content) if isinstance(value, Made) else value
+
+
+def fresh_in(told: Any) -> Iterator[Fresh]:
+    """The new tensors in what a rank told, each once."""
+    found: dict[Fresh, None] = {}
+    queue = [told]
+    while queue:
+        value = queue.pop(0)
+        if isinstance(value, Fresh):
+            found[value] = None
+        elif isinstance(value, Made):
+            queue.append(value.content)
+        elif isinstance(value, (list, tuple)):
+            queue += value
+    return iter(found)
+
+
+def shared_containers(module: torch.nn.Module) -> Iterator[Any]:
+    """Containers among the attributes of a module's parts, and those that their forwards and hooks refer to."""
+    usual = vars(torch.nn.Module())
+    seen: set[int] = set()
+    for part in module.modules():
+        for name, value in vars(part).items():
+            if name not in usual and (isinstance(value, CONTAINERS) or has_attributes(value)):
+                yield value
+        for hooks in (part._forward_hooks, part._forward_pre_hooks):
+            for hook in list(hooks.values()):
+                yield from containers_of(hook, seen)
+        if not type(part).__module__.startswith("torch."):
+            for method in vars(type(part)).values():
+                yield from containers_of(method, seen)
+
+
+def containers_of(function: Any, seen: "set[int]") -> Iterator[Any]:
+    """The containers that a function can reach: its object's attributes, its closure, the globals that it names."""
+    if id(function) in seen or isinstance(function, (torch.nn.Module, type)):
+        return
+    seen.add(id(function))
+    if isinstance(function, MethodType):
+        if not isinstance(function.__self__, (torch.nn.Module, type)):
+            yield vars(function.__self__)
+        yield from containers_of(function.__func__, seen)
+    elif isinstance(function, functools.partial):
+        for value in (*function.args, *function.keywords.values(), function.func):
+            yield from containers_at(value, seen)
+    elif isinstance(function, FunctionType):
+        cells = (cell.cell_contents for cell in function.__closure__ or () if cell_is_full(cell))
+        named = (function.__globals__.get(name) for name in function.__code__.co_names)
+        for value in (*cells, *named):
+            yield from containers_at(value, seen)
+
+
+def containers_at(value: Any, seen: "set[int]") -> Iterator[Any]:
+    """A value itself, if it is a container, or what it can reach, if it is a function of the script."""
+    if isinstance(value, CONTAINERS) or has_attributes(value):
+        yield value
+    elif not (getattr(value, "__module__", "") or "").startswith("torch"):
+        yield from containers_of(value, seen)
+
+
+def has_attributes(value: Any) -> bool:
+    """Whether this is an object of the script's own, whose methods may change it."""
+    others = (torch.nn.Module, torch.Tensor, type, FunctionType, MethodType, ModuleType, functools.partial)
+    foreign = ("torch", "numpy", "builtins", "collections", "argparse")
+    return (
+        hasattr(value, "__dict__")
+        and not isinstance(value, (*others, *CONTAINERS))
+        and not type(value).__module__.startswith(foreign)
+    )
+
+
+def cell_is_full(cell: Any) -> bool:
+    """Whether a variable of a closure has a value yet."""
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
 def replica_of(module: torch.nn.Module, stand_ins: Mapping[torch.Tensor, torch.Tensor]) -> torch.nn.Module:
     """A shallow copy of a module that computes with other tensors in place of its parameters and buffers.
 
@@ -720,14 +976,28 @@ class FromWhole(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
         link = whole[0].new_zeros((), dtype=torch.float32)
+        own = (link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True)))
         ctx.layouts = layouts
+        ctx.forms = [(part.shape, part.dtype, part.device) for part in own]
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(link)
-        return link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True))
+        ctx.replica_is_done, ctx.early = False, []
+        return own
 
     @staticmethod
-    def backward(ctx: Any, link_gradient: torch.Tensor, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        (link,) = ctx.saved_tensors
-        return None, *IntoWhole.apply(ctx.layouts, link + link_gradient, *gradients)
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        if gradients[0] is None and ctx.replica_is_done:
+            # Not by way of the link: a reentrant checkpoint, which runs parts of the backward pass beforehand, on
+            # ranks with rows only. Its gradients wait for the one pass that comes by on all ranks.
+            ctx.early.append(gradients)
+            return (None,) * len(gradients)
+        each = zip(*ctx.early, gradients, strict=True)
+        link_gradient, *sums = (added(found, *form) for found, form in zip(each, ctx.forms, strict=True))
+        ctx.early = []
+        if torch.is_grad_enabled():  # there will be gradients of gradients
+            (link,) = ctx.saved_tensors
+            link_gradient = link + link_gradient
+        return None, *IntoWhole.apply(ctx.layouts, link_gradient, *sums)
 
 
 class IntoWhole(torch.autograd.Function):
@@ -748,6 +1018,25 @@ class IntoWhole(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
         return None, *FromWhole.apply(ctx.layouts, *gradients)
+
+
+def replica_is_done(link: torch.Tensor) -> None:
+    """Tell the FromWhole that a link came from that the replica has run, and what comes next is the backward pass."""
+    node: Any = link.grad_fn
+    while node is not None and not hasattr(node, "replica_is_done"):  # .to(device) may stand between
+        node = node.next_functions[0][0] if node.next_functions else None
+    if node is not None:
+        node.replica_is_done = True
+
+
+def added(
+    found: Sequence[torch.Tensor | None], shape: torch.Size, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """The sum of gradients; zeros where there are none."""
+    given = [gradient for gradient in found if gradient is not None]
+    if not given:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return sum(given[1:], start=given[0])
 
 
 def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
@@ -786,6 +1075,37 @@ def copy_from_rank_zero(tensors: Sequence[torch.Tensor]) -> None:
                 tensors[i].data.copy_(part.view(tensors[i].shape))
 
 
+class ScaleGradient(torch.autograd.Function):
+    """x in the forward pass; the gradient times a factor in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
+        ctx.factor = factor
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient * ctx.factor, None
+
+
+class ZeroGradients(torch.autograd.Function):
+    """The link in the forward pass; in the backward pass a zero gradient for every parameter.
+
+    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
+    DistributedDataParallel's reducer wants to hear of every parameter on every rank.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, link: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        ctx.forms = [(p.shape, p.dtype, p.device) for p in parameters]
+        return link.clone()
+
+    @staticmethod
+    def backward(ctx: Any, link_gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        zeros = [torch.zeros((), dtype=dtype, device=device) for _, dtype, device in ctx.forms]
+        return link_gradient, *(zero.expand(form[0]) for zero, form in zip(zeros, ctx.forms, strict=True))
+
+
 @dataclass(frozen=True)
 class Report:
     """What a rank tells the others about its forward pass."""
@@ -804,7 +1124,7 @@ class GraphDDP(DistributedDataParallel):
 
     Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
     that come or thaw later. With split=False the inputs are this rank's rows already. With in_turn=True the
-    ranks run the module one after another, for modules that draw random numbers on the host.
+    ranks run the module one after another, for modules that draw random numbers on the host or fill lists there.
 
     It is a DistributedDataParallel by name only: for isinstance, .module, and the keys of the state dict.
     """
@@ -819,8 +1139,10 @@ class GraphDDP(DistributedDataParallel):
         self.module = module
         self.dim = dim
         self.split = split
+        RowsApart.now = RowsApart.now or not split
         self.in_turn = in_turn
         self.trained = False
+        self.buffers_then: list[int] = []
 
     def _get_name(self) -> str:
         """The first word of a printed model: the same as before, as all that a run prints."""
@@ -834,12 +1156,17 @@ class GraphDDP(DistributedDataParallel):
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run this rank's replica, tell the others how it went, and join the outputs."""
+        self.catch_up()
         link, copies, part = self.enter(inputs, kwargs)
         tensors: list[torch.Tensor] = []
-        run = self.run_in_turn if self.in_turn else self.run_replica
+        memory = Memory(self.module) if self.in_turn else None
+        run = self.run_replica if memory is None else functools.partial(self.run_in_turn, memory)
         reports = exchange(run(part, copies, tensors))
+        replica_is_done(link)
         self.follow(reports)
         link = self.tie(link)
+        if memory:
+            memory.finish(lambda rank, face: self.tensor_of(rank, face, memory.fresh, link))
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
         return gather_outputs(
             [reports[rank].outputs[0] for rank in ranks],
@@ -881,13 +1208,18 @@ class GraphDDP(DistributedDataParallel):
         first = next(tensors_in((part.inputs, part.kwargs)), None)
         return own_rank() == 0 or first is None or first.dim() == 0 or first.shape[self.dim] > 0
 
-    def run_in_turn(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
-        """Run this rank's replica where the host's random streams stopped on the rank before."""
+    def run_in_turn(
+        self, memory: Memory, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]
+    ) -> Report:
+        """Run this rank's replica where the rank before left the host's random streams, and what modules keep."""
         report = Report(())
         for turn in range(world_size()):
             if turn == own_rank():
                 report = self.run_replica(part, copies, tensors)
-            set_random_streams(exchange(self.host_streams())[turn])
+            mine = (self.host_streams(), memory.tell()) if turn == own_rank() else None
+            streams, told = exchange(mine)[turn]
+            set_random_streams(streams)
+            memory.follow(turn, told, self.device)
         return report
 
     def host_streams(self) -> dict[str, Any]:
@@ -973,6 +1305,13 @@ class GraphDDP(DistributedDataParallel):
         if first_training or any(report.changed_parameters for report in reports):
             copy_from_rank_zero(list(self.module.parameters()))
         self.trained = self.trained or first_training
+        may_run_again = self.is_training and torch.is_grad_enabled()
+        self.buffers_then = self.versions()[0] if may_run_again else []
+
+    def catch_up(self) -> None:
+        """Take over what rank 0's replica changed since its forward: a checkpoint runs layers again in backward."""
+        if self.buffers_then and exchange(self.versions()[0] != self.buffers_then)[0]:
+            copy_from_rank_zero(list(self.module.buffers()))
 
     def join_tensors(
         self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor
@@ -988,6 +1327,13 @@ class GraphDDP(DistributedDataParallel):
         if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
             return concatenate_ranks(own, sizes, self.dim)
         return IntoWhole.apply(((self.dim, sizes),), link, own)[0]
+
+    def tensor_of(
+        self, rank: int, face: Face, tensors: list[torch.Tensor], link: torch.Tensor
+    ) -> torch.Tensor:
+        """One rank's tensor, on every rank."""
+        flat = Face(face.place, torch.Size([face.shape.numel()]), face.dtype, face.needs_gradient)
+        return self.join_tensors({rank: flat}, tensors, link).view(face.shape)
 
     def parameters_in_graph(self) -> list[torch.nn.Parameter]:
         """The parameters whose gradients are added up inside the autograd graph."""
@@ -1025,11 +1371,97 @@ class GraphDDP(DistributedDataParallel):
         """Gradients are whole after every backward pass, as DataParallel's are."""
         yield
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
+        wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
+        own = ("split", "in_turn", "trained", "reducing")
+        vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
+        return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "GraphDDP":
+        twin = memo[id(self)] = type(self).__new__(type(self))
+        twin.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return twin
+
+    def __copy__(self) -> "GraphDDP":
+        twin = type(self).__new__(type(self))
+        twin.__setstate__(self.__getstate__())
+        return twin
+
     def __getstate__(self) -> dict[str, Any]:
         return vars(self).copy()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)
+
+
+class ReducedCall(torch.nn.Module):
+    """What DistributedDataParallel's reducer wraps: a module's parameters, and any call that uses them."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, call: Callable[[], Any]) -> Any:
+        return call()
+
+
+class ExactDDP(GraphDDP):
+    """nn.DataParallel over the ranks; gradients are summed by DistributedDataParallel while backward runs.
+
+    The loss on the joined outputs is the whole loss, on every rank. So rank r's gradient g_r is its part of
+    DataParallel's gradient, sum(g_r). DistributedDataParallel averages: sum(g_r) / world. Therefore gradients
+    are multiplied by world on their way to the parameters. (Not at the outputs, where float16 may overflow.
+    Not by a hook that sums without dividing: under accumulation the reducer averages all that .grad holds.)
+
+    Right for one forward and one backward a step; for anything else take GraphDDP.
+    """
+
+    def __init__(
+        self, module: torch.nn.Module, dim: int = 0, split: bool = True, in_turn: bool = False
+    ) -> None:
+        super().__init__(module, dim, split, in_turn)
+        self.reducing: tuple[Any, ...] = ()
+
+    def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self.trainable():
+            return super().forward_on_ranks(inputs, kwargs)
+        return self.reducing_ddp()(lambda: super(ExactDDP, self).forward_on_ranks(inputs, kwargs))
+
+    def reducing_ddp(self) -> DistributedDataParallel:
+        """torch's DistributedDataParallel of the module, made anew when other parameters are trained."""
+        wanted = [(id(p), p.requires_grad, p.device, p.dtype) for p in self.module.parameters()]
+        if not self.reducing or self.reducing[0] != wanted:
+            if self.reducing:
+                drop_reducer(self.reducing[1])
+            self.reducing = (wanted, DistributedDataParallel(ReducedCall(self.module), **no_buffers()))
+        ddp: DistributedDataParallel = self.reducing[1]
+        return ddp
+
+    def enter(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[torch.Tensor, dict[Any, Any], Part]:
+        link, _, part = super().enter(inputs, kwargs)
+        return link, {p: ScaleGradient.apply(p, world_size()) for p in self.trainable()}, part
+
+    def parameters_in_graph(self) -> list[torch.nn.Parameter]:
+        return []
+
+    def tie(self, link: torch.Tensor) -> torch.Tensor:
+        """The link, with zero gradients for all parameters.
+
+        Tied after the module ran, so that backward comes here first and no parameter waits for its zeros.
+        """
+        return ZeroGradients.apply(link, *self.trainable())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "reducing": ()}
+
+
+def no_buffers() -> dict[str, Any]:
+    """The option by which DistributedDataParallel leaves buffers alone in forward; renamed in torch 2.13."""
+    options = inspect.signature(DistributedDataParallel.__init__).parameters
+    return {"forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers": False}
 
 
 # --- end of the copied helpers
@@ -1073,7 +1505,7 @@ class Classifier(nn.Module):
 train_loader = shard(DataLoader(TensorDataset(*make_data(198)), batch_size=32, shuffle=True))
 valid_loader = shard(DataLoader(TensorDataset(*make_data(60)), batch_size=32))
 
-model = GraphDDP(Classifier(), split=False).cuda()
+model = ExactDDP(Classifier(), split=False).cuda()
 criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
 total_steps = EPOCHS * len(train_loader)

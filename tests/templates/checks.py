@@ -21,6 +21,15 @@ from dp2ddp.templates import ddp
 from dp2ddp.templates.batches import shard, whole_batches
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
 from dp2ddp.templates.feed import Fed, feed
+from dp2ddp.templates.parts import (
+    DataParallelOnRanks,
+    data_parallel_on_ranks,
+    gather_from_ranks,
+    parallel_apply_on_ranks,
+    replicate_on_ranks,
+    scatter_tensor_to_ranks,
+    scatter_to_ranks,
+)
 from dp2ddp.templates.process import alone, exchange, own_rank, world_size
 from dp2ddp.templates.rows import RowsApart, gather_rows, join_rows
 from dp2ddp.templates.voice import (
@@ -101,6 +110,8 @@ def names_and_faces() -> Any:
             isinstance(net, DistributedDataParallel) and net.module is module,
             torch.equal(net.eval()(x), again.eval()(x)) and torch.equal(net(x), twin.eval()(x)),
             [name for name, _ in net.named_parameters()][0],
+            [type(one).__name__ for one in (again, twin, copy.copy(net))]
+            == ["DataParallel", kind.__name__, kind.__name__],
         ]
         mean_loss(again.train(), *batches(8)[0]).backward()
     return facts
@@ -425,6 +436,102 @@ def rows_apart_only_behind_a_wrap() -> Any:
         RowsApart.now = before
 
 
+def parts_by_hand() -> Any:
+    """The parts one by one, the function, a subclass with shares of its own: each as GraphDDP."""
+    ids = list(range(world_size()))
+    torch.manual_seed(3)
+    x, y = batches(2 * world_size() + 1)[0]
+    nets = [Net(nn.LayerNorm) for _ in range(4)]
+    for net in nets[1:]:
+        net.load_state_dict(nets[0].state_dict())
+    replicas = replicate_on_ranks(nets[1], ids)
+    chunks = scatter_to_ranks((x,), ids)
+    outputs = parallel_apply_on_ranks(replicas[: len(chunks)], chunks)
+    found = [
+        GraphDDP(nets[0])(x),
+        gather_from_ranks(outputs, 0),
+        data_parallel_on_ranks(nets[2], x, ids),
+        Reversed(nets[3], ids)(x),
+    ]
+    for scores in found:
+        nn.functional.cross_entropy(scores, y).backward()
+    grads = [[p.grad for p in net.parameters()] for net in nets]
+    pairs = [(a, b) for each in grads[1:] for a, b in zip(grads[0], each, strict=True)]
+    close = all(a is not None and b is not None and torch.allclose(a, b, atol=1e-6) for a, b in pairs)
+    try:
+        replicas[world_size() - 1 - own_rank()](x)
+    except RuntimeError as error:
+        return [all(torch.allclose(found[0], one) for one in found), close, "runs on rank" in str(error)]
+
+
+class Reversed(DataParallelOnRanks):
+    """Gives the first rank one row, and its replicas' outputs reversed twice."""
+
+    def scatter(self, inputs: Any, kwargs: Any, device_ids: Any) -> Any:
+        rows = len(inputs[0])
+        sizes = [1, *(len(part) for part in torch.arange(rows - 1).chunk(len(device_ids) - 1))]
+        return [(part,) for part in scatter_tensor_to_ranks(device_ids[: len(sizes)], sizes, 0, inputs[0])], [
+            {} for _ in sizes
+        ]
+
+    def gather(self, outputs: Any, output_device: Any) -> Any:
+        return super().gather(list(reversed(list(reversed(outputs)))), output_device)
+
+
+def what_a_forward_keeps() -> Any:
+    """Lists, dicts, counts, objects, a closure of a hook: as if the replicas had filled them one after another."""
+    net = Keeping()
+    seen: dict[str, Any] = {}
+    net.layer.register_forward_hook(
+        lambda module, given, output: seen.update(out=output.detach(), rows=len(output))
+    )
+    wrapped = GraphDDP(net, in_turn=True)
+    rows = world_size() + 1
+    x = torch.arange(2.0 * rows).view(rows, 2)
+    for _ in range(2):
+        wrapped(x)
+    chunks = [len(chunk) for chunk in x.chunk(world_size())]
+    torch.stack(net.sums[-len(chunks) :]).sum().backward()
+    gradient = net.layer.weight.grad
+    assert gradient is not None
+    return [
+        net.stats == {"rows": 2 * rows, "last": chunks[-1]},
+        net.meter.counts == chunks * 2,
+        len(net.sums) == 2 * len(chunks),
+        seen["rows"] == chunks[-1] and torch.equal(seen["out"], net.layer(x.chunk(world_size())[-1])),
+        torch.equal(gradient, x.sum(0).expand(2, 2)),
+        net.total.tolist() == [2.0 * rows],
+    ]
+
+
+class Meter:
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+
+    def update(self, count: int) -> None:
+        self.counts = [*self.counts, count]
+
+
+class Keeping(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.sums: list[torch.Tensor] = []
+        self.stats = {"rows": 0, "last": 0}
+        self.meter = Meter()
+        self.total = torch.zeros(1)
+        self.kept = [self.total]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.layer(x)
+        self.sums.append(out.sum())
+        self.stats["rows"] += len(x)
+        self.stats["last"] = len(x)
+        self.meter.update(len(x))
+        self.kept[0] += len(x)
+        return out
+
+
 CHECKS: dict[str, Callable[[], Any]] = {
     check.__name__: check
     for check in (
@@ -450,5 +557,7 @@ CHECKS: dict[str, Callable[[], Any]] = {
         fed_errors,
         filled_by_a_thread,
         methods_stay_on_rank_zero,
+        parts_by_hand,
+        what_a_forward_keeps,
     )
 }

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 Wrap = Callable[..., nn.Module]
 Seed = Callable[[int], None]
@@ -25,6 +26,7 @@ GRAPH_ONLY = {
     "gradient_penalty_with_fewer_rows_than_ranks",
     "gradients_asked_for_by_autograd_grad",
     "module_method_alone_in_a_step",
+    "reentrant_checkpoints",
 }
 
 
@@ -470,6 +472,22 @@ def fewer_rows_than_ranks(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.
         yield from train(wrap(module), module, mean_loss, rows, adam=True)
 
 
+class Thrifty(Net):
+    """Runs its layers again in backward, in backward passes of their own: once for each on ranks with rows."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor | None = None, mode: str = "scores") -> Any:
+        stem = self.body[0](x)
+        features = checkpoint(self.body[1:], stem, use_reentrant=True)
+        return checkpoint(self.head, features, use_reentrant=True)
+
+
+def reentrant_checkpoints(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
+    for rows in (uneven(world), world - 1, world):
+        seed(rows)
+        module = Thrifty(nn.LayerNorm)
+        yield from train(wrap(module), module, mean_loss, rows)
+
+
 SCENARIOS: dict[str, Scenario] = {
     "mean_of_even_chunks": simple(mean_loss, 24),
     "mean_of_uneven_chunks": simple(mean_loss),
@@ -510,6 +528,7 @@ SCENARIOS: dict[str, Scenario] = {
             one_output_of_two_is_used,
             alternating_models,
             fewer_rows_than_ranks,
+            reentrant_checkpoints,
         )
     },
 }

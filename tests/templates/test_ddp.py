@@ -26,6 +26,7 @@ OTHER_ORDER = {
     "forward_and_module_method",
     "gan_with_batch_norm",
     "inputs_that_want_gradients",
+    "reentrant_checkpoints",
     "several_forwards_one_backward",
 }
 CASES = [f"{name} GraphDDP" for name in SCENARIOS] + [
@@ -106,7 +107,7 @@ def test_an_exception_in_one_replica_is_raised_on_every_rank_and_the_run_goes_on
 
 def test_it_looks_like_ddp_and_is_saved_like_dataparallel(found: Any) -> None:
     for facts in found(2, "names_and_faces"):
-        assert facts == [True, True, True, "module.body.0.weight"] * 2
+        assert facts == [True, True, True, "module.body.0.weight", True] * 2
 
 
 def test_layers_initialised_by_their_first_rows_are_those_of_replica_0(found: Any) -> None:
@@ -125,6 +126,18 @@ def test_local_rows_give_the_same_gradients_as_the_split_batch(found: Any, world
 
 def test_a_module_that_draws_on_the_host_does_so_in_turn_or_not_at_all(found: Any) -> None:
     assert found(4, "draws_on_the_host") == [[True, True, True]] * 4
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_parts_called_by_hand_are_those_of_the_wrapper(found: Any, world: int) -> None:
+    answers = found(world, "parts_by_hand")
+    assert [answer[:2] for answer in answers] == [[True, True]] * world
+    assert all(answer is None or answer[2] for answer in answers)
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_what_a_forward_keeps_is_what_replicas_would_leave(found: Any, world: int) -> None:
+    assert found(world, "what_a_forward_keeps") == [[True] * 6] * world
 
 
 def test_rank_0_alone_waits_for_nobody(found: Any) -> None:

@@ -121,10 +121,11 @@ class DataParallel(Rule):
         # A dim given by position moves up to second place, which is where the new wrapper has it too.
         if strategy.join.value == "outputs":
             yield SetArgument(call.node, "split", "False", "the loader gives each rank its own rows already")
-        if facts.draws_on_host:
-            yield SetArgument(
-                call.node, "in_turn", "True", "the model draws on the host: replicas draw one after another"
+        if facts.takes_turns:
+            because = (
+                "replicas draw from the host's random streams, or fill what is read later: one after another"
             )
+            yield SetArgument(call.node, "in_turn", "True", because)
 
 
 def _unknown_world(facts: Facts, wrap: Wrap) -> Iterator[Note]:

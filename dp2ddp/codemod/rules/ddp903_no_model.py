@@ -67,7 +67,7 @@ class NoModel(Rule):
 
 
 def _is_result(facts: Facts, wrap: Wrap) -> bool:
-    """Whether what is wrapped is a tensor in any case: every other value of its name is the result of a loss or layer."""
+    """Whether a tensor is wrapped in any case: every other value of its name is the result of a loss or layer."""
     made = [wrap.module]
     if isinstance(wrap.module, ast.Name):
         scope = facts.script.scopes.lookup(wrap.module.id, facts.script.scopes.scope_of[wrap.module])

@@ -1,0 +1,246 @@
+"""What the replicas of a module share on the host: lists, dicts and objects that a forward or a hook fills."""
+
+import copy
+import functools
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+import torch.distributed
+
+from .outputs import Face
+from .process import own_rank
+from .rows import as_bytes
+
+PLAIN = (type(None), bool, int, float, complex, str, bytes)
+CONTAINERS = (list, dict, set, deque)
+
+
+@dataclass(frozen=True)
+class Known:
+    """Something that all ranks have had before."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """A tensor that a replica has put there."""
+
+    rank: int
+    face: Face
+
+
+@dataclass(frozen=True)
+class Made:
+    """A container that a replica has put there: an empty one of its kind, and what is in it."""
+
+    empty: Any
+    content: Any
+
+
+class Memory:
+    """The containers that a module's forward and hooks can reach, told from rank to rank.
+
+    DataParallel's replicas are threads of one process: one after another they fill the same list. Here each rank
+    gets it as the rank before has left it, and in the end all ranks hold what the last one left.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.containers: list[Any] = []
+        self.known: list[Any] = []
+        self.versions: dict[int, int] = {}
+        self.labels: dict[int, Any] = {}
+        for found in shared_containers(module):
+            self.learn(found)
+        self.fresh: list[torch.Tensor] = []
+        self.values: dict[Fresh, torch.Tensor] = {}
+        self.told: Any = None
+
+    def learn(self, value: Any) -> None:
+        """Number something that all ranks have, and what is in it."""
+        if isinstance(value, PLAIN) or id(value) in self.labels or type(value).__module__ == "numpy":
+            return
+        self.labels[id(value)] = Known(len(self.known))
+        self.known.append(value)
+        if isinstance(value, torch.Tensor):
+            self.versions[len(self.known) - 1] = value._version
+        if has_attributes(value):
+            self.learn(vars(value))
+        if isinstance(value, CONTAINERS):
+            self.containers.append(value)
+        if isinstance(value, (*CONTAINERS, tuple)):
+            for item in value.values() if isinstance(value, dict) else value:
+                self.learn(item)
+
+    def tell(self) -> Any:
+        """What the containers hold now, for the other ranks, and which tensors of before have changed in place."""
+        changed = [place for place, version in self.versions.items() if self.known[place]._version != version]
+        return changed, [self.describe_content(container) for container in self.containers]
+
+    def describe_content(self, container: Any) -> Any:
+        if isinstance(container, dict):
+            return [(key, self.describe(item)) for key, item in container.items()]
+        return [self.describe(item) for item in container]
+
+    def describe(self, value: Any) -> Any:
+        if isinstance(value, PLAIN):
+            return value
+        if id(value) not in self.labels and isinstance(value, torch.Tensor):
+            face = Face(len(self.fresh), value.shape, value.dtype, value.requires_grad)
+            self.labels[id(value)] = Fresh(own_rank(), face)
+            self.fresh.append(value)
+            self.values[self.labels[id(value)]] = value
+        if id(value) in self.labels:
+            return self.labels[id(value)]
+        if isinstance(value, tuple):
+            return Made((), self.describe_content(value))
+        if isinstance(value, CONTAINERS):
+            empty = copy.copy(value)
+            empty.clear()
+            return Made(empty, self.describe_content(value))
+        return value
+
+    def follow(self, turn: int, told: Any, device: torch.device) -> None:
+        """Hold what the rank has left whose turn it was."""
+        changed, told = told
+        for place in changed:
+            self.follow_change(turn, self.known[place])
+        for fresh in fresh_in(told):
+            if fresh.rank == turn and (turn != own_rank() or fresh in self.values):
+                self.values[fresh] = self.sent(fresh, device)
+        self.told = told
+        if turn != own_rank():
+            self.hold(told)
+
+    def follow_change(self, turn: int, tensor: torch.Tensor) -> None:
+        """Give a tensor the values that a rank has put into it."""
+        value = tensor.detach().contiguous() if turn == own_rank() else torch.empty_like(tensor).contiguous()
+        torch.distributed.broadcast(as_bytes(value), turn)
+        if turn != own_rank():
+            tensor.data.copy_(value)
+
+    def sent(self, fresh: Fresh, device: torch.device) -> torch.Tensor:
+        """A tensor of another rank, without its gradient."""
+        if fresh.rank == own_rank():
+            torch.distributed.broadcast(
+                as_bytes(self.values[fresh].detach().to(device).contiguous()), fresh.rank
+            )
+            return self.values[fresh]
+        value = torch.empty(fresh.face.shape, dtype=fresh.face.dtype, device=device)
+        torch.distributed.broadcast(as_bytes(value), fresh.rank)
+        self.labels[id(value)] = fresh
+        return value
+
+    def finish(self, join: Callable[[int, Face], torch.Tensor]) -> None:
+        """Hold what the last rank has left; join(rank, face) is a rank's tensor with its gradient."""
+        for fresh in fresh_in(self.told):
+            if fresh.face.needs_gradient:
+                self.values[fresh] = join(fresh.rank, fresh.face)
+        self.hold(self.told)
+
+    def hold(self, told: Any) -> None:
+        for container, content in zip(self.containers, told, strict=True):
+            self.fill(container, content)
+
+    def fill(self, container: Any, content: Any) -> Any:
+        """Put a described content into a container."""
+        if isinstance(container, tuple):
+            return tuple(self.rebuilt(item) for item in content)
+        if isinstance(container, dict):
+            items: Any = {key: self.rebuilt(item) for key, item in content}
+        else:
+            items = [self.rebuilt(item) for item in content]
+        container.clear()
+        if isinstance(container, (dict, set)):
+            container.update(items)
+        else:
+            container.extend(items)
+        return container
+
+    def rebuilt(self, value: Any) -> Any:
+        if isinstance(value, Known):
+            return self.known[value.place]
+        if isinstance(value, Fresh):
+            return self.values[value]
+        return self.fill(copy.copy(value.empty), value.content) if isinstance(value, Made) else value
+
+
+def fresh_in(told: Any) -> Iterator[Fresh]:
+    """The new tensors in what a rank told, each once."""
+    found: dict[Fresh, None] = {}
+    queue = [told]
+    while queue:
+        value = queue.pop(0)
+        if isinstance(value, Fresh):
+            found[value] = None
+        elif isinstance(value, Made):
+            queue.append(value.content)
+        elif isinstance(value, (list, tuple)):
+            queue += value
+    return iter(found)
+
+
+def shared_containers(module: torch.nn.Module) -> Iterator[Any]:
+    """Containers among the attributes of a module's parts, and those that their forwards and hooks refer to."""
+    usual = vars(torch.nn.Module())
+    seen: set[int] = set()
+    for part in module.modules():
+        for name, value in vars(part).items():
+            if name not in usual and (isinstance(value, CONTAINERS) or has_attributes(value)):
+                yield value
+        for hooks in (part._forward_hooks, part._forward_pre_hooks):
+            for hook in list(hooks.values()):
+                yield from containers_of(hook, seen)
+        if not type(part).__module__.startswith("torch."):
+            for method in vars(type(part)).values():
+                yield from containers_of(method, seen)
+
+
+def containers_of(function: Any, seen: "set[int]") -> Iterator[Any]:
+    """The containers that a function can reach: its object's attributes, its closure, the globals that it names."""
+    if id(function) in seen or isinstance(function, (torch.nn.Module, type)):
+        return
+    seen.add(id(function))
+    if isinstance(function, MethodType):
+        if not isinstance(function.__self__, (torch.nn.Module, type)):
+            yield vars(function.__self__)
+        yield from containers_of(function.__func__, seen)
+    elif isinstance(function, functools.partial):
+        for value in (*function.args, *function.keywords.values(), function.func):
+            yield from containers_at(value, seen)
+    elif isinstance(function, FunctionType):
+        cells = (cell.cell_contents for cell in function.__closure__ or () if cell_is_full(cell))
+        named = (function.__globals__.get(name) for name in function.__code__.co_names)
+        for value in (*cells, *named):
+            yield from containers_at(value, seen)
+
+
+def containers_at(value: Any, seen: "set[int]") -> Iterator[Any]:
+    """A value itself, if it is a container, or what it can reach, if it is a function of the script."""
+    if isinstance(value, CONTAINERS) or has_attributes(value):
+        yield value
+    elif not (getattr(value, "__module__", "") or "").startswith("torch"):
+        yield from containers_of(value, seen)
+
+
+def has_attributes(value: Any) -> bool:
+    """Whether this is an object of the script's own, whose methods may change it."""
+    others = (torch.nn.Module, torch.Tensor, type, FunctionType, MethodType, ModuleType, functools.partial)
+    foreign = ("torch", "numpy", "builtins", "collections", "argparse")
+    return (
+        hasattr(value, "__dict__")
+        and not isinstance(value, (*others, *CONTAINERS))
+        and not type(value).__module__.startswith(foreign)
+    )
+
+
+def cell_is_full(cell: Any) -> bool:
+    """Whether a variable of a closure has a value yet."""
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
