@@ -306,7 +306,7 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("split", "in_turn", "trained", "reducing")
+        own = ("dim", "split", "in_turn", "trained", "buffers_then", "reducing")
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dp2ddp.verify.spelling import Spelling
 from dp2ddp.verify.tolerance import Tolerance
-from dp2ddp.verify.workspace import Leavings, content_hash
+from dp2ddp.verify.workspace import Leavings, content_hash, opened
 
 TORCH_FILES = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".t7", ".model")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
@@ -234,8 +234,9 @@ def _compare_lines(path: str, a: str, b: str, tolerance: Tolerance) -> Iterator[
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8")
-    except (UnicodeDecodeError, OSError):
+        with opened(path) as file:
+            return file.read().decode("utf-8")
+    except (UnicodeDecodeError, OSError, EOFError):
         return None
 
 

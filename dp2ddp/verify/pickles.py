@@ -7,7 +7,9 @@ import io
 import pickle
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any
+
+from dp2ddp.verify.workspace import opened
 
 # what only builds values; all other names become a Thing
 _BUILDERS = {
@@ -74,6 +76,8 @@ class _Unpickler(pickle.Unpickler):
             return super().find_class(module, name)
         if (module, name) == ("torch.storage", "_load_from_bytes"):  # what pickle makes of a storage
             return lambda data: _load(io.BytesIO(data))
+        if name == "_reconstructor" and module in ("copyreg", "copy_reg"):  # another way to say NEWOBJ
+            return lambda kind, base, state: kind.__new__(kind)
         return thing_class(module, name)
 
 
@@ -95,14 +99,15 @@ def read(path: Path) -> Any:
     if path.suffix in (".npy", ".npz"):
         loaded = np.load(path, allow_pickle=False)
         return dict(loaded) if path.suffix == ".npz" else loaded
-    try:
-        return _load(path)
-    except Exception:
-        with path.open("rb") as file:
+    with opened(path) as file:
+        try:
+            return _load(file)
+        except Exception:
+            file.seek(0)
             return _Unpickler(file).load()
 
 
-def _load(file: Path | io.BytesIO) -> Any:
+def _load(file: IO[bytes]) -> Any:
     import torch
 
     return torch.load(file, map_location="cpu", pickle_module=_PICKLE, weights_only=False)

@@ -6,12 +6,16 @@ link, with a guard in the run that puts a copy in its place before it is opened 
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
+import lzma
 import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO, Any, cast
 
 from dp2ddp.errors import RunError
 from dp2ddp.source.folders import LEFT_OUT
@@ -136,13 +140,18 @@ def _inventory(root: Path) -> dict[str, tuple[int, int]]:
     return {path: (state.st_size, state.st_mtime_ns) for path, state in states}
 
 
+def opened(path: Path) -> IO[bytes]:
+    """A file, to be read; a compressed one by what is in it, since its head says when it was written."""
+    openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    return cast("IO[bytes]", openers.get(path.suffix, open)(path, "rb"))
+
+
 def content_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return (
-            hashlib.file_digest(file, "sha256").hexdigest()
-            if hasattr(hashlib, "file_digest")
-            else digest(file.read())
-        )
+    try:
+        with opened(path) as file:
+            return digest(file.read())
+    except (OSError, EOFError, lzma.LZMAError):  # only its name says that it is compressed
+        return digest(path.read_bytes())
 
 
 def digest(data: bytes) -> str:

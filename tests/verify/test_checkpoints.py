@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import collections
+import gzip
+import lzma
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from dp2ddp.templates.ddp import GraphDDP
 from torch import nn
 
 from dp2ddp.verify.checkpoints import difference
 from dp2ddp.verify.spelling import Spelling
+from dp2ddp.verify.workspace import content_hash
 
 SAVE = {"torch": torch.save, "pickle": pickle.dump}
 
@@ -104,3 +109,28 @@ def test_texts_in_a_checkpoint_may_name_the_folder_and_the_time(tmp_path: Path) 
 
     assert "instead of" in difference(*paths, 1e-10)
     assert difference(*paths, 1e-10, spellings=spellings) == ""
+
+
+@pytest.mark.parametrize("opener", [gzip.open, bz2.open, lzma.open])
+def test_what_is_compressed_is_compared_by_what_is_in_it(tmp_path: Path, opener: Any) -> None:
+    suffix = {gzip.open: ".gz", bz2.open: ".bz2", lzma.open: ".xz"}[opener]
+    for name, value in (("a", 1.5), ("b", 1.5), ("c", 2.5)):
+        with opener(tmp_path / f"{name}{suffix}", "wb") as file:
+            pickle.dump({"loss": value}, file)
+    a, b, c = (tmp_path / f"{name}{suffix}" for name in "abc")
+    assert content_hash(a) == content_hash(b) != content_hash(c)
+    assert difference(a, b, 1e-9) == ""
+    assert "2.5 instead of 1.5" in difference(a, c, 1e-9)
+
+
+def test_a_name_that_lies_about_compression_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "a.gz").write_bytes(b"not compressed")
+    assert content_hash(tmp_path / "a.gz")
+    assert "cannot be read" in difference(tmp_path / "a.gz", tmp_path / "a.gz", 1e-9)
+
+
+def test_a_data_parallel_is_one_however_pickle_makes_it(tmp_path: Path) -> None:
+    net = nn.DataParallel(nn.Linear(2, 2))
+    torch.save(net, tmp_path / "theirs.pt")
+    torch.save(GraphDDP(net.module), tmp_path / "ours.pt")
+    assert difference(tmp_path / "theirs.pt", tmp_path / "ours.pt", 0) == ""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding, Lift, Replace
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.models import class_references, is_type_test
+from dp2ddp.codemod.facts.pickled import may_hold_wrapper
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -50,8 +51,15 @@ class DataParallelType(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         if not any(not wrap.is_single for wrap in facts.all_wraps):
             return
-        helper = facts.names.helper(strategy.wrapper)
+        wrapper = "GraphDDP" if _loads_wrappers(facts) else strategy.wrapper  # ExactDDP is one, too
+        helper = facts.names.helper(wrapper)
         for reference in class_references(facts.script):
             if is_type_test(facts.script, reference):
                 yield Replace(reference, helper, because="the class that the model is wrapped in now")
-                yield Lift(strategy.wrapper, because="the class that the model is wrapped in now")
+                yield Lift(wrapper, because="the class that the model is wrapped in now")
+
+
+def _loads_wrappers(facts: Facts) -> bool:
+    """Whether wrapped models come out of files, too: as GraphDDP, whatever the strategy."""
+    loads = ((one.script, call) for one in facts.files for call in one.script.calls_of("torch.load"))
+    return any(may_hold_wrapper(script, call, facts.all_wraps) for script, call in loads)

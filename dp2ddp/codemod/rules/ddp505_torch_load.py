@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Lift, SetArgument
+from dp2ddp.codemod.edits import Finding, Lift, Replace, SetArgument
 from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.facts.pickled import may_hold_wrapper
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -14,13 +15,16 @@ class TorchLoad(Rule):
     """Load checkpoints onto the rank's own device.
 
     ## What it does
-    Gives `torch.load(path)` a `map_location=to_own_device`.
+    Gives `torch.load(path)` a `map_location=to_own_device`. Where a whole model may be in the file
+    (`weights_only=False`, or the result takes the wrapped model's name), `load_for_ranks(path)` is called instead.
 
     ## Why
-    A checkpoint saved on cuda:0 is loaded onto cuda:0, by every rank: the first GPU runs full.
+    A checkpoint saved on cuda:0 is loaded onto cuda:0, by every rank: the first GPU runs full. And a DataParallel that
+    comes out of a file would spread over all GPUs, from every rank.
 
     ## Safety
-    What was saved on the CPU stays there. A map_location that is given already is not touched.
+    What was saved on the CPU stays there. A map_location that is given already is not touched. `load_for_ranks`
+    changes nothing but DataParallel objects in what it loads: they become GraphDDP, which is right for any training.
 
     ## References
     SEMANTICS 77.
@@ -41,6 +45,20 @@ class TorchLoad(Rule):
                 state = torch.load("best.pt", map_location=to_own_device)
             """,
         ),
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                state = torch.load("best.pt", weights_only=False, map_location="cpu")
+                net = torch.load("net.pt")
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                state = load_for_ranks("best.pt", weights_only=False, map_location="cpu")
+                net = load_for_ranks("net.pt")
+            """,
+        ),
         Untouched(
             'import torch\nnet = torch.nn.DataParallel(net)\nstate = torch.load("best.pt", map_location="cpu")'
         ),
@@ -49,7 +67,11 @@ class TorchLoad(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         because = "what was saved on the first GPU comes to the rank's own"
         for call in facts.script.calls_of("torch.load"):
-            if call.argument(1, "map_location") is None and all(
+            if may_hold_wrapper(facts.script, call, facts.all_wraps):
+                why = "a DataParallel that is in the file comes back as the wrapper that ranks need"
+                yield Replace(call.node.func, facts.names.helper("load_for_ranks"), why)
+                yield Lift("load_for_ranks", why)
+            elif call.argument(1, "map_location") is None and all(
                 keyword.arg for keyword in call.node.keywords
             ):
                 yield SetArgument(call.node, "map_location", facts.names.helper("to_own_device"), because)
