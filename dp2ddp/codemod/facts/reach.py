@@ -9,20 +9,44 @@ from dp2ddp.codemod.facts.entry import is_main_guard
 from dp2ddp.codemod.facts.script import Script
 
 ANYTHING = {"builtins.eval", "builtins.exec", "importlib.import_module", "builtins.__import__"}
-BY_NAME = {"builtins.getattr", "builtins.vars", "builtins.hasattr"}  # of a module: any of its definitions
+ANYTHING |= {
+    "pydoc.locate",
+    "hydra.utils.instantiate",
+    "hydra.utils.get_class",
+    "runpy.run_module",
+    "runpy.run_path",
+}
+BY_NAME = {
+    "builtins.getattr",
+    "builtins.vars",
+    "builtins.hasattr",
+    "inspect.getmembers",
+}  # of a module: all of it
+FINDS_CLASSES = {"__subclasses__", "__init_subclass__"}
+KEEPS_TO_ITSELF = (
+    "torch.",
+    "functools.",
+    "dataclasses.",
+    "contextlib.",
+    "typing.",
+    "abc.",
+    "numba.",
+    "builtins.",
+)
 
 
 class Reach:
     """A function or class of a local module counts where code that can be reached mentions its name.
 
-    Of a module whose names are looked up at run time (`getattr(models, name)`, `models.__dict__[name]`) everything
-    counts; where modules are, or text is run, everything of all modules.
+    An import alone is no mention. A decorator of the user's own may hand on what it decorates (a registry), so that
+    counts too. Of a module whose names are looked up at run time (`getattr(models, name)`, `models.__dict__[name]`)
+    everything counts; where modules are, or text is run, everything of all modules.
     """
 
     def __init__(self, entry: Script, by_name: Mapping[str, Script]) -> None:
         self.modules = frozenset(by_name.values())
         scripts = (entry, *by_name.values())
-        self.everything = any(call.name in ANYTHING for one in scripts for call in one.calls)
+        self.everything = any(_may_reach_anything(one) for one in scripts)
         asked = {name for one in scripts for name in _asked_by_name(one)}
         self.whole = {
             script for name, script in by_name.items() if any(_is_within(name, module) for module in asked)
@@ -38,7 +62,9 @@ class Reach:
 
     def _is_reached(self, script: Script, statement: ast.stmt, names: set[str]) -> bool:
         name = _name(statement)
-        return name is None or name in names or self.everything or script in self.whole
+        if name is None or name in names or self.everything or script in self.whole:
+            return True
+        return any(not _keeps_to_itself(script, one) for one in getattr(statement, "decorator_list", ()))
 
     def _mentioned(self, scripts: Sequence[Script]) -> set[str]:
         """The names that code which can be reached mentions."""
@@ -48,6 +74,25 @@ class Reach:
             pending = [each for each in pending if each not in reached]
             names |= {name for _, node in reached for name in _identifiers(node)}
         return names
+
+
+def _may_reach_anything(script: Script) -> bool:
+    """Whether modules or classes are looked up where no name says which."""
+    if any(call.name in ANYTHING for call in script.calls):
+        return True
+    methods = script.own_methods & FINDS_CLASSES
+    return bool(methods) or any(_finds_classes(script, node) for node in script.nodes(ast.Attribute))
+
+
+def _finds_classes(script: Script, node: ast.AST) -> bool:
+    assert isinstance(node, ast.Attribute)
+    return node.attr in FINDS_CLASSES or script.scopes.name(node) == "sys.modules"
+
+
+def _keeps_to_itself(script: Script, decorator: ast.expr) -> bool:
+    """Whether a decorator is known to put what it decorates into no table."""
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return (script.scopes.name(called) or "").startswith(KEEPS_TO_ITSELF)
 
 
 def _asked_by_name(script: Script) -> Iterator[str]:
@@ -78,8 +123,8 @@ def _identifiers(node: ast.AST) -> Iterator[str]:
             yield one.id
         elif isinstance(one, ast.Attribute):
             yield one.attr
-        elif isinstance(one, ast.alias):
-            yield one.name.rpartition(".")[2]
+        elif isinstance(one, ast.alias) and one.asname:
+            yield one.name.rpartition(".")[2]  # used under another name
 
 
 def _top_statement(script: Script, node: ast.AST) -> ast.stmt:

@@ -22,6 +22,8 @@ def test_what_is_mentioned_and_what_that_mentions() -> None:
     assert reached("import models\nmodels.large()\n") == ["small", "large"]
     assert reached("from models import small\nsmall()\n") == ["small"]
     assert reached("import models\n") == []
+    assert reached("from models import small, large\nsmall()\n") == ["small"]
+    assert reached("from models import small as net\nnet()\n") == ["small"]
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,24 @@ def test_getattr_of_anything_else_reaches_nothing() -> None:
 
 def test_text_that_is_run_may_name_anything() -> None:
     assert reached("import models\neval(args.arch)\n") == ["small", "large"]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "from registry import NETS\n@NETS.register('n')\nclass Net:\n    pass\n",
+        "TABLE = {}\ndef keep(f):\n    TABLE[f.__name__] = f\n    return f\n@keep\nclass Net:\n    pass\n",
+        "class Net:\n    pass\ndef build(name):\n    return getattr(sys.modules[__name__], name)\n",
+        "class Base:\n    def __init_subclass__(cls):\n        pass\nclass Net(Base):\n    pass\n",
+        "class Base:\n    pass\nclass Net(Base):\n    pass\nkinds = Base.__subclasses__()\n",
+    ],
+)
+def test_what_is_found_by_a_table_counts(table: str) -> None:
+    assert "Net" in reached("import models\nmodels.build(args.arch)\n", f"import sys\n{table}")
+
+
+def test_a_decorator_of_torch_keeps_no_table() -> None:
+    assert reached("import models\n", "import torch\n@torch.no_grad()\ndef test(net):\n    pass\n") == []
 
 
 def test_the_main_block_of_a_module_does_not_run() -> None:
