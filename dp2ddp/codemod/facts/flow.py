@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from dp2ddp.codemod.facts.loader_names import LoaderError, LoaderNames, find_loader_names
 from dp2ddp.codemod.facts.loaders import Loader
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.rowwise import keeps_rows
@@ -60,11 +61,11 @@ def find_flow(
     """Follow every batch; the first obstacle ends it."""
     try:
         _check_wraps(script, wraps, training)
-        names = _loader_names(script, loaders)
+        names = find_loader_names(script, loaders)
         tuples = all(loader.tuples for loader in loaders)
         loops = tuple(_follow(script, loop, training, tuples) for loop in _loops(script, names))
         _check_forwards(script, loops, training)
-    except _StopperError as stopper:
+    except (_StopperError, LoaderError) as stopper:
         return Flow((), f"{stopper} ({script.where(stopper.node)})")
     return Flow(loops, None)
 
@@ -86,59 +87,28 @@ def _check_wraps(script: Script, wraps: tuple[Wrap, ...], training: Training) ->
         raise _StopperError(other.why, other.node)
 
 
-def _loader_names(script: Script, loaders: tuple[Loader, ...]) -> set[str]:
-    """The names of the loaders, also as parameters of the script's own functions."""
-    if not loaders:
-        raise _StopperError("no DataLoader is made in this file", script.tree)
-    for loader in loaders:
-        if loader.stopper:
-            raise _StopperError(loader.stopper, loader.call.node)
-    names = {loader.name for loader in loaders if loader.name}
-    while more := {one for one in _parameters(script, names) if one not in names}:
-        names |= more
-    _check_bindings(script, names, {loader.call.node for loader in loaders})
-    return names
-
-
-def _check_bindings(script: Script, names: set[str], loaders: set[ast.Call]) -> None:
-    """Whether these names mean loaders wherever they are bound."""
-    for node in script.nodes(ast.Name, ast.Attribute):
-        assert isinstance(node, (ast.Name, ast.Attribute))
-        parent = script.scopes.parents[node]
-        if isinstance(node.ctx, ast.Load) or script.told(node) not in names:
-            continue
-        if not isinstance(parent, ast.Assign) or parent.value not in loaders:
-            raise _StopperError(f"`{script.told(node)}` is not always a DataLoader", node)
-    for parameter, given in _given(script):
-        if parameter in names and script.told(given) not in names:
-            raise _StopperError(f"`{parameter}` is not always a DataLoader", given)
-
-
-def _parameters(script: Script, names: set[str]) -> Iterator[str]:
-    yield from (parameter for parameter, given in _given(script) if script.told(given) in names)
-
-
-def _given(script: Script) -> Iterator[tuple[str, ast.expr]]:
-    """What the script's own functions are given, by parameter."""
-    for call in script.calls:
-        function = script.scopes.definition(call.node.func)
-        if isinstance(function, ast.FunctionDef):
-            parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-            pairs = [*zip(parameters, call.node.args), *((one.arg, one.value) for one in call.node.keywords)]  # noqa: B905
-            yield from ((name, given) for name, given in pairs if name)
-
-
-def _loops(script: Script, names: set[str]) -> Iterator[ast.For]:
+def _loops(script: Script, names: LoaderNames) -> Iterator[ast.For]:
     """The loops over loaders; any other use of a loader, beside questions to it, is an obstacle."""
-    for node in script.nodes(ast.Name, ast.Attribute):
-        assert isinstance(node, (ast.Name, ast.Attribute))
-        if not isinstance(node.ctx, ast.Load) or script.told(node) not in names:
+    for name in script.nodes(ast.Name, ast.Attribute):
+        assert isinstance(name, (ast.Name, ast.Attribute))
+        if not isinstance(name.ctx, ast.Load) or name in names.handed_out:
             continue
-        loop = _loop_over(script, node)
+        node: ast.AST | None = name if script.told(name) in names.plain else None
+        if script.told(name) in names.several:
+            node = _one_of_several(script, name)
+        loop = _loop_over(script, node) if node is not None else None
         if loop is not None:
             yield loop
-        elif not _is_question(script, node, names):
-            raise _StopperError(f"`{script.told(node)}` is used outside of a plain loop", node)
+        elif node is not None and not _is_question(script, node):
+            raise _StopperError(f"`{script.told(name)}` is used outside of a plain loop", name)
+
+
+def _one_of_several(script: Script, name: ast.expr) -> ast.AST:
+    """`loaders["train"]`, read, of a dict or list of loaders."""
+    parent = script.scopes.parents[name]
+    if isinstance(parent, ast.Subscript) and parent.value is name and isinstance(parent.ctx, ast.Load):
+        return parent
+    raise _StopperError(f"`{script.told(name)}` is used as a whole", name)
 
 
 def _loop_over(script: Script, node: ast.AST) -> ast.For | None:
@@ -151,7 +121,7 @@ def _loop_over(script: Script, node: ast.AST) -> ast.For | None:
     return parent if isinstance(parent, ast.For) and parent.iter is node else None
 
 
-def _is_question(script: Script, node: ast.AST, names: set[str]) -> bool:
+def _is_question(script: Script, node: ast.AST) -> bool:
     parent = script.scopes.parents[node]
     match parent:
         case ast.Attribute(attr=attr):

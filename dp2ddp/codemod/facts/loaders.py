@@ -11,7 +11,7 @@ from dp2ddp.codemod.facts.script import Call, Script, literal
 
 LOADER = "torch.utils.data.DataLoader"
 KEYWORDS = {  # arguments of a DataLoader that change nothing about what is in a sample: all ranks draw the same batches
-    *("sampler", "batch_sampler", "generator"),
+    *("sampler", "batch_sampler", "generator", "worker_init_fn", "multiprocessing_context"),
     *(
         "dataset",
         "batch_size",
@@ -29,10 +29,9 @@ POSITIONS = 3  # dataset, batch_size, shuffle
 
 @dataclass(frozen=True, eq=False)
 class Loader:
-    """One `name = DataLoader(...)`, and what keeps it from being shared out (None: nothing)."""
+    """One `DataLoader(...)`, and what keeps it from being shared out (None: nothing)."""
 
     call: Call
-    name: str | None
     stopper: str | None
     tuples: bool  # its batches are tuples, lists or dicts for sure, and not tensors
 
@@ -42,22 +41,14 @@ def find_loaders(script: Script) -> tuple[Loader, ...]:
 
 
 def _loader(script: Script, call: Call) -> Loader:
-    parent = script.scopes.parents[call.node]
-    name = (
-        script.told(parent.targets[0])
-        if isinstance(parent, ast.Assign) and len(parent.targets) == 1
-        else None
-    )
     collate = call.argument(None, "collate_fn")
     tuples = gives_tuples(script, call.argument(0, "dataset")) and (
         collate is None or returns_tuples(script, collate)
     )
-    return Loader(call, name, next(_stoppers(script, call, name), None), tuples)
+    return Loader(call, next(_stoppers(script, call), None), tuples)
 
 
-def _stoppers(script: Script, call: Call, name: str | None) -> Iterator[str]:
-    if name is None:
-        yield "the loader is not given a name"
+def _stoppers(script: Script, call: Call) -> Iterator[str]:
     collate = call.argument(None, "collate_fn")
     alone = collate is None or collates_alone(script, collate)
     known = KEYWORDS | {"collate_fn"} if alone else KEYWORDS
