@@ -27,6 +27,7 @@ from .saving import follow_saving
 from .sync_batch_norm import add_sync_batch_norm
 from .tensor_methods import add_tensor_methods
 from .threads import push_in_all_threads
+from .unwritten import fill_unwritten
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ def install(count: int, dtype: str = "float32") -> Installation:
     install_data_parallel(patches, machine, observers)
     install_distributed(patches)
     install_legacy_types(patches, mode)
+    fill_unwritten(mode)
     modes = [mode] if dtype == "float32" else [mode, install_double(patches)]
     push_in_all_threads(patches, modes)
     return Installation(machine, streams, mode, patches, observers)

@@ -11,6 +11,7 @@ from .machine import Machine
 from .patches import Patches
 from .places import is_on_device, put
 from .tensor_methods import LEGACY_DTYPES, dtype_called
+from .unwritten import sizes_only, zeroed
 
 
 class LegacyType(type):
@@ -24,7 +25,7 @@ class LegacyType(type):
         kwargs.pop("device", None)
         constructor = getattr(torch, cls.__name__)
         tensor: torch.Tensor = constructor(*args, **kwargs)
-        return put(tensor, cls.machine.current)
+        return put(zeroed(tensor) if sizes_only(args) else tensor, cls.machine.current)
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, torch.Tensor) and is_on_device(instance) and instance.dtype == cls.dtype
@@ -34,21 +35,27 @@ def install_legacy_types(patches: Patches, mode: VirtualDevices) -> None:
     for name in LEGACY_DTYPES:
         values = {"machine": mode.machine, "dtype": dtype_called(name), "__module__": "torch.cuda"}
         patches.set(torch.cuda, name, LegacyType(name, (), values))
-    patches.set(torch, "set_default_tensor_type", _default_tensor_type(patches, mode.machine))
+    patches.set(torch.Tensor, "__new__", staticmethod(_constructor(mode.machine)))
+    patches.set(torch, "set_default_tensor_type", _default_tensor_type(mode.machine))
 
 
-def _default_tensor_type(patches: Patches, machine: Machine) -> Any:
+def _constructor(machine: Machine) -> Any:
+    def __new__(cls: type, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """torch.Tensor(...): the constructor of the default type, which no mode sees."""
+        tensor: torch.Tensor = torch._C.TensorBase.__new__(cls, *args, **kwargs)
+        if cls is not torch.Tensor:
+            return tensor
+        tensor = zeroed(tensor) if sizes_only(args) else tensor
+        return put(tensor, machine.current) if machine.cuda_by_default else tensor
+
+    return __new__
+
+
+def _default_tensor_type(machine: Machine) -> Any:
     def set_default_tensor_type(t: Any) -> None:
         """torch.set_default_tensor_type("torch.cuda.FloatTensor"): new tensors are on the device."""
         name = t if isinstance(t, str) else f"{t.__module__}.{t.__name__}"
         torch.set_default_dtype(dtype_called(name))
         machine.cuda_by_default = name.startswith("torch.cuda.")
-        if machine.cuda_by_default:
-            patches.set(torch.Tensor, "__new__", staticmethod(new_tensor))
-
-    def new_tensor(cls: type, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """torch.Tensor(...): the constructor of the default type, which no mode sees."""
-        tensor: torch.Tensor = torch._C.TensorBase.__new__(cls, *args, **kwargs)
-        return put(tensor, machine.current) if cls is torch.Tensor and machine.cuda_by_default else tensor
 
     return set_default_tensor_type

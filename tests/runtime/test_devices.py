@@ -236,6 +236,27 @@ def test_the_constructor_of_a_default_type_of_the_device(virtual: Install) -> No
     assert torch.Tensor([1.0, 2.0]).device == CPU
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda: torch.empty(64, 64, device="cuda"), id="empty"),
+        pytest.param(lambda: torch.empty_like(torch.ones(64, 64)), id="empty_like"),
+        pytest.param(lambda: torch.ones(64, 64).new_empty((64, 64)), id="new_empty"),
+        pytest.param(lambda: torch.Tensor(64, 64), id="Tensor"),
+        pytest.param(lambda: torch.Tensor(torch.Size([64, 64])), id="Tensor of a Size"),
+        pytest.param(lambda: torch.cuda.FloatTensor(64, 64), id="cuda.FloatTensor"),
+    ],
+)
+def test_memory_that_nobody_has_written_is_the_same_in_every_run(virtual: Install, make: Any) -> None:
+    virtual(1)
+    for _ in range(3):
+        written = torch.full((64, 64), 7.0)
+        del written  # its memory is free, and as it was
+        assert not make().any()
+    assert torch.Tensor([3.0]).item() == 3.0
+    assert torch.Tensor(torch.ones(2)).tolist() == [1, 1]
+
+
 def test_autocast_and_grad_scaler_train(virtual: Install) -> None:
     virtual(1)
     model = nn.Linear(4, 2).cuda()

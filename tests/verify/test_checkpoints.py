@@ -125,8 +125,18 @@ def test_what_is_compressed_is_compared_by_what_is_in_it(tmp_path: Path, opener:
 
 def test_a_name_that_lies_about_compression_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "a.gz").write_bytes(b"not compressed")
+    (tmp_path / "b.gz").write_bytes(b"not compressed either")
     assert content_hash(tmp_path / "a.gz")
-    assert "cannot be read" in difference(tmp_path / "a.gz", tmp_path / "a.gz", 1e-9)
+    assert "cannot be read" in difference(tmp_path / "a.gz", tmp_path / "b.gz", 1e-9)
+
+
+def test_a_format_of_others_may_say_when_it_was_written(tmp_path: Path) -> None:
+    """As a .mat file does in its head."""
+    for name, day, value in (("a", "Sat", 1), ("b", "Sun", 1), ("c", "Sun", 2)):
+        head = f"MATLAB 5.0 MAT-file, Created on: {day} Nov 21 18:14:03 2026".encode()
+        (tmp_path / name).write_bytes(head + bytes([0, 255, value]))
+    assert difference(tmp_path / "a", tmp_path / "b", 1e-9) == ""
+    assert "cannot be read" in difference(tmp_path / "a", tmp_path / "c", 1e-9)
 
 
 def test_a_data_parallel_is_one_however_pickle_makes_it(tmp_path: Path) -> None:
