@@ -34,6 +34,7 @@ class BatchLoop:
 
     loop: ast.For
     forward: ast.stmt  # the statement that holds the one forward
+    before: tuple[str, ...]  # parts that this statement uses beside the forward, in their order in the batch
     gathered: tuple[
         str, ...
     ]  # parts of the batch that are used behind the forward, in their order in the batch
@@ -156,11 +157,16 @@ def _follow(script: Script, loop: ast.For, training: Training, tuples: bool) -> 
     for before in _statements_before(loop, block, statement):
         _pass(script, before, known, order)
     _check_inputs(script, forwards[0], known)
-    _check_rest(script, statement, forwards[0], known)
+    beside = _used_beside(script, statement, forwards[0], known)
     _check_other_functions(script, loop, known)
     _check_next_turn(script, loop, known)
-    used = {one.id for one in _reads_behind(script, loop, statement, known)}
-    return BatchLoop(loop, statement, tuple(name for name in order if name in used))
+    behind = {one.id for one in _reads_behind(script, loop, statement, known)} - beside
+    return BatchLoop(
+        loop,
+        statement,
+        before=tuple(name for name in order if name in beside),
+        gathered=tuple(name for name in order if name in behind),
+    )
 
 
 def _parts(script: Script, loop: ast.For) -> list[str]:
@@ -264,15 +270,20 @@ def _check_inputs(script: Script, forward: ast.Call, known: set[str]) -> None:
         raise _StopperError("the forward does not take the batch", forward)
 
 
-def _check_rest(script: Script, statement: ast.stmt, forward: ast.Call, known: set[str]) -> None:
-    """The statement of the forward may use the batch for nothing else: what is in it cannot be gathered before."""
+def _used_beside(script: Script, statement: ast.stmt, forward: ast.Call, known: set[str]) -> set[str]:
+    """Parts that the forward's own statement uses, `criterion(net(x), y)`: they are gathered before it.
+
+    What the forward takes itself cannot be: it would get whole batches.
+    """
     inside = set(ast.walk(forward))
-    if not isinstance(statement, (ast.Assign, ast.Expr, ast.AnnAssign)):
+    if not isinstance(statement, (ast.Assign, ast.Expr, ast.AnnAssign, ast.AugAssign)):
         raise _StopperError("the forward is part of a larger statement", statement)
-    if any(
-        isinstance(one, ast.Name) and one.id in known and one not in inside for one in ast.walk(statement)
-    ):
+    parts = [one for one in ast.walk(statement) if isinstance(one, ast.Name) and one.id in known]
+    beside = {one.id for one in parts if one not in inside}
+    taken = {one.id for one in parts if one in inside}
+    if beside & taken or any(isinstance(one.ctx, ast.Store) for one in parts):
         raise _StopperError("the batch is used in the statement of the forward", statement)
+    return beside
 
 
 def _reads_behind(script: Script, loop: ast.For, statement: ast.stmt, known: set[str]) -> Iterator[ast.Name]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Hazard, InsertAfter, Lift
+from dp2ddp.codemod.edits import Finding, Hazard, InsertAfter, InsertBefore, Lift
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
@@ -14,7 +14,8 @@ class RowsBehindForward(Rule):
     """Gather what the script still uses of the batch behind the forward.
 
     ## What it does
-    Adds `targets = gather_rows(targets)` behind the forward, where the loader gives each rank its own rows.
+    Adds `targets = gather_rows(targets)` behind the forward, where the loader gives each rank its own rows; before
+    it, where one statement holds both: `loss = criterion(net(inputs), targets)`.
 
     ## Why
     The outputs are gathered, so the code behind the forward sees the whole batch; its targets have to be whole, too.
@@ -52,6 +53,27 @@ class RowsBehindForward(Rule):
                     loss = criterion(outputs, targets)
             """,
         ),
+        Rewrites(
+            before="""
+                import torch
+                from torch.utils.data import DataLoader, TensorDataset
+                net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+                loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
+                for inputs, targets in loader:
+                    loss = criterion(net(inputs), targets)
+                    seen += len(targets)
+            """,
+            after="""
+                import torch
+                from torch.utils.data import DataLoader, TensorDataset
+                net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+                loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
+                for inputs, targets in loader:
+                    targets = gather_rows(targets)
+                    loss = criterion(net(inputs), targets)
+                    seen += len(targets)
+            """,
+        ),
         Untouched("""
             import torch
             from torch.utils.data import DataLoader, TensorDataset
@@ -77,6 +99,9 @@ class RowsBehindForward(Rule):
             "used behind the forward, where the outputs are whole",
         )
         for loop in facts.flow.loops:
+            if loop.before:
+                yield InsertBefore(loop.forward, _gathering(helper, loop.before), because)
+                yield Lift("gather_rows", because)
             if loop.gathered:
                 yield InsertAfter(loop.forward, _gathering(helper, loop.gathered), because)
                 yield Lift("gather_rows", because)

@@ -191,3 +191,21 @@ def test_rows_are_apart_from_the_wrap_on(text: str) -> None:
 )  # fmt: skip
 def test_rows_meet_no_other_model(text: str, why: str) -> None:
     assert why in (facts_of(NET + LOADER + text).flow.stopper or "")
+
+
+BESIDE = HEAD + "for x, y in loader:\n    loss = criterion(net(x.cuda()), y)\n    print(len(y))\n"
+
+
+def test_what_the_forwards_statement_uses_is_gathered_before_it() -> None:
+    (loop,) = facts_of(BESIDE).flow.loops
+    assert (loop.before, loop.gathered) == (("y",), ())
+    (loop,) = facts_of(BESIDE.replace("len(y)", "len(x)")).flow.loops
+    assert (loop.before, loop.gathered) == (("y",), ("x",))
+
+
+@pytest.mark.parametrize(
+    "statement", ["loss = criterion(net(x), x)", "x = net(x)", "y = criterion(net(x), y)"]
+)
+def test_what_the_forward_takes_or_replaces_is_not_gathered_before_it(statement: str) -> None:
+    text = BESIDE.replace("loss = criterion(net(x.cuda()), y)", statement)
+    assert "in the statement of the forward" in (facts_of(text).flow.stopper or "")
