@@ -40,12 +40,14 @@ def install_legacy_types(patches: Patches, mode: VirtualDevices) -> None:
 
 
 def _constructor(machine: Machine) -> Any:
-    def __new__(cls: type, *args: Any, **kwargs: Any) -> torch.Tensor:
+    # (*args, **kwargs): any other signature would be compared by torch._dynamo.polyfills.tensor.
+    def __new__(*args: Any, **kwargs: Any) -> torch.Tensor:
         """torch.Tensor(...): the constructor of the default type, which no mode sees."""
-        tensor: torch.Tensor = torch._C.TensorBase.__new__(cls, *args, **kwargs)
+        cls, *arguments = args
+        tensor: torch.Tensor = torch._C.TensorBase.__new__(cls, *arguments, **kwargs)
         if cls is not torch.Tensor:
             return tensor
-        tensor = zeroed(tensor) if sizes_only(args) else tensor
+        tensor = zeroed(tensor) if sizes_only(arguments) else tensor
         return put(tensor, machine.current) if machine.cuda_by_default else tensor
 
     return __new__

@@ -7,6 +7,7 @@ two runs of one program would not be the same.
 from __future__ import annotations
 
 import numbers
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -36,6 +37,6 @@ def zeroed(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.zero_()
 
 
-def sizes_only(arguments: tuple[Any, ...]) -> bool:
+def sizes_only(arguments: Sequence[Any]) -> bool:
     """Whether torch.Tensor(*arguments) is asked for a tensor of some size, and not for one of some data."""
     return all(isinstance(argument, (numbers.Integral, torch.Size)) for argument in arguments)
