@@ -4,6 +4,7 @@
 # corpus: worlds = 2 3 4                              numbers of devices to verify it on; 2 unless given
 # corpus: arguments = --epochs 1                      what the script is started with
 # corpus: strategy = shard outputs reducer            what must be chosen for it, where that matters
+# corpus: trains = no                                 it makes no optimizer step: what it prints and writes is compared
 # corpus: answer = 1 DDP902:22 DDP902:25              a script that is not converted: the exit code of `convert`
                                                       and each hazard (or note) with its line; nothing is written
 """
@@ -19,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 GROUPS = ("data", "loss", "models", "effects", "negatives")
 HEAD = re.compile(r"^# corpus: (\w+) = (.*\S)\s*$", re.MULTILINE)
 BETWEEN_ROWS = re.compile(r";(?![^()]*\))")  # one row has a semicolon in parentheses
-KEYS = {"idioms", "worlds", "arguments", "strategy", "answer"}
+KEYS = {"idioms", "worlds", "arguments", "strategy", "trains", "answer"}
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Case:
     worlds: tuple[int, ...]
     arguments: tuple[str, ...]
     strategy: tuple[str, ...]  # data, join, gradients; empty: whatever is chosen
+    trains: bool
     answer: str | None  # None: it is converted, and trains the same
 
     @property
@@ -51,6 +53,7 @@ def read_case(path: Path) -> Case:
         worlds=tuple(map(int, said.get("worlds", "2").split())),
         arguments=tuple(shlex.split(said.get("arguments", ""))),
         strategy=tuple(said.get("strategy", "").split()),
+        trains=said.get("trains") != "no",
         answer=said.get("answer"),
     )
 

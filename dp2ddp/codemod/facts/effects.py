@@ -74,15 +74,10 @@ TRACKER_CALLS = {
     "loguru.logger.add",
 }
 TRACKER_STATE = ("wandb.config", "wandb.run")  # exist only where wandb.init ran
-QUESTIONS = (
-    "builtins.input",
-    "pdb.set_trace",
-    "ipdb.set_trace",
-    "builtins.breakpoint",
-    "IPython.embed",
-    "getpass.getpass",
-    "sys.stdin.read",
-    "sys.stdin.readline",
+QUESTIONS = ("builtins.input", "getpass.getpass", "sys.stdin.read", "sys.stdin.readline")
+DEBUGGERS = (
+    *("pdb.set_trace", "ipdb.set_trace", "builtins.breakpoint", "IPython.embed", "pdb.post_mortem"),
+    *("pudb.set_trace", "code.interact"),
 )
 EXITS = ("os._exit", "os.abort", "os.kill", "os.fork")
 STARTERS = (

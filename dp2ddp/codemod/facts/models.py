@@ -83,7 +83,8 @@ class Wrap:
 
 def find_wraps(script: Script, modules: Modules) -> tuple[Wrap, ...]:
     """All wraps, in the order of the text."""
-    return tuple(filter(None, (_wrap(script, modules, call) for call in script.calls)))
+    calls = (call for call in script.calls if not script.never_runs(call.node))
+    return tuple(filter(None, (_wrap(script, modules, call) for call in calls)))
 
 
 def _wrap(script: Script, modules: Modules, call: Call) -> Wrap | None:

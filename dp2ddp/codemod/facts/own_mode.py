@@ -41,6 +41,15 @@ def without_condition(modules: Modules, script: Script) -> ast.AST | None:
     return next((call.node for call in own_mode(script) if not is_guarded(modules, script, call.node)), None)
 
 
+def is_other_mode(modules: Modules, script: Script, spawn: Call) -> bool:
+    """Whether processes are spawned behind a flag, for a function that is called as it is without the flag."""
+    function = spawn.argument(0, "fn")
+    found = modules.definition(script, function) if function is not None else None
+    if found is None or not is_guarded(modules, script, spawn.node):
+        return False
+    return any(True for _ in _calls_of(modules, *found))
+
+
 def in_own_branch(script: Script, node: ast.AST) -> bool:
     """Whether a node stands in a branch that makes a process group or a DistributedDataParallel: it never runs here."""
     branches = _branches(script, node)

@@ -138,6 +138,16 @@ class Script:
         last = next((number for number, line in enumerate(lines, 1) if line.startswith(HELPERS_END)), 0)
         return range(first, last + 1) if first else range(0)
 
+    def never_runs(self, node: ast.AST) -> bool:
+        """Whether a node stands behind `if False:`, or in the other branch of `if True:`."""
+        for parent in self.scopes.ancestors(node):
+            if isinstance(parent, ast.If) and isinstance(parent.test, ast.Constant):
+                branch = parent.orelse if parent.test.value else parent.body
+                if node in branch:
+                    return True
+            node = parent
+        return False
+
     def in_format_string(self, node: ast.AST) -> bool:
         return any(isinstance(parent, ast.JoinedStr) for parent in self.scopes.ancestors(node))
 

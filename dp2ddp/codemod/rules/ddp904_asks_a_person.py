@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Hazard
+from dp2ddp.codemod.edits import Finding, Hazard, Lift, Note, PassTo
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.effects import QUESTIONS
-from dp2ddp.codemod.rule import Flags, Rule, Untouched
+from dp2ddp.codemod.facts.effects import DEBUGGERS, QUESTIONS
+from dp2ddp.codemod.facts.own_mode import is_guarded
+from dp2ddp.codemod.rule import Flags, Notes, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
+from dp2ddp.codemod.whereabouts import only_in_main_flow
 
 
 class AsksAPerson(Rule):
-    """Say where a script waits for a person.
+    """Ask a person once, and say where a debugger waits for one.
 
     ## What it does
-    A hazard for `input()`, `pdb.set_trace()`, `breakpoint()` and their like.
+    `input("go on? ")` becomes `on_rank_zero(input, "go on? ")`: rank 0 asks, all ranks get the answer. A hazard for
+    `pdb.set_trace()`, `breakpoint()` and their like; a note where a condition stands before them.
 
     ## Why
-    Under torchrun nobody sits at the standard input of the ranks: the script would wait, or end with EOFError.
+    All ranks have the terminal of torchrun: each would take a part of what is typed. A debugger stops one rank,
+    and the others wait for it without a prompt of their own.
 
     ## Safety
-    Nothing is changed.
+    Where nobody sits at the terminal, `input` ends with EOFError, on every rank, as it did before.
 
     ## References
     IDIOMS: input() prompt or pdb, 3 of 95 repositories.
@@ -30,21 +34,57 @@ class AsksAPerson(Rule):
     code = "DDP904"
     name = "asks-a-person"
     examples = (
-        Flags(
+        Rewrites(
             before="""
                 import torch
                 net = torch.nn.DataParallel(net)
                 if input("go on? ") == "n":
                     raise SystemExit
             """,
-            message="input()",
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                if on_rank_zero(input, "go on? ") == "n":
+                    raise SystemExit
+            """,
+        ),
+        Flags(
+            before="""
+                import pdb
+                import torch
+                net = torch.nn.DataParallel(net)
+                pdb.set_trace()
+            """,
+            message="pdb.set_trace()",
+        ),
+        Notes(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                if args.debug:
+                    breakpoint()
+            """,
+            message="debug the original",
         ),
         Untouched("import torch\nnet = torch.nn.DataParallel(net)\nx = self.input(1)"),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
+        because = "a person is asked once, by rank 0; every rank gets the answer"
         for call in facts.script.calls_of(*QUESTIONS):
-            name = (call.name or "").removeprefix("builtins.")
-            yield Hazard(
-                call.node, f"{name}() waits for a person", "make it an argument of the script, or take it out"
-            )
+            hazard = only_in_main_flow(facts, call.node, f"{_told(call.name)}()")
+            if hazard:
+                yield hazard
+            else:
+                yield PassTo(call.node, facts.names.helper("on_rank_zero"), because)
+                yield Lift("on_rank_zero", because)
+        for call in facts.script.calls_of(*DEBUGGERS):
+            if is_guarded(facts.modules, facts.script, call.node):
+                told = f"{_told(call.name)}() would stop every rank, without a prompt for most: debug the original"
+                yield Note(call.node, told)
+            else:
+                yield Hazard(call.node, f"{_told(call.name)}() waits for a person", "take it out")
+
+
+def _told(name: str | None) -> str:
+    return (name or "").removeprefix("builtins.")

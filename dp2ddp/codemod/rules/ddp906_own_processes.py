@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.effects import EXITS
+from dp2ddp.codemod.facts.own_mode import is_other_mode
 from dp2ddp.codemod.facts.sources import NOT_FED
 from dp2ddp.codemod.rule import Flags, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
@@ -55,6 +56,16 @@ class OwnProcesses(Rule):
             """,
             message="os._exit",
         ),
+        Untouched("""
+            import torch
+            import torch.multiprocessing as mp
+            def worker(gpu):
+                net = torch.nn.DataParallel(net)
+            if args.distributed:
+                mp.spawn(worker, nprocs=4)
+            else:
+                worker(None)
+        """),
         Untouched(
             "import torch\nnet = torch.nn.DataParallel(net)\nloader = torch.utils.data.DataLoader(data, num_workers=4)"
         ),
@@ -71,7 +82,9 @@ class OwnProcesses(Rule):
                 "hand over by a queue.Queue alone, with a random generator of its own; or load with a DataLoader",
             )
         for call in facts.script.calls:
-            if call.name in NOT_FED or call.name in EXITS:
+            if (call.name in NOT_FED or call.name in EXITS) and not is_other_mode(
+                facts.modules, facts.script, call
+            ):
                 yield Hazard(
                     call.node,
                     f"{call.name}() makes the ranks differ, or leaves some of them waiting",
