@@ -20,11 +20,16 @@ def world_of(facts: Facts) -> int | None:
 def launch_line(facts: Facts, script: str | None = None) -> str:
     """The torchrun line; `gpu` lets torchrun count the GPUs."""
     world = world_of(facts)
-    seed = "PYTHONHASHSEED=0 " if any(hash_orders(one.script) for one in facts.files) else ""
+    seed = "PYTHONHASHSEED=0 " if depends_on_hashes(facts) else ""
     name = script or converted_name(facts)
     devices = literal(facts.entry.visible_devices) if facts.entry.late_devices else None
     seed += f"CUDA_VISIBLE_DEVICES={shlex.quote(devices)} " if isinstance(devices, str) else ""
     return f"{seed}torchrun --standalone --nproc-per-node {world or 'gpu'} {shlex.quote(name)}"
+
+
+def depends_on_hashes(facts: Facts) -> bool:
+    """Whether something that can run walks over a set."""
+    return any(facts.reach.holds(one.script, node) for one in facts.files for node in hash_orders(one.script))
 
 
 def entry_name(facts: Facts) -> str:

@@ -32,6 +32,7 @@ from dp2ddp.codemod.facts.reach import Reach
 from dp2ddp.codemod.facts.script import Call, Script
 from dp2ddp.codemod.facts.sources import Feeds, find_feeds
 from dp2ddp.codemod.facts.training import Training, find_training
+from dp2ddp.codemod.facts.workers import against_spreading, loaders_with_workers
 from dp2ddp.source.projects import Project
 
 
@@ -133,6 +134,14 @@ class Facts:
         return self._wrapped_otherwise or self.flow.stopper
 
     @property
+    def spread_stopper(self) -> str | None:
+        """What keeps the loaders' workers from being shared out among the ranks (None: nothing)."""
+        found = (why for one in self.files for why in against_spreading(one.script, self.places))
+        if not any(True for one in self.files for _ in loaders_with_workers(one.script)):
+            return "no loader has workers"
+        return next(found, None)
+
+    @property
     def feed_reason(self) -> str | None:
         """Why ranks could not read the data alike, so that rank 0 has to read it for all (None: they can)."""
         return next((one.feeds.why for one in self.files if one.feeds.why), None)
@@ -205,7 +214,9 @@ def _facts_of(
         places=places,
         training=training,
         loaders=find_loaders(script),
-        feeds=find_feeds(script, modules, places, frozenset(name.strip(".") for _, name in training.names)),
+        feeds=find_feeds(
+            script, modules, reach, places, frozenset(name.strip(".") for _, name in training.names)
+        ),
         flow=replace(flow, loops=tuple(loop for loop in flow.loops if loop.loop in here)),
         names=Names(script),
     )

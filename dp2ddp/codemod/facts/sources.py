@@ -15,6 +15,7 @@ from dp2ddp.codemod.facts.loaders import LOADER
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.randomness import reseeds_from_outside, unseeded_generators
+from dp2ddp.codemod.facts.reach import Reach
 from dp2ddp.codemod.facts.script import Call, Script
 from dp2ddp.codemod.facts.tables import of
 from dp2ddp.codemod.facts.threads import why_not
@@ -50,9 +51,12 @@ class Feeds:
         return None
 
 
-def find_feeds(script: Script, modules: Modules, places: Places, models: frozenset[str]) -> Feeds:
+def find_feeds(
+    script: Script, modules: Modules, reach: Reach, places: Places, models: frozenset[str]
+) -> Feeds:
     """The sources of one file; `models` are the names of the wrapped models."""
-    starters = [call for call in script.calls if is_starter(script, call, modules)]
+    reached = (call for call in script.calls if reach.holds(script, call.node))
+    starters = [call for call in reached if is_starter(script, call, modules)]
     reasons = ((call, why_not(script, call, modules, places, models)) for call in starters)
     stoppers = tuple((call, why) for call, why in reasons if why)
     stopped = [call for call, _ in stoppers]
@@ -63,7 +67,9 @@ def find_feeds(script: Script, modules: Modules, places: Places, models: frozens
         tuple(makers),
         stoppers,
         tuple(_loaders(script, modules)),
-        tuple(_live(script, places)) if _are_read_by_loaders(modules) else (),
+        tuple(one for one in _live(script, places) if reach.holds(script, one.node))
+        if _are_read_by_loaders(modules)
+        else (),
     )
 
 

@@ -121,3 +121,10 @@ def test_samples_that_are_read_otherwise_too_stay_a_hazard(text: str) -> None:
 def test_feeding_can_be_asked_for() -> None:
     conversion = converted(HEAD + "loader = DataLoader([1], 4)\nnet(next(iter(loader)))", data="feed")
     assert "loader = feed(DataLoader([1], 4))" in conversion.after
+
+
+def test_a_pool_that_cannot_run_is_no_source() -> None:
+    loads = "from multiprocessing import Pool\nclass Tool:\n    def __init__(self):\n        self.pool = Pool(2)\n"
+    unused = facts_of(HEAD + "import tools\n", tools=loads)
+    used = facts_of(HEAD + "import tools\ntools.Tool()\n", tools=loads)
+    assert [len(facts.others[0].feeds.makers) > 0 for facts in (unused, used)] == [False, True]
