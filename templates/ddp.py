@@ -14,7 +14,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed
@@ -33,9 +33,11 @@ from .whole import (
     Layout,
     ScaleGradient,
     ZeroGradients,
-    copy_from_rank_zero,
+    copy_from_rank,
     replica_is_done,
 )
+
+Kind = TypeVar("Kind", bound=type)
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,13 @@ class Report:
     drew_on_host: bool = False  # from streams that all replicas share
 
 
+def called_data_parallel(kind: Kind) -> Kind:
+    """Give a class the name that was printed, saved and compared before."""
+    kind.__name__ = "DataParallel"
+    return kind
+
+
+@called_data_parallel
 class GraphDDP(DistributedDataParallel):
     """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
 
@@ -75,10 +84,6 @@ class GraphDDP(DistributedDataParallel):
         self.in_turn = in_turn
         self.trained = False
         self.buffers_then: list[int] = []
-
-    def _get_name(self) -> str:
-        """The first word of a printed model: the same as before, as all that a run prints."""
-        return "DataParallel"
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if world_size() > 1:
@@ -229,13 +234,13 @@ class GraphDDP(DistributedDataParallel):
         if len(reports) > 1 and any(report.drew_on_host for report in reports) and reports[1].outputs:
             raise RuntimeError(
                 "The module draws random numbers on the host in its forward pass (random, numpy, or torch on the "
-                f"CPU). Let the ranks draw one after another: {type(self).__name__}(..., in_turn=True)."
+                f"CPU). Let the ranks draw one after another: {type(self).__qualname__}(..., in_turn=True)."
             )
         if reports[0].changed_buffers:
-            copy_from_rank_zero(list(self.module.buffers()))
+            copy_from_rank(0, list(self.module.buffers()))
         first_training = self.is_training and not self.trained
         if first_training or any(report.changed_parameters for report in reports):
-            copy_from_rank_zero(list(self.module.parameters()))
+            copy_from_rank(0, list(self.module.parameters()))
         self.trained = self.trained or first_training
         may_run_again = self.is_training and torch.is_grad_enabled()
         self.buffers_then = self.versions()[0] if may_run_again else []
@@ -243,7 +248,7 @@ class GraphDDP(DistributedDataParallel):
     def catch_up(self) -> None:
         """Take over what rank 0's replica changed since its forward: a checkpoint runs layers again in backward."""
         if self.buffers_then and exchange(self.versions()[0] != self.buffers_then)[0]:
-            copy_from_rank_zero(list(self.module.buffers()))
+            copy_from_rank(0, list(self.module.buffers()))
 
     def join_tensors(
         self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor
@@ -338,6 +343,7 @@ class ReducedCall(torch.nn.Module):
         return call()
 
 
+@called_data_parallel
 class ExactDDP(GraphDDP):
     """nn.DataParallel over the ranks; gradients are summed by DistributedDataParallel while backward runs.
 

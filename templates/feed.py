@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from .process import FRAME, alone, own_rank, random_streams, set_random_streams, world_size
 from .replicas import same_state
 from .voice import as_exception, sendable
-from .whole import copy_from_rank_zero
+from .whole import copy_from_rank
 
 
 def feed(source: Any) -> Any:
@@ -136,8 +136,8 @@ def tell(result: Any, error: Any, streams: dict[str, Any]) -> Any:
         tensors.clear()
         message = pack((None, sendable(error), streams, False), tensors)
         result = Fed(result)
-    send_bytes(message)
-    send_tensors(tensors)
+    send_bytes(message, 0)
+    send_tensors(tensors, 0)
     if error is not None:
         raise error
     return result
@@ -146,8 +146,8 @@ def tell(result: Any, error: Any, streams: dict[str, Any]) -> Any:
 def hear() -> Any:
     """Rank 0's answer on another rank."""
     tensors: list[torch.Tensor] = []
-    result, error, streams, sent = Unpacker(send_bytes(b""), tensors).load()
-    send_tensors(tensors)
+    result, error, streams, sent = Unpacker(send_bytes(b"", 0), tensors).load()
+    send_tensors(tensors, 0)
     set_random_streams(streams)
     if error is not None:
         raise as_exception(error)
@@ -198,22 +198,22 @@ class Unpacker(pickle.Unpickler):
         return self.made[number]
 
 
-def send_bytes(message: bytes) -> bytes:
-    """Rank 0's message on every rank: up to FRAME bytes in one round, with their length in front."""
+def send_bytes(message: bytes, source: int) -> bytes:
+    """One rank's message on every rank: up to FRAME bytes in one round, with their length in front."""
     content = len(message).to_bytes(8, "little") + message
-    frame = broadcast(content[:FRAME].ljust(FRAME, b"\0"))
+    frame = broadcast(content[:FRAME].ljust(FRAME, b"\0"), source)
     length = 8 + int.from_bytes(frame[:8], "little")
-    rest = broadcast(content[FRAME:length].ljust(length - FRAME, b"\0")) if length > FRAME else b""
+    rest = broadcast(content[FRAME:length].ljust(length - FRAME, b"\0"), source) if length > FRAME else b""
     return (frame + rest)[8:length]
 
 
-def broadcast(content: bytes) -> bytes:
-    """Rank 0's bytes, as many as the others bring."""
+def broadcast(content: bytes, source: int) -> bytes:
+    """One rank's bytes, as many as the others bring."""
     place = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-    torch.distributed.broadcast(place, 0)
+    torch.distributed.broadcast(place, source)
     return place.numpy().tobytes()
 
 
-def send_tensors(tensors: list[torch.Tensor]) -> None:
-    """Rank 0's numbers into these tensors."""
-    copy_from_rank_zero([tensor for tensor in tensors if tensor.numel() > 0])
+def send_tensors(tensors: list[torch.Tensor], source: int) -> None:
+    """One rank's numbers into these tensors."""
+    copy_from_rank(source, [tensor for tensor in tensors if tensor.numel() > 0])

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from .arguments import tensors_in
-from .ddp import GraphDDP, Report
+from .ddp import GraphDDP, Report, called_data_parallel
 from .outputs import Branch, Face, describe_output, gather_outputs, joinable_shapes
 from .process import exchange, own_rank, world_size
 from .replicas import replica_of
-from .whole import FromWhole, copy_from_rank_zero
+from .whole import FromWhole, copy_from_rank
 
 
 def data_parallel_on_ranks(
@@ -175,7 +175,7 @@ class RunByHand:
     def follow_kept(self) -> None:
         """Tensors that were broadcast are what replica 0 made of them."""
         for link in self.links.values():
-            copy_from_rank_zero(getattr(link, "kept", []))
+            copy_from_rank(0, getattr(link, "kept", []))
 
 
 def links_of(module: Any) -> Iterator[torch.Tensor]:
@@ -245,6 +245,7 @@ def rank_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+@called_data_parallel
 class DataParallelOnRanks(GraphDDP):
     """nn.DataParallel over the ranks, with its parts, for subclasses that change some of them."""
 

@@ -113,14 +113,14 @@ def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
     return list(groups.values())
 
 
-def copy_from_rank_zero(tensors: Sequence[torch.Tensor]) -> None:
-    """Give these tensors the values they have on rank 0, with one broadcast for all tensors of a kind."""
+def copy_from_rank(source: int, tensors: Sequence[torch.Tensor]) -> None:
+    """Give these tensors the values they have on one rank, with one broadcast for all tensors of a kind."""
     for places in alike(tensors):
         flat = torch.cat([tensors[i].detach().reshape(-1) for i in places])
-        torch.distributed.broadcast(as_bytes(flat), 0)
+        torch.distributed.broadcast(as_bytes(flat), source)
         parts = flat.split([tensors[i].numel() for i in places])
         for i, part in zip(places, parts, strict=True):
-            if own_rank() > 0:
+            if own_rank() != source:
                 tensors[i].data.copy_(part.view(tensors[i].shape))
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dp2ddp.codemod.convert import Conversion
 
 CHOICES = {
-    "data": ("replicate", "shard", "feed"),
+    "data": ("replicate", "shard", "spread", "feed"),
     "join": ("batch", "outputs"),
     "gradients": ("graph", "reducer"),
 }

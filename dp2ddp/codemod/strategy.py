@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dp2ddp.codemod.facts import Facts
 
-DATA = ("replicate", "shard", "feed")
+DATA = ("replicate", "shard", "spread", "feed")
 JOIN = ("batch", "outputs")
 GRADIENTS = ("graph", "reducer")
 WRAPPERS = {"reducer": "ExactDDP", "graph": "GraphDDP"}
@@ -50,9 +50,13 @@ def choose(
         why = "asked for" if data == "feed" else facts.feed_reason or ""
         return Strategy(_feed(why), _batch(why), gradient)
     stopper = facts.data_stopper
-    found = (_shard(), _outputs()) if stopper is None else (_replicate(stopper), _batch(stopper))
-    if data == "replicate" or join == "batch" and data is None:
+    found = (_shard(), _outputs()) if stopper is None else (_whole(facts, stopper), _batch(stopper))
+    if data == "spread":
+        found = (_asked(data, _whole(facts, stopper or "asked for")), _batch(stopper or "asked for"))
+    elif data == "replicate":
         found = (_replicate("asked for"), _batch("asked for"))
+    elif join == "batch" and data is None:
+        found = (_whole(facts, "join is asked for"), _batch("asked for"))
     elif (data, join) == ("shard", "batch"):
         found = (Choice("shard", "asked for", forced=stopper is not None), _batch("asked for"))
     elif stopper is not None and join == "outputs":
@@ -67,6 +71,13 @@ def choose(
 
 def _shard() -> Choice:
     return Choice("shard", "samples load alone, without random numbers: every rank loads only its rows")
+
+
+def _whole(facts: Facts, why: str) -> Choice:
+    """Whole batches on every rank: loaded once where the loaders' workers can be shared out, or else by each."""
+    if facts.spread_stopper is None:
+        return Choice("spread", f"each batch is loaded once, by the worker that always did (shard: {why})")
+    return _replicate(f"{why}; spread: {facts.spread_stopper}")
 
 
 def _replicate(why: str) -> Choice:

@@ -32,6 +32,7 @@ from dp2ddp.templates.parts import (
 )
 from dp2ddp.templates.process import alone, exchange, own_rank, world_size
 from dp2ddp.templates.rows import RowsApart, gather_rows, join_rows
+from dp2ddp.templates.spread import spread
 from dp2ddp.templates.voice import (
     object_on_rank_zero,
     on_rank_zero,
@@ -421,6 +422,65 @@ def methods_stay_on_rank_zero() -> Any:
     return [len(buffer), [x.tolist() for x in buffer], isinstance(iter(buffer), Fed), buffer[2].tolist()]
 
 
+class Spoilt(TensorDataset):
+    """A row that its worker cannot load."""
+
+    def __getitem__(self, index: Any) -> Any:
+        if index == 7:
+            raise ValueError("spoilt")
+        return super().__getitem__(index)
+
+
+def epochs_of(loader: Any, epochs: int = 2) -> list[list[float]]:
+    """Rows with their noise, and what the script draws behind each epoch; the second one ends early."""
+    found = []
+    for epoch in range(epochs):
+        for number, (x, noise) in enumerate(loader):
+            found.append([*x.tolist(), *noise.tolist()])
+            if (epoch, number) == (1, 2):
+                break
+        found.append([float(torch.rand(())), random.random()])
+    return found
+
+
+def spread_workers(workers: int, **options: Any) -> Any:
+    """A spread loader gives what the whole loader gives in one process, noise and all; errors reach all ranks."""
+
+    def made(data: Any, seed: int) -> DataLoader[Any]:
+        torch.manual_seed(seed)
+        random.seed(seed)
+        return DataLoader(data, batch_size=3, shuffle=True, num_workers=workers, **options)
+
+    noisy, spoilt = Noisy(torch.arange(16.0)), Spoilt(torch.arange(16.0))
+    wanted = epochs_of(made(noisy, 5))
+    loader = spread(made(noisy, 5))
+    found = epochs_of(loader)
+    raised = []
+    for one in (made(spoilt, 6), spread(made(spoilt, 6))):
+        seen = 0
+        try:
+            for _ in one:
+                seen += 1
+        except ValueError as error:
+            raised.append((seen, str(error).splitlines()[0]))
+    same_answers = len(loader) == 6 and loader.batch_size == 3 and len(iter(loader)) == 6
+    return [
+        found == wanted,
+        len(set(raised)),
+        len(raised),
+        same_answers,
+        len({float(n) for n in found[0][3:]}),
+    ]
+
+
+def spread_two_workers() -> Any:
+    return spread_workers(2)
+
+
+def spread_five_persistent_workers() -> Any:
+    return spread_workers(5, persistent_workers=True, prefetch_factor=1)
+
+
 def rows_apart_only_behind_a_wrap() -> Any:
     """A script that does not wrap in the end has whole batches, and gathers nothing."""
     before, RowsApart.now = RowsApart.now, False
@@ -547,6 +607,8 @@ CHECKS: dict[str, Callable[[], Any]] = {
         objects_of_rank_zero,
         rows_made_whole,
         sharded_batches,
+        spread_two_workers,
+        spread_five_persistent_workers,
         rows_apart_only_behind_a_wrap,
         local_rows_into_the_wrapper,
         draws_on_the_host,

@@ -160,6 +160,16 @@ def test_rows_of_all_ranks_make_the_batch_whole(found: Any) -> None:
     assert (kind, number, yes) == ("Named", 7, [True] * 3)
 
 
+@pytest.mark.parametrize("check", ["spread_two_workers", "spread_five_persistent_workers"])
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_spread_workers_load_what_they_load_in_one_process(found: Any, world: int, check: str) -> None:
+    for same, raised, times, answers, noise in found(world, check):
+        assert same
+        assert (raised, times) == (1, 2)
+        assert answers
+        assert noise == 3
+
+
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_sharded_batches_are_the_whole_loaders(found: Any, world: int) -> None:
     for same, drawn, streams, faces, noise, sizes in found(world, "sharded_batches"):

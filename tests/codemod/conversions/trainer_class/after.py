@@ -12,6 +12,7 @@ from torch.utils.tensorboard import SummaryWriter
 from torchvision import datasets, transforms
 from dp2ddp.templates.ddp import ExactDDP
 from dp2ddp.templates.process import join_process_group, world_size
+from dp2ddp.templates.spread import spread
 from dp2ddp.templates.turns import rank_zero_first
 from dp2ddp.templates.voice import object_on_rank_zero, on_rank_zero, open_on_rank_zero, save_on_rank_zero
 
@@ -62,7 +63,7 @@ class Trainer:
 
 def main():
     data = rank_zero_first(datasets.MNIST, "data", train=True, download=True, transform=transforms.ToTensor())
-    loader = DataLoader(data, DEFAULTS["batch"], shuffle=True, num_workers=4)
+    loader = spread(DataLoader(data, DEFAULTS["batch"], shuffle=True, num_workers=4))
     model = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
     Trainer(model, list(range(world_size()))).train(loader)
 
