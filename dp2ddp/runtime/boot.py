@@ -112,6 +112,11 @@ def complete_open_files() -> None:
     A forked run ends without that end (forked.py), and in any run torch may keep the script's objects alive.
     """
     for thing in gc.get_objects():
+        if (
+            type(thing).__name__ == "EventFileWriter"
+        ):  # TensorBoard's: what a thread of its own has still to write
+            with contextlib.suppress(Exception):  # closed, or anything: it is another's class
+                thing.flush()
         if not issubclass(type(thing), (io.TextIOWrapper, io.BufferedWriter)):
             continue  # isinstance would ask the thing for its __class__: some of torch's answer with a warning
         if not thing.closed and thing.writable():

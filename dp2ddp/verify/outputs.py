@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 
+from dp2ddp.verify.events import event_lines, is_event_file
 from dp2ddp.verify.spelling import Spelling
 from dp2ddp.verify.tolerance import Tolerance
 from dp2ddp.verify.workspace import Leavings, content_hash, opened
 
+_SINGLE = 2.5e-7  # TensorBoard keeps numbers in float32: a last digit may round the other way
 TORCH_FILES = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".t7", ".model")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
 # What a clock says differs between any two runs: 12:03:55, 2026-11-21, 1.25s, 2s295ms, 31 ms/step, 5.2it/s,
@@ -168,7 +170,7 @@ def compare_files(
         FileDifference(path, "is a folder on one side only")
         for path in _odd(timeless(ours.folders), timeless(theirs.folders))
     ]
-    different += _event_folders(ours, theirs)
+    different += _compare_events(ours, theirs, tolerance)
     tensors: list[tuple[str, str]] = []
     for path, other in sorted(pairs.items()):
         here, there = ours.folder / path, theirs.folder / other
@@ -205,24 +207,30 @@ def without_times(name: str) -> str:
     return _CLOCK_IN_NAME.sub("<time>", name)
 
 
-def is_event_file(path: str) -> bool:
-    """TensorBoard's: the name holds a time, the host and a process id, so only their number is compared."""
-    return Path(path).name.startswith("events.out.tfevents.")
-
-
 def _odd(a: Sequence[str] | frozenset[str], b: Sequence[str] | frozenset[str]) -> list[str]:
     return sorted(set(a) ^ set(b))
 
 
-def _event_folders(ours: Leavings, theirs: Leavings) -> Iterator[FileDifference]:
-    counts = [
-        [without_times(str(Path(p).parent)) for p in each.written if is_event_file(p)]
-        for each in (ours, theirs)
-    ]
-    for folder in sorted({*counts[0], *counts[1]}):
-        a, b = counts[0].count(folder), counts[1].count(folder)
-        if a != b:
-            yield FileDifference(folder, f"has {b} TensorBoard files, {a} under DataParallel")
+def _compare_events(ours: Leavings, theirs: Leavings, tolerance: Tolerance) -> Iterator[FileDifference]:
+    """TensorBoard's: the name holds a time, the host and a process id, so they are compared folder by folder."""
+    single = replace(tolerance, number=max(tolerance.number, _SINGLE))
+    folders = [_event_folders(each) for each in (ours, theirs)]
+    for folder in sorted({*folders[0], *folders[1]}):
+        a, b = (files.get(folder, []) for files in folders)
+        if len(a) != len(b):
+            yield FileDifference(folder, f"has {len(b)} TensorBoard files, {len(a)} under DataParallel")
+        else:
+            here, there = (
+                "\n".join(line for path in paths for line in event_lines(path)) for paths in (a, b)
+            )
+            yield from _compare_lines(folder, here, there, single)
+
+
+def _event_folders(each: Leavings) -> dict[str, list[Path]]:
+    folders: dict[str, list[Path]] = {}
+    for path in sorted(filter(is_event_file, each.written)):
+        folders.setdefault(without_times(str(Path(path).parent)), []).append(each.folder / path)
+    return folders
 
 
 def _compare_lines(path: str, a: str, b: str, tolerance: Tolerance) -> Iterator[FileDifference]:

@@ -8,6 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch.utils.tensorboard import SummaryWriter
+
+from dp2ddp.runtime.boot import complete_open_files
+from dp2ddp.verify.events import event_lines
 
 REPORT = """
 import os, sys
@@ -127,3 +131,15 @@ def test_modules_on_pythonpath_come_from_the_copy(tmp_path: Path) -> None:
 
     paths = [str(copy), str(copy / "lib"), str(own / ".venv"), f"{own}side"]
     assert printed == f"{paths} .{os.pathsep}{copy}\n"
+
+
+def test_what_a_tensorboard_writer_has_still_to_write_is_written(tmp_path: Path) -> None:
+    writer = SummaryWriter(str(tmp_path), flush_secs=1000)
+    for step in range(5):
+        writer.add_scalar("loss", 0.5, step)
+
+    complete_open_files()
+
+    (path,) = tmp_path.iterdir()
+    assert event_lines(path) == [f"loss, step {step}: 0.5" for step in range(5)]
+    writer.close()

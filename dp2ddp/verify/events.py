@@ -1,0 +1,111 @@
+"""What a TensorBoard file says, as lines of text: tag, step and value of each event, without the time.
+
+The format: records of length, checksum, data, checksum (tensorflow/core/lib/io/record_writer.h); data is an Event
+(tensorflow/core/util/event.proto, framework/summary.proto), of which only these fields are read.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+Field = tuple[int, int | bytes]
+_STEP, _SUMMARY, _VALUE = 2, 5, 1
+_TAG, _NUMBER, _IMAGE, _HISTOGRAM, _TENSOR = 1, 2, 4, 5, 8
+_TENSOR_FLOATS, _TENSOR_TEXTS = 5, 8
+# Tags of what a clock said: time, data_time, steps_per_sec, img/s
+_CLOCK_TAG = re.compile(
+    r"(?i)(?:^|[^a-z])(?:time|eta|secs?|seconds|minutes|duration|elapsed|fps|speed)(?:[^a-z]|$)|/s$"
+)
+
+
+def is_event_file(path: str) -> bool:
+    return Path(path).name.startswith("events.out.tfevents.")
+
+
+def event_lines(path: Path) -> list[str]:
+    """One line an event; a record that was cut off ends the file."""
+    lines: list[str] = []
+    for record in _records(path.read_bytes()):
+        fields = dict(_fields(record))
+        step, summary = fields.get(_STEP, 0), fields.get(_SUMMARY, b"")
+        if isinstance(step, int) and isinstance(summary, bytes):
+            values = (value for number, value in _fields(summary) if number == _VALUE)
+            lines += [_line(step, value) for value in values if isinstance(value, bytes)]
+    return lines
+
+
+def _line(step: int, value: bytes) -> str:
+    tag, told = "", "something"
+    for number, content in _fields(value):
+        if not isinstance(content, bytes):
+            continue
+        if number == _TAG:
+            tag = content.decode(errors="replace")
+        elif number == _NUMBER:
+            told = repr(struct.unpack("<f", content)[0])
+        elif number == _IMAGE:
+            told = "image of " + " x ".join(
+                str(size) for _, size in _fields(content) if isinstance(size, int)
+            )
+        elif number == _HISTOGRAM:
+            told = "histogram " + _doubles(content)
+        elif number == _TENSOR:
+            told = _tensor(content)
+    return f"{tag}, step {step}: {'<time>' if _CLOCK_TAG.search(tag) else told}"
+
+
+def _doubles(histogram: bytes) -> str:
+    """Its smallest and largest value, count and sum."""
+    numbers = (field for number, field in _fields(histogram) if number <= 4)  # 5: squares; 6, 7: the buckets
+    return " ".join(repr(struct.unpack("<d", one)[0]) for one in numbers if isinstance(one, bytes))
+
+
+def _tensor(tensor: bytes) -> str:
+    told = []
+    for number, content in _fields(tensor):
+        if number == _TENSOR_FLOATS and isinstance(content, bytes):
+            told += [repr(one) for (one,) in struct.iter_unpack("<f", content)]
+        elif number == _TENSOR_TEXTS and isinstance(content, bytes):
+            told.append(content.decode(errors="replace"))
+    return " ".join(told)
+
+
+def _records(data: bytes) -> Iterator[bytes]:
+    start = 0
+    while start + 12 <= len(data):
+        (length,) = struct.unpack_from("<Q", data, start)
+        record = data[start + 12 : start + 12 + length]
+        if len(record) < length:
+            return
+        yield record
+        start += 16 + length
+
+
+def _fields(message: bytes) -> Iterator[Field]:
+    """The fields of a protocol buffer message (protobuf.dev/programming-guides/encoding)."""
+    place = 0
+    while place < len(message):
+        key, place = _varint(message, place)
+        kind = key & 7
+        if kind == 0:
+            value, place = _varint(message, place)
+            yield key >> 3, value
+            continue
+        size = {1: 8, 5: 4}.get(kind)
+        if size is None:
+            size, place = _varint(message, place)
+        yield key >> 3, message[place : place + size]
+        place += size
+
+
+def _varint(message: bytes, place: int) -> tuple[int, int]:
+    value, shift = 0, 0
+    while True:
+        byte = message[place]
+        value |= (byte & 0x7F) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 0x80:
+            return value, place
