@@ -112,10 +112,8 @@ def complete_open_files() -> None:
     A forked run ends without that end (forked.py), and in any run torch may keep the script's objects alive.
     """
     for thing in gc.get_objects():
-        if (
-            type(thing).__name__ == "EventFileWriter"
-        ):  # TensorBoard's: what a thread of its own has still to write
-            with contextlib.suppress(Exception):  # closed, or anything: it is another's class
+        if type(thing).__name__ == "EventFileWriter":  # TensorBoard's, which writes in a thread of its own
+            with contextlib.suppress(Exception):  # it may be closed
                 thing.flush()
         if not issubclass(type(thing), (io.TextIOWrapper, io.BufferedWriter)):
             continue  # isinstance would ask the thing for its __class__: some of torch's answer with a warning
