@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 import torch.autograd.function
+import torch.utils.checkpoint
+from torch.overrides import TorchFunctionMode
 
 from .function_mode import VirtualDevices
 from .machine import Machine
@@ -21,7 +25,6 @@ def follow_autograd(patches: Patches, mode: VirtualDevices) -> None:
     patches.set(torch.autograd.Function, "apply", classmethod(_apply_with_places()))
     backward_class = torch.autograd.function.BackwardCFunction
     patches.set(backward_class, "apply", _backward_with_places(backward_class.apply, mode.machine))
-    patches.set(torch.autograd, "_engine_run_backward", _run_with_mode(mode))
     mode.handle([torch.Tensor.register_hook], _register_hook)
 
 
@@ -72,17 +75,27 @@ def _backward_with_places(original: Any, machine: Machine) -> Any:
     return apply
 
 
-def _run_with_mode(mode: VirtualDevices) -> Any:
-    """While the mode answers Tensor.backward it is off; hooks and backwards of Functions need it."""
+def keep_modes_in_backward(patches: Patches, modes: Sequence[TorchFunctionMode]) -> None:
+    """While a mode answers Tensor.backward it is off; hooks, backwards of Functions and checkpoints need it."""
     original = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        if mode in torch.overrides._get_current_function_mode_stack():  # type: ignore[no-untyped-call]
-            return original(*args, **kwargs)
-        with mode:
+        there = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+        with ExitStack() as stack:
+            for mode in modes:
+                if mode not in there:
+                    stack.enter_context(mode)
             return original(*args, **kwargs)
 
-    return run
+    patches.set(torch.autograd, "_engine_run_backward", run)
+    checks = torch.utils.checkpoint._allowed_determinism_checks_to_fns
+    without_places = {**checks, "default": _shape_and_dtype}
+    patches.set(torch.utils.checkpoint, "_allowed_determinism_checks_to_fns", without_places)
+
+
+def _shape_and_dtype(tensor: torch.Tensor) -> dict[str, Any]:
+    """What a checkpoint compares when it runs layers again: a saved tensor is not marked, and knows no place."""
+    return {"shape": tensor.shape, "dtype": tensor.dtype}
 
 
 def _register_hook(func: Any, args: Any, kwargs: Any) -> Any:

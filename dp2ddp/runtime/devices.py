@@ -9,7 +9,7 @@ import torch
 import torch._utils
 
 from .autocast import map_autocast_to_cpu
-from .autograd_places import follow_autograd
+from .autograd_places import follow_autograd, keep_modes_in_backward
 from .compiling import skip_compiling
 from .cuda_api import install_cuda_api
 from .cuda_kernels import add_cuda_kernels
@@ -69,6 +69,7 @@ def install(count: int, dtype: str = "float32") -> Installation:
     install_legacy_types(patches, mode)
     fill_unwritten(mode)
     modes = [mode] if dtype == "float32" else [mode, install_double(patches)]
+    keep_modes_in_backward(patches, modes)
     push_in_all_threads(patches, modes)
     return Installation(machine, streams, mode, patches, observers)
 

@@ -88,7 +88,9 @@ class Recorder:
 
     def _seeing_losses(self, original: Callable[..., None]) -> Callable[..., None]:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
-            self._quietly(self._note_loss, tensors)
+            # A reentrant checkpoint runs a backward within the backward, once in each replica: no loss of the script.
+            if torch._C._current_graph_task_id() == -1:
+                self._quietly(self._note_loss, tensors)
             original(tensors, *args, **kwargs)
 
         return backward

@@ -9,6 +9,7 @@ import numpy
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from .conftest import Install
 
@@ -54,6 +55,21 @@ def _under_autocast() -> torch.Tensor:
     with torch.autocast("cuda"):
         output: torch.Tensor = model(torch.ones(2, 2).cuda())
     return output
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_what_runs_again_in_backward_is_double_as_well(virtual: Install, reentrant: bool) -> None:
+    virtual(1, "float64")
+    seen = []
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        seen.append(torch.ones((), dtype=torch.float32, device="cuda"))
+        return x * seen[-1]
+
+    x = torch.ones(2, device="cuda", requires_grad=True)
+    checkpoint(forward, x, use_reentrant=reentrant).sum().backward()
+    assert [one.dtype for one in seen] == [torch.float64] * 2
+    assert [one.is_cuda for one in seen] == [True] * 2
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bool])

@@ -58,6 +58,13 @@ def stopper(text: str) -> str | None:
             id="parts of the module for their parameters",
         ),
         pytest.param(
+            HEAD
+            + "opt = torch.optim.SGD(u)\nplan = torch.optim.lr_scheduler.StepLR(opt, 1)\n"
+            + LOOP
+            + "    plan.step()\n",
+            id="a schedule steps, too",
+        ),
+        pytest.param(
             HEAD + LOOP.replace("    opt.s", "    if loss < 9:\n        opt.s"),
             id="a step that may be skipped",
         ),
