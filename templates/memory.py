@@ -194,7 +194,7 @@ def shared_containers(module: torch.nn.Module) -> Iterator[Any]:
                 yield value
         for hooks in (part._forward_hooks, part._forward_pre_hooks):
             for hook in list(hooks.values()):
-                yield from containers_of(hook, seen)
+                yield from containers_at(hook, seen)
         if not type(part).__module__.startswith("torch."):
             for method in vars(type(part)).values():
                 yield from containers_of(method, seen)
@@ -221,8 +221,11 @@ def containers_of(function: Any, seen: "set[int]") -> Iterator[Any]:
 
 def containers_at(value: Any, seen: "set[int]") -> Iterator[Any]:
     """A value itself, if it is a container, or what it can reach, if it is a function of the script."""
-    if isinstance(value, CONTAINERS) or has_attributes(value):
+    if isinstance(value, CONTAINERS):
         yield value
+    elif has_attributes(value):
+        yield value
+        yield from containers_of(vars(type(value)).get("__call__"), seen)
     elif not (getattr(value, "__module__", "") or "").startswith("torch"):
         yield from containers_of(value, seen)
 

@@ -12,7 +12,7 @@ from data import test_set, train_set
 from model import ResNet
 
 
-# --- helpers copied from dp2ddp.templates (arguments, outputs, process, rows, memory, replicas, whole, ddp, voice): yours now, they need torch alone
+# --- helpers copied from dp2ddp.templates (arguments, outputs, process, rows, memory, replicas, whole, ddp, voice, feed, spread): yours now, they need torch alone
 
 import atexit
 import contextlib
@@ -36,8 +36,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from torch._utils import ExceptionWrapper
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import IterableDataset
+from torch.utils.data._utils import fetch, pin_memory
 from types import FunctionType, MethodType, ModuleType, TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 
 # Cuts a tensor: (number of chunks, own chunk).
@@ -598,7 +600,7 @@ def shared_containers(module: torch.nn.Module) -> Iterator[Any]:
                 yield value
         for hooks in (part._forward_hooks, part._forward_pre_hooks):
             for hook in list(hooks.values()):
-                yield from containers_of(hook, seen)
+                yield from containers_at(hook, seen)
         if not type(part).__module__.startswith("torch."):
             for method in vars(type(part)).values():
                 yield from containers_of(method, seen)
@@ -625,8 +627,11 @@ def containers_of(function: Any, seen: "set[int]") -> Iterator[Any]:
 
 def containers_at(value: Any, seen: "set[int]") -> Iterator[Any]:
     """A value itself, if it is a container, or what it can reach, if it is a function of the script."""
-    if isinstance(value, CONTAINERS) or has_attributes(value):
+    if isinstance(value, CONTAINERS):
         yield value
+    elif has_attributes(value):
+        yield value
+        yield from containers_of(vars(type(value)).get("__call__"), seen)
     elif not (getattr(value, "__module__", "") or "").startswith("torch"):
         yield from containers_of(value, seen)
 
@@ -826,14 +831,14 @@ def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
     return list(groups.values())
 
 
-def copy_from_rank_zero(tensors: Sequence[torch.Tensor]) -> None:
-    """Give these tensors the values they have on rank 0, with one broadcast for all tensors of a kind."""
+def copy_from_rank(source: int, tensors: Sequence[torch.Tensor]) -> None:
+    """Give these tensors the values they have on one rank, with one broadcast for all tensors of a kind."""
     for places in alike(tensors):
         flat = torch.cat([tensors[i].detach().reshape(-1) for i in places])
-        torch.distributed.broadcast(as_bytes(flat), 0)
+        torch.distributed.broadcast(as_bytes(flat), source)
         parts = flat.split([tensors[i].numel() for i in places])
         for i, part in zip(places, parts, strict=True):
-            if own_rank() > 0:
+            if own_rank() != source:
                 tensors[i].data.copy_(part.view(tensors[i].shape))
 
 
@@ -868,6 +873,9 @@ class ZeroGradients(torch.autograd.Function):
         return link_gradient, *(zero.expand(form[0]) for zero, form in zip(zeros, ctx.forms, strict=True))
 
 
+Kind = TypeVar("Kind", bound=type)
+
+
 @dataclass(frozen=True)
 class Report:
     """What a rank tells the others about its forward pass."""
@@ -881,6 +889,13 @@ class Report:
     drew_on_host: bool = False
 
 
+def called_data_parallel(kind: Kind) -> Kind:
+    """Give a class the name that was printed, saved and compared before."""
+    kind.__name__ = "DataParallel"
+    return kind
+
+
+@called_data_parallel
 class GraphDDP(DistributedDataParallel):
     """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
 
@@ -905,10 +920,6 @@ class GraphDDP(DistributedDataParallel):
         self.in_turn = in_turn
         self.trained = False
         self.buffers_then: list[int] = []
-
-    def _get_name(self) -> str:
-        """The first word of a printed model: the same as before, as all that a run prints."""
-        return "DataParallel"
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if world_size() > 1:
@@ -1059,13 +1070,13 @@ class GraphDDP(DistributedDataParallel):
         if len(reports) > 1 and any(report.drew_on_host for report in reports) and reports[1].outputs:
             raise RuntimeError(
                 "The module draws random numbers on the host in its forward pass (random, numpy, or torch on the "
-                f"CPU). Let the ranks draw one after another: {type(self).__name__}(..., in_turn=True)."
+                f"CPU). Let the ranks draw one after another: {type(self).__qualname__}(..., in_turn=True)."
             )
         if reports[0].changed_buffers:
-            copy_from_rank_zero(list(self.module.buffers()))
+            copy_from_rank(0, list(self.module.buffers()))
         first_training = self.is_training and not self.trained
         if first_training or any(report.changed_parameters for report in reports):
-            copy_from_rank_zero(list(self.module.parameters()))
+            copy_from_rank(0, list(self.module.parameters()))
         self.trained = self.trained or first_training
         may_run_again = self.is_training and torch.is_grad_enabled()
         self.buffers_then = self.versions()[0] if may_run_again else []
@@ -1073,7 +1084,7 @@ class GraphDDP(DistributedDataParallel):
     def catch_up(self) -> None:
         """Take over what rank 0's replica changed since its forward: a checkpoint runs layers again in backward."""
         if self.buffers_then and exchange(self.versions()[0] != self.buffers_then)[0]:
-            copy_from_rank_zero(list(self.module.buffers()))
+            copy_from_rank(0, list(self.module.buffers()))
 
     def join_tensors(
         self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor
@@ -1136,7 +1147,7 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("split", "in_turn", "trained", "reducing")
+        own = ("dim", "split", "in_turn", "trained", "buffers_then", "reducing")
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
@@ -1168,6 +1179,7 @@ class ReducedCall(torch.nn.Module):
         return call()
 
 
+@called_data_parallel
 class ExactDDP(GraphDDP):
     """nn.DataParallel over the ranks; gradients are summed by DistributedDataParallel while backward runs.
 
@@ -1346,6 +1358,169 @@ def save_completely(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
         raise
 
 
+def pack(value: Any, tensors: list[torch.Tensor]) -> bytes:
+    """The pickled value without its plain tensors, which go to the list and travel by themselves."""
+    written = io.BytesIO()
+    Packer(written, tensors).dump(value)
+    return written.getvalue()
+
+
+class Packer(pickle.Pickler):
+    """Writes the form of a tensor in place of its numbers."""
+
+    def __init__(self, file: io.BytesIO, tensors: list[torch.Tensor]) -> None:
+        super().__init__(file, protocol=5)
+        self.tensors = tensors
+        self.numbers: dict[int, int] = {}
+
+    def persistent_id(self, thing: Any) -> Any:
+        plain = type(thing) is torch.Tensor and thing.layout == torch.strided and not thing.requires_grad
+        if not plain or thing.is_quantized or thing.device.type not in ("cpu", "cuda"):
+            return None
+        number = self.numbers.setdefault(id(thing), len(self.tensors))
+        if number == len(self.tensors):
+            self.tensors.append(thing)
+        dense = 1 + sum((n - 1) * step for n, step in zip(thing.shape, thing.stride(), strict=True))
+        strides = thing.stride() if dense == thing.numel() else None
+        return number, tuple(thing.shape), strides, thing.dtype, thing.device.type
+
+
+class Unpacker(pickle.Unpickler):
+    """Makes empty tensors of the forms, on this rank's device; they go to the list."""
+
+    def __init__(self, message: bytes, tensors: list[torch.Tensor]) -> None:
+        super().__init__(io.BytesIO(message))
+        self.tensors = tensors
+        self.made: dict[int, torch.Tensor] = {}
+
+    def persistent_load(self, form: Any) -> torch.Tensor:
+        number, shape, strides, dtype, device = form
+        if number not in self.made:
+            made = torch.empty(shape, dtype=dtype, device=device)
+            self.made[number] = made if strides is None else made.as_strided(shape, strides)
+            self.tensors.append(self.made[number])
+        return self.made[number]
+
+
+def send_bytes(message: bytes, source: int) -> bytes:
+    """One rank's message on every rank: up to FRAME bytes in one round, with their length in front."""
+    content = len(message).to_bytes(8, "little") + message
+    frame = broadcast(content[:FRAME].ljust(FRAME, b"\0"), source)
+    length = 8 + int.from_bytes(frame[:8], "little")
+    rest = broadcast(content[FRAME:length].ljust(length - FRAME, b"\0"), source) if length > FRAME else b""
+    return (frame + rest)[8:length]
+
+
+def broadcast(content: bytes, source: int) -> bytes:
+    """One rank's bytes, as many as the others bring."""
+    place = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    torch.distributed.broadcast(place, source)
+    return place.numpy().tobytes()
+
+
+def send_tensors(tensors: list[torch.Tensor], source: int) -> None:
+    """One rank's numbers into these tensors."""
+    copy_from_rank(source, [tensor for tensor in tensors if tensor.numel() > 0])
+
+
+def spread(loader: "DataLoader[Any]") -> "DataLoader[Any]":
+    """The same loader; worker w loads on rank w % world, and every rank gets what it loaded.
+
+    DataLoader gives batch b to worker b % num_workers, and each worker draws from random streams of its own. So
+    a batch has the crops, flips and noise that it would have in one process. Every rank starts all the workers;
+    those that load on another rank stay idle. A loader without workers, of an iterable data set, or of a class
+    that iterates in its own way stays as it is: every rank loads all of it.
+    """
+    plain = type(loader).__iter__ is DataLoader.__iter__ and getattr(loader, "in_order", True)
+    if (
+        world_size() == 1
+        or loader.num_workers == 0
+        or not plain
+        or isinstance(loader.dataset, IterableDataset)
+    ):
+        return loader
+    return SpreadLoader(loader)
+
+
+class SpreadLoader(DataLoader[Any]):
+    """A DataLoader with another's settings, some of whose workers load on other ranks."""
+
+    def __init__(self, loader: "DataLoader[Any]") -> None:
+        vars(self).update(vars(loader))
+        self.whole = loader
+        self.worker_init_fn = OwnWorkers(loader.worker_init_fn, own_rank(), world_size())
+
+    def __iter__(self) -> Any:
+        return SpreadBatches(super().__iter__(), self) if world_size() > 1 else iter(self.whole)
+
+
+class OwnWorkers:
+    """A worker_init_fn after which the workers of other ranks load nothing."""
+
+    def __init__(self, start: Callable[[int], None] | None, rank: int, world: int) -> None:
+        self.start = start
+        self.rank = rank
+        self.world = world
+
+    def __call__(self, worker: int) -> None:
+        if self.start is not None:
+            self.start(worker)
+        if worker % self.world != self.rank:
+            vars(fetch)["_MapDatasetFetcher"] = IdleFetcher
+
+
+class IdleFetcher:
+    """In place of torch/utils/data/_utils/fetch.py's fetcher, on a worker that loads on another rank."""
+
+    def __init__(self, *settings: Any) -> None:
+        pass
+
+    def fetch(self, indices: Any) -> None:
+        """Nothing; the batch comes from the rank that has it."""
+
+
+class SpreadBatches:
+    """One pass over a spread loader."""
+
+    def __init__(self, batches: Iterator[Any], loader: SpreadLoader) -> None:
+        self.batches = batches
+        self.loader = loader
+        self.number = 0
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> "SpreadBatches":
+        return self
+
+    def __next__(self) -> Any:
+        batch = error = None
+        try:
+            batch = next(self.batches)
+        except StopIteration:  # on all ranks alike
+            raise
+        except Exception as raised:
+            error = raised
+        source = self.number % self.loader.num_workers % world_size()
+        self.number += 1
+        batch, error = from_rank(source, (batch, error and sendable(error)))
+        if error is not None:
+            raise as_exception(error)
+        pinned = self.loader.pin_memory and torch.cuda.is_available() and own_rank() != source
+        return pin_memory.pin_memory(batch) if pinned else batch
+
+
+def from_rank(source: int, value: Any) -> Any:
+    """What one rank brings; its tensors travel by themselves."""
+    tensors: list[torch.Tensor] = []
+    if own_rank() == source:
+        send_bytes(pack(value, tensors), source)
+    else:
+        value = Unpacker(send_bytes(b"", source), tensors).load()
+    send_tensors(tensors, source)
+    return value
+
+
 # --- end of the copied helpers
 
 parser = argparse.ArgumentParser(description="CIFAR training")
@@ -1368,9 +1543,9 @@ start_epoch = 0
 
 print("==> Preparing data..")
 trainset = train_set()
-trainloader = DataLoader(trainset, batch_size=args.batch_size, shuffle=True, num_workers=args.workers)
+trainloader = spread(DataLoader(trainset, batch_size=args.batch_size, shuffle=True, num_workers=args.workers))
 testset = test_set()
-testloader = DataLoader(testset, batch_size=50, shuffle=False, num_workers=args.workers)
+testloader = spread(DataLoader(testset, batch_size=50, shuffle=False, num_workers=args.workers))
 
 print("==> Building model..")
 net = ResNet(num_classes=trainset.classes)

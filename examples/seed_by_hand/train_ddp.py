@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from torch._utils import ExceptionWrapper
 from torch.nn.parallel import DistributedDataParallel
 from types import FunctionType, MethodType, ModuleType, TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 
 # Cuts a tensor: (number of chunks, own chunk).
@@ -578,7 +578,7 @@ def shared_containers(module: torch.nn.Module) -> Iterator[Any]:
                 yield value
         for hooks in (part._forward_hooks, part._forward_pre_hooks):
             for hook in list(hooks.values()):
-                yield from containers_of(hook, seen)
+                yield from containers_at(hook, seen)
         if not type(part).__module__.startswith("torch."):
             for method in vars(type(part)).values():
                 yield from containers_of(method, seen)
@@ -605,8 +605,11 @@ def containers_of(function: Any, seen: "set[int]") -> Iterator[Any]:
 
 def containers_at(value: Any, seen: "set[int]") -> Iterator[Any]:
     """A value itself, if it is a container, or what it can reach, if it is a function of the script."""
-    if isinstance(value, CONTAINERS) or has_attributes(value):
+    if isinstance(value, CONTAINERS):
         yield value
+    elif has_attributes(value):
+        yield value
+        yield from containers_of(vars(type(value)).get("__call__"), seen)
     elif not (getattr(value, "__module__", "") or "").startswith("torch"):
         yield from containers_of(value, seen)
 
@@ -806,15 +809,18 @@ def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
     return list(groups.values())
 
 
-def copy_from_rank_zero(tensors: Sequence[torch.Tensor]) -> None:
-    """Give these tensors the values they have on rank 0, with one broadcast for all tensors of a kind."""
+def copy_from_rank(source: int, tensors: Sequence[torch.Tensor]) -> None:
+    """Give these tensors the values they have on one rank, with one broadcast for all tensors of a kind."""
     for places in alike(tensors):
         flat = torch.cat([tensors[i].detach().reshape(-1) for i in places])
-        torch.distributed.broadcast(as_bytes(flat), 0)
+        torch.distributed.broadcast(as_bytes(flat), source)
         parts = flat.split([tensors[i].numel() for i in places])
         for i, part in zip(places, parts, strict=True):
-            if own_rank() > 0:
+            if own_rank() != source:
                 tensors[i].data.copy_(part.view(tensors[i].shape))
+
+
+Kind = TypeVar("Kind", bound=type)
 
 
 @dataclass(frozen=True)
@@ -830,6 +836,13 @@ class Report:
     drew_on_host: bool = False
 
 
+def called_data_parallel(kind: Kind) -> Kind:
+    """Give a class the name that was printed, saved and compared before."""
+    kind.__name__ = "DataParallel"
+    return kind
+
+
+@called_data_parallel
 class GraphDDP(DistributedDataParallel):
     """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
 
@@ -854,10 +867,6 @@ class GraphDDP(DistributedDataParallel):
         self.in_turn = in_turn
         self.trained = False
         self.buffers_then: list[int] = []
-
-    def _get_name(self) -> str:
-        """The first word of a printed model: the same as before, as all that a run prints."""
-        return "DataParallel"
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if world_size() > 1:
@@ -1008,13 +1017,13 @@ class GraphDDP(DistributedDataParallel):
         if len(reports) > 1 and any(report.drew_on_host for report in reports) and reports[1].outputs:
             raise RuntimeError(
                 "The module draws random numbers on the host in its forward pass (random, numpy, or torch on the "
-                f"CPU). Let the ranks draw one after another: {type(self).__name__}(..., in_turn=True)."
+                f"CPU). Let the ranks draw one after another: {type(self).__qualname__}(..., in_turn=True)."
             )
         if reports[0].changed_buffers:
-            copy_from_rank_zero(list(self.module.buffers()))
+            copy_from_rank(0, list(self.module.buffers()))
         first_training = self.is_training and not self.trained
         if first_training or any(report.changed_parameters for report in reports):
-            copy_from_rank_zero(list(self.module.parameters()))
+            copy_from_rank(0, list(self.module.parameters()))
         self.trained = self.trained or first_training
         may_run_again = self.is_training and torch.is_grad_enabled()
         self.buffers_then = self.versions()[0] if may_run_again else []
@@ -1022,7 +1031,7 @@ class GraphDDP(DistributedDataParallel):
     def catch_up(self) -> None:
         """Take over what rank 0's replica changed since its forward: a checkpoint runs layers again in backward."""
         if self.buffers_then and exchange(self.versions()[0] != self.buffers_then)[0]:
-            copy_from_rank_zero(list(self.module.buffers()))
+            copy_from_rank(0, list(self.module.buffers()))
 
     def join_tensors(
         self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor
@@ -1085,7 +1094,7 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("split", "in_turn", "trained", "reducing")
+        own = ("dim", "split", "in_turn", "trained", "buffers_then", "reducing")
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
@@ -1219,7 +1228,7 @@ class RunByHand:
     def follow_kept(self) -> None:
         """Tensors that were broadcast are what replica 0 made of them."""
         for link in self.links.values():
-            copy_from_rank_zero(getattr(link, "kept", []))
+            copy_from_rank(0, getattr(link, "kept", []))
 
 
 def links_of(module: Any) -> Iterator[torch.Tensor]:

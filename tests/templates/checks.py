@@ -542,6 +542,8 @@ def what_a_forward_keeps() -> Any:
     """Lists, dicts, counts, objects, a closure of a hook: as if the replicas had filled them one after another."""
     net = Keeping()
     seen: dict[str, Any] = {}
+    meter = Meter()
+    net.layer.register_forward_hook(meter)
     net.layer.register_forward_hook(
         lambda module, given, output: seen.update(out=output.detach(), rows=len(output))
     )
@@ -556,7 +558,7 @@ def what_a_forward_keeps() -> Any:
     assert gradient is not None
     return [
         net.stats == {"rows": 2 * rows, "last": chunks[-1]},
-        net.meter.counts == chunks * 2,
+        net.meter.counts == meter.counts == chunks * 2,
         len(net.sums) == 2 * len(chunks),
         seen["rows"] == chunks[-1] and torch.equal(seen["out"], net.layer(x.chunk(world_size())[-1])),
         torch.equal(gradient, x.sum(0).expand(2, 2)),
@@ -567,6 +569,9 @@ def what_a_forward_keeps() -> Any:
 class Meter:
     def __init__(self) -> None:
         self.counts: list[int] = []
+
+    def __call__(self, module: nn.Module, given: Any, output: torch.Tensor) -> None:
+        self.update(len(output))
 
     def update(self, count: int) -> None:
         self.counts = [*self.counts, count]

@@ -62,7 +62,7 @@ def work(world: int) -> dict[str, Any]:
     for name in SCENARIOS:
         for kind in (GraphDDP, ExactDDP) if name not in GRAPH_ONLY else (GraphDDP,):
             for dtype in (torch.float64, torch.float32) if world == 2 else (torch.float64,):
-                key = f"{name} {kind.__name__} {str(dtype)[6:]}"
+                key = f"{name} {kind.__qualname__} {str(dtype)[6:]}"
                 found[key] = attempt(lambda n=name, k=kind, d=dtype: compare(n, k, world, d))  # type: ignore[misc]
     for name, check in CHECKS.items():
         found[name] = attempt(check)

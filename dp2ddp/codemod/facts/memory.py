@@ -11,6 +11,7 @@ from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.script import Script
 
 HOOKS = ("register_forward_hook", "register_forward_pre_hook")
+BACKWARD_HOOKS = ("register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook")
 CHANGES = (
     "append",
     "extend",
@@ -42,7 +43,8 @@ class Memory:
         self, script: Script, places: Places, wraps: Sequence[Wrap], scripts: Sequence[Script]
     ) -> None:
         self.script, self.places, self.wraps, self.scripts = script, places, wraps, scripts
-        self.hooks = set(self._hooks())
+        self.backward_hooks = set(self._hooks(BACKWARD_HOOKS))
+        self.hooks = {*self._hooks(HOOKS), *self.backward_hooks}
 
     def kept(self) -> Iterator[Kept]:
         """What is filled in a forward and read outside, each once."""
@@ -51,7 +53,8 @@ class Memory:
             name = self.script.told(kept)
             if name not in told and self.is_read_outside(kept):
                 told.add(name)
-                yield Kept(node, name, self._is_reached(kept))
+                behind = any(one in self.backward_hooks for one in self.script.scopes.ancestors(node))
+                yield Kept(node, name, self._is_reached(kept) and not behind)
 
     def _is_reached(self, kept: ast.expr) -> bool:
         """Whether it is a container or an attribute that can be found when the script runs, and not a plain name."""
@@ -59,11 +62,11 @@ class Memory:
             return _is_own(kept)
         return isinstance(kept.ctx, ast.Load) if isinstance(kept, ast.Name) else False
 
-    def _hooks(self) -> Iterator[ast.AST]:
-        """Functions that run in a forward; a hook of the wrapper itself runs once, on the whole batch."""
+    def _hooks(self, registered: tuple[str, ...]) -> Iterator[ast.AST]:
+        """Functions that run in a replica; a hook of the wrapper itself runs once, on the whole batch."""
         for call in self.script.calls:
             function = call.node.func
-            if call.method not in HOOKS or not call.node.args or not isinstance(function, ast.Attribute):
+            if call.method not in registered or not call.node.args or not isinstance(function, ast.Attribute):
                 continue
             if not self._is_wrapped(function.value):
                 yield from self._functions(call.node.args[0])
@@ -81,6 +84,9 @@ class Memory:
                 yield from self._functions(argument)
         elif found := self.script.scopes.definition(given):
             yield found
+        elif isinstance(made := self.script.scopes.value(given), ast.Call):  # an object that can be called
+            kind = self.script.scopes.definition(made.func)
+            yield from (one for one in getattr(kind, "body", []) if getattr(one, "name", "") == "__call__")
 
     def _is_wrapped(self, node: ast.expr) -> bool:
         """By name, behind the wrap: `net = DataParallel(net)` gives the name another meaning there."""

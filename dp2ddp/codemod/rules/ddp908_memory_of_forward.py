@@ -16,8 +16,9 @@ class MemoryOfForward(Rule):
 
     ## What it does
     A note where a forward, or a forward hook of a part of the model, changes a container or an object that outlives
-    the call and that is read outside of forwards; the wrapper gets `in_turn=True`. A hazard for plain globals and
-    attributes of classes, which cannot be followed, and where DataParallel is subclassed or taken apart.
+    the call and that is read outside of forwards; the wrapper gets `in_turn=True`. A hazard for plain globals,
+    attributes of classes and what backward hooks keep, which cannot be followed, and where DataParallel is subclassed
+    or taken apart.
 
     ## Why
     DataParallel's replicas are threads of one process: all W of them fill the same list. With `in_turn` each rank
@@ -145,6 +146,33 @@ class MemoryOfForward(Rule):
                 print(net.module.meter.sum)
             """,
             message="`self.meter` is filled",
+        ),
+        Notes(
+            before="""
+                import torch
+                class Save:
+                    def __init__(self):
+                        self.outputs = []
+                    def __call__(self, module, given, output):
+                        self.outputs.append(output)
+                save = Save()
+                net = torch.nn.Linear(2, 2)
+                net.register_forward_hook(save)
+                net = torch.nn.DataParallel(net)
+                print(save.outputs)
+            """,
+            message="`self.outputs` is filled",
+        ),
+        Flags(
+            before="""
+                import torch
+                gradients = []
+                net = torch.nn.Linear(2, 2)
+                net.register_full_backward_hook(lambda module, given, wanted: gradients.append(wanted[0]))
+                net = torch.nn.DataParallel(net)
+                print(gradients)
+            """,
+            message="`gradients` is filled",
         ),
         Untouched(
             """
