@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Hazard
+from dp2ddp.codemod.edits import Finding, Hazard, Lift, PassTo
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.script import Call, Script
-from dp2ddp.codemod.facts.turns import LOOPS
-from dp2ddp.codemod.rule import Flags, Rule, Untouched
+from dp2ddp.codemod.facts.places import Place
+from dp2ddp.codemod.facts.seeds import OF_ONE_DEVICE, has_seed_of_all, repeated_seeds
+from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
-
-SEEDS = (
-    "torch.manual_seed",
-    "torch.random.manual_seed",
-    "torch.cuda.manual_seed",
-    "torch.cuda.manual_seed_all",
-)
 
 
 class SameSeedAgain(Rule):
-    """Say where a loop sets the same seed again.
+    """Begin all random streams anew where the same seed is set again.
 
     ## What it does
-    A hazard for `torch.manual_seed(...)` inside a loop with a seed that does not change from turn to turn.
+    `torch.manual_seed(0)` becomes `seed_again(torch.manual_seed, 0)` where it may be set to the same number twice: in a
+    loop, or in a function that is called more than once. A hazard for `torch.cuda.manual_seed` alone.
 
     ## Why
     On ranks > 0 what the model draws (dropout) comes from a stream of its own, which begins anew when the script
     sets a seed. A rank tells by the seed; the same seed with draws behind it looks like no new seed.
 
     ## Safety
-    A seed before the loop is no hazard, and neither is one that the loop changes.
+    A seed that is set once is left alone, and so is one that each turn of the loop changes. `torch.cuda.manual_seed`
+    seeds one device of DataParallel, and not the others: with a seed of all devices beside it that makes no difference.
 
     ## References
     templates/replicas.py, DeviceStream; SEMANTICS 63.
@@ -40,76 +34,73 @@ class SameSeedAgain(Rule):
     code = "DDP909"
     name = "same-seed-again"
     examples = (
-        Flags(
+        Rewrites(
             before="""
                 import torch
                 net = torch.nn.DataParallel(net)
                 for epoch in range(3):
                     torch.manual_seed(0)
+                    torch.cuda.manual_seed(0)
                     net(torch.randn(4, 2))
             """,
-            message="same seed again",
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                for epoch in range(3):
+                    seed_again(torch.manual_seed, 0)
+                    torch.cuda.manual_seed(0)
+                    net(torch.randn(4, 2))
+            """,
+        ),
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                def set_seed(seed):
+                    torch.manual_seed(seed)
+                for epoch in range(3):
+                    set_seed(args.seed)
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                def set_seed(seed):
+                    seed_again(torch.manual_seed, seed)
+                for epoch in range(3):
+                    set_seed(args.seed)
+            """,
         ),
         Flags(
             before="""
                 import torch
                 net = torch.nn.DataParallel(net)
-                def train():
-                    torch.manual_seed(0)
-                    net(torch.randn(4, 2))
                 for epoch in range(3):
-                    train()
+                    torch.cuda.manual_seed(0)
             """,
-            message="same seed again",
+            message="seeds the first device alone",
         ),
         Untouched("""
             import torch
-            torch.manual_seed(0)
+            def set_seed(seed):
+                torch.manual_seed(seed)
+            set_seed(args.seed)
             for epoch in range(3):
                 torch.manual_seed(epoch)
         """),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        if facts.is_converted:
+        if facts.is_converted or not facts.all_wraps:
             return
-        for call in facts.script.calls:
-            if call.name in SEEDS and _is_repeated(facts.script, call):
-                yield Hazard(
-                    call.node,
-                    f"{call.name}() sets the same seed again in a loop, which ranks > 0 cannot always tell",
-                    "give each turn a seed of its own (seed + epoch), or set the seed once, before the loop",
-                )
-
-
-def _is_repeated(script: Script, call: Call) -> bool:
-    """Whether it runs once a turn of a loop, with nothing in its arguments that the turn changes."""
-    around = list(script.scopes.ancestors(call.node))
-    used = {
-        node.id for argument in call.node.args for node in ast.walk(argument) if isinstance(node, ast.Name)
-    }
-    if used & _changing(around):
-        return False
-    return any(isinstance(node, LOOPS) or _is_called_in_a_loop(script, node) for node in around)
-
-
-def _changing(around: list[ast.AST]) -> set[str]:
-    """What the loops around set, and what the functions around are given."""
-    names: set[str] = set()
-    for node in around:
-        if isinstance(node, LOOPS):
-            names |= {
-                one.id
-                for one in ast.walk(node)
-                if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-            }
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            names |= {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg)}
-    return names
-
-
-def _is_called_in_a_loop(script: Script, node: ast.AST) -> bool:
-    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return False
-    calls = (one.node for one in script.calls if script.scopes.definition(one.node.func) is node)
-    return any(isinstance(parent, LOOPS) for one in calls for parent in script.scopes.ancestors(one))
+        because = "the same seed may be set again: what replicas draw from begins anew, too"
+        for call in repeated_seeds(facts.modules, facts.script):
+            if facts.places.of(call.node) is not Place.MAIN or call.name in OF_ONE_DEVICE:
+                if not has_seed_of_all(facts.script, call):
+                    yield Hazard(
+                        call.node,
+                        f"{call.name}() seeds the first device alone, again and again",
+                        "seed all devices (torch.manual_seed), or each turn with a seed of its own",
+                    )
+                continue
+            yield PassTo(call.node, facts.names.helper("seed_again"), because)
+            yield Lift("seed_again", because)

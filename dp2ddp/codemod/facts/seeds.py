@@ -1,0 +1,80 @@
+"""Seeds that a script may set more than once, to the same number."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.facts.modules import Modules
+from dp2ddp.codemod.facts.script import Call, Script
+from dp2ddp.codemod.facts.turns import LOOPS
+
+OF_ALL_DEVICES = ("torch.manual_seed", "torch.random.manual_seed", "torch.cuda.manual_seed_all")
+OF_ONE_DEVICE = ("torch.cuda.manual_seed",)
+DEEPEST = 4  # functions that call each other end somewhere
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def repeated_seeds(modules: Modules, script: Script) -> Iterator[Call]:
+    """Seeds of torch that may be set to the same number twice."""
+    for call in script.calls_of(*OF_ALL_DEVICES, *OF_ONE_DEVICE):
+        if _may_repeat(modules, script, call.node, _used(call.node.args), DEEPEST):
+            yield call
+
+
+def has_seed_of_all(script: Script, call: Call) -> bool:
+    """Whether the same function seeds all devices with the same number: then the one device is no matter of its own."""
+    function = script.scopes.function(call.node)
+    given = [script.told(one) for one in call.node.args]
+    return any(
+        script.scopes.function(other.node) is function
+        and [script.told(one) for one in other.node.args] == given
+        for other in script.calls_of(*OF_ALL_DEVICES)
+    )
+
+
+def _may_repeat(modules: Modules, script: Script, node: ast.AST, used: set[str], depth: int) -> bool:
+    """Whether a call runs in a loop that does not change what it is given, or in a function that is called twice."""
+    for parent in script.scopes.ancestors(node):
+        if isinstance(parent, LOOPS):
+            if not used & _stored(parent):
+                return True
+            used = used - _stored(parent)
+            if not used:
+                return False  # another number in every turn
+        if isinstance(parent, Function):
+            return depth > 0 and _function_repeats(modules, script, parent, used, depth)
+    return False
+
+
+def _function_repeats(
+    modules: Modules, script: Script, function: Function, used: set[str], depth: int
+) -> bool:
+    calls = list(_calls_of(modules, script, function))
+    parameters = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
+    if len({tuple(other.told(one) for one in call.args) for other, call in calls}) < len(calls):
+        return True
+    for other, call in calls:
+        passed = (
+            _used([*call.args, *(keyword.value for keyword in call.keywords)]) if used & parameters else set()
+        )
+        if _may_repeat(modules, other, call, passed or used - parameters, depth - 1):
+            return True
+    return False
+
+
+def _calls_of(modules: Modules, script: Script, function: Function) -> Iterator[tuple[Script, ast.Call]]:
+    is_method = isinstance(script.scopes.parents[function], ast.ClassDef)
+    for other in modules.scripts:
+        for call in other.calls:
+            found = modules.definition(other, call.node.func)
+            if (found is not None and found[1] is function) or is_method and call.method == function.name:
+                yield other, call.node
+
+
+def _used(arguments: list[ast.expr]) -> set[str]:
+    return {one.id for argument in arguments for one in ast.walk(argument) if isinstance(one, ast.Name)}
+
+
+def _stored(loop: ast.AST) -> set[str]:
+    return {one.id for one in ast.walk(loop) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
