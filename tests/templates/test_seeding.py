@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-
 from dp2ddp.templates.ddp import GraphDDP
 from dp2ddp.templates.seeding import seed_again
 
