@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import DropArgument, Finding, Lift, PassTo, Replace
+from dp2ddp.codemod.edits import DropArgument, Finding, Hazard, Lift, PassTo, Replace
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.effects import Effect
-from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
+from dp2ddp.codemod.facts.handles import reads_of, writes_of
+from dp2ddp.codemod.facts.script import literal
+from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 from dp2ddp.codemod.whereabouts import only_in_main_flow
 
@@ -18,7 +20,8 @@ class FileOpen(Rule):
 
     ## What it does
     `open(path, "w")` becomes `open_on_rank_zero(path, "w")`: rank 0 writes the file, the others write to
-    nowhere. The same for log files of `logging`, and for `gzip.open` and its like.
+    nowhere. The same for log files of `logging`, and for `gzip.open` and its like. An HDF5 file that is
+    opened with "r+" and only read is opened with "r".
 
     ## Why
     W ranks writing one file tear it, or write every line W times.
@@ -70,6 +73,40 @@ class FileOpen(Rule):
                         file.write(text)
             """,
         ),
+        Rewrites(
+            before="""
+                import h5py
+                import torch
+                net = torch.nn.DataParallel(net)
+                def load(path):
+                    f = h5py.File(path, "r+")
+                    data = f["data"][:].astype("float32")
+                    f.close()
+                    return data
+            """,
+            after="""
+                import h5py
+                import torch
+                net = torch.nn.DataParallel(net)
+                def load(path):
+                    f = h5py.File(path, "r")
+                    data = f["data"][:].astype("float32")
+                    f.close()
+                    return data
+            """,
+        ),
+        Flags(
+            before="""
+                import h5py
+                import torch
+                net = torch.nn.DataParallel(net)
+                with h5py.File("cache.h5", "a") as f:
+                    if "x" not in f:
+                        f["x"] = compute()
+                    x = f["x"][:]
+            """,
+            message="open for writing",
+        ),
         Untouched(
             'import torch\nnet = torch.nn.DataParallel(net)\nwith open("words.txt") as words:\n    pass'
         ),
@@ -104,8 +141,23 @@ def _path_opened(facts: Facts, effect: Effect) -> Iterator[Finding]:
 
 
 def _opened_otherwise(facts: Facts, effect: Effect) -> Iterator[Finding]:
+    if effect.call.name == "h5py.File" and (reads := reads_of(facts.script, effect.call)):
+        yield _opened_to_read(facts, effect, reads[0])
+        return
     yield PassTo(effect.call.node, facts.names.helper("object_on_rank_zero"), BECAUSE)
     yield Lift("object_on_rank_zero", BECAUSE)
+
+
+def _opened_to_read(facts: Facts, effect: Effect, read: ast.AST) -> Finding:
+    """Ranks that did not open the file could not read it; and HDF5 lets one process open it for writing."""
+    mode = effect.call.argument(1, "mode")
+    if mode is not None and literal(mode) in ("r+", "a") and not writes_of(facts.script, effect.call):
+        return Replace(mode, '"r"', "it is only read here, and HDF5 lets one process open a file for writing")
+    return Hazard(
+        read,
+        "an HDF5 file is read that is open for writing, which one process can do: the other ranks would read nothing",
+        "close it and open it with 'r' to read",
+    )
 
 
 def _log_file(facts: Facts, effect: Effect) -> Iterator[Finding]:
