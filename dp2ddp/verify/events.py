@@ -27,17 +27,30 @@ def is_event_file(path: str) -> bool:
 
 def event_lines(path: Path) -> list[str]:
     """One line an event; a record that was cut off ends the file."""
-    lines: list[str] = []
-    for record in _records(path.read_bytes()):
+    events = list(_events(path.read_bytes()))
+    tags = {tag for tag, _, _ in events}
+    return [f"{tag}, step {step}: {'<time>' if _is_clock(tag, tags) else told}" for tag, step, told in events]
+
+
+def _is_clock(tag: str, tags: set[str]) -> bool:
+    """Whether a tag names a time: also `train/data` beside `train/time`, the time that loading took."""
+    return bool(_CLOCK_TAG.search(tag)) or (
+        tag.endswith("data") and f"{tag.removesuffix('data')}time" in tags
+    )
+
+
+def _events(data: bytes) -> Iterator[tuple[str, int, str]]:
+    for record in _records(data):
         fields = dict(_fields(record))
         step, summary = fields.get(_STEP, 0), fields.get(_SUMMARY, b"")
         if isinstance(step, int) and isinstance(summary, bytes):
             values = (value for number, value in _fields(summary) if number == _VALUE)
-            lines += [_line(step, value) for value in values if isinstance(value, bytes)]
-    return lines
+            for tag, told in (_told(value) for value in values if isinstance(value, bytes)):
+                yield tag, step, told
 
 
-def _line(step: int, value: bytes) -> str:
+def _told(value: bytes) -> tuple[str, str]:
+    """The tag of a value, and the value as text."""
     tag, told = "", "something"
     for number, content in _fields(value):
         if not isinstance(content, bytes):
@@ -54,7 +67,7 @@ def _line(step: int, value: bytes) -> str:
             told = "histogram " + _doubles(content)
         elif number == _TENSOR:
             told = _tensor(content)
-    return f"{tag}, step {step}: {'<time>' if _CLOCK_TAG.search(tag) else told}"
+    return tag, told
 
 
 def _doubles(histogram: bytes) -> str:

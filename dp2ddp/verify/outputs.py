@@ -24,7 +24,7 @@ _CLOCK = re.compile(
     r"|(?<![\w.])(?=\d+[Ddhms]\d)(?:\d+[Dd])?(?:\d+h)?(?:\d+m(?:in)?)?(?:\d+(?:\.\d+)?s)?(?:\d+ms)?(?<=[hms])(?!\w)"
     r"|(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?\s?(?:ms|us|s|sec|secs|seconds|min|minutes)\b(?:/\w+)?"
     r"|(?<![\w.])\d+(?:\.\d+)?\s?[A-Za-z]+/s(?:ec|econd)?\b"
-    r"|(?i:(?:time|elapsed|took|eta|duration|\bdur(?:_\w+)?)(?: is| was| of)?\W{0,3})"
+    r"|(?i:(?:time|elapsed|took|eta|duration|\bdur(?:_\w+)?)(?: is| was| of| cost| used| taken| spent)?\W{0,3})"
     r"\d+(?:\.\d+)?(?:e-?\d+)?(?:\s?\(\s*\d+\.\d+\))?"
 )
 # A meter of times and, in the same line, one of the times that loading took: Time 0.312 (0.298) Data 0.010 (0.009)

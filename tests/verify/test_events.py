@@ -40,6 +40,19 @@ def test_each_event_is_a_line(tmp_path: Path) -> None:
     ]
 
 
+def test_the_time_that_loading_took_is_a_time(tmp_path: Path) -> None:
+    with SummaryWriter(str(tmp_path)) as writer:
+        for tag in ("train/time", "train/data", "data"):
+            writer.add_scalar(tag, 1.5, 0)
+    (path,) = tmp_path.iterdir()
+
+    assert event_lines(path) == [
+        "train/time, step 0: <time>",
+        "train/data, step 0: <time>",
+        "data, step 0: 1.5",
+    ]
+
+
 def test_a_record_that_was_cut_off_ends_the_file(tmp_path: Path) -> None:
     leavings = written(tmp_path)
     path = leavings.folder / leavings.written[0]

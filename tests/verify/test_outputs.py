@@ -34,6 +34,7 @@ from dp2ddp.verify.workspace import copy_folder, digest
             "[1/4]\tTime  0.412 ( 0.301)\tData  0.012 ( 0.011)\tLoss 2.5 (2.4)\n",
             id="meters of time",
         ),
+        pytest.param("fg=(9/55), time cost: 1.632407\n", "fg=(9/55), time cost: 6.29\n", id="time cost"),
         pytest.param("BT 0.3 (0.2)\tDT 0.1 (0.1)\n", "BT 0.4 (0.3)\tDT 0.2 (0.1)\n", id="meters in short"),
     ],
 )
