@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from dp2ddp.codemod.facts.script import Call, Script
 
 _READS = {"keys", "values", "items", "get", "visit", "visititems"}
-_CHANGES = {"create_dataset", "create_group", "require_dataset", "require_group", "resize", "write_direct", "attrs"}
+_CHANGES = {
+    "create_dataset",
+    "create_group",
+    "require_dataset",
+    "require_group",
+    "resize",
+    "write_direct",
+    "attrs",
+}
 _NEITHER = {"close", "flush", "filename", "mode"}
 
 
