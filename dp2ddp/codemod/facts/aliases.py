@@ -25,8 +25,30 @@ def _handed_on(script: Script, made: Set[ast.AST], names: Set[Variable]) -> Iter
                 yield parameter
     for node in script.nodes(ast.Assign):
         assert isinstance(node, ast.Assign)
-        if script.variable(node.value) in names or _returns_wrapped(script, node.value, made, names):
-            yield from map(script.variable, node.targets)
+        for target, value in assignments(script, node):
+            if script.variable(value) in names or not made.isdisjoint(ast.walk(value)):
+                yield script.variable(target)
+
+
+def assignments(script: Script, statement: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each thing that a statement gives a value to, and the value."""
+    for target in statement.targets:
+        yield from assigned(script, target, statement.value)
+
+
+def assigned(script: Script, target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What each name is given: of `a, b = x, y` both, of `a = make()` and `a, b = make()` what it returns."""
+    if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
+        if len(target.elts) == len(value.elts):
+            for one, given in zip(target.elts, value.elts, strict=True):
+                yield from assigned(script, one, given)
+    elif isinstance(value, ast.Call) and (function := callee(script, value)) and function.name != "__init__":
+        for node in ast.walk(function):
+            if isinstance(node, ast.Return) and node.value and not isinstance(node.value, ast.Call):
+                yield from assigned(script, target, node.value)
+            elif isinstance(node, ast.Return) and node.value:
+                yield target, node.value
+    yield target, value
 
 
 def handed_over(script: Script, call: ast.Call) -> Iterator[tuple[Variable, ast.expr]]:
@@ -60,16 +82,6 @@ def callee(script: Script, call: ast.Call) -> ast.FunctionDef | ast.AsyncFunctio
 def _method(owner: ast.ClassDef, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     functions = (one for one in owner.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
     return next((one for one in functions if one.name == name), None)
-
-
-def _returns_wrapped(script: Script, value: ast.expr, made: Set[ast.AST], names: Set[Variable]) -> bool:
-    if not isinstance(value, ast.Call):
-        return False
-    function = callee(script, value)
-    if function is None or function.name == "__init__":
-        return False
-    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return) and node.value]
-    return any(script.variable(one) in names or not made.isdisjoint(ast.walk(one)) for one in returned)
 
 
 def is_returned(script: Script, wrap: Wrap) -> bool:

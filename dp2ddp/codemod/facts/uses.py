@@ -91,6 +91,8 @@ def _is_known_use(script: Script, node: ast.expr, names: Set[Variable]) -> bool:
             return value is node
         case ast.Return():
             return _is_followed(script, script.scopes.function(node))
+        case ast.Tuple():
+            return _is_taken_apart(script, parent)
         case ast.Compare() | ast.UnaryOp() | ast.If() | ast.Expr() | ast.FormattedValue():
             return True
     return False
@@ -99,6 +101,22 @@ def _is_known_use(script: Script, node: ast.expr, names: Set[Variable]) -> bool:
 def _is_known_receiver(script: Script, call: ast.Call, given: ast.expr) -> bool:
     """A function of the script that has a name for what it is given, or one of torch that does no harm."""
     return any(one is given for _, one in handed_over(script, call)) or _is_quiet_call(script, call)
+
+
+def _is_taken_apart(script: Script, pair: ast.Tuple) -> bool:
+    """`self.net, self.loader = net, loader`; `return net, name`, where each call of the function takes it apart."""
+    parent = script.scopes.parents[pair]
+    if isinstance(parent, ast.Assign):
+        return all(isinstance(one, ast.Tuple) and len(one.elts) == len(pair.elts) for one in parent.targets)
+    function = script.scopes.function(pair)
+    if not isinstance(parent, ast.Return) or not _is_followed(script, function):
+        return False
+    calls = [call.node for call in script.calls if callee(script, call.node) is function]
+    around = [script.scopes.parents[call] for call in calls]
+    return all(
+        isinstance(one, ast.Assign) and all(isinstance(target, ast.Tuple) for target in one.targets)
+        for one in around
+    )
 
 
 def _is_followed(script: Script, function: ast.AST | None) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Set
 
-from dp2ddp.codemod.facts.aliases import callee, handed_over
+from dp2ddp.codemod.facts.aliases import assignments, callee, handed_over
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.script import Script, Variable
 from dp2ddp.codemod.facts.turns import LOOPS, exclude_each_other
@@ -46,8 +46,8 @@ def _other_bindings(script: Script, wraps: tuple[Wrap, ...], names: Set[Variable
         if isinstance(node.ctx, ast.Load) or script.variable(node) not in names:
             continue
         statement = script.scopes.statement(node)
-        value = getattr(statement, "value", None)
-        fits = isinstance(value, ast.expr) and _is_wrapped(script, value, wraps, names)
+        pairs = assignments(script, statement) if isinstance(statement, ast.Assign) else ()
+        fits = any(target is node and _is_wrapped(script, value, wraps, names) for target, value in pairs)
         if not fits and not any(_gives_way(script, statement, wrap, script.told(node)) for wrap in wraps):
             yield Stopper(f"`{script.told(node)}` is not always the wrapped model", node)
 

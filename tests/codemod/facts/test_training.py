@@ -189,6 +189,7 @@ def test_it_is_proven(text: str) -> None:
             "not cleared",
             id="an optimizer that is not cleared",
         ),
+        pytest.param(HEAD + LOOP + "e = torch.nn.Embedding(9, 2, sparse=True)\n", "sparse", id="sparse"),
         pytest.param(HEAD + LOOP + "net2 = torch.nn.Linear(1, 1).half()\n", "half", id="half precision"),
         pytest.param(
             HEAD + LOOP + "torch.autograd.grad(loss, w)\n", "torch.autograd.grad()", id="autograd.grad"
@@ -208,3 +209,38 @@ def test_it_is_proven(text: str) -> None:
 )
 def test_it_is_not_proven(text: str, why: str) -> None:
     assert why in (stopper(text) or "")
+
+
+TRAINER = """
+import torch
+class Trainer:
+    def __init__(self, net, opt):
+        self.net, self.opt = net, opt
+    def run(self, loader):
+        for x, y in loader:
+            self.opt.zero_grad()
+            loss = criterion(self.net(x), y)
+            loss.backward()
+            self.opt.step()
+def build():
+    net = torch.nn.DataParallel(Net())
+    return net, "name"
+net, name = build()
+Trainer(net, torch.optim.SGD(net.parameters())).run(loader)
+"""
+
+
+def test_models_are_followed_through_tuples() -> None:
+    assert stopper(TRAINER) is None
+    twice = TRAINER.replace("criterion(self.net(x), y)", "criterion(self.net(x), y) + self.net(-x).mean()")
+    assert "2 forwards" in (stopper(twice) or "")
+
+
+def test_a_model_that_is_handed_to_any_number_of_arguments_is_not_followed() -> None:
+    text = HEAD + "def show(*models):\n    models[0](x).sum()\nshow(net)\n" + LOOP
+    assert "not followed" in (stopper(text) or "")
+
+
+def test_names_of_other_functions_are_other_models() -> None:
+    text = HEAD + LOOP + "def other(net):\n    for one in net:\n        one / 2\nother([1, 2])\n"
+    assert stopper(text) is None
