@@ -4,6 +4,7 @@
 # corpus: worlds = 2 3 4                              numbers of devices to verify it on; 2 unless given
 # corpus: arguments = --epochs 1                      what the script is started with
 # corpus: strategy = shard outputs reducer            what must be chosen for it, where that matters
+# corpus: runs = no                                   the original cannot run (old Python): converted only
 # corpus: trains = no                                 it makes no optimizer step: what it prints and writes is compared
 # corpus: answer = 1 DDP902:22 DDP902:25              a script that is not converted: the exit code of `convert`
                                                       and each hazard (or note) with its line; nothing is written
@@ -20,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 GROUPS = ("data", "loss", "models", "effects", "negatives")
 HEAD = re.compile(r"^# corpus: (\w+) = (.*\S)\s*$", re.MULTILINE)
 BETWEEN_ROWS = re.compile(r";(?![^()]*\))")  # one row has a semicolon in parentheses
-KEYS = {"idioms", "worlds", "arguments", "strategy", "trains", "answer"}
+KEYS = {"idioms", "worlds", "arguments", "strategy", "runs", "trains", "answer"}
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,19 @@ class Case:
     worlds: tuple[int, ...]
     arguments: tuple[str, ...]
     strategy: tuple[str, ...]  # data, join, gradients; empty: whatever is chosen
+    runs: bool
     trains: bool
     answer: str | None  # None: it is converted, and trains the same
 
     @property
     def name(self) -> str:
-        return f"{self.path.parent.name}/{self.path.stem}"
+        told = self.path.parent if self.is_project else self.path.with_suffix("")
+        return str(told.relative_to(HERE))
+
+    @property
+    def is_project(self) -> bool:
+        """A folder with a train.py and the modules that it imports."""
+        return self.path.parent.parent != HERE
 
 
 def read_case(path: Path) -> Case:
@@ -53,11 +61,17 @@ def read_case(path: Path) -> Case:
         worlds=tuple(map(int, said.get("worlds", "2").split())),
         arguments=tuple(shlex.split(said.get("arguments", ""))),
         strategy=tuple(said.get("strategy", "").split()),
+        runs=said.get("runs") != "no",
         trains=said.get("trains") != "no",
         answer=said.get("answer"),
     )
 
 
 def all_cases() -> list[Case]:
-    """Every script of the corpus, by group and name."""
-    return [read_case(path) for group in GROUPS for path in sorted((HERE / group).glob("*.py"))]
+    """Every script of the corpus, by group and name; a project has a folder of its own."""
+    folders = [HERE / group for group in GROUPS]
+    return [
+        read_case(path)
+        for one in folders
+        for path in (*sorted(one.glob("*.py")), *sorted(one.glob("*/train.py")))
+    ]

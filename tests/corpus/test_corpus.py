@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from dp2ddp.runtime.server import Server
 from dp2ddp.source.projects import read_project
 
 CASES = all_cases()
-TRAINING = [(case, world) for case in CASES if case.answer is None for world in case.worlds]
+TRAINING = [(case, world) for case in CASES if case.answer is None and case.runs for world in case.worlds]
 PATIENCE = 120.0  # seconds without progress; the machine may be busy
 
 
@@ -47,17 +48,21 @@ def test_a_script_is_converted_or_refused_as_its_head_says(case: Case) -> None:
     ("case", "world"), [pytest.param(*each, id=f"{each[0].name}-{each[1]}") for each in TRAINING]
 )
 def test_a_script_trains_the_same(case: Case, world: int, server: Server, tmp_path: Path) -> None:
-    conversion = convert(read_project(case.path))
     folder = tmp_path / "folder"
-    folder.mkdir()
     script = folder / "train.py"
-    script.write_bytes(case.path.read_bytes())
+    if case.is_project:
+        shutil.copytree(case.path.parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        folder.mkdir()
+        script.write_bytes(case.path.read_bytes())
+    conversion = convert(read_project(script))
+    changed = {one.before.path: one.data for one in conversion.changed_files if one is not conversion.entry}
     subject = Subject(
         script=script,
         name="train.py",
         converted=conversion.entry.data,
         converted_name="train_ddp.py",
-        modules={},
+        modules={path: data for path, data in changed.items() if path},
         arguments=case.arguments,
         folder=folder,
         patience=PATIENCE,
