@@ -13,18 +13,20 @@ from .process import own_rank, random_streams, set_random_streams, world_size
 from .rows import RowsApart, is_nested, join_rows
 
 
-def shard(loader: "DataLoader[Any]", rank: int | None = None, world: int | None = None) -> "DataLoader[Any]":
-    """The same loader for one rank: it draws the same batches, and loads only this rank's rows of each.
+def shard(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> "DataLoader[Any]":
+    """The loader that make(*args, **kwargs) gives, for one rank: of each batch it loads only this rank's rows.
 
     All ranks draw from the same random streams, so that they agree on every batch. Rank r takes the rows that
     torch.chunk(batch, world)[r] would hold: ceil(rows / world) of them, so the last are fewer, or none. Where
     the rank has no rows it gets a batch with no rows in it. In everything else (len, dataset, sampler,
     batch_size) it answers as the whole loader; and its batches are whole until a model is wrapped that takes
-    the rows so, unless rank and world are given.
+    the rows so.
     """
-    always = world is not None
-    world = world_size() if world is None else world
-    rank = own_rank() if rank is None else rank
+    return shard_of(make(*args, **kwargs), own_rank(), world_size(), always=False)
+
+
+def shard_of(loader: "DataLoader[Any]", rank: int, world: int, always: bool = True) -> "DataLoader[Any]":
+    """The same loader for one rank of so many; its rows are apart always, or since a model takes them so."""
     if world == 1:
         return loader
     if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:

@@ -12,14 +12,15 @@ from .process import own_rank, world_size
 from .voice import as_exception, sendable
 
 
-def spread(loader: "DataLoader[Any]") -> "DataLoader[Any]":
-    """The same loader; worker w loads on rank w % world, and every rank gets what it loaded.
+def spread(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> "DataLoader[Any]":
+    """The loader that make(*args, **kwargs) gives; its worker w loads on rank w % world, for all ranks.
 
     DataLoader gives batch b to worker b % num_workers, and each worker draws from random streams of its own. So
     a batch has the crops, flips and noise that it would have in one process. Every rank starts all the workers;
     those that load on another rank stay idle. A loader without workers, of an iterable data set, or of a class
     that iterates in its own way stays as it is: every rank loads all of it.
     """
+    loader = make(*args, **kwargs)
     plain = type(loader).__iter__ is DataLoader.__iter__ and getattr(loader, "in_order", True)
     if (
         world_size() == 1

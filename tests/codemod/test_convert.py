@@ -219,7 +219,7 @@ class TestChoices:
         text = WRAP + "loader = torch.utils.data.DataLoader(data, 8)\n"
 
         assert (
-            "whole_batches(shard(torch.utils.data.DataLoader(data, 8)))"
+            "whole_batches(shard(torch.utils.data.DataLoader, data, 8))"
             in converted(text, data="shard", join="batch").after
         )
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from dp2ddp.templates import ddp
-from dp2ddp.templates.batches import shard, whole_batches
+from dp2ddp.templates.batches import shard, shard_of, whole_batches
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
 from dp2ddp.templates.feed import Fed, feed
 from dp2ddp.templates.parts import (
@@ -268,7 +268,7 @@ def sharded_batches() -> Any:
     wanted = [batch[0].tolist() for batch in DataLoader(TensorDataset(torch.arange(11.0)), 5, shuffle=True)]
     drawn = torch.rand(2).tolist()
     torch.manual_seed(3)
-    loader = shard(loader_of(11), own_rank(), world_size())
+    loader = shard_of(loader_of(11), own_rank(), world_size())
     local = list(loader)
     streams_equal = len(set(map(str, exchange(torch.get_rng_state().sum().item())))) == 1
     torch.manual_seed(3)
@@ -453,10 +453,10 @@ def spread_workers(workers: int, **options: Any) -> Any:
 
     noisy, spoilt = Noisy(torch.arange(16.0)), Spoilt(torch.arange(16.0))
     wanted = epochs_of(made(noisy, 5))
-    loader = spread(made(noisy, 5))
+    loader = spread(made, noisy, 5)
     found = epochs_of(loader)
     raised = []
-    for one in (made(spoilt, 6), spread(made(spoilt, 6))):
+    for one in (made(spoilt, 6), spread(made, spoilt, 6)):
         seen = 0
         try:
             for _ in one:
@@ -485,7 +485,7 @@ def rows_apart_only_behind_a_wrap() -> Any:
     """A script that does not wrap in the end has whole batches, and gathers nothing."""
     before, RowsApart.now = RowsApart.now, False
     try:
-        loader = shard(loader_of(6))
+        loader = shard(loader_of, 6)
         facts = [sum(len(x) for x, _ in loader), len(gather_rows(torch.ones(3)))]
         GraphDDP(Net())
         facts += [sum(len(x) for x, _ in loader), len(gather_rows(torch.ones(3)))]

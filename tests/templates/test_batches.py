@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from dp2ddp.templates.batches import own_rows, shard, without_rows
+from dp2ddp.templates.batches import own_rows, shard, shard_of, without_rows
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
 
 WORLDS = range(2, 9)
@@ -48,7 +48,7 @@ def test_shards_side_by_side_are_the_batches_of_two_epochs(options: dict[str, An
         return rows_of(one) + rows_of(one) + [[float(torch.rand(()))]]
 
     wanted = two_epochs(lambda one: one)
-    shards = [two_epochs(lambda one, r=rank: shard(one, r, world)) for rank in range(world)]
+    shards = [two_epochs(lambda one, r=rank: shard_of(one, r, world)) for rank in range(world)]
     assert [sum(parts, []) for parts in zip(*(s[:-1] for s in shards), strict=True)] == wanted[:-1]
     assert all(s[-1] == wanted[-1] for s in shards), "the script's random stream moved on differently"
 
@@ -61,13 +61,13 @@ def test_workers_and_early_ends_change_nothing(workers: int) -> None:
     found = []
     for rank in range(2):
         torch.manual_seed(1)
-        part = shard(loader(shuffle=True, num_workers=workers, persistent_workers=True), rank, 2)
+        part = shard_of(loader(shuffle=True, num_workers=workers, persistent_workers=True), rank, 2)
         found.append([next(iter(part))[0].tolist(), *rows_of(part)])
     assert [a + b for a, b in zip(*found, strict=True)] == [first, *wanted]
 
 
 def test_two_passes_at_once_do_not_mix() -> None:
-    part = shard(loader(rows=3, batch_size=2), 1, 2)
+    part = shard_of(loader(rows=3, batch_size=2), 1, 2)
     assert [(a[0].tolist(), b[0].tolist()) for a, b in zip(part, part, strict=True)] == [
         ([1.0], [1.0]),
         ([], []),
@@ -76,7 +76,7 @@ def test_two_passes_at_once_do_not_mix() -> None:
 
 def test_it_answers_as_the_whole_loader() -> None:
     whole = loader(shuffle=True, drop_last=True, timeout=0)
-    part = shard(whole, 1, 4)
+    part = shard_of(whole, 1, 4)
     assert isinstance(part, DataLoader)
     assert (len(part), part.batch_size, part.drop_last) == (4, 5, True)
     assert part.dataset is whole.dataset
@@ -97,7 +97,7 @@ def test_rows_on_different_ranks_are_augmented_differently(workers: int) -> None
         torch.manual_seed(1)
         random.seed(1)
         data = Augmented(torch.arange(6.0))
-        for _, noise, other in shard(DataLoader(data, 6, num_workers=workers), rank, 3):
+        for _, noise, other in shard_of(DataLoader(data, 6, num_workers=workers), rank, 3):
             drawn += noise.tolist() + other.tolist()
         assert (float(torch.rand(())), random.random()) == ends(workers)
     assert len(set(drawn)) == 12
@@ -132,9 +132,9 @@ class Stream(IterableDataset[int]):
 )
 def test_what_cannot_be_sharded_is_refused_with_the_alternative(whole: DataLoader[Any]) -> None:
     with pytest.raises(TypeError, match="Let every rank load the whole batches instead"):
-        shard(whole, 0, 2)
+        shard_of(whole, 0, 2)
 
 
 def test_a_world_of_one_keeps_its_loader() -> None:
     whole = loader()
-    assert shard(whole) is whole
+    assert shard(lambda: whole) is whole

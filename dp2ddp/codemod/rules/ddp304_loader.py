@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Lift, Replace
+from dp2ddp.codemod.edits import Finding, Lift, PassTo, Replace
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
@@ -14,7 +15,7 @@ class Loader(Rule):
     """Load only the rank's rows of every batch.
 
     ## What it does
-    `DataLoader(...)` becomes `shard(DataLoader(...))`, if all loaders of the script feed the wrapped model in
+    `DataLoader(...)` becomes `shard(DataLoader, ...)`, if all loaders of the script feed the wrapped model in
     plain loops.
 
     ## Why
@@ -45,7 +46,7 @@ class Loader(Rule):
                 import torch
                 from torch.utils.data import DataLoader, TensorDataset
                 net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
-                loader = shard(DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True))
+                loader = shard(DataLoader, TensorDataset(x, y), batch_size=32, shuffle=True)
                 for inputs, targets in loader:
                     outputs = net(inputs)
             """,
@@ -63,12 +64,15 @@ class Loader(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         if strategy.data.value != "shard" or facts.is_converted:
             return
-        shard = facts.names.helper("shard")
-        code, because = f"{shard}({{loader}})", "each rank loads its own rows of every batch"
-        if strategy.join.value == "batch":
-            whole = facts.names.helper("whole_batches")
-            code, because = f"{whole}({code})", "each rank loads its own rows; the batch is made whole again"
-            yield Lift("whole_batches", because)
+        because = "each rank loads its own rows of every batch"
         for loader in facts.loaders:
-            yield Replace(loader.call.node, code, because, {"loader": loader.call.node})
+            yield PassTo(loader.call.node, facts.names.helper("shard"), because)
             yield Lift("shard", because)
+            if strategy.join.value == "batch":
+                yield from _made_whole(facts, loader.call.node)
+
+
+def _made_whole(facts: Facts, loader: ast.Call) -> Iterator[Finding]:
+    because = "each rank loads its own rows; the batch is made whole again"
+    yield Replace(loader, f"{facts.names.helper('whole_batches')}({{loader}})", because, {"loader": loader})
+    yield Lift("whole_batches", because)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Lift, Replace
+from dp2ddp.codemod.edits import Finding, Lift, PassTo
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.workers import loaders_with_workers
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
@@ -15,7 +15,7 @@ class LoaderWorkers(Rule):
     """Load each batch once, in the worker that would have loaded it.
 
     ## What it does
-    `DataLoader(..., num_workers=8)` becomes `spread(DataLoader(..., num_workers=8))`, where samples draw random
+    `DataLoader(..., num_workers=8)` becomes `spread(DataLoader, ..., num_workers=8)`, where samples draw random
     numbers (crops, flips) or cannot be followed, so that no rank may load its own rows alone.
 
     ## Why
@@ -48,7 +48,7 @@ class LoaderWorkers(Rule):
                 import torch
                 from torch.utils.data import DataLoader
                 net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
-                train = spread(DataLoader(augmented, batch_size=32, shuffle=True, num_workers=8))
+                train = spread(DataLoader, augmented, batch_size=32, shuffle=True, num_workers=8)
                 test = DataLoader(plain, batch_size=32)
                 for inputs, targets in train:
                     outputs = net(inputs)
@@ -69,10 +69,7 @@ class LoaderWorkers(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         if strategy.data.value != "spread" or facts.is_converted:
             return
-        code, because = (
-            f"{facts.names.helper('spread')}({{loader}})",
-            "each batch is loaded once, as it always was",
-        )
+        because = "each batch is loaded once, as it always was"
         for call in loaders_with_workers(facts.script):
-            yield Replace(call.node, code, because, {"loader": call.node})
+            yield PassTo(call.node, facts.names.helper("spread"), because)
             yield Lift("spread", because)

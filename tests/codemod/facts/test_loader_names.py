@@ -87,5 +87,5 @@ def test_a_loader_in_a_dict_is_shared_out_where_it_is_made() -> None:
         "LOADER", "loaders['a']"
     )
     after = converted(HEAD + text).after
-    assert "loaders = {k: shard(DataLoader(TensorDataset(a, b), 8)) for k in 'ab'}" in after
+    assert "loaders = {k: shard(DataLoader, TensorDataset(a, b), 8) for k in 'ab'}" in after
     assert "    y = gather_rows(y)" in after

@@ -52,6 +52,9 @@ def stopper(text: str, **modules: str) -> str:
             FIXED + "loader = DataLoader(datasets.CIFAR10('d', train=first, transform=tf), 8)", id="CIFAR10"
         ),
         pytest.param(
+            "train, test = TensorDataset(a, b), Noise()\nloader = DataLoader(train, 8)", id="out of a tuple"
+        ),
+        pytest.param(
             "def sets():\n    train = TensorDataset(a, b)\n    return train, TensorDataset(c, d)\n"
             "train, test = sets()\nloader = DataLoader(train, 8)",
             id="out of a function",
@@ -107,6 +110,14 @@ def test_a_data_set_of_another_module() -> None:
         ),
         pytest.param("loader = DataLoader(datasets.CIFAR10('d', transform=tf), 8)", id="unknown transform"),
         pytest.param("loader = DataLoader(datasets.FakeData(9), 8)", id="draws its images"),
+        pytest.param(
+            "train, test = TensorDataset(a, b), Noise()\nloader = DataLoader(test, 8)",
+            id="the other of a tuple",
+        ),
+        pytest.param(
+            "train, test = TensorDataset(a, b), Noise()\ntrain = Noise()\nloader = DataLoader(train, 8)",
+            id="bound again",
+        ),
         pytest.param(
             "def sets(flag):\n    if flag:\n        return TensorDataset(a, b)\n    return Noise()\n"
             "loader = DataLoader(sets(1), 8)",

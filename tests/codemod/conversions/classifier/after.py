@@ -25,7 +25,7 @@ best_acc = 0  # best test accuracy
 
 # Data
 trainset = TensorDataset(torch.randn(100, 3, 8, 8), torch.randint(0, 10, (100,)))
-trainloader = shard(DataLoader(trainset, batch_size=32, shuffle=True, num_workers=2))
+trainloader = shard(DataLoader, trainset, batch_size=32, shuffle=True, num_workers=2)
 
 # Model
 net = nn.Sequential(nn.Flatten(), nn.Linear(192, 10))

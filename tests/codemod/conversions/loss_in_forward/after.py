@@ -45,8 +45,8 @@ def evaluate(model, loader):
 join_process_group()
 
 torch.manual_seed(0)
-train = shard(DataLoader(Rows(100), batch_size=16, shuffle=True))
-test = shard(DataLoader(Rows(30), batch_size=16))
+train = shard(DataLoader, Rows(100), batch_size=16, shuffle=True)
+test = shard(DataLoader, Rows(30), batch_size=16)
 model = ExactDDP(WithLoss(), split=False).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 

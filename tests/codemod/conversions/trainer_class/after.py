@@ -63,7 +63,7 @@ class Trainer:
 
 def main():
     data = rank_zero_first(datasets.MNIST, "data", train=True, download=True, transform=transforms.ToTensor())
-    loader = spread(DataLoader(data, DEFAULTS["batch"], shuffle=True, num_workers=4))
+    loader = spread(DataLoader, data, DEFAULTS["batch"], shuffle=True, num_workers=4)
     model = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
     Trainer(model, list(range(world_size()))).train(loader)
 
