@@ -124,22 +124,30 @@ def _returns_tuples(function: ast.FunctionDef) -> bool:
 
 
 def _from_tuple(script: Script, name: ast.Name) -> ast.AST | None:
-    """What stands behind one of the names of `train, test = ...`: a split, or a part of a function's result."""
+    """What stands behind one of the names of `train, test = ...`, which has no other meaning in its scope."""
+    scope = script.scopes.lookup(name.id, script.scopes.scope_of[name])
+    if scope is None or len(scope.values.get(name.id, [])) != 1:
+        return None
     for node in script.nodes(ast.Assign):
         assert isinstance(node, ast.Assign)
-        for target in node.targets:
-            names = [script.told(one) for one in target.elts] if isinstance(target, ast.Tuple) else []
-            if name.id in names and isinstance(node.value, ast.Call):
-                return _part(script, node.value, names.index(name.id))
+        target = node.targets[0]
+        if not isinstance(target, ast.Tuple) or script.scopes.scope_of[node] is not scope:
+            continue
+        names = [script.told(one) for one in target.elts]
+        if name.id in names:
+            return _part(script, node.value, names.index(name.id))
     return None
 
 
-def _part(script: Script, call: ast.Call, index: int) -> ast.AST | None:
-    if script.scopes.name(call.func) == "torch.utils.data.random_split":
-        return call
-    definition = script.scopes.definition(call.func)
-    result = _only_result(definition) if isinstance(definition, ast.FunctionDef) else None
-    return result.elts[index] if isinstance(result, ast.Tuple) and index < len(result.elts) else None
+def _part(script: Script, value: ast.expr, index: int) -> ast.AST | None:
+    """One of several things: of a split all alike, of a tuple, of a function's only result."""
+    if isinstance(value, ast.Call):
+        if script.scopes.name(value.func) == "torch.utils.data.random_split":
+            return value
+        definition = script.scopes.definition(value.func)
+        result = _only_result(definition) if isinstance(definition, ast.FunctionDef) else None
+        return _part(script, result, index) if isinstance(result, ast.Tuple) else None
+    return value.elts[index] if isinstance(value, ast.Tuple) and index < len(value.elts) else None
 
 
 def _only_result(function: ast.FunctionDef) -> ast.expr | None:

@@ -108,7 +108,13 @@ def _reached(target: Part, modules: Modules) -> Iterator[Part]:
         seen.add(node)
         yield script, node
         calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
-        queue.extend(found for one in calls if (found := _function(script, one.func, modules)))
+        found = (_function(script, one.func, modules) for one in calls)
+        queue.extend(one for one in found if one and not _is_method_of(target[1], one))
+
+
+def _is_method_of(owner: ast.AST, part: Part) -> bool:
+    """Whether a function is part of a class that is a thread: its object is asked on rank 0, all of it."""
+    return isinstance(owner, ast.ClassDef) and part[1] in owner.body
 
 
 def _mentions(node: ast.AST, models: frozenset[str]) -> bool:
