@@ -7,6 +7,7 @@ link, with a guard in the run that puts a copy in its place before it is opened 
 from __future__ import annotations
 
 import bz2
+import filecmp
 import gzip
 import hashlib
 import lzma
@@ -55,10 +56,18 @@ class Workspace:
     def left_behind(self) -> Leavings:
         """What the run made, changed and removed."""
         after = _inventory(self.folder)
-        changed = sorted(path for path in after if after[path] != self.before.get(path))
+        touched = (path for path in after if after[path] != self.before.get(path))
+        changed = sorted(path for path in touched if not self._is_as_it_was(path))
         folders = frozenset(str(path.relative_to(self.folder)) for path in _folders(self.folder))
         return Leavings(
             self.folder, tuple(changed), tuple(sorted(self.before.keys() - after.keys())), folders
+        )
+
+    def _is_as_it_was(self, path: str) -> bool:
+        """Whether a file was opened for writing, and nothing came of it."""
+        old, new = self.original / path, self.folder / path
+        return (
+            path in self.before and old.is_file() and new.is_file() and filecmp.cmp(old, new, shallow=False)
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,12 @@ def test_what_a_run_wrote_changed_and_removed_is_found(project: Path, tmp_path: 
     (copy.folder / "data" / "a.bin").unlink()
     left = copy.left_behind()
     assert (left.written, left.removed) == (("new.txt", "train.py"), ("data/a.bin",))
+
+
+def test_a_file_that_was_only_touched_is_no_leaving(project: Path, tmp_path: Path) -> None:
+    copy = copy_folder(project, tmp_path / "copy")
+    os.utime(copy.folder / "data" / "a.bin", (1, 1))  # h5py.File(..., "r+") does so
+    assert copy.left_behind().written == ()
 
 
 def test_a_large_file_is_not_copied(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
