@@ -13,6 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from .function_mode import placeless_functions
+from .opencv import let_opencv_take_doubles
 from .patches import Patches
 from .tensor_methods import LEGACY_DTYPES
 
@@ -71,6 +72,7 @@ def install_double(patches: Patches) -> DoublePrecision:
     # These are not seen by a mode.
     for owner, name in ((torch, "from_numpy"), (torch, "frombuffer"), (torch._utils, "_rebuild_tensor")):
         patches.set(owner, name, _wide_result(getattr(owner, name)))
+    let_opencv_take_doubles(patches)
     return DoublePrecision()
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import io
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -118,3 +121,29 @@ def test_undo_brings_float32_back(virtual: Install) -> None:
     virtual(1, "float64").undo()
     assert torch.zeros(1).dtype == torch.get_default_dtype() == torch.float32
     assert torch.FloatTensor(1).dtype == torch.float32
+
+
+OPENCV = """
+import sys
+class error(Exception): pass
+
+def cvtColor(image, code):
+    if image.dtype == "float64":
+        raise error("Unsupported depth of input image")
+    return image[..., ::-1].copy()
+"""
+
+
+def test_opencv_takes_what_the_script_thinks_is_float32(
+    virtual: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cv2.py").write_text(OPENCV)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "cv2", raising=False)
+    virtual(1, "float64")
+
+    cv2 = importlib.import_module("cv2")
+    turned = cv2.cvtColor(torch.tensor([[[0.25, 0.5, 1.0]]], dtype=torch.float32).numpy(), 4)
+
+    assert (turned.tolist(), turned.dtype) == ([[[1.0, 0.5, 0.25]]], numpy.float64)
+    assert cv2.cvtColor(numpy.zeros((1, 1, 3), dtype=numpy.uint8), 4).dtype == numpy.uint8
