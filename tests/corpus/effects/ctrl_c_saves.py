@@ -1,3 +1,4 @@
+# corpus: idioms = train loop / backward in: same file, other scope (relative to the wrap)
 # corpus: idioms = torch.nn.DataParallel; function main/train/run; rebinds the same name; device_ids from config/args/variable; own flag (args.multi_gpu / parallel / mGPUs ...); DP(...).cuda()
 # corpus: idioms = try/except around step (OOM/KeyboardInterrupt); isinstance(model, DataParallel); best selection; p.data edits outside optimizer; lr / phase / stop schedule driven by locally counted samples or tokens
 # corpus: worlds = 2

@@ -1,3 +1,4 @@
+# corpus: idioms = train loop / backward in: same file, other scope (relative to the wrap); DataLoader built in: same file, other scope (relative to the wrap)
 # corpus: idioms = nn.DataParallel; class method (__init__); self.attr = DP(...); is CUDA available / use_cuda flag only; val loss of this process drives lr / early stop / rollback; early stopping
 # corpus: idioms = ReduceLROnPlateau/metric driven; best selection; text/csv/json log file; yaml/yacs/json config; tensors left on the CPU, DP.scatter does the copy; model.module access; module.state_dict() (no prefix); torch.load; makedirs/mkdir
 # corpus: worlds = 2 3 4

@@ -1,3 +1,4 @@
+# corpus: idioms = train loop / backward in: same scope (relative to the wrap); DataLoader built in: same scope (relative to the wrap)
 # corpus: idioms = torch.nn.DataParallel; notebook cell; rebinds the same name; device_ids literal/comprehension list; 'cuda:0' literal; unconditional; shuffle literal True; correct/total counters; .to(device)
 # corpus: idioms = bestStateDict alias taken without copy; computed inside the wrapped forward, gathered, then .mean(); torch.save; torch.manual_seed
 #!/usr/bin/env python

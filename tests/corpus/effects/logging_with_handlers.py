@@ -1,3 +1,4 @@
+# corpus: idioms = train loop / backward in: same file, other scope (relative to the wrap); DataLoader built in: same file, other scope (relative to the wrap)
 # corpus: idioms = nn.DataParallel; class method (other); self.attr = DP(...); is CUDA available / use_cuda flag only; text/csv/json log file; yaml/yacs/json config; method parallelize()/multi_gpu()/set_device() does the wrap later
 # corpus: idioms = lr_scheduler; clip_grad; collate_fn; attributes/methods reached through .module in the training code; model.module access; dict / list / non-tensor / None / raw samples passed to the wrapped forward; makedirs/mkdir; __name__ guard; torch.save
 # corpus: worlds = 2 3 4

@@ -1,3 +1,4 @@
+# corpus: idioms = train loop / backward in: same scope (relative to the wrap); DataLoader built in: same scope (relative to the wrap)
 # corpus: idioms = torch.nn.DataParallel; module level, bare; rebinds the same name; unconditional; optimizer step skipped on a value of the local loss
 # corpus: idioms = text/csv/json log file; clip_grad; collate_fn; shuffle literal True; optimizer created after wrap; makedirs/mkdir; .item(); correct/total counters
 # corpus: idioms = sum / none reduction normalised by hand; np.random/random seed; torch.manual_seed; .to(device)

@@ -59,7 +59,7 @@ def epoch_of(model, loader, optimizer, frozen):
 
 def main():
     torch.manual_seed(17)
-    x = torch.randn(43, 6)
+    x = torch.randn(42, 6)
     y = x[:, :3].argmax(1)
     loader = DataLoader(TensorDataset(x, y), batch_size=9, shuffle=True)
     model = Backbone().cuda()

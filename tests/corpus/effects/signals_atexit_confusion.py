@@ -1,3 +1,4 @@
+# corpus: idioms = train loop / backward in: same file, other scope (relative to the wrap)
 # corpus: idioms = from torch.nn.parallel import DataParallel; class method (__init__); self.attr = DP(...); own flag (args.multi_gpu / parallel / mGPUs ...); correct/total counters; AverageMeter; global statement; argparse
 # corpus: idioms = try/except around step (OOM/KeyboardInterrupt); isinstance(model, DataParallel); val loss of this process drives lr / early stop / rollback; early stopping; args.batch_size used outside the DataLoader (loss mask, steps, lr, asserts, meters); len(loader) used as divisor / schedule (breaks when the loader shrinks)
 # corpus: worlds = 2 3 4

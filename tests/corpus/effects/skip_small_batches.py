@@ -1,3 +1,4 @@
+# corpus: idioms = train loop / backward in: same scope (relative to the wrap); DataLoader built in: same scope (relative to the wrap)
 # corpus: idioms = nn.DataParallel; function main/train/run; rebinds the same name; is CUDA available / use_cuda flag only; DP(...).cuda()
 # corpus: idioms = batch skipped when smaller than args.batchsize; args.batch_size used outside the DataLoader (loss mask, steps, lr, asserts, meters)
 # corpus: idioms = shuffle literal True; AverageMeter; manual adjust_learning_rate; Variable(); len(loader.dataset); argparse; __name__ guard; torch.save; module.state_dict() (no prefix)

@@ -1,4 +1,4 @@
-# corpus: idioms = torch.nn.DataParallel; prefix handled by hand (strip/replace "module."); torch.load; text/csv/json log file
+# corpus: idioms = train loop / backward in: none in closure (relative to the wrap); DataLoader built in: none in closure (relative to the wrap); torch.nn.DataParallel; prefix handled by hand (strip/replace "module."); torch.load; text/csv/json log file
 # corpus: trains = no
 """Captions for a folder of images; DataParallel only makes it faster."""
 import argparse
