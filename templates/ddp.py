@@ -117,7 +117,8 @@ class GraphDDP(DistributedDataParallel):
         world, grad = world_size(), torch.is_grad_enabled()
         parameters = self.parameters_in_graph()
         cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad and self.split}
-        layouts: list[Layout] = [None for _ in parameters]
+        sparse = self.sparse_parameters()
+        layouts: list[Layout] = [p.shape if p in sparse else None for p in parameters]
         layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
         if layouts:
             link, *own = FromWhole.apply(tuple(layouts), *parameters, *cut.values())
@@ -275,6 +276,11 @@ class GraphDDP(DistributedDataParallel):
     def parameters_in_graph(self) -> list[torch.nn.Parameter]:
         """The parameters whose gradients are added up inside the autograd graph."""
         return self.trainable()
+
+    def sparse_parameters(self) -> set[torch.Tensor]:
+        """The weights of embeddings whose gradients hold only the rows that were looked up."""
+        layers = [part for part in self.module.modules() if getattr(part, "sparse", False) is True]
+        return {p for layer in layers for p in layer.parameters(recurse=False)}
 
     def tie(self, link: torch.Tensor) -> torch.Tensor:
         """The link that the joined outputs get."""

@@ -6,12 +6,12 @@ from typing import Any
 import torch
 import torch.distributed
 
-from .process import own_rank
+from .process import exchange, own_rank
 from .rows import as_bytes, concatenate_ranks, own_slice
 
 # How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
-# None if each rank holds a copy, whose gradients add up.
-Layout = tuple[int, tuple[int, ...]] | None
+# None if each rank holds a copy, whose gradients add up; its shape if these gradients may be sparse.
+Layout = tuple[int, tuple[int, ...]] | torch.Size | None
 
 
 class FromWhole(torch.autograd.Function):
@@ -59,10 +59,7 @@ class IntoWhole(torch.autograd.Function):
         ctx.layouts = layouts
         pairs = list(zip(own, layouts, strict=True))
         sums = iter(sum_over_ranks([tensor for tensor, layout in pairs if layout is None]))
-        return tuple(
-            next(sums) if layout is None else concatenate_ranks(tensor, layout[1], layout[0])
-            for tensor, layout in pairs
-        )
+        return tuple(next(sums) if layout is None else from_ranks(tensor, layout) for tensor, layout in pairs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
@@ -90,7 +87,26 @@ def added(
 
 def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
     """This rank's part of a tensor that all ranks hold."""
-    return tensor.view_as(tensor) if layout is None else own_slice(tensor, layout[1], layout[0]).clone()
+    if tensor.is_sparse:
+        return tensor.clone()
+    if layout is None or isinstance(layout, torch.Size):
+        return tensor.view_as(tensor)
+    return own_slice(tensor, layout[1], layout[0]).clone()
+
+
+def from_ranks(own: torch.Tensor, layout: tuple[int, tuple[int, ...]] | torch.Size) -> torch.Tensor:
+    """The ranks' rows in order, or the sum of gradients that are sparse if those of all ranks with rows are."""
+    if not isinstance(layout, torch.Size):
+        return concatenate_ranks(own, layout[1], layout[0])
+    told = (own._indices().cpu(), own._values().cpu()) if own.is_sparse else own.cpu() if own.any() else None
+    found = [each for each in exchange(told) if each is not None]
+    parts = [
+        torch.sparse_coo_tensor(each[0], each[1], layout) if isinstance(each, tuple) else each
+        for each in found
+    ]
+    if not all(part.is_sparse for part in parts):
+        parts = [part.to_dense() if part.is_sparse else part for part in parts]
+    return added(parts, layout, own.dtype, torch.device("cpu")).to(own.device)
 
 
 def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -56,6 +56,9 @@ def _about_call(script: Script, places: Places, call: Call) -> Iterator[Stopper]
         and callee(script, call.node) is None
     ):
         yield Stopper("backward() runs inside a forward", call.node)
+    sparse = call.keyword("sparse")
+    if sparse is not None and literal(sparse.value) is not False:
+        yield Stopper("gradients may be sparse", call.node)
     if call.method in HOOKS:
         yield Stopper(f"{call.method}() looks at gradients while they are summed", call.node)
     if call.method == "half":
