@@ -65,7 +65,8 @@ class GraphDDP(DistributedDataParallel):
 
     Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
     that come or thaw later. With split=False the inputs are this rank's rows already. With in_turn=True the
-    ranks run the module one after another, for modules that draw random numbers on the host or fill lists there.
+    ranks run the module one after another, for modules that draw random numbers on the host, fill lists there, or
+    write to the data of their parameters.
 
     It is a DistributedDataParallel by name only: for isinstance, .module, and the keys of the state dict.
     """
@@ -242,7 +243,7 @@ class GraphDDP(DistributedDataParallel):
         first_training = self.is_training and not self.trained
         if first_training or any(report.changed_parameters for report in reports):
             copy_from_rank(0, list(self.module.parameters()))
-        self.trained = self.trained or first_training
+        self.trained = (self.trained or first_training) and not self.in_turn
         may_run_again = self.is_training and torch.is_grad_enabled()
         self.buffers_then = self.versions()[0] if may_run_again else []
 

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ class Memory:
         self.containers: list[Any] = []
         self.known: list[Any] = []
         self.versions: dict[int, int] = {}
+        self.generators: list[Any] = []
         self.labels: dict[int, Any] = {}
         for found in shared_containers(module):
             self.learn(found)
@@ -64,6 +66,8 @@ class Memory:
         """Number something that all ranks have, and what is in it."""
         if isinstance(value, PLAIN) or id(value) in self.labels or type(value).__module__ == "numpy":
             return
+        if generator_state(value) is not None:
+            self.generators.append(value)
         self.labels[id(value)] = Known(len(self.known))
         self.known.append(value)
         if isinstance(value, torch.Tensor):
@@ -79,7 +83,8 @@ class Memory:
     def tell(self) -> Any:
         """What the containers hold now, for the other ranks, and which tensors of before have changed in place."""
         changed = [place for place, version in self.versions.items() if self.known[place]._version != version]
-        return changed, [self.describe_content(container) for container in self.containers]
+        content = [self.describe_content(container) for container in self.containers]
+        return changed, [generator_state(generator) for generator in self.generators], content
 
     def describe_content(self, container: Any) -> Any:
         if isinstance(container, dict):
@@ -106,7 +111,9 @@ class Memory:
 
     def follow(self, turn: int, told: Any, device: torch.device) -> None:
         """Hold what the rank has left whose turn it was."""
-        changed, told = told
+        changed, states, told = told
+        for generator, state in zip(self.generators, states, strict=True):
+            set_generator_state(generator, state)
         for place in changed:
             self.follow_change(turn, self.known[place])
         for fresh in fresh_in(told):
@@ -190,8 +197,8 @@ def shared_containers(module: torch.nn.Module) -> Iterator[Any]:
     seen: set[int] = set()
     for part in module.modules():
         for name, value in vars(part).items():
-            if name not in usual and (isinstance(value, CONTAINERS) or has_attributes(value)):
-                yield value
+            if name not in usual:
+                yield from containers_at(value, seen)
         for hooks in (part._forward_hooks, part._forward_pre_hooks):
             for hook in list(hooks.values()):
                 yield from containers_at(hook, seen)
@@ -221,13 +228,36 @@ def containers_of(function: Any, seen: "set[int]") -> Iterator[Any]:
 
 def containers_at(value: Any, seen: "set[int]") -> Iterator[Any]:
     """A value itself, if it is a container, or what it can reach, if it is a function of the script."""
-    if isinstance(value, CONTAINERS):
+    if isinstance(value, CONTAINERS) or generator_state(value) is not None:
         yield value
     elif has_attributes(value):
         yield value
         yield from containers_of(vars(type(value)).get("__call__"), seen)
     elif not (getattr(value, "__module__", "") or "").startswith("torch"):
         yield from containers_of(value, seen)
+
+
+def generator_state(value: Any) -> Any:
+    """The state of a generator of random numbers; None for anything else."""
+    if isinstance(value, torch.Generator):
+        return value.get_state()
+    if isinstance(value, random.Random):
+        return value.getstate()
+    if type(value).__module__.startswith("numpy.random"):
+        return value.bit_generator.state if hasattr(value, "bit_generator") else value.get_state()
+    return None
+
+
+def set_generator_state(generator: Any, state: Any) -> None:
+    """Let a generator go on from a state."""
+    if isinstance(generator, torch.Generator):
+        generator.set_state(state)
+    elif isinstance(generator, random.Random):
+        generator.setstate(state)
+    elif hasattr(generator, "bit_generator"):
+        generator.bit_generator.state = state
+    else:
+        generator.set_state(state)
 
 
 def has_attributes(value: Any) -> bool:

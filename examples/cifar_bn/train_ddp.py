@@ -459,6 +459,7 @@ class Memory:
         self.containers: list[Any] = []
         self.known: list[Any] = []
         self.versions: dict[int, int] = {}
+        self.generators: list[Any] = []
         self.labels: dict[int, Any] = {}
         for found in shared_containers(module):
             self.learn(found)
@@ -470,6 +471,8 @@ class Memory:
         """Number something that all ranks have, and what is in it."""
         if isinstance(value, PLAIN) or id(value) in self.labels or type(value).__module__ == "numpy":
             return
+        if generator_state(value) is not None:
+            self.generators.append(value)
         self.labels[id(value)] = Known(len(self.known))
         self.known.append(value)
         if isinstance(value, torch.Tensor):
@@ -485,7 +488,8 @@ class Memory:
     def tell(self) -> Any:
         """What the containers hold now, for the other ranks, and which tensors of before have changed in place."""
         changed = [place for place, version in self.versions.items() if self.known[place]._version != version]
-        return changed, [self.describe_content(container) for container in self.containers]
+        content = [self.describe_content(container) for container in self.containers]
+        return changed, [generator_state(generator) for generator in self.generators], content
 
     def describe_content(self, container: Any) -> Any:
         if isinstance(container, dict):
@@ -512,7 +516,9 @@ class Memory:
 
     def follow(self, turn: int, told: Any, device: torch.device) -> None:
         """Hold what the rank has left whose turn it was."""
-        changed, told = told
+        changed, states, told = told
+        for generator, state in zip(self.generators, states, strict=True):
+            set_generator_state(generator, state)
         for place in changed:
             self.follow_change(turn, self.known[place])
         for fresh in fresh_in(told):
@@ -596,8 +602,8 @@ def shared_containers(module: torch.nn.Module) -> Iterator[Any]:
     seen: set[int] = set()
     for part in module.modules():
         for name, value in vars(part).items():
-            if name not in usual and (isinstance(value, CONTAINERS) or has_attributes(value)):
-                yield value
+            if name not in usual:
+                yield from containers_at(value, seen)
         for hooks in (part._forward_hooks, part._forward_pre_hooks):
             for hook in list(hooks.values()):
                 yield from containers_at(hook, seen)
@@ -627,13 +633,36 @@ def containers_of(function: Any, seen: "set[int]") -> Iterator[Any]:
 
 def containers_at(value: Any, seen: "set[int]") -> Iterator[Any]:
     """A value itself, if it is a container, or what it can reach, if it is a function of the script."""
-    if isinstance(value, CONTAINERS):
+    if isinstance(value, CONTAINERS) or generator_state(value) is not None:
         yield value
     elif has_attributes(value):
         yield value
         yield from containers_of(vars(type(value)).get("__call__"), seen)
     elif not (getattr(value, "__module__", "") or "").startswith("torch"):
         yield from containers_of(value, seen)
+
+
+def generator_state(value: Any) -> Any:
+    """The state of a generator of random numbers; None for anything else."""
+    if isinstance(value, torch.Generator):
+        return value.get_state()
+    if isinstance(value, random.Random):
+        return value.getstate()
+    if type(value).__module__.startswith("numpy.random"):
+        return value.bit_generator.state if hasattr(value, "bit_generator") else value.get_state()
+    return None
+
+
+def set_generator_state(generator: Any, state: Any) -> None:
+    """Let a generator go on from a state."""
+    if isinstance(generator, torch.Generator):
+        generator.set_state(state)
+    elif isinstance(generator, random.Random):
+        generator.setstate(state)
+    elif hasattr(generator, "bit_generator"):
+        generator.bit_generator.state = state
+    else:
+        generator.set_state(state)
 
 
 def has_attributes(value: Any) -> bool:
@@ -728,8 +757,8 @@ def same_state(one: Any, other: Any) -> bool:
 
 
 # How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
-# None if each rank holds a copy, whose gradients add up.
-Layout = tuple[int, tuple[int, ...]] | None
+# None if each rank holds a copy, whose gradients add up; its shape if these gradients may be sparse.
+Layout = tuple[int, tuple[int, ...]] | torch.Size | None
 
 
 class FromWhole(torch.autograd.Function):
@@ -777,10 +806,7 @@ class IntoWhole(torch.autograd.Function):
         ctx.layouts = layouts
         pairs = list(zip(own, layouts, strict=True))
         sums = iter(sum_over_ranks([tensor for tensor, layout in pairs if layout is None]))
-        return tuple(
-            next(sums) if layout is None else concatenate_ranks(tensor, layout[1], layout[0])
-            for tensor, layout in pairs
-        )
+        return tuple(next(sums) if layout is None else from_ranks(tensor, layout) for tensor, layout in pairs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
@@ -808,7 +834,26 @@ def added(
 
 def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
     """This rank's part of a tensor that all ranks hold."""
-    return tensor.view_as(tensor) if layout is None else own_slice(tensor, layout[1], layout[0]).clone()
+    if tensor.is_sparse:
+        return tensor.clone()
+    if layout is None or isinstance(layout, torch.Size):
+        return tensor.view_as(tensor)
+    return own_slice(tensor, layout[1], layout[0]).clone()
+
+
+def from_ranks(own: torch.Tensor, layout: tuple[int, tuple[int, ...]] | torch.Size) -> torch.Tensor:
+    """The ranks' rows in order, or the sum of gradients that are sparse if those of all ranks with rows are."""
+    if not isinstance(layout, torch.Size):
+        return concatenate_ranks(own, layout[1], layout[0])
+    told = (own._indices().cpu(), own._values().cpu()) if own.is_sparse else own.cpu() if own.any() else None
+    found = [each for each in exchange(told) if each is not None]
+    parts = [
+        torch.sparse_coo_tensor(each[0], each[1], layout) if isinstance(each, tuple) else each
+        for each in found
+    ]
+    if not all(part.is_sparse for part in parts):
+        parts = [part.to_dense() if part.is_sparse else part for part in parts]
+    return added(parts, layout, own.dtype, torch.device("cpu")).to(own.device)
 
 
 def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -901,7 +946,8 @@ class GraphDDP(DistributedDataParallel):
 
     Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
     that come or thaw later. With split=False the inputs are this rank's rows already. With in_turn=True the
-    ranks run the module one after another, for modules that draw random numbers on the host or fill lists there.
+    ranks run the module one after another, for modules that draw random numbers on the host, fill lists there, or
+    write to the data of their parameters.
 
     It is a DistributedDataParallel by name only: for isinstance, .module, and the keys of the state dict.
     """
@@ -953,7 +999,8 @@ class GraphDDP(DistributedDataParallel):
         world, grad = world_size(), torch.is_grad_enabled()
         parameters = self.parameters_in_graph()
         cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad and self.split}
-        layouts: list[Layout] = [None for _ in parameters]
+        sparse = self.sparse_parameters()
+        layouts: list[Layout] = [p.shape if p in sparse else None for p in parameters]
         layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
         if layouts:
             link, *own = FromWhole.apply(tuple(layouts), *parameters, *cut.values())
@@ -1077,7 +1124,7 @@ class GraphDDP(DistributedDataParallel):
         first_training = self.is_training and not self.trained
         if first_training or any(report.changed_parameters for report in reports):
             copy_from_rank(0, list(self.module.parameters()))
-        self.trained = self.trained or first_training
+        self.trained = (self.trained or first_training) and not self.in_turn
         may_run_again = self.is_training and torch.is_grad_enabled()
         self.buffers_then = self.versions()[0] if may_run_again else []
 
@@ -1111,6 +1158,11 @@ class GraphDDP(DistributedDataParallel):
     def parameters_in_graph(self) -> list[torch.nn.Parameter]:
         """The parameters whose gradients are added up inside the autograd graph."""
         return self.trainable()
+
+    def sparse_parameters(self) -> set[torch.Tensor]:
+        """The weights of embeddings whose gradients hold only the rows that were looked up."""
+        layers = [part for part in self.module.modules() if getattr(part, "sparse", False) is True]
+        return {p for layer in layers for p in layer.parameters(recurse=False)}
 
     def tie(self, link: torch.Tensor) -> torch.Tensor:
         """The link that the joined outputs get."""
@@ -1423,14 +1475,15 @@ def send_tensors(tensors: list[torch.Tensor], source: int) -> None:
     copy_from_rank(source, [tensor for tensor in tensors if tensor.numel() > 0])
 
 
-def spread(loader: "DataLoader[Any]") -> "DataLoader[Any]":
-    """The same loader; worker w loads on rank w % world, and every rank gets what it loaded.
+def spread(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> "DataLoader[Any]":
+    """The loader that make(*args, **kwargs) gives; its worker w loads on rank w % world, for all ranks.
 
     DataLoader gives batch b to worker b % num_workers, and each worker draws from random streams of its own. So
     a batch has the crops, flips and noise that it would have in one process. Every rank starts all the workers;
     those that load on another rank stay idle. A loader without workers, of an iterable data set, or of a class
     that iterates in its own way stays as it is: every rank loads all of it.
     """
+    loader = make(*args, **kwargs)
     plain = type(loader).__iter__ is DataLoader.__iter__ and getattr(loader, "in_order", True)
     if (
         world_size() == 1
@@ -1543,9 +1596,9 @@ start_epoch = 0
 
 print("==> Preparing data..")
 trainset = train_set()
-trainloader = spread(DataLoader(trainset, batch_size=args.batch_size, shuffle=True, num_workers=args.workers))
+trainloader = spread(DataLoader, trainset, batch_size=args.batch_size, shuffle=True, num_workers=args.workers)
 testset = test_set()
-testloader = spread(DataLoader(testset, batch_size=50, shuffle=False, num_workers=args.workers))
+testloader = spread(DataLoader, testset, batch_size=50, shuffle=False, num_workers=args.workers)
 
 print("==> Building model..")
 net = ResNet(num_classes=trainset.classes)

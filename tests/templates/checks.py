@@ -553,6 +553,7 @@ def what_a_forward_keeps() -> Any:
     for _ in range(2):
         wrapped(x)
     chunks = [len(chunk) for chunk in x.chunk(world_size())]
+    own = net.drawn
     torch.stack(net.sums[-len(chunks) :]).sum().backward()
     gradient = net.layer.weight.grad
     assert gradient is not None
@@ -563,6 +564,7 @@ def what_a_forward_keeps() -> Any:
         seen["rows"] == chunks[-1] and torch.equal(seen["out"], net.layer(x.chunk(world_size())[-1])),
         torch.equal(gradient, x.sum(0).expand(2, 2)),
         net.total.tolist() == [2.0 * rows],
+        own == [[generator.random(), generator.random()] for generator in [random.Random(3)] for _ in own],
     ]
 
 
@@ -586,6 +588,8 @@ class Keeping(nn.Module):
         self.meter = Meter()
         self.total = torch.zeros(1)
         self.kept = [self.total]
+        self.generator = random.Random(3)
+        self.drawn: list[list[float]] = []
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         out: torch.Tensor = self.layer(x)
@@ -594,6 +598,7 @@ class Keeping(nn.Module):
         self.stats["last"] = len(x)
         self.meter.update(len(x))
         self.kept[0] += len(x)
+        self.drawn.append([self.generator.random(), self.generator.random()])
         return out
 
 

@@ -137,7 +137,7 @@ def test_parts_called_by_hand_are_those_of_the_wrapper(found: Any, world: int) -
 
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_what_a_forward_keeps_is_what_replicas_would_leave(found: Any, world: int) -> None:
-    assert found(world, "what_a_forward_keeps") == [[True] * 6] * world
+    assert found(world, "what_a_forward_keeps") == [[True] * 7] * world
 
 
 def test_rank_0_alone_waits_for_nobody(found: Any) -> None:

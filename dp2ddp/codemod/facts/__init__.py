@@ -10,7 +10,7 @@ from dp2ddp.codemod.facts.effects import Effect, find_effects
 from dp2ddp.codemod.facts.entry import NO_ENTRY, Entry, find_entry, last_import
 from dp2ddp.codemod.facts.flow import Flow, find_flow
 from dp2ddp.codemod.facts.loaders import Loader, find_loaders
-from dp2ddp.codemod.facts.memory import Kept, Memory
+from dp2ddp.codemod.facts.memory import Kept, Memory, data_writes
 from dp2ddp.codemod.facts.models import (
     Kind,
     Wrap,
@@ -126,7 +126,8 @@ class Facts:
             for script in self.modules.scripts
             for one in Memory(script, self.places, self.all_wraps, self.modules.scripts).kept()
         )
-        return self.draws_on_host or any(one.is_reached for one in kept)
+        written = (one for script in self.modules.scripts for one in data_writes(script, self.places))
+        return self.draws_on_host or any(one.is_reached for one in kept) or next(written, None) is not None
 
     @property
     def data_stopper(self) -> str | None:

@@ -176,6 +176,30 @@ def _id(kept: ast.expr) -> str:
     return kept.id if isinstance(kept, ast.Name) else ""
 
 
+def data_writes(script: Script, places: Places) -> Iterator[ast.AST]:
+    """`self.codebook.data.mul_(0.9)` in a forward: parameters that it changes behind autograd's back."""
+    for node in script.nodes(ast.Call, ast.Assign, ast.AugAssign):
+        if any(map(_is_own_data, _written(node))) and places.of(node) is Place.FORWARD:
+            yield node
+
+
+def _written(node: ast.AST) -> Iterator[ast.expr]:
+    """What `x.mul_()`, `x[i] = ...` and `x += ...` write to."""
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if isinstance(node.func, ast.Attribute) and name.endswith("_") and not name.startswith("_"):
+            yield node.func.value
+    elif isinstance(node, (ast.Assign, ast.AugAssign)):
+        yield from node.targets if isinstance(node, ast.Assign) else [node.target]
+
+
+def _is_own_data(written: ast.expr) -> bool:
+    found = {one.attr for one in ast.walk(written) if isinstance(one, ast.Attribute)}
+    return "data" in found and any(
+        isinstance(one, ast.Name) and one.id == "self" for one in ast.walk(written)
+    )
+
+
 def _changed(node: ast.AST) -> Iterator[ast.expr]:
     """The containers, and the names, that a call or an assignment changes."""
     if isinstance(node, ast.Call):

@@ -96,13 +96,35 @@ def _is_generator_seed(script: Script, call: Call) -> bool:
 def host_draws_in_forward(script: Script, places: Places) -> Iterator[Call]:
     """Draws inside a model's forward from streams that all replicas share: random, numpy, and torch's on the CPU."""
     for call in script.calls:
-        if (_is_host_draw(call) or _is_torch_draw(script, call)) and places.of(call.node) is Place.FORWARD:
+        drawn = _is_host_draw(call) or _is_torch_draw(script, call) or _is_own_draw(script, call)
+        if drawn and places.of(call.node) is Place.FORWARD:
             yield call
 
 
 def _is_host_draw(call: Call) -> bool:
     name = call.name or ""
     return name.startswith(HOST_DRAWS) and name.rpartition(".")[2] not in SETTERS
+
+
+def _is_own_draw(script: Script, call: Call) -> bool:
+    """`self.rng.rand()`, `torch.randn(3, generator=self.generator)`: a generator that the replicas share."""
+    given = call.keyword("generator")
+    if given is not None:
+        return literal(given.value) is not None or not isinstance(given.value, ast.Constant)
+    owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+    if call.method in SETTERS or not isinstance(owner, (ast.Name, ast.Attribute)):
+        return False
+    values: list[object] = [script.scopes.value(owner)]
+    if isinstance(owner, ast.Attribute):
+        values = [
+            getattr(node, "value", None) for node in script.nodes(ast.Assign) if _sets(node, owner.attr)
+        ]
+    return any(isinstance(one, ast.Call) and script.scopes.name(one.func) in GENERATORS for one in values)
+
+
+def _sets(node: ast.AST, attribute: str) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return any(isinstance(one, ast.Attribute) and one.attr == attribute for one in targets)
 
 
 def _is_torch_draw(script: Script, call: Call) -> bool:

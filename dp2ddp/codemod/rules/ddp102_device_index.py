@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import DropArgument, Finding, Hazard, Remove, Replace
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.devices import DeviceIndex, home_index
+from dp2ddp.codemod.facts.script import literal
 from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -23,8 +24,8 @@ class DeviceIndexed(Rule):
     With the index, every rank would put its model on the first GPU.
 
     ## Safety
-    The index meant is that of `device_ids[0]`, where DataParallel keeps the model. Any other index, or a second
-    expression for one, may be model parallelism: it is a hazard.
+    The index meant is that of `device_ids[0]`, where DataParallel keeps the model, or `output_device`. Any other
+    index, or a second expression for one, may be model parallelism: it is a hazard.
 
     ## References
     SEMANTICS 65 to 68; torch.cuda.set_device.
@@ -60,6 +61,18 @@ class DeviceIndexed(Rule):
                 x = x.to("cuda")
             """,
         ),
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net, output_device=1).cuda(0)
+                y = y.cuda(1)
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net, output_device=1).cuda()
+                y = y.cuda()
+            """,
+        ),
         Flags(
             before="""
                 import torch
@@ -77,10 +90,11 @@ class DeviceIndexed(Rule):
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         home = home_index(facts.all_wraps)
+        homes = {home, *(literal(wrap.output_device) for wrap in facts.all_wraps)}
         told = {use.told for use in facts.devices if use.index is None}
         expressions = sorted(told - _first_of_ids(facts))
         for use in facts.devices:
-            if use.index is not None and use.index != home:
+            if use.index is not None and use.index not in homes:
                 yield _second_device(
                     use.node,
                     f"device cuda:{use.index} is not the one DataParallel keeps the model on (cuda:{home})",

@@ -81,6 +81,24 @@ class DataParallel(Rule):
                 net = GraphDDP(Net(), in_turn=True)
             """,
         ),
+        Rewrites(
+            before="""
+                import torch
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        self.codebook.data[0].mul_(0.9).add_(x.mean(0))
+                        return x - self.codebook[0]
+                net = torch.nn.DataParallel(Net())
+            """,
+            after="""
+                import torch
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        self.codebook.data[0].mul_(0.9).add_(x.mean(0))
+                        return x - self.codebook[0]
+                net = GraphDDP(Net(), in_turn=True)
+            """,
+        ),
         Untouched("import torch.nn as nn\nnet = nn.DataParallel(net, device_ids=[args.gpu])"),
         Untouched(
             "from torch.nn.parallel import DistributedDataParallel\nnet = DistributedDataParallel(net)"

@@ -48,6 +48,19 @@ class DrawInForward(Rule):
             """,
             message="random.random()",
         ),
+        Notes(
+            before="""
+                import numpy as np
+                import torch
+                class Net(torch.nn.Module):
+                    def __init__(self):
+                        self.rng = np.random.RandomState(0)
+                    def forward(self, x):
+                        return x * self.rng.rand()
+                net = torch.nn.DataParallel(Net())
+            """,
+            message=".rand() draws on the host",
+        ),
         Flags(
             before="""
                 import torch
