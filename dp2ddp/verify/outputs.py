@@ -18,13 +18,15 @@ _SINGLE = 2.5e-7  # TensorBoard keeps numbers in float32: a last digit may round
 TORCH_FILES = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".t7", ".model")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
 # What a clock says differs between any two runs: 12:03:55, 2026-11-21, 1.25s, 2s295ms, 31 ms/step, 5.2it/s,
-# time: 0.31, time is 0.31, Time 0.312 (0.298), dur_total : 1.05
+# time: 0.31, time is 0.31, tokens per sec: 31, Time 0.312 (0.298), dur_total : 1.05
 _CLOCK = re.compile(
     r"\d{4}-\d\d-\d\d[ T]?|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?"
     r"|(?<![\w.])(?=\d+[Ddhms]\d)(?:\d+[Dd])?(?:\d+h)?(?:\d+m(?:in)?)?(?:\d+(?:\.\d+)?s)?(?:\d+ms)?(?<=[hms])(?!\w)"
     r"|(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?\s?(?:ms|us|s|sec|secs|seconds|min|minutes)\b(?:/\w+)?"
     r"|(?<![\w.])\d+(?:\.\d+)?\s?[A-Za-z]+/s(?:ec|econd)?\b"
-    r"|(?i:(?:time|elapsed|took|eta|duration|\bdur(?:_\w+)?)(?: is| was| of| cost| used| taken| spent)?\W{0,3})"
+    r"|(?i:(?:/\s?|\bper )s(?:ec(?:ond)?s?)?\W{1,3})\d+(?:\.\d+)?"
+    r"|(?i:(?:time|elapsed|took|eta|duration|\bdur(?:_\w+)?)"
+    r"(?: is| was| of| cost| used| taken| spent| \(data\))?\W{0,3})"
     r"\d+(?:\.\d+)?(?:e-?\d+)?(?:\s?\(\s*\d+\.\d+\))?"
 )
 # A meter of times and, in the same line, one of the times that loading took: Time 0.312 (0.298) Data 0.010 (0.009)
@@ -39,7 +41,7 @@ _CLOCK_IN_NAME = re.compile(
     r"|(?<!\d)(?:20\d\d([-_.]?)\d\d\1\d\d|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\d\d)"
     r"(?:[-_T ]*\d\d[-_:.]?\d\d(?:[-_:.]?\d\d)?(?:[.,]\d+)?)?(?!\d)"
     r"|(?<!\d)(?:0\d|1[0-2])[0-3]\d_[0-2]\d[0-5]\d[0-5]\d(?!\d)"
-    r"|(?<!\d)\d\d[-_:]\d\d[-_:]\d\d(?!\d)|(?<!\d)1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?(?!\d)"
+    r"|(?<!\d)\d\d[-_:]\d\d[-_:]\d\d(?:[-_:]\d\d)?(?!\d)|(?<!\d)1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?(?!\d)"
 )
 
 

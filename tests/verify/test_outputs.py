@@ -23,6 +23,9 @@ from dp2ddp.verify.workspace import copy_folder, digest
         pytest.param("[3/9] 31.2 it/s\n", "[3/9] 28.9 it/s\n", id="iterations per second"),
         pytest.param("Sat Nov 21 17:25:30 2026 go\n", "Sun Nov 22 00:00:01 2026 go\n", id="time.asctime"),
         pytest.param("1.8627 iters/s, loss 2\n", "1.2249 iters/s, loss 2\n", id="iterations of a second"),
+        pytest.param(
+            "Loss: 2.3 Tokens per Sec: 59.18\n", "Loss: 2.3 Tokens per Sec: 26.8\n", id="per second"
+        ),
         pytest.param("total time is 0.09\n", "total time is 0.17\n", id="in a sentence"),
         pytest.param("loss 2, dur_total : 1.05\n", "loss 2, dur_total : 4.49\n", id="dur"),
         pytest.param("Time:4.65 Data:0.13  Cls:2.5\n", "Time:1.83 Data:0.07  Cls:2.5\n", id="time and data"),
@@ -35,6 +38,7 @@ from dp2ddp.verify.workspace import copy_folder, digest
             id="meters of time",
         ),
         pytest.param("fg=(9/55), time cost: 1.632407\n", "fg=(9/55), time cost: 6.29\n", id="time cost"),
+        pytest.param("time (data): 2.041 (1.142)]\n", "time (data): 0.652 (0.1)]\n", id="with loading"),
         pytest.param("BT 0.3 (0.2)\tDT 0.1 (0.1)\n", "BT 0.4 (0.3)\tDT 0.2 (0.1)\n", id="meters in short"),
     ],
 )
@@ -57,6 +61,7 @@ def test_lines_that_are_the_same(ours: str, theirs: str) -> None:
         pytest.param("Data 0.3 (0.2)\n", "Data 0.4 (0.2)\n", id="a meter of data alone"),
         pytest.param("Time:4.6 Loss:2 Data:0.1\n", "Time:4.6 Loss:2 Data:0.2\n", id="data away from time"),
         pytest.param("40 img/sample\n", "41 img/sample\n", id="no rate of a clock"),
+        pytest.param("per step: 40.5\n", "per step: 41.5\n", id="per what is no second"),
         pytest.param("3M parameters\n", "4M parameters\n", id="millions"),
     ],
 )
@@ -126,6 +131,7 @@ def test_tensorboard_files_are_counted_by_folder(tmp_path: Path) -> None:
         pytest.param("runs/Nov21_15-52-41_host/a.csv", "runs/Nov21_15-53-03_host/a.csv", id="TensorBoard"),
         pytest.param("net_2026-11-21_15-52-41.txt", "net_2026-11-21_15-53-03.txt", id="with dashes"),
         pytest.param("ep0_1795276362.txt", "ep0_1795276399.txt", id="seconds since 1970"),
+        pytest.param("kit,b4/11-21-17:43/a.csv", "kit,b4/11-21-17:44/a.csv", id="day and minute"),
         pytest.param("log-15_52_41.123.txt", "log-15_53_03.123.txt", id="time of day"),
         pytest.param("saved/1121_174505/a.csv", "saved/1121_174506/a.csv", id="month, day and time"),
     ],
