@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import os
 import pickle
+import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
@@ -130,8 +131,9 @@ def plain_attributes(thing: Any) -> dict[str, Any]:
 def open_on_rank_zero(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
     """The built-in open, for files that all ranks write alike: rank 0 writes, the others to os.devnull.
 
-    Reading, every rank opens the file itself, after rank 0 has come here too. close() and the end of a with
-    block wait for rank 0, so that the file is complete for every rank afterwards.
+    Where they may read what they write ("a+", "r+"), the others have a copy of their own. Reading only, every
+    rank opens the file itself, after rank 0 has come here too. close() and the end of a with block wait for
+    rank 0, so that the file is complete for every rank afterwards.
     """
     if world_size() == 1:
         return open(file, mode, *args, **kwargs)
@@ -139,11 +141,23 @@ def open_on_rank_zero(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> 
         exchange(None)
         return open(file, mode, *args, **kwargs)
     opened: list[Any] = []
+    instead = copy_of(file) if "+" in mode and own_rank() > 0 else os.devnull
     on_rank_zero(lambda: opened.append(open(file, mode, *args, **kwargs)))  # noqa: SIM115
     if not opened:
-        opened.append(open(os.devnull, mode.replace("x", "w"), *args, **kwargs))  # noqa: SIM115
+        opened.append(open(instead, mode.replace("x", "w"), *args, **kwargs))  # noqa: SIM115
+        if instead != os.devnull:
+            os.unlink(instead)  # it is gone when it is closed
     atexit.register(flush_if_open, weakref.ref(opened[0]))
     return WrittenOnRankZero(opened[0])
+
+
+def copy_of(file: Any) -> str:
+    """A copy of a file as it is now, empty if there is none."""
+    handle, path = tempfile.mkstemp()
+    os.close(handle)
+    if os.path.exists(file):
+        shutil.copyfile(file, path)
+    return path
 
 
 def flush_if_open(file: "weakref.ref[Any]") -> None:

@@ -120,8 +120,15 @@ def _names_from(script: Script, tainted: set[str]) -> Iterator[str]:
             continue
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         yield from (
-            script.told(target) for target in targets if isinstance(target, (ast.Name, ast.Attribute))
+            script.told(one)
+            for target in targets
+            for one in (target.elts if isinstance(target, ast.Tuple) else [target])
+            if isinstance(one, (ast.Name, ast.Attribute))
         )
+    for node in script.nodes(ast.Return):
+        function = script.scopes.function(node)
+        if isinstance(function, ast.FunctionDef) and _mentions(script, node, tainted):
+            yield function.name  # def elapsed(self): return time() - self.start
 
 
 def _passes_through_call(script: Script, value: ast.expr, tainted: set[str]) -> bool:
@@ -134,6 +141,9 @@ def _passes_through_call(script: Script, value: ast.expr, tainted: set[str]) -> 
 
 
 def _tests(script: Script) -> Iterator[ast.expr]:
+    for node in script.nodes(ast.Compare):
+        assert isinstance(node, ast.Compare)
+        yield node  # def over(self): return time() - self.start > self.limit
     for node in script.nodes(ast.If, ast.While, ast.IfExp, ast.Assert):
         yield node.test  # type: ignore[attr-defined]  # all four have one
 
@@ -141,6 +151,8 @@ def _tests(script: Script) -> Iterator[ast.expr]:
 def _mentions(script: Script, node: ast.AST, texts: set[str]) -> bool:
     return any(
         script.told(one) in texts
+        or isinstance(one, ast.Call)
+        and script.told(one.func).rpartition(".")[2] in texts
         for one in ast.walk(node)
         if isinstance(one, (ast.Name, ast.Attribute, ast.Call))
     )

@@ -28,6 +28,21 @@ def shared(text: str) -> list[int]:
             [2, 3],
             id="decides by a name",
         ),
+        pytest.param(
+            "class S:\n"
+            "    def __init__(self, n):\n        self.t, self.n = time.time(), n\n"
+            "    def over(self):\n        return time.time() - self.t > self.n\n",
+            [4, 6],
+            id="decides in a class",
+        ),
+        pytest.param(
+            "class S:\n"
+            "    def start(self):\n        self.t = time.time()\n"
+            "    def spent(self):\n        return time.time() - self.t\n"
+            "if s.spent() > 5:\n    pass\n",
+            [4, 6],
+            id="decides by what a method returns",
+        ),
         pytest.param("seed = int(time.time())\nrandom.seed(seed)\n", [2], id="seeds"),
         pytest.param("name = time.strftime('%H')\nos.mkdir(name)\n", [2], id="strftime"),
         pytest.param("now = time.strftime('%H')\nprint(f'{now} done')\n", [], id="printed"),

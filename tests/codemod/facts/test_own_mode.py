@@ -29,6 +29,8 @@ def modules_of(text: str) -> Modules:
         "if not args.distributed or dist.get_rank() == 0:\n    print(1)\n",
         "class T:\n    def sync(self):\n        dist.barrier()\n"
         "    def run(self):\n        if self.ddp:\n            self.sync()\n",
+        "class Meter:\n    def all_reduce(self):\n        dist.all_reduce(self.x)\n"
+        "if args.distributed:\n    meter.all_reduce()\n",
         "ready = dist.is_available() and dist.is_initialized()\n",
         "def never_called():\n    dist.init_process_group('nccl')\n",
     ],
