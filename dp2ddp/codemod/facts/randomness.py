@@ -22,6 +22,7 @@ RESEEDS = ("torch.seed", "torch.random.seed", "torch.cuda.seed", "torch.cuda.see
 # Streams of the host: DataParallel's threads draw from them in any order, so no two runs are alike even there.
 HOST_DRAWS = ("random.", "numpy.random.")
 TORCH_DRAWS = of("torch", "rand randn randint randperm normal")
+AUTOGRAD_FUNCTIONS = of("torch.autograd", "Function function.Function function.InplaceFunction")
 TORCH_MAKERS = of(
     "torch", "zeros ones empty full tensor Tensor FloatTensor DoubleTensor HalfTensor LongTensor"
 )
@@ -99,6 +100,24 @@ def host_draws_in_forward(script: Script, places: Places) -> Iterator[Call]:
         drawn = _is_host_draw(call) or _is_torch_draw(script, call) or _is_own_draw(script, call)
         if drawn and places.of(call.node) is Place.FORWARD:
             yield call
+
+
+def draws_in_backward(script: Script) -> Iterator[Call]:
+    """Draws inside the backward of a torch.autograd.Function, from whichever stream."""
+    for call in script.calls:
+        method, owner = script.scopes.function(call.node), script.scopes.owner_class(call.node)
+        if owner is None or getattr(method, "name", "") not in ("backward", "vjp"):
+            continue
+        bases = {script.scopes.name(base) or "" for base in owner.bases}
+        if bases & AUTOGRAD_FUNCTIONS and _draws(call):
+            yield call
+
+
+def _draws(call: Call) -> bool:
+    name = call.name or ""
+    likes = {f"{one}_like" for one in TORCH_DRAWS} | {"torch.bernoulli", "torch.multinomial"}
+    drops = name.startswith("torch.nn.functional.") and "dropout" in name
+    return name in {*TORCH_DRAWS, *likes} or call.method in DRAWING_METHODS or drops or _is_host_draw(call)
 
 
 def _is_host_draw(call: Call) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.models import Kind
-from dp2ddp.codemod.facts.randomness import host_draws_in_forward
+from dp2ddp.codemod.facts.randomness import draws_in_backward, host_draws_in_forward
 from dp2ddp.codemod.rule import Flags, Notes, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -19,6 +19,9 @@ class DrawInForward(Rule):
     A note for draws of `random`, `numpy.random`, and of torch on the CPU (`torch.randn(size).cuda()`) inside the
     forward of a module; the wrapper gets `in_turn=True`. A hazard where DataParallel is subclassed, handed on or taken
     apart.
+
+    A hazard for draws in the backward of a torch.autograd.Function (shake-shake): a rank has its device's stream
+    only while its replica runs forward.
 
     ## Why
     DataParallel's replicas draw from one stream in threads, in any order: two runs of the original are not
@@ -71,6 +74,20 @@ class DrawInForward(Rule):
             """,
             message="draw with torch",
         ),
+        Flags(
+            before="""
+                import torch
+                class Shake(torch.autograd.Function):
+                    @staticmethod
+                    def forward(ctx, x):
+                        return x * torch.rand_like(x)
+                    @staticmethod
+                    def backward(ctx, grad):
+                        return grad * grad.new(grad.shape).uniform_(0, 1)
+                net = torch.nn.DataParallel(Net())
+            """,
+            message="drawn in a backward",
+        ),
         Untouched("""
             import random
             import torch
@@ -85,6 +102,12 @@ class DrawInForward(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         if facts.is_converted:
             return
+        for call in draws_in_backward(facts.script):
+            yield Hazard(
+                call.node,
+                f"{call.name or f'.{call.method}'}() is drawn in a backward, where each device has a stream of its own",
+                "draw it in the forward, and keep it with ctx.save_for_backward",
+            )
         for call in host_draws_in_forward(facts.script, facts.places):
             told = call.name or f".{call.method}"
             if facts.hides_wraps or any(wrap.kind is not Kind.WRAP for wrap in facts.all_wraps):
