@@ -1,4 +1,4 @@
-# corpus: idioms = BN frozen or momentum scheduled in the loop; manual adjust_learning_rate; order, crops or lengths drawn from np.random / random in dataset, sampler or loop; sum / none reduction normalised by hand; .module access
+# corpus: idioms = BN frozen or momentum scheduled in the loop; manual adjust_learning_rate; order, crops or lengths drawn from np.random / random in dataset, sampler or loop; sum / none reduction normalised by hand; model.module access
 # corpus: worlds = 2 3 4
 """Point cloud part segmentation: BN momentum decays with the epochs, feature-transform penalty, BN frozen in the last epoch."""
 import argparse

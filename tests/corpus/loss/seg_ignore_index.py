@@ -1,4 +1,4 @@
-# corpus: idioms = mean over a data-dependent count - full batch level (after gather); manual adjust_learning_rate; .module access; drop_last
+# corpus: idioms = mean over a data-dependent count - full batch level (after gather); manual adjust_learning_rate; model.module access; drop_last
 # corpus: worlds = 2 3 4
 """Semantic segmentation with ignored pixels and class weights, poly learning rate set at every iteration."""
 import argparse
