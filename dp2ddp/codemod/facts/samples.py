@@ -47,6 +47,13 @@ PURE_METHODS = {
     *("sub", "contiguous", "flatten", "type", "convert", "t", "get", "split", "strip"),
     *("format", "resize", "crop", "items", "keys", "values", "lower", "flip"),
 }
+FRESH = {  # results that share no memory with what they were made of
+    *of("builtins", "len int float str bool"),
+    *of("torch", "tensor stack cat zeros ones full arange linspace load sin cos exp"),
+    *of("numpy", "array stack concatenate zeros ones load float32 int64"),
+    *("cv2.imread", "cv2.resize", "skimage.io.imread", "imageio.imread"),
+}
+FRESH_METHODS = {"clone", "copy", "astype", "mean", "sum", "std", "item", "mul", "div", "sub", "tolist"}
 READERS = ("json.load", "pickle.load")
 WRITES = (ast.Global, ast.Nonlocal, ast.Delete, ast.Yield, ast.YieldFrom)
 JOINS = {  # one row of the result for each thing in a list
@@ -194,7 +201,38 @@ def loads_plainly(script: Script, definition: ast.ClassDef, made: ast.Call) -> b
     methods = _methods(definition)
     if "__getitem__" not in methods or {"__iter__", "__getitems__", "__getattr__"} & methods.keys():
         return False
-    return _is_pure(script, methods["__getitem__"], (definition, made))
+    return (
+        _is_pure(script, methods["__getitem__"], (definition, made))
+        and _has_pure_properties(script, definition, made)
+        and _is_indexed_purely(script, definition)
+    )
+
+
+def _has_pure_properties(script: Script, definition: ast.ClassDef, made: ast.Call) -> bool:
+    """`self.scale` may be a function, too."""
+    decorated = (one for one in _methods(definition).values() if one.decorator_list)
+    return all(
+        _only_computes(script, one, (definition, made), DEPTH)
+        for one in decorated
+        if any(script.told(decorator).endswith("property") for decorator in one.decorator_list)
+    )
+
+
+def _is_indexed_purely(script: Script, but: ast.ClassDef) -> bool:
+    """Whether `self.base[i]` is plain, whatever is indexed: no data set is made here that draws or leaves a trace."""
+    for call in script.calls:
+        if (call.name or "").startswith("torchvision.datasets.") and not _is_plain_maker(script, call.node):
+            return False
+        definition = script.scopes.definition(call.node.func)
+        if not isinstance(definition, ast.ClassDef) or definition is but:
+            continue
+        parents = [script.scopes.definition(base) for base in definition.bases]
+        if any(isinstance(one, ast.ClassDef) and "__getitem__" in _methods(one) for one in parents):
+            return False
+        method = _methods(definition).get("__getitem__")
+        if method and not _is_pure(script, method, (definition, call.node)):
+            return False
+    return True
 
 
 def _methods(definition: ast.ClassDef) -> dict[str, ast.FunctionDef]:
@@ -208,12 +246,48 @@ def _is_pure(
     depth: int = DEPTH,
 ) -> bool:
     """Whether a function looks up and computes, and nothing else; `owner`: its class, and the call that made it."""
+    return not getattr(function, "decorator_list", []) and _only_computes(script, function, owner, depth)
+
+
+def _only_computes(
+    script: Script,
+    function: ast.FunctionDef | ast.Lambda,
+    owner: tuple[ast.ClassDef, ast.Call] | None,
+    depth: int,
+) -> bool:
     for node in ast.walk(function):
-        if isinstance(node, WRITES) or _changes(node, function):
+        if isinstance(node, WRITES) or _changes(node, function) or _is_in_place(script, node, function):
             return False
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            return False  # what nobody wants the result of leaves a trace: `self.seen.add(i)`
         if isinstance(node, ast.Call) and not _is_pure_call(script, node, owner, depth):
             return False
-    return not getattr(function, "decorator_list", [])
+    return True
+
+
+def _is_in_place(script: Script, node: ast.AST, function: ast.AST) -> bool:
+    """`x = self.data[i]; x -= x.mean()` writes to the data, for the next epoch to see, if x is a view of them."""
+    if not isinstance(node, ast.AugAssign) or not isinstance(node.target, ast.Name):
+        return False
+    name = node.target.id
+    arguments = getattr(function, "args").args  # noqa: B009 (a function's or a lambda's)
+    if name in {one.arg for one in arguments}:
+        return getattr(function, "name", "") != "__getitem__"  # its argument is the index
+    around = (
+        script.scopes.parents[one]
+        for one in ast.walk(function)
+        if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)
+    )
+    given = [one for one in around if not isinstance(one, ast.AugAssign)]
+    return not given or not all(isinstance(one, ast.Assign) and _is_fresh(script, one.value) for one in given)
+
+
+def _is_fresh(script: Script, value: ast.expr) -> bool:
+    """Whether an expression makes a thing of its own, and no view of another."""
+    if isinstance(value, ast.Call):
+        method = value.func.attr if isinstance(value.func, ast.Attribute) else ""
+        return (script.scopes.name(value.func) or "") in FRESH or method in FRESH_METHODS
+    return isinstance(value, (ast.Constant, ast.BinOp, ast.List, ast.ListComp, ast.JoinedStr))
 
 
 def _changes(node: ast.AST, function: ast.AST) -> bool:

@@ -123,6 +123,41 @@ def test_a_data_set_of_another_module() -> None:
             "loader = DataLoader(sets(1), 8)",
             id="one of two",
         ),
+        pytest.param(
+            ROWS.replace("return cv2", "self.seen.add(i)\n        return cv2")
+            + "loader = DataLoader(Rows(files), 8)",
+            id="a call for nothing but its trace",
+        ),
+        pytest.param(
+            ROWS.replace("self.load(i)", "self.files[i]\n        image -= image.mean()")
+            + "loader = DataLoader(Rows(files), 8)",
+            id="written to in place",
+        ),
+        pytest.param(
+            "def norm(x):\n    x -= 1\n    x *= 2\n    return x\n"
+            + ROWS
+            + "loader = DataLoader(Rows(files, norm), 8)",
+            id="a function that writes to what it is given",
+        ),
+        pytest.param(
+            ROWS.replace(
+                "def load", "@property\n    def n(self):\n        return random.random()\n    def load"
+            )
+            + "loader = DataLoader(Rows(files), 8)",
+            id="a property that draws",
+        ),
+        pytest.param(
+            ROWS
+            + "class Noisy(Dataset):\n    def __getitem__(self, i):\n        return random.random()\n"
+            + "loader = DataLoader(Rows(Noisy()), 8)",
+            id="a data set around one that draws",
+        ),
+        pytest.param(
+            "train = datasets.CIFAR10('d', transform=transforms.RandomCrop(8))\n"
+            + ROWS
+            + "loader = DataLoader(Rows(train), 8)",
+            id="a data set around one of torchvision that draws",
+        ),
     ],
 )
 def test_samples_that_may_draw_or_leave_a_trace(text: str) -> None:
