@@ -82,7 +82,8 @@ def _prepare(subject: Subject, mode: Mode, world: int, dtype: str, scratch: Path
     room = scratch / f"{mode}-{dtype}-{world}"
     workspaces, script = _copies(subject, room)
     converted = script.with_name(subject.converted_name)
-    converted.write_bytes(subject.converted)
+    if mode == "ddp" or converted != script:
+        converted.write_bytes(subject.converted)
     if mode == "ddp":
         _put_modules(subject.modules, workspaces)
     workspaces = tuple(workspace.looked_at_again() for workspace in workspaces)

@@ -60,5 +60,6 @@ def _converted(script: Path) -> _Converted:
         )
     files = (one for one in conversion.changed_files if one is not conversion.entry)
     modules = {one.before.path: one.data for one in files if one.before.path}
-    name = f"{script.stem}_ddp.py"
+    # in a converted project the script keeps its name, which may become the name of a folder of results
+    name = script.name if conversion.is_project else f"{script.stem}_ddp.py"
     return _Converted(conversion.entry.data, name, modules, conversion.launch, conversion.world)

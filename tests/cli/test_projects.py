@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
+from dp2ddp.cli._subject import subject_of
 from tests.cli.scripts import dp2ddp
 
 TRAIN = """
@@ -122,8 +123,8 @@ class TestFolder:
         assert after.keys() - before.keys() == {"ddp_helpers.py"}
         assert sorted(name for name in after if after[name] != before.get(name)) == CHANGED
         assert after["lib/models/net.py"] == MODELS.replace(
-            "import torch.nn as nn\n", "import torch.nn as nn\nfrom ddp_helpers import GraphDDP\n"
-        ).replace("nn.DataParallel(", "GraphDDP(")
+            "import torch.nn as nn\n", "import torch.nn as nn\nfrom ddp_helpers import ExactDDP\n"
+        ).replace("nn.DataParallel(", "ExactDDP(")
         assert 'os.system("rm -r everything")' in after["lib/utils.py"]
 
     def test_without_a_place_nothing_is_written_and_the_ways_are_named(self, project: Path) -> None:
@@ -207,3 +208,12 @@ def test_a_project_trains_the_same(project: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
     assert "trains the same" in result.stdout
     assert contents(project) == FILES
+
+
+def test_verify_runs_the_script_of_a_project_under_its_own_name(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    subject, launch, _ = subject_of(Path("train.py"), None, (), None, 60.0)
+    assert subject.converted_name == "train.py"  # results/<name of __file__>/ stays the same folder
+    assert launch.endswith(" train.py")
