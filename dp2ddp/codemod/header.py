@@ -84,14 +84,16 @@ def _import_of(facts: Facts, library: Library, source: str, helper: str) -> Impo
 
 def _renaming(facts: Facts, wanted: set[str]) -> Rename:
     """New names for what the script calls something else already."""
-    names, imported = facts.names, facts.script.scopes.top.imports
+    names, top = facts.names, facts.script.scopes.top
+    bound = {*top.values, *top.definitions}  # also behind an import of that name
 
     def rename(name: str) -> str:
         if name in wanted:
             return names.helper(name)
         if name == "dist":
             return names.distributed
-        if name not in names.of_module or imported.get(name) in _same_meaning(name):
+        is_shared = top.imports.get(name) in _same_meaning(name) and name not in bound
+        if name not in names.of_module or is_shared:
             return name
         # A script that says `sum = 0` at module level hides the builtin from the helpers, too.
         return f"builtins.{name}" if hasattr(builtins, name) else f"{name}_"
@@ -113,6 +115,8 @@ SHARED = {
     "Path": ("pathlib.Path",),
     "Any": ("typing.Any",),
     "DataLoader": ("torch.utils.data.DataLoader",),
+    "IterableDataset": ("torch.utils.data.IterableDataset",),
+    "TensorDataset": ("torch.utils.data.TensorDataset",),
     "Callable": ("collections.abc.Callable", "typing.Callable"),
     "Iterator": ("collections.abc.Iterator", "typing.Iterator"),
     "Iterable": ("collections.abc.Iterable", "typing.Iterable"),
@@ -144,7 +148,8 @@ def _is_covered(line: ImportLine, there: set[ImportLine]) -> bool:
             for alias in (None, line.alias)
             if line.alias == (alias or name)
         )
-    return any(ImportLine(line.module, line.name, alias) in there for alias in (None, line.alias))
+    spellings = (line.alias,) if line.bound != line.name else (None, line.name)
+    return any(ImportLine(line.module, line.name, alias) in there for alias in spellings)
 
 
 def _imports_above(facts: Facts) -> Iterator[ImportLine]:

@@ -278,3 +278,18 @@ def test_any_script_is_converted_without_touching_other_lines_and_only_once(
     assert textwrap.dedent(first.after.replace(newline, "")).count("\n") == 0
     assert not second.changed
     assert not second.hazards
+
+
+class TestNamesOfImports:
+    LOOP = "loader = DataLoader(TensorDataset(a, b), 8)\nfor x, y in loader:\n    out = net(x)\n"
+
+    def test_an_import_that_means_the_same_is_used(self) -> None:
+        text = "from torch.utils.data import DataLoader, IterableDataset, TensorDataset\n" + WRAP + self.LOOP
+        after = converted(text, imports=False).after
+        assert "class ShardedLoader(DataLoader[Any])" in after
+        assert "IterableDataset_" not in after
+
+    def test_a_name_that_means_something_else_is_imported_under_another(self) -> None:
+        text = "from torch.utils.data import DataLoader, IterableDataset, TensorDataset\n" + WRAP + self.LOOP
+        after = converted(text + "IterableDataset = 3\n", imports=False).after
+        assert "import IterableDataset as IterableDataset_" in after
