@@ -27,6 +27,7 @@ from dp2ddp.verify.workspace import copy_folder, digest
             "Loss: 2.3 Tokens per Sec: 59.18\n", "Loss: 2.3 Tokens per Sec: 26.8\n", id="per second"
         ),
         pytest.param("total time is 0.09\n", "total time is 0.17\n", id="in a sentence"),
+        pytest.param("Time for epoch = 12.5 (s)\n", "Time for epoch = 9.1 (s)\n", id="time for epoch"),
         pytest.param("loss 2, dur_total : 1.05\n", "loss 2, dur_total : 4.49\n", id="dur"),
         pytest.param("Time:4.65 Data:0.13  Cls:2.5\n", "Time:1.83 Data:0.07  Cls:2.5\n", id="time and data"),
         pytest.param(
@@ -39,6 +40,7 @@ from dp2ddp.verify.workspace import copy_folder, digest
         ),
         pytest.param("fg=(9/55), time cost: 1.632407\n", "fg=(9/55), time cost: 6.29\n", id="time cost"),
         pytest.param("time (data): 2.041 (1.142)]\n", "time (data): 0.652 (0.1)]\n", id="with loading"),
+        pytest.param("[eta: 0:00:05, lr 0.1]\n", "[eta: 0:00:14, lr 0.1]\n", id="time to go"),
         pytest.param("BT 0.3 (0.2)\tDT 0.1 (0.1)\n", "BT 0.4 (0.3)\tDT 0.2 (0.1)\n", id="meters in short"),
     ],
 )
