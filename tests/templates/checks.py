@@ -21,6 +21,7 @@ from dp2ddp.templates import ddp
 from dp2ddp.templates.batches import shard, shard_of, whole_batches
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
 from dp2ddp.templates.feed import Fed, feed
+from dp2ddp.templates.in_turn import InTurnDDP
 from dp2ddp.templates.parts import (
     DataParallelOnRanks,
     data_parallel_on_ranks,
@@ -216,6 +217,12 @@ def things_done_once() -> Any:
         print("line of rank", own_rank(), file=file)
     facts.append((folder / "log.csv").read_text())
     facts.append(open_on_rank_zero(folder / "log.csv").read())
+    for _ in range(2):
+        with open_on_rank_zero(folder / "notes.txt", "a+") as file:
+            file.write("one\n")
+            os.fsync(file.fileno())
+            file.seek(0)
+            facts.append(len(file.readlines()))
     facts.append(sorted(path.name for path in folder.rglob("*")))
     return exchange(facts)
 
@@ -306,14 +313,14 @@ def draws_on_the_host() -> Any:
     """Random numbers of the host, in forward: replicas draw one after another, and all ranks go on from there."""
     torch.manual_seed(4)
     random.seed(4)
-    GraphDDP(Drawing(), in_turn=True)(torch.ones(world_size(), 3))
+    InTurnDDP(Drawing())(torch.ones(world_size(), 3))
     found = exchange([random.random(), torch.rand(2).tolist()])
     random.seed(4)
     expected = [random.random() for _ in range(4 * world_size() + 1)][-1]
     try:
         GraphDDP(Drawing())(torch.ones(world_size(), 3))
     except RuntimeError as error:
-        return [found[0][0] == expected, found == [found[0]] * world_size(), "in_turn=True" in str(error)]
+        return [found[0][0] == expected, found == [found[0]] * world_size(), "InTurnDDP" in str(error)]
 
 
 class Drawing(nn.Module):
@@ -547,7 +554,7 @@ def what_a_forward_keeps() -> Any:
     net.layer.register_forward_hook(
         lambda module, given, output: seen.update(out=output.detach(), rows=len(output))
     )
-    wrapped = GraphDDP(net, in_turn=True)
+    wrapped = InTurnDDP(net)
     rows = world_size() + 1
     x = torch.arange(2.0 * rows).view(rows, 2)
     for _ in range(2):

@@ -146,7 +146,8 @@ def test_rank_0_alone_waits_for_nobody(found: Any) -> None:
 
 def test_files_are_written_once_and_complete_when_read(found: Any) -> None:
     line = "line of rank 0\n"
-    facts = [0, "FileExistsError", {"rank": 0}, line, line, ["log.csv", "made", "model.pt"]]
+    files = ["log.csv", "made", "model.pt", "notes.txt"]
+    facts = [0, "FileExistsError", {"rank": 0}, line, line, 1, 2, files]
     assert found(4, "things_done_once")[0] == [facts] * 4
 
 

@@ -1,6 +1,6 @@
 # corpus: idioms = torch.nn.DataParallel; other helper function; returned directly from helper; DataLoader built in: other file (relative to the wrap); train loop / backward in: other file (relative to the wrap); optimizer stored inside the wrapped module; yaml/yacs/json config
 # corpus: idioms = device_ids from config/args/variable; len(gpu_ids)/num_gpus from config; model.module access; attributes/methods reached through .module in the training code; computed inside the wrapped forward, gathered, then .mean(); tensorboard; val loss of this process drives lr / early stop / rollback
-# corpus: worlds = 2 3
+# corpus: worlds = 3
 """Image to image in the form of pix2pixHD: the model owns its optimizers, a package has the rest."""
 import json
 
