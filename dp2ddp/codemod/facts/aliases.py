@@ -59,10 +59,12 @@ def handed_over(script: Script, call: ast.Call) -> Iterator[tuple[Variable, ast.
     parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
     if parameters[:1] == ["self"]:
         parameters = parameters[1:]
-    for parameter, given in zip(parameters, call.args):  # noqa: B905 (more arguments than parameters: *args)
+    plain = next((place for place, one in enumerate(call.args) if isinstance(one, ast.Starred)), None)
+    for parameter, given in zip(parameters, call.args[:plain]):  # noqa: B905 (more arguments than parameters: *args)
         yield (function, parameter), given
+    named = {*parameters, *(one.arg for one in function.args.kwonlyargs)}
     for keyword in call.keywords:
-        if keyword.arg:
+        if keyword.arg in named:
             yield (function, keyword.arg), keyword.value
 
 

@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from dp2ddp.codemod.facts.aliases import handed_over
 from dp2ddp.codemod.facts.loader_names import LoaderError, LoaderNames, find_loader_names
 from dp2ddp.codemod.facts.loaders import Loader
 from dp2ddp.codemod.facts.models import Wrap
@@ -77,7 +78,7 @@ def _check_wraps(script: Script, wraps: tuple[Wrap, ...], training: Training) ->
     for wrap in wraps:
         if wrap.dim_value != 0:
             raise _StopperError("the batch is split along another dimension than the first", wrap.call.node)
-        if not wrap.names or any("." in name for name in wrap.names):
+        if any("." in name.removeprefix("self.") for name in wrap.names):
             raise _StopperError("the wrapped model is not a plain name", wrap.call.node)
         if len({name for one in wraps for name in one.names}) > 1:
             raise _StopperError("several models are wrapped", wrap.call.node)
@@ -128,14 +129,19 @@ def _is_question(script: Script, node: ast.AST) -> bool:
         case ast.Attribute(attr=attr):
             return attr in QUESTIONS_TO_LOADERS
         case ast.Call(func=func):
-            known = isinstance(script.scopes.definition(func), ast.FunctionDef)
-            return known or script.scopes.name(func) in ("builtins.len", "builtins.print")
+            name = script.scopes.name(func)
+            return _is_parameter(script, parent, node) or name in ("builtins.len", "builtins.print")
         case ast.keyword():
             call = script.scopes.parents[parent]
-            return isinstance(call, ast.Call) and isinstance(
-                script.scopes.definition(call.func), ast.FunctionDef
-            )
+            return isinstance(call, ast.Call) and _is_parameter(script, call, node)
     return False
+
+
+def _is_parameter(script: Script, call: ast.Call, given: ast.AST) -> bool:
+    """Whether a function of the script has a name for what it is given (and does not take it by `*loaders`)."""
+    if not isinstance(script.scopes.definition(call.func), ast.FunctionDef):
+        return False
+    return any(one is given for _, one in handed_over(script, call))
 
 
 # --- inside one loop
@@ -148,13 +154,13 @@ def _follow(script: Script, loop: ast.For, training: Training, tuples: bool) -> 
     if len(forwards) != 1:
         raise _StopperError(f"{len(forwards)} forwards of the wrapped model for one batch", loop)
     statement = script.scopes.statement(forwards[0])
-    block = _block_with(script, loop, statement)
+    _check_block(script, loop, statement)
     known, order = set(parts), list(parts)
     if len(parts) > 1 and not tuples:
         raise _StopperError("the batch may be a tensor that is taken apart row by row", loop)
     if len(parts) == 1 and tuples:
         known.add(f"{parts[0]}[]")  # it may be taken apart by numbers
-    for before in _statements_before(loop, block, statement):
+    for before in _statements_before(script, loop, statement):
         _pass(script, before, known, order)
     _check_inputs(script, forwards[0], known)
     beside = _used_beside(script, statement, forwards[0], known)
@@ -187,26 +193,30 @@ def _holds(script: Script, loop: ast.AST, node: ast.AST) -> bool:
     return any(parent is loop for parent in script.scopes.ancestors(node))
 
 
-def _block_with(script: Script, loop: ast.For, statement: ast.stmt) -> list[ast.stmt]:
-    """The statements around the forward: the loop's body, or a `with` in it."""
+def _check_block(script: Script, loop: ast.For, statement: ast.stmt) -> None:
+    """The forward stands in the loop's body, or in a `with` in it."""
     parent = script.scopes.parents[statement]
     while parent is not loop:
         if not isinstance(parent, ast.With):
             raise _StopperError("the forward runs under a condition or in a loop of its own", statement)
         parent = script.scopes.parents[parent]
-    holder = script.scopes.parents[statement]
-    assert isinstance(holder, (ast.For, ast.With))
-    return holder.body
 
 
-def _statements_before(loop: ast.For, block: list[ast.stmt], statement: ast.stmt) -> Iterator[ast.stmt]:
-    if block is not loop.body:
-        outer = next(one for one in loop.body if statement in ast.walk(one))
-        yield from loop.body[: loop.body.index(outer)]
-    yield from block[: block.index(statement)]
+def _statements_before(script: Script, loop: ast.For, statement: ast.stmt) -> Iterator[ast.AST]:
+    """What runs between the head of the loop and the forward, in each `with` around it, too; outermost first."""
+    found: list[ast.AST] = []
+    below: ast.AST = statement
+    while below is not loop:
+        holder = script.scopes.parents[below]
+        assert isinstance(holder, (ast.For, ast.With))
+        found[:0] = holder.body[: holder.body.index(below)]  # type: ignore[arg-type]  # it is a statement
+        if isinstance(holder, ast.With):
+            found[:0] = [item.context_expr for item in holder.items]
+        below = holder
+    yield from found
 
 
-def _pass(script: Script, statement: ast.stmt, known: set[str], order: list[str]) -> None:
+def _pass(script: Script, statement: ast.AST, known: set[str], order: list[str]) -> None:
     """A statement between the head of the loop and the forward: it moves parts, or has nothing to do with them."""
     if not any(isinstance(one, ast.Name) and one.id in known for one in ast.walk(statement)):
         return

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.aliases import callee, handed_over
 from dp2ddp.codemod.facts.models import Wrap
-from dp2ddp.codemod.facts.script import Script, Variable
+from dp2ddp.codemod.facts.script import Script, Variable, literal
+from dp2ddp.codemod.facts.tables import of
 from dp2ddp.codemod.facts.turns import LOOPS
 
 QUIET_METHODS = {  # methods of the wrapped model that run no forward and touch no gradient graph
@@ -20,11 +21,11 @@ QUIET_PARTS = {"data", "grad", "in_features", "out_features", "num_features", "i
 QUIET_NAMES = (
     "torch.save",
     "torch.optim.",
-    "builtins.",
     "copy.deepcopy",
     "torch.nn.utils.clip_grad",
     "logging.",
 )
+ASKING = of("builtins", "print len type id str repr hasattr isinstance")
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +101,9 @@ def _is_known_use(script: Script, node: ast.expr, names: Set[Variable]) -> bool:
 
 def _is_known_receiver(script: Script, call: ast.Call, given: ast.expr) -> bool:
     """A function of the script that has a name for what it is given, or one of torch that does no harm."""
+    if script.scopes.name(call.func) == "builtins.getattr":  # getattr(net, "module", net)
+        name = literal(call.args[1]) if len(call.args) > 1 else None
+        return name in QUIET_METHODS or name == "module" and _is_known_inner(script, call)
     return any(one is given for _, one in handed_over(script, call)) or _is_quiet_call(script, call)
 
 
@@ -136,7 +140,7 @@ def _is_followed(script: Script, function: ast.AST | None) -> bool:
 
 def _is_quiet_call(script: Script, call: ast.Call) -> bool:
     name = script.scopes.name(call.func) or ""
-    return name.startswith(QUIET_NAMES) or name == "torch.nn.DataParallel"
+    return name.startswith(QUIET_NAMES) or name in ASKING or name == "torch.nn.DataParallel"
 
 
 def _is_known_inner(script: Script, inner: ast.expr) -> bool:

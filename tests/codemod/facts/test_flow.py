@@ -94,6 +94,30 @@ def test_a_split_of_one_is_one() -> None:
             "used before the forward",
             id="looked at before",
         ),
+        pytest.param(
+            HEAD
+            + "for x, y in loader:\n    with amp:\n        n += len(x)\n        with amp:\n            net(x)\n",
+            "used before the forward",
+            id="looked at between two withs",
+        ),
+        pytest.param(
+            HEAD + "for x, y in loader:\n    with timer(len(x)):\n        net(x)\n",
+            "used before the forward",
+            id="looked at in the head of a with",
+        ),
+        pytest.param(
+            HEAD
+            + "def f(*loaders):\n    for one in loaders:\n        print(next(iter(one)))\n"
+            + LOOP
+            + "f(loader)\n",
+            "outside of a plain loop",
+            id="one of any number of arguments",
+        ),
+        pytest.param(
+            HEAD + "def f(**all):\n    print(next(iter(all['loader'])))\n" + LOOP + "f(loader=loader)\n",
+            "outside of a plain loop",
+            id="one of any keywords",
+        ),
         pytest.param(HEAD + LOOP.replace("x.cuda()", "mixup(x)"), "used before the forward", id="mixed"),
         pytest.param(HEAD + LOOP + "    net(x)\n", "2 forwards", id="two forwards"),
         pytest.param(HEAD + LOOP + "net(noise)\n", "something else than a batch", id="another input"),

@@ -241,6 +241,26 @@ def test_a_model_that_is_handed_to_any_number_of_arguments_is_not_followed() -> 
     assert "not followed" in (stopper(text) or "")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "core = getattr(net, 'module', net)\ncore(x)\n",
+        "getattr(net, name)(x)\n",
+        "bag = dict(model=net)\nbag['model'](x)\n",
+        "setattr(state, 'model', net)\nstate.model(x)\n",
+        "for out in map(net, batches):\n    print(out)\n",
+        "def run(**all):\n    all['model'](x)\nrun(model=net)\n",
+        "def run(a, b):\n    b(x)\nrun(*first, net)\n",
+    ],
+)
+def test_builtins_that_hand_a_model_on_are_not_followed(text: str) -> None:
+    assert "not followed" in (stopper(HEAD + LOOP + text) or "")
+
+
+def test_the_module_by_getattr_is_known_where_only_its_state_is_asked_for() -> None:
+    assert stopper(HEAD + LOOP + "torch.save(getattr(net, 'module', net).state_dict(), 'a')\n") is None
+
+
 def test_names_of_other_functions_are_other_models() -> None:
     text = HEAD + LOOP + "def other(net):\n    for one in net:\n        one / 2\nother([1, 2])\n"
     assert stopper(text) is None
