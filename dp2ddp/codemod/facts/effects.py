@@ -128,7 +128,7 @@ def _kind(script: Script, call: Call) -> str | None:
 
 def _kind_of_method(script: Script, call: Call) -> str | None:
     """`frame.to_csv(...)`, `Path(...).mkdir()`: where the method is not one of the script's own classes."""
-    if call.method is None or call.name is not None or call.method in script.own_methods:
+    if call.method is None or call.name is not None or _is_own(script, call):
         return None
     if call.method in SAVING_METHODS:
         return "file" if call.method.startswith("write_") else "saver"
@@ -140,6 +140,12 @@ def _kind_of_method(script: Script, call: Call) -> str | None:
         return "path open"
     # importlib.import_module("tensorboardX").SummaryWriter(...)
     return "tracker" if call.method == "SummaryWriter" else None
+
+
+def _is_own(script: Script, call: Call) -> bool:
+    """A method of the script's own classes; what a wrapper holds (`model.module.save()`) is a class of the user's, too."""
+    owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+    return call.method in script.own_methods or isinstance(owner, ast.Attribute) and owner.attr == "module"
 
 
 def _opens_path(script: Script, call: Call) -> bool:
