@@ -16,6 +16,7 @@ from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.rowwise import keeps_rows
 from dp2ddp.codemod.facts.script import Script, literal
 from dp2ddp.codemod.facts.training import Training
+from dp2ddp.codemod.facts.uses import running_copies
 from dp2ddp.codemod.facts.wrapped import other_models
 
 MOVES = {"to", "cuda", "float", "double", "half", "long", "int", "contiguous", "detach"}
@@ -84,6 +85,9 @@ def _check_wraps(script: Script, wraps: tuple[Wrap, ...], training: Training) ->
             raise _StopperError("several models are wrapped", wrap.call.node)
         if any(isinstance(one, (ast.For, ast.While)) for one in script.scopes.ancestors(wrap.call.node)):
             raise _StopperError("the model is wrapped in a loop", wrap.call.node)
+    copied = next(running_copies(script, training.names), None)
+    if copied:
+        raise _StopperError("a copy of the wrapped model may be run on whole batches", copied)
     other = next(other_models(script, wraps, training.names), None)
     if other:
         raise _StopperError(other.why, other.node)

@@ -25,6 +25,7 @@ QUIET_NAMES = (
     "torch.nn.utils.clip_grad",
     "logging.",
 )
+COPIES = ("copy.deepcopy", "copy.copy", "torch.optim.swa_utils.AveragedModel")
 ASKING = of("builtins", "print len type id str repr hasattr isinstance")
 
 
@@ -141,6 +142,14 @@ def _is_followed(script: Script, function: ast.AST | None) -> bool:
 def _is_quiet_call(script: Script, call: ast.Call) -> bool:
     name = script.scopes.name(call.func) or ""
     return name.startswith(QUIET_NAMES) or name in ASKING or name == "torch.nn.DataParallel"
+
+
+def running_copies(script: Script, names: Set[Variable]) -> Iterator[ast.Call]:
+    """Copies of the wrapper, an average of its past say, of which more is used than parameters and states."""
+    for call in script.calls:
+        copied = (call.name or "").startswith(COPIES) and call.node.args
+        if copied and script.variable(call.node.args[0]) in names and not _is_known_inner(script, call.node):
+            yield call.node
 
 
 def _is_known_inner(script: Script, inner: ast.expr) -> bool:

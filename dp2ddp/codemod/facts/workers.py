@@ -11,6 +11,8 @@ from dp2ddp.codemod.facts.script import Call, Script, literal
 
 WORKERS = 5  # the position of num_workers: dataset, batch_size, shuffle, sampler, batch_sampler, num_workers
 SHARED = ("multiprocessing.", "torch.multiprocessing.")
+SAYING = ("sys.stdout.", "sys.stderr.", "logging.", "warnings.", "tqdm.")
+LOGGING = {"debug", "info", "warning", "warn", "error", "exception", "critical"}
 HARMLESS = ("set_start_method", "set_sharing_strategy", "cpu_count", "current_process")
 
 
@@ -28,10 +30,18 @@ def against_spreading(script: Script, places: Places) -> Iterator[str]:
             yield f"{name}() may read batches while the main flow goes on ({script.where(call.node)})"
         elif name.startswith(SHARED) and not name.endswith(HARMLESS):
             yield f"workers may share what {name}() makes ({script.where(call.node)})"
-        elif name == "builtins.print" and places.of(call.node) is Place.WORKER:
+        elif call.method == "share_memory_":
+            yield f"workers may write to what they share ({script.where(call.node)})"
+        elif _speaks(call) and places.of(call.node) is Place.WORKER:
             yield f"a worker prints ({script.where(call.node)})"
         elif name == LOADER and places.of(call.node) is not Place.MAIN:
             yield f"a loader is made in {places.of(call.node).value} ({script.where(call.node)})"
+
+
+def _speaks(call: Call) -> bool:
+    """What a worker on another rank than 0 says is not heard."""
+    name = call.name or ""
+    return name == "builtins.print" or name.startswith(SAYING) or call.method in LOGGING
 
 
 def loaders_with_workers(script: Script) -> Iterator[Call]:

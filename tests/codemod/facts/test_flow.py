@@ -118,6 +118,11 @@ def test_a_split_of_one_is_one() -> None:
             "outside of a plain loop",
             id="one of any keywords",
         ),
+        pytest.param(
+            "import copy\n" + HEAD + "ema = copy.deepcopy(net)\n" + LOOP + "    loss += mse(out, ema(x))\n",
+            "a copy of the wrapped model",
+            id="a copy that is run",
+        ),
         pytest.param(HEAD + LOOP.replace("x.cuda()", "mixup(x)"), "used before the forward", id="mixed"),
         pytest.param(HEAD + LOOP + "    net(x)\n", "2 forwards", id="two forwards"),
         pytest.param(HEAD + LOOP + "net(noise)\n", "something else than a batch", id="another input"),
@@ -161,6 +166,11 @@ def test_a_split_of_one_is_one() -> None:
 )
 def test_what_cannot_be_followed_stays_whole(text: str, why: str) -> None:
     assert why in (facts_of(text).flow.stopper or "")
+
+
+def test_a_copy_that_is_only_saved_is_harmless() -> None:
+    text = "import copy\n" + HEAD + LOOP + "best = copy.deepcopy(net)\ntorch.save(best.state_dict(), 'a')\n"
+    assert facts_of(text).flow.stopper is None
 
 
 NET = "import torch\nfrom torch.utils.data import DataLoader, TensorDataset\n"
