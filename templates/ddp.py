@@ -8,7 +8,6 @@ joined outputs, on every rank, so that losses, metrics and decisions stay as the
 import contextlib
 import copy
 import copyreg
-import functools
 import inspect
 import io
 import sys
@@ -22,7 +21,6 @@ from torch._utils import ExceptionWrapper
 from torch.nn.parallel import DistributedDataParallel
 
 from .arguments import Part, chunk_sizes, rank_sizes, split_arguments, tensors_in
-from .memory import Memory
 from .outputs import Face, describe_output, gather_outputs, joinable_shapes
 from .process import drop_reducer, exchange, own_rank, random_streams, set_random_streams, world_size
 from .replicas import DeviceStream, changed_streams, default_generator, replica_of
@@ -64,25 +62,20 @@ class GraphDDP(DistributedDataParallel):
     """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
 
     Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
-    that come or thaw later. With split=False the inputs are this rank's rows already. With in_turn=True the
-    ranks run the module one after another, for modules that draw random numbers on the host, fill lists there, or
-    write to the data of their parameters.
-
+    that come or thaw later. With split=False the inputs are this rank's rows already.
     It is a DistributedDataParallel by name only: for isinstance, .module, and the keys of the state dict.
     """
 
+    in_turn = False  # whether the ranks run the module one after another
     # One a process: a device has one default generator, whichever model draws from it.
     device_stream = DeviceStream()
 
-    def __init__(
-        self, module: torch.nn.Module, dim: int = 0, split: bool = True, in_turn: bool = False
-    ) -> None:
+    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = dim
         self.split = split
         RowsApart.now = RowsApart.now or not split
-        self.in_turn = in_turn
         self.trained = False
         self.buffers_then: list[int] = []
 
@@ -97,14 +90,10 @@ class GraphDDP(DistributedDataParallel):
         self.catch_up()
         link, copies, part = self.enter(inputs, kwargs)
         tensors: list[torch.Tensor] = []
-        memory = Memory(self.module) if self.in_turn else None
-        run = self.run_replica if memory is None else functools.partial(self.run_in_turn, memory)
-        reports = exchange(run(part, copies, tensors))
+        reports = exchange(self.run_replica(part, copies, tensors))
         replica_is_done(link)
         self.follow(reports)
         link = self.tie(link)
-        if memory:
-            memory.finish(lambda rank, face: self.tensor_of(rank, face, memory.fresh, link))
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
         return gather_outputs(
             [reports[rank].outputs[0] for rank in ranks],
@@ -146,20 +135,6 @@ class GraphDDP(DistributedDataParallel):
             return own_rank() < part.replicas
         first = next(tensors_in((part.inputs, part.kwargs)), None)
         return own_rank() == 0 or first is None or first.dim() == 0 or first.shape[self.dim] > 0
-
-    def run_in_turn(
-        self, memory: Memory, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]
-    ) -> Report:
-        """Run this rank's replica where the rank before left the host's random streams, and what modules keep."""
-        report = Report(())
-        for turn in range(world_size()):
-            if turn == own_rank():
-                report = self.run_replica(part, copies, tensors)
-            mine = (self.host_streams(), memory.tell()) if turn == own_rank() else None
-            streams, told = exchange(mine)[turn]
-            set_random_streams(streams)
-            memory.follow(turn, told, self.device)
-        return report
 
     def host_streams(self) -> dict[str, Any]:
         """The random streams that all replicas draw from: all but the one of the module's device."""
@@ -236,7 +211,7 @@ class GraphDDP(DistributedDataParallel):
         if len(reports) > 1 and any(report.drew_on_host for report in reports) and reports[1].outputs:
             raise RuntimeError(
                 "The module draws random numbers on the host in its forward pass (random, numpy, or torch on the "
-                f"CPU). Let the ranks draw one after another: {type(self).__qualname__}(..., in_turn=True)."
+                "CPU). Let the ranks draw one after another: take dp2ddp.templates.in_turn.InTurnDDP."
             )
         if reports[0].changed_buffers:
             copy_from_rank(0, list(self.module.buffers()))
@@ -318,7 +293,7 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("dim", "split", "in_turn", "trained", "buffers_then", "reducing")
+        own = ("dim", "split", "trained", "buffers_then", "reducing")
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
@@ -362,10 +337,8 @@ class ExactDDP(GraphDDP):
     Right for one forward and one backward a step; for anything else take GraphDDP.
     """
 
-    def __init__(
-        self, module: torch.nn.Module, dim: int = 0, split: bool = True, in_turn: bool = False
-    ) -> None:
-        super().__init__(module, dim, split, in_turn)
+    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
+        super().__init__(module, dim, split)
         self.reducing: tuple[Any, ...] = ()
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

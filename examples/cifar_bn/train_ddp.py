@@ -12,7 +12,7 @@ from data import test_set, train_set
 from model import ResNet
 
 
-# --- helpers copied from dp2ddp.templates (arguments, outputs, process, rows, memory, replicas, whole, ddp, voice, feed, spread): yours now, they need torch alone
+# --- helpers copied from dp2ddp.templates (arguments, outputs, process, replicas, rows, whole, ddp, voice, feed, spread): yours now, they need torch alone
 
 import atexit
 import contextlib
@@ -20,7 +20,6 @@ import contextvars
 import copy
 import copyreg
 import datetime
-import functools
 import gc
 import inspect
 import io
@@ -31,14 +30,13 @@ import sys
 import torch.distributed
 import traceback
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from torch._utils import ExceptionWrapper
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import IterableDataset
 from torch.utils.data._utils import fetch, pin_memory
-from types import FunctionType, MethodType, ModuleType, TracebackType
+from types import TracebackType
 from typing import Any, TypeVar
 
 
@@ -384,306 +382,6 @@ def drop_reducer(ddp: torch.nn.parallel.DistributedDataParallel) -> None:
     vars(ddp).pop("logger", None)
 
 
-def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
-    """torch.cat of every rank's tensor along dim; rank r brings sizes[r] rows, which may be none.
-
-    Travels as bytes, padded to the largest part, so that any dtype and any backend will do.
-    """
-    rows = own.detach().movedim(dim, 0)  # (rows, ...)
-    padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
-    padded[: len(rows)] = rows
-    parts = [torch.empty_like(padded) for _ in sizes]
-    torch.distributed.all_gather([as_bytes(part) for part in parts], as_bytes(padded))
-    whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-    # Not a view: scripts write into what a forward returned, and autograd lets nobody write into a Function's views.
-    return whole if dim == 0 else whole.movedim(0, dim).clone(memory_format=torch.contiguous_format)
-
-
-def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory of a contiguous tensor as a vector of bytes."""
-    return tensor.reshape(-1).view(torch.uint8)
-
-
-class RowsApart:
-    """Whether each rank works on rows of its own: since a model was wrapped that takes them (split=False).
-
-    A script may wrap under a condition. Until it does, loaders give whole batches, and nothing is to be gathered.
-    """
-
-    now = False
-
-
-def own_slice(whole: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
-    """The rows of a whole tensor that are this rank's, if rank r has sizes[r] of them."""
-    rank = own_rank()
-    return whole.narrow(dim, sum(sizes[:rank]), sizes[rank])
-
-
-PLAIN = (type(None), bool, int, float, complex, str, bytes)
-
-
-CONTAINERS = (list, dict, set, deque)
-
-
-@dataclass(frozen=True)
-class Known:
-    """Something that all ranks have had before."""
-
-    place: int
-
-
-@dataclass(frozen=True)
-class Fresh:
-    """A tensor that a replica has put there."""
-
-    rank: int
-    face: Face
-
-
-@dataclass(frozen=True)
-class Made:
-    """A container that a replica has put there: an empty one of its kind, and what is in it."""
-
-    empty: Any
-    content: Any
-
-
-class Memory:
-    """The containers that a module's forward and hooks can reach, told from rank to rank.
-
-    DataParallel's replicas are threads of one process: one after another they fill the same list. Here each rank
-    gets it as the rank before has left it, and in the end all ranks hold what the last one left.
-    """
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        self.containers: list[Any] = []
-        self.known: list[Any] = []
-        self.versions: dict[int, int] = {}
-        self.generators: list[Any] = []
-        self.labels: dict[int, Any] = {}
-        for found in shared_containers(module):
-            self.learn(found)
-        self.fresh: list[torch.Tensor] = []
-        self.values: dict[Fresh, torch.Tensor] = {}
-        self.told: Any = None
-
-    def learn(self, value: Any) -> None:
-        """Number something that all ranks have, and what is in it."""
-        if isinstance(value, PLAIN) or id(value) in self.labels or type(value).__module__ == "numpy":
-            return
-        if generator_state(value) is not None:
-            self.generators.append(value)
-        self.labels[id(value)] = Known(len(self.known))
-        self.known.append(value)
-        if isinstance(value, torch.Tensor):
-            self.versions[len(self.known) - 1] = value._version
-        if has_attributes(value):
-            self.learn(vars(value))
-        if isinstance(value, CONTAINERS):
-            self.containers.append(value)
-        if isinstance(value, (*CONTAINERS, tuple)):
-            for item in value.values() if isinstance(value, dict) else value:
-                self.learn(item)
-
-    def tell(self) -> Any:
-        """What the containers hold now, for the other ranks, and which tensors of before have changed in place."""
-        changed = [place for place, version in self.versions.items() if self.known[place]._version != version]
-        content = [self.describe_content(container) for container in self.containers]
-        return changed, [generator_state(generator) for generator in self.generators], content
-
-    def describe_content(self, container: Any) -> Any:
-        if isinstance(container, dict):
-            return [(key, self.describe(item)) for key, item in container.items()]
-        return [self.describe(item) for item in container]
-
-    def describe(self, value: Any) -> Any:
-        if isinstance(value, PLAIN):
-            return value
-        if id(value) not in self.labels and isinstance(value, torch.Tensor):
-            face = Face(len(self.fresh), value.shape, value.dtype, value.requires_grad)
-            self.labels[id(value)] = Fresh(own_rank(), face)
-            self.fresh.append(value)
-            self.values[self.labels[id(value)]] = value
-        if id(value) in self.labels:
-            return self.labels[id(value)]
-        if isinstance(value, tuple):
-            return Made((), self.describe_content(value))
-        if isinstance(value, CONTAINERS):
-            empty = copy.copy(value)
-            empty.clear()
-            return Made(empty, self.describe_content(value))
-        return value
-
-    def follow(self, turn: int, told: Any, device: torch.device) -> None:
-        """Hold what the rank has left whose turn it was."""
-        changed, states, told = told
-        for generator, state in zip(self.generators, states, strict=True):
-            set_generator_state(generator, state)
-        for place in changed:
-            self.follow_change(turn, self.known[place])
-        for fresh in fresh_in(told):
-            if fresh.rank == turn and (turn != own_rank() or fresh in self.values):
-                self.values[fresh] = self.sent(fresh, device)
-        self.told = told
-        if turn != own_rank():
-            self.hold(told)
-
-    def follow_change(self, turn: int, tensor: torch.Tensor) -> None:
-        """Give a tensor the values that a rank has put into it."""
-        value = tensor.detach().contiguous() if turn == own_rank() else torch.empty_like(tensor).contiguous()
-        torch.distributed.broadcast(as_bytes(value), turn)
-        if turn != own_rank():
-            tensor.data.copy_(value)
-
-    def sent(self, fresh: Fresh, device: torch.device) -> torch.Tensor:
-        """A tensor of another rank, without its gradient."""
-        if fresh.rank == own_rank():
-            torch.distributed.broadcast(
-                as_bytes(self.values[fresh].detach().to(device).contiguous()), fresh.rank
-            )
-            return self.values[fresh]
-        value = torch.empty(fresh.face.shape, dtype=fresh.face.dtype, device=device)
-        torch.distributed.broadcast(as_bytes(value), fresh.rank)
-        self.labels[id(value)] = fresh
-        return value
-
-    def finish(self, join: Callable[[int, Face], torch.Tensor]) -> None:
-        """Hold what the last rank has left; join(rank, face) is a rank's tensor with its gradient."""
-        for fresh in fresh_in(self.told):
-            if fresh.face.needs_gradient:
-                self.values[fresh] = join(fresh.rank, fresh.face)
-        self.hold(self.told)
-
-    def hold(self, told: Any) -> None:
-        for container, content in zip(self.containers, told, strict=True):
-            self.fill(container, content)
-
-    def fill(self, container: Any, content: Any) -> Any:
-        """Put a described content into a container."""
-        if isinstance(container, tuple):
-            return tuple(self.rebuilt(item) for item in content)
-        if isinstance(container, dict):
-            items: Any = {key: self.rebuilt(item) for key, item in content}
-        else:
-            items = [self.rebuilt(item) for item in content]
-        container.clear()
-        if isinstance(container, (dict, set)):
-            container.update(items)
-        else:
-            container.extend(items)
-        return container
-
-    def rebuilt(self, value: Any) -> Any:
-        if isinstance(value, Known):
-            return self.known[value.place]
-        if isinstance(value, Fresh):
-            return self.values[value]
-        return self.fill(copy.copy(value.empty), value.content) if isinstance(value, Made) else value
-
-
-def fresh_in(told: Any) -> Iterator[Fresh]:
-    """The new tensors in what a rank told, each once."""
-    found: dict[Fresh, None] = {}
-    queue = [told]
-    while queue:
-        value = queue.pop(0)
-        if isinstance(value, Fresh):
-            found[value] = None
-        elif isinstance(value, Made):
-            queue.append(value.content)
-        elif isinstance(value, (list, tuple)):
-            queue += value
-    return iter(found)
-
-
-def shared_containers(module: torch.nn.Module) -> Iterator[Any]:
-    """Containers among the attributes of a module's parts, and those that their forwards and hooks refer to."""
-    usual = vars(torch.nn.Module())
-    seen: set[int] = set()
-    for part in module.modules():
-        for name, value in vars(part).items():
-            if name not in usual:
-                yield from containers_at(value, seen)
-        for hooks in (part._forward_hooks, part._forward_pre_hooks):
-            for hook in list(hooks.values()):
-                yield from containers_at(hook, seen)
-        if not type(part).__module__.startswith("torch."):
-            for method in vars(type(part)).values():
-                yield from containers_of(method, seen)
-
-
-def containers_of(function: Any, seen: "set[int]") -> Iterator[Any]:
-    """The containers that a function can reach: its object's attributes, its closure, the globals that it names."""
-    if id(function) in seen or isinstance(function, (torch.nn.Module, type)):
-        return
-    seen.add(id(function))
-    if isinstance(function, MethodType):
-        if not isinstance(function.__self__, (torch.nn.Module, type)):
-            yield vars(function.__self__)
-        yield from containers_of(function.__func__, seen)
-    elif isinstance(function, functools.partial):
-        for value in (*function.args, *function.keywords.values(), function.func):
-            yield from containers_at(value, seen)
-    elif isinstance(function, FunctionType):
-        cells = (cell.cell_contents for cell in function.__closure__ or () if cell_is_full(cell))
-        named = (function.__globals__.get(name) for name in function.__code__.co_names)
-        for value in (*cells, *named):
-            yield from containers_at(value, seen)
-
-
-def containers_at(value: Any, seen: "set[int]") -> Iterator[Any]:
-    """A value itself, if it is a container, or what it can reach, if it is a function of the script."""
-    if isinstance(value, CONTAINERS) or generator_state(value) is not None:
-        yield value
-    elif has_attributes(value):
-        yield value
-        yield from containers_of(vars(type(value)).get("__call__"), seen)
-    elif not (getattr(value, "__module__", "") or "").startswith("torch"):
-        yield from containers_of(value, seen)
-
-
-def generator_state(value: Any) -> Any:
-    """The state of a generator of random numbers; None for anything else."""
-    if isinstance(value, torch.Generator):
-        return value.get_state()
-    if isinstance(value, random.Random):
-        return value.getstate()
-    if type(value).__module__.startswith("numpy.random"):
-        return value.bit_generator.state if hasattr(value, "bit_generator") else value.get_state()
-    return None
-
-
-def set_generator_state(generator: Any, state: Any) -> None:
-    """Let a generator go on from a state."""
-    if isinstance(generator, torch.Generator):
-        generator.set_state(state)
-    elif isinstance(generator, random.Random):
-        generator.setstate(state)
-    elif hasattr(generator, "bit_generator"):
-        generator.bit_generator.state = state
-    else:
-        generator.set_state(state)
-
-
-def has_attributes(value: Any) -> bool:
-    """Whether this is an object of the script's own, whose methods may change it."""
-    others = (torch.nn.Module, torch.Tensor, type, FunctionType, MethodType, ModuleType, functools.partial)
-    foreign = ("torch", "numpy", "builtins", "collections", "argparse")
-    return (
-        hasattr(value, "__dict__")
-        and not isinstance(value, (*others, *CONTAINERS))
-        and not type(value).__module__.startswith(foreign)
-    )
-
-
-def cell_is_full(cell: Any) -> bool:
-    """Whether a variable of a closure has a value yet."""
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
-
-
 def replica_of(module: torch.nn.Module, stand_ins: Mapping[torch.Tensor, torch.Tensor]) -> torch.nn.Module:
     """A shallow copy of a module that computes with other tensors in place of its parameters and buffers.
 
@@ -754,6 +452,41 @@ def changed_streams(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[s
 def same_state(one: Any, other: Any) -> bool:
     """Whether two states of a random stream are the same."""
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
+
+
+def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """torch.cat of every rank's tensor along dim; rank r brings sizes[r] rows, which may be none.
+
+    Travels as bytes, padded to the largest part, so that any dtype and any backend will do.
+    """
+    rows = own.detach().movedim(dim, 0)  # (rows, ...)
+    padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
+    padded[: len(rows)] = rows
+    parts = [torch.empty_like(padded) for _ in sizes]
+    torch.distributed.all_gather([as_bytes(part) for part in parts], as_bytes(padded))
+    whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+    # Not a view: scripts write into what a forward returned, and autograd lets nobody write into a Function's views.
+    return whole if dim == 0 else whole.movedim(0, dim).clone(memory_format=torch.contiguous_format)
+
+
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a contiguous tensor as a vector of bytes."""
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+class RowsApart:
+    """Whether each rank works on rows of its own: since a model was wrapped that takes them (split=False).
+
+    A script may wrap under a condition. Until it does, loaders give whole batches, and nothing is to be gathered.
+    """
+
+    now = False
+
+
+def own_slice(whole: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """The rows of a whole tensor that are this rank's, if rank r has sizes[r] of them."""
+    rank = own_rank()
+    return whole.narrow(dim, sum(sizes[:rank]), sizes[rank])
 
 
 # How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
@@ -945,25 +678,20 @@ class GraphDDP(DistributedDataParallel):
     """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
 
     Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
-    that come or thaw later. With split=False the inputs are this rank's rows already. With in_turn=True the
-    ranks run the module one after another, for modules that draw random numbers on the host, fill lists there, or
-    write to the data of their parameters.
-
+    that come or thaw later. With split=False the inputs are this rank's rows already.
     It is a DistributedDataParallel by name only: for isinstance, .module, and the keys of the state dict.
     """
 
+    in_turn = False  # whether the ranks run the module one after another
     # One a process: a device has one default generator, whichever model draws from it.
     device_stream = DeviceStream()
 
-    def __init__(
-        self, module: torch.nn.Module, dim: int = 0, split: bool = True, in_turn: bool = False
-    ) -> None:
+    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = dim
         self.split = split
         RowsApart.now = RowsApart.now or not split
-        self.in_turn = in_turn
         self.trained = False
         self.buffers_then: list[int] = []
 
@@ -978,14 +706,10 @@ class GraphDDP(DistributedDataParallel):
         self.catch_up()
         link, copies, part = self.enter(inputs, kwargs)
         tensors: list[torch.Tensor] = []
-        memory = Memory(self.module) if self.in_turn else None
-        run = self.run_replica if memory is None else functools.partial(self.run_in_turn, memory)
-        reports = exchange(run(part, copies, tensors))
+        reports = exchange(self.run_replica(part, copies, tensors))
         replica_is_done(link)
         self.follow(reports)
         link = self.tie(link)
-        if memory:
-            memory.finish(lambda rank, face: self.tensor_of(rank, face, memory.fresh, link))
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
         return gather_outputs(
             [reports[rank].outputs[0] for rank in ranks],
@@ -1027,20 +751,6 @@ class GraphDDP(DistributedDataParallel):
             return own_rank() < part.replicas
         first = next(tensors_in((part.inputs, part.kwargs)), None)
         return own_rank() == 0 or first is None or first.dim() == 0 or first.shape[self.dim] > 0
-
-    def run_in_turn(
-        self, memory: Memory, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]
-    ) -> Report:
-        """Run this rank's replica where the rank before left the host's random streams, and what modules keep."""
-        report = Report(())
-        for turn in range(world_size()):
-            if turn == own_rank():
-                report = self.run_replica(part, copies, tensors)
-            mine = (self.host_streams(), memory.tell()) if turn == own_rank() else None
-            streams, told = exchange(mine)[turn]
-            set_random_streams(streams)
-            memory.follow(turn, told, self.device)
-        return report
 
     def host_streams(self) -> dict[str, Any]:
         """The random streams that all replicas draw from: all but the one of the module's device."""
@@ -1117,7 +827,7 @@ class GraphDDP(DistributedDataParallel):
         if len(reports) > 1 and any(report.drew_on_host for report in reports) and reports[1].outputs:
             raise RuntimeError(
                 "The module draws random numbers on the host in its forward pass (random, numpy, or torch on the "
-                f"CPU). Let the ranks draw one after another: {type(self).__qualname__}(..., in_turn=True)."
+                "CPU). Let the ranks draw one after another: take dp2ddp.templates.in_turn.InTurnDDP."
             )
         if reports[0].changed_buffers:
             copy_from_rank(0, list(self.module.buffers()))
@@ -1199,7 +909,7 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("dim", "split", "in_turn", "trained", "buffers_then", "reducing")
+        own = ("dim", "split", "trained", "buffers_then", "reducing")
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
@@ -1243,10 +953,8 @@ class ExactDDP(GraphDDP):
     Right for one forward and one backward a step; for anything else take GraphDDP.
     """
 
-    def __init__(
-        self, module: torch.nn.Module, dim: int = 0, split: bool = True, in_turn: bool = False
-    ) -> None:
-        super().__init__(module, dim, split, in_turn)
+    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
+        super().__init__(module, dim, split)
         self.reducing: tuple[Any, ...] = ()
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

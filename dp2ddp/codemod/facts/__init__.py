@@ -154,6 +154,8 @@ class Facts:
     @property
     def gradient_stopper(self) -> str | None:
         """What keeps DDP's reducer from summing the gradients (None: nothing)."""
+        if self.takes_turns:
+            return "replicas share random streams of the host, or what they fill, and take turns"
         return self._wrapped_otherwise or self.training.reducer_stopper
 
     @property

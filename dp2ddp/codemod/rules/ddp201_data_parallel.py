@@ -17,8 +17,9 @@ class DataParallel(Rule):
     """Wrap the model for one device a rank.
 
     ## What it does
-    Puts `ExactDDP` (DDP's reducer, where that is proven right) or `GraphDDP` (gradients summed inside the graph) in the
-    place of `DataParallel`, and drops `device_ids` and `output_device`: a rank has one device. `dim` stays.
+    Puts `ExactDDP` (DDP's reducer, where that is proven right), `GraphDDP` (gradients summed inside the graph) or
+    `InTurnDDP` (replicas share random streams of the host, or what they fill)
+    in the place of `DataParallel`, and drops `device_ids` and `output_device`: a rank has one device. `dim` stays.
 
     ## Why
     DataParallel copies the weights to every GPU in every step and gathers everything on the first, in one process.
@@ -78,7 +79,7 @@ class DataParallel(Rule):
                 class Net(torch.nn.Module):
                     def forward(self, x):
                         return x + torch.randn(x.size()).cuda()
-                net = GraphDDP(Net(), in_turn=True)
+                net = InTurnDDP(Net())
             """,
         ),
         Rewrites(
@@ -96,7 +97,7 @@ class DataParallel(Rule):
                     def forward(self, x):
                         self.codebook.data[0].mul_(0.9).add_(x.mean(0))
                         return x - self.codebook[0]
-                net = GraphDDP(Net(), in_turn=True)
+                net = InTurnDDP(Net())
             """,
         ),
         Untouched("import torch.nn as nn\nnet = nn.DataParallel(net, device_ids=[args.gpu])"),
@@ -125,10 +126,11 @@ class DataParallel(Rule):
                 yield from self._convert(facts, wrap, strategy)
 
     def _convert(self, facts: Facts, wrap: Wrap, strategy: Strategy) -> Iterator[Finding]:
-        call, helper = wrap.call, facts.names.helper(strategy.wrapper)
+        wrapper = "InTurnDDP" if facts.takes_turns else strategy.wrapper
+        call, helper = wrap.call, facts.names.helper(wrapper)
         because = f"a rank runs its chunk on its own device; gradients: {strategy.gradients.value}"
         yield Replace(call.node.func, helper, because)
-        yield Lift(strategy.wrapper, because="takes DataParallel's place")
+        yield Lift(wrapper, because="takes DataParallel's place")
         yield from _unknown_world(facts, wrap)
         for position, argument in enumerate(call.node.args[1:3], start=1):
             yield DropArgument(argument, call.node, _REASONS[position])
@@ -139,11 +141,6 @@ class DataParallel(Rule):
         # A dim given by position moves up to second place, which is where the new wrapper has it too.
         if strategy.join.value == "outputs":
             yield SetArgument(call.node, "split", "False", "the loader gives each rank its own rows already")
-        if facts.takes_turns:
-            because = (
-                "replicas draw from the host's random streams, or fill what is read later: one after another"
-            )
-            yield SetArgument(call.node, "in_turn", "True", because)
 
 
 def _unknown_world(facts: Facts, wrap: Wrap) -> Iterator[Note]:

@@ -17,7 +17,7 @@ class DrawInForward(Rule):
 
     ## What it does
     A note for draws of `random`, `numpy.random`, and of torch on the CPU (`torch.randn(size).cuda()`) inside the
-    forward of a module; the wrapper gets `in_turn=True`. A hazard where DataParallel is subclassed, handed on or taken
+    forward of a module; the wrapper is `InTurnDDP`. A hazard where DataParallel is subclassed, handed on or taken
     apart.
 
     A hazard for draws in the backward of a torch.autograd.Function (shake-shake): a rank has its device's stream
@@ -25,7 +25,7 @@ class DrawInForward(Rule):
 
     ## Why
     DataParallel's replicas draw from one stream in threads, in any order: two runs of the original are not
-    alike either. With `in_turn` the ranks run their replicas one after another, and draw in the order of the rows.
+    alike either. With `InTurnDDP` the ranks run their replicas one after another, and draw in the order of the rows.
 
     ## Safety
     Draws on the device (dropout, torch.rand on the input's device) need no turns: each device has a stream of its own.

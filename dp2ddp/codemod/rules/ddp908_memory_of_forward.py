@@ -16,12 +16,12 @@ class MemoryOfForward(Rule):
 
     ## What it does
     A note where a forward, or a forward hook of a part of the model, changes a container or an object that outlives
-    the call and that is read outside of forwards; the wrapper gets `in_turn=True`. A hazard for plain globals,
+    the call and that is read outside of forwards; the wrapper is `InTurnDDP`. A hazard for plain globals,
     attributes of classes and what backward hooks keep, which cannot be followed, and where DataParallel is subclassed
     or taken apart.
 
     ## Why
-    DataParallel's replicas are threads of one process: all W of them fill the same list. With `in_turn` each rank
+    DataParallel's replicas are threads of one process: all W of them fill the same list. With `InTurnDDP` each rank
     gets it as the rank before has left it, and all go on with what the last one left; tensors keep their gradients.
 
     ## Safety

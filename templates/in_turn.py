@@ -1,0 +1,40 @@
+"""Ranks that run their replicas one after another, on what the threads of one process would share."""
+
+from typing import Any
+
+import torch
+
+from .arguments import Part
+from .ddp import GraphDDP, Report, called_data_parallel
+from .memory import Memory
+from .process import exchange, own_rank, set_random_streams, world_size
+
+
+@called_data_parallel
+class InTurnDDP(GraphDDP):
+    """GraphDDP for modules that draw random numbers on the host, fill lists there, or write to parameters' data.
+
+    DataParallel's replicas are threads, which share all that. Here each rank runs its replica when the rank before
+    is done, and goes on from the random streams, and with the lists, that it left. Backward runs on all at once.
+    """
+
+    in_turn = True
+
+    def run_replica(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
+        report = Report(())
+        memory = Memory(self.module)
+        for turn in range(world_size()):
+            if turn == own_rank():
+                report = super().run_replica(part, copies, tensors)
+            mine = (self.host_streams(), memory.tell()) if turn == own_rank() else None
+            streams, told = exchange(mine)[turn]
+            set_random_streams(streams)
+            memory.follow(turn, told, self.device)
+        vars(self)["memory"] = memory
+        return report
+
+    def tie(self, link: torch.Tensor) -> torch.Tensor:
+        """The link; and on all ranks, what the replicas kept."""
+        link, memory = super().tie(link), vars(self).pop("memory")
+        memory.finish(lambda rank, face: self.tensor_of(rank, face, memory.fresh, link))
+        return link
