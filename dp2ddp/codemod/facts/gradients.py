@@ -14,7 +14,7 @@ from dp2ddp.codemod.facts.aliases import callee
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.reach import Reach
-from dp2ddp.codemod.facts.script import Call, Script, literal
+from dp2ddp.codemod.facts.script import Call, Script, Variable, literal
 from dp2ddp.codemod.facts.turns import Region, is_inside, without_gradient
 from dp2ddp.codemod.facts.uses import QUIET_METHODS, Stopper
 
@@ -23,8 +23,9 @@ CHECKPOINTS = ("torch.utils.checkpoint.",)
 HOOKS = {"register_hook", "register_post_accumulate_grad_hook", "register_multi_grad_hook"}
 NOT_IN_GRAPH = {  # what may be asked of a parameter without making it part of the loss
     *("data", "grad", "shape", "size", "numel", "nelement", "dim", "ndim", "requires_grad", "device"),
-    *("dtype", "is_cuda", "detach", "copy_", "zero_", "clone"),
+    *("dtype", "is_cuda", "detach", "copy_", "zero_"),
 }
+LISTS = (ast.comprehension, ast.ListComp, ast.List, ast.BinOp, ast.Starred)
 AROUND = ("builtins.zip", "builtins.enumerate", "builtins.list", "builtins.filter", "builtins.sorted")
 
 
@@ -99,7 +100,8 @@ def penalties(
     script: Script, wraps: tuple[Wrap, ...], region: Region, backward: ast.Call
 ) -> Iterator[Stopper]:
     """Parameters that may be part of the loss without a forward of the wrapped model."""
-    for node in _parameter_lists(script):
+    lists = [*_parameter_lists(script)]
+    for node in (*lists, *_by_name(script, lists)):
         if not _may_be_in_loss(script, region, backward, node) or _is_harmless(script, node):
             continue
         yield Stopper("parameters may be part of the loss beside the forward (a penalty?)", node)
@@ -113,6 +115,23 @@ def _parameter_lists(script: Script) -> Iterator[ast.expr]:
     for node in script.nodes(ast.Subscript):
         if isinstance(node, ast.Subscript) and literal(node.slice) == "params":
             yield node
+
+
+def _by_name(script: Script, lists: list[ast.expr]) -> Iterator[ast.expr]:
+    """Where a list of parameters is read by a name: `params = list(net.parameters())`, used in the loop."""
+    names: set[Variable] = set()
+    for node in lists:
+        parent = script.scopes.parents[node]
+        while isinstance(parent, LISTS) or (
+            isinstance(parent, ast.Call) and script.scopes.name(parent.func) in AROUND
+        ):
+            parent = script.scopes.parents[parent]
+        if isinstance(parent, ast.Assign):
+            names |= {script.variable(target) for target in parent.targets}
+    for one in script.nodes(ast.Name, ast.Attribute):
+        assert isinstance(one, (ast.Name, ast.Attribute))
+        if isinstance(one.ctx, ast.Load) and names and script.variable(one) in names:
+            yield one
 
 
 def _may_be_in_loss(script: Script, region: Region, backward: ast.Call, node: ast.expr) -> bool:

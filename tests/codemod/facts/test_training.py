@@ -70,6 +70,12 @@ def stopper(text: str) -> str | None:
         ),
         pytest.param(
             HEAD
+            + "params = list(net.parameters())\nopt = torch.optim.SGD(params)\n"
+            + LOOP.replace("    opt.s", "    torch.nn.utils.clip_grad_norm_(params, 1)\n    opt.s"),
+            id="a list that has a name, clipped",
+        ),
+        pytest.param(
+            HEAD
             + LOOP.replace(
                 "    opt.s",
                 "    for p in net.parameters():\n        p.grad.data.clamp_(-1, 1)\n"
@@ -126,6 +132,22 @@ def test_it_is_proven(text: str) -> None:
             + LOOP.replace("net(x)", "t.net(x) + t.net(-x)"),
             "2 forwards",
             id="through an object",
+        ),
+        pytest.param(
+            HEAD
+            + "params = [p for p in net.parameters()]\n"
+            + LOOP.replace("    loss.b", "    loss = loss + sum(p.norm() for p in params)\n    loss.b"),
+            "a penalty?",
+            id="a penalty on a list that has a name",
+        ),
+        pytest.param(
+            HEAD
+            + LOOP.replace(
+                "    loss.b",
+                "    for p in net.parameters():\n        loss = loss + p.clone().norm()\n    loss.b",
+            ),
+            "a penalty?",
+            id="a penalty on copies, which have a graph",
         ),
         pytest.param(HEAD + LOOP + "helper(net)\n", "`helper(net)`", id="given away"),
         pytest.param(
