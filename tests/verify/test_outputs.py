@@ -41,6 +41,7 @@ from dp2ddp.verify.workspace import copy_folder, digest
         pytest.param("fg=(9/55), time cost: 1.632407\n", "fg=(9/55), time cost: 6.29\n", id="time cost"),
         pytest.param("time (data): 2.041 (1.142)]\n", "time (data): 0.652 (0.1)]\n", id="with loading"),
         pytest.param("[eta: 0:00:05, lr 0.1]\n", "[eta: 0:00:14, lr 0.1]\n", id="time to go"),
+        pytest.param("[eta: 0:00:00, lr 1]\n", "[eta: -1 day, 23:59:57, lr 1]\n", id="less to go than none"),
         pytest.param("BT 0.3 (0.2)\tDT 0.1 (0.1)\n", "BT 0.4 (0.3)\tDT 0.2 (0.1)\n", id="meters in short"),
     ],
 )
