@@ -143,7 +143,7 @@ def _kind_of_method(script: Script, call: Call) -> str | None:
 
 
 def _is_own(script: Script, call: Call) -> bool:
-    """A method of the script's own classes; what a wrapper holds (`model.module.save()`) is a class of the user's, too."""
+    """A method of the script's own classes; what a wrapper holds (`net.module.save()`) is the user's, too."""
     owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
     return call.method in script.own_methods or isinstance(owner, ast.Attribute) and owner.attr == "module"
 
