@@ -106,6 +106,24 @@ def _asked_by_name(script: Script) -> Iterator[str]:
         assert isinstance(node, ast.Attribute)
         if node.attr == "__dict__" and (asked := script.scopes.name(node.value)):
             yield asked
+    yield from _used_as_values(script)
+
+
+def _used_as_values(script: Script) -> Iterator[str]:
+    """`MODULES = {"a": metrics}`, `for one in (losses, metrics)`: names of theirs may be looked up anywhere."""
+    imported = {
+        (alias.asname or alias.name).partition(".")[0]
+        for node in script.nodes(ast.Import, ast.ImportFrom)
+        for alias in node.names  # type: ignore[attr-defined]  # both have them
+    }
+    for node in script.nodes(ast.Name, ast.Attribute):
+        if isinstance(script.scopes.parents[node], ast.Attribute):
+            continue
+        root: ast.AST = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if isinstance(root, ast.Name) and root.id in imported and (asked := script.scopes.name(node)):
+            yield asked
 
 
 def _is_within(name: str, package: str) -> bool:

@@ -33,6 +33,14 @@ def test_a_module_whose_names_are_looked_up_counts_as_a_whole(asked: str) -> Non
     assert reached(f"import models\n{asked}\n") == ["small", "large"]
 
 
+@pytest.mark.parametrize(
+    "used",
+    ["TABLE = {'m': models}", "for one in (models, other):\n    getattr(one, name)()", "build(models)"],
+)
+def test_a_module_that_is_handed_on_counts_as_a_whole(used: str) -> None:
+    assert reached(f"import models\n{used}\n") == ["small", "large"]
+
+
 def test_getattr_of_anything_else_reaches_nothing() -> None:
     assert reached("import models\ngetattr(args, 'lr')\n") == []
 
