@@ -27,7 +27,7 @@ _CLOCK = re.compile(
     r"|(?i:(?:/\s?|\bper )s(?:ec(?:ond)?s?)?\W{1,3})\d+(?:\.\d+)?"
     r"|(?i:(?:time|elapsed|took|eta|duration|\bdur(?:_\w+)?)"
     r"(?: is| was| of| for \w+| cost| used| taken| spent| \(data\))?\W{0,3})"
-    r"(?:\d+ days?, )?\d+(?::\d\d)*(?:\.\d+)?(?:e-?\d+)?(?:\s?\(\s*\d+\.\d+\))?"
+    r"(?:\d+ days?, )?(?:<time>|\d+(?::\d\d)*(?:\.\d+)?)(?:e-?\d+)?(?:\s?\(\s*\d+\.\d+\))?"
 )
 # A meter of times and, in the same line, one of the times that loading took: Time 0.312 (0.298) Data 0.010 (0.009)
 _TIME_METER = re.compile(r"\b(?:(?i:time)|BT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
