@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2ddp.codemod.facts.samples import collates_alone, gives_tuples, is_plain_data_set, returns_tuples
+from dp2ddp.codemod.facts.collates import collates_alone
+from dp2ddp.codemod.facts.samples import gives_tuples, is_plain_data_set, returns_tuples
 from dp2ddp.codemod.facts.script import Call, Script, literal
 
 LOADER = "torch.utils.data.DataLoader"

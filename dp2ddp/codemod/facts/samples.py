@@ -56,13 +56,6 @@ FRESH = {  # results that share no memory with what they were made of
 FRESH_METHODS = {"clone", "copy", "astype", "mean", "sum", "std", "item", "mul", "div", "sub", "tolist"}
 READERS = ("json.load", "pickle.load")
 WRITES = (ast.Global, ast.Nonlocal, ast.Delete, ast.Yield, ast.YieldFrom)
-JOINS = {  # one row of the result for each thing in a list
-    *of("torch", "stack tensor as_tensor LongTensor FloatTensor"),
-    *of("numpy", "array stack asarray"),
-    *("torch.utils.data.default_collate", "torch.utils.data.dataloader.default_collate"),
-    *("torch.utils.data._utils.collate.default_collate",),
-}
-CASTS = {"float", "long", "int", "double", "half", "bool", "contiguous"}
 
 
 def is_plain_data_set(script: Script, node: ast.AST | None) -> bool:
@@ -260,7 +253,7 @@ def _only_computes(
             return False
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             return False  # what nobody wants the result of leaves a trace: `self.seen.add(i)`
-        if isinstance(node, ast.Call) and not _is_pure_call(script, node, owner, depth):
+        if isinstance(node, ast.Call) and not is_pure_call(script, node, owner, depth):
             return False
     return True
 
@@ -305,7 +298,7 @@ def _changes(node: ast.AST, function: ast.AST) -> bool:
     return not made or not all(isinstance(one, (ast.Dict, ast.List, ast.ListComp)) for one in made)
 
 
-def _is_pure_call(
+def is_pure_call(
     script: Script, call: ast.Call, owner: tuple[ast.ClassDef, ast.Call] | None, depth: int
 ) -> bool:
     name = script.scopes.name(call.func)
@@ -365,114 +358,3 @@ def _is_set_from_outside(script: Script, name: str) -> bool:
         one for one in script.nodes(ast.Attribute) if isinstance(one, ast.Attribute) and one.attr == name
     )
     return any(isinstance(one.ctx, ast.Store) and script.told(one.value) != "self" for one in stores)
-
-
-# --- collate functions
-
-
-def collates_alone(script: Script, node: ast.AST) -> bool:
-    """Whether each row of a batch is made of its own sample: nothing is padded to the longest, or drawn."""
-    if script.scopes.name(node) in JOINS:
-        return True
-    function = script.scopes.definition(node)
-    if not isinstance(function, ast.FunctionDef) or function.decorator_list:
-        return False
-    parameters = [one.arg for one in function.args.args]
-    if len(parameters) != 1:
-        return False
-    rows, whole = {parameters[0]}, set[str]()
-    for statement in function.body:
-        if isinstance(statement, ast.Return):
-            return statement is function.body[-1] and _is_batch(script, statement.value, rows, whole)
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-            continue  # its docstring
-        if not isinstance(statement, ast.Assign) or not _bind(script, statement, rows, whole):
-            return False
-    return False
-
-
-def _bind(script: Script, statement: ast.Assign, rows: set[str], whole: set[str]) -> bool:
-    """A statement that names lists with one thing a sample, or tensors with one row a sample."""
-    (target, *more), value = statement.targets, statement.value
-    if more:
-        return False
-    if isinstance(target, ast.Tuple) and _is_columns(script, value, rows):
-        names = [one.id for one in target.elts if isinstance(one, ast.Name)]
-        rows.update(names)
-        whole.difference_update(names)
-        return len(names) == len(target.elts)
-    if not isinstance(target, ast.Name):
-        return False
-    is_rows, is_whole = _is_rows(script, value, rows), _is_whole(script, value, rows, whole)
-    rows.discard(target.id)
-    whole.discard(target.id)
-    (rows if is_rows else whole).add(target.id)
-    return is_rows or is_whole
-
-
-def _is_columns(script: Script, node: ast.expr, rows: set[str]) -> bool:
-    """`zip(*batch)`: the samples' first parts, their second parts, ..."""
-    match node:
-        case ast.Call(func=func, args=[ast.Starred(value=value)], keywords=[]):
-            return script.scopes.name(func) == "builtins.zip" and _is_rows(script, value, rows)
-    return False
-
-
-def _is_rows(script: Script, node: ast.expr, rows: set[str]) -> bool:
-    """A list with one thing for each sample."""
-    match node:
-        case ast.Name(id=name):
-            return name in rows
-        case ast.Call(func=func, args=[one], keywords=[]):
-            return script.scopes.name(func) in ("builtins.list", "builtins.tuple") and _is_rows(
-                script, one, rows
-            )
-        case ast.ListComp(
-            elt=element, generators=[ast.comprehension(target=target, iter=over, ifs=[], is_async=0)]
-        ):
-            return _is_rows(script, over, rows) and _is_of_one(script, element, target)
-    return False
-
-
-def _is_of_one(script: Script, element: ast.expr, target: ast.expr) -> bool:
-    """Whether an element is computed from its own sample alone."""
-    own = {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
-    for node in ast.walk(element):
-        if isinstance(node, ast.Call) and not _is_pure_call(script, node, None, DEPTH):
-            return False
-        if isinstance(node, ast.Name) and node.id not in own and script.scopes.name(node) is None:
-            return False
-    return True
-
-
-def _is_whole(script: Script, node: ast.expr, rows: set[str], whole: set[str]) -> bool:
-    """A tensor or an array with one row for each sample."""
-    match node:
-        case ast.Name(id=name):
-            return name in whole
-        case ast.Call(func=ast.Attribute(value=value, attr=method), args=[], keywords=[]) if method in CASTS:
-            return _is_whole(script, value, rows, whole)
-        case ast.Call(func=func, args=[one, *rest], keywords=keywords) if script.scopes.name(func) in JOINS:
-            first = all(literal(each) == 0 for each in rest)
-            first = first and all(each.arg == "dtype" or literal(each.value) == 0 for each in keywords)
-            return first and _is_rows(script, one, rows)
-        case ast.Call(func=func, args=[one]) if script.scopes.name(func) == "torch.from_numpy":
-            return _is_whole(script, one, rows, whole)
-    return False
-
-
-def _is_batch(script: Script, node: ast.expr | None, rows: set[str], whole: set[str]) -> bool:
-    """Tensors with one row a sample; of a list that is no tensor nobody can tell the rows from the parts."""
-    return node is not None and all(_is_whole(script, one, rows, whole) for one in _leaves(node))
-
-
-def _leaves(node: ast.expr) -> Iterator[ast.expr]:
-    """The parts of a tuple, list or dict that is written out."""
-    if isinstance(node, (ast.Tuple, ast.List)):
-        for one in node.elts:
-            yield from _leaves(one)
-    elif isinstance(node, ast.Dict):
-        for one in node.values:
-            yield from _leaves(one)
-    else:
-        yield node
