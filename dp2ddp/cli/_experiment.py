@@ -45,9 +45,10 @@ class Subject:
     steps: int | None = None
     patience: float | None = None
     own_hashes: bool = True  # nothing says that all ranks are to have the same hashes of strings
-    torchrun: bool = (
-        True  # the judged run starts as a user will start it; or else it is forked as the others are
+    sample_streams: bool = (
+        False  # every sample draws from a stream of its own, in both runs (runtime/samples.py)
     )
+    torchrun: bool = True  # the judged run starts as a user will start it; or else it is forked, too
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def _prepare(subject: Subject, mode: Mode, world: int, dtype: str, scratch: Path
         trace=str(room / "trace"),
         steps=subject.steps,
         dtype=dtype,
-        sample_streams=True,
+        sample_streams=subject.sample_streams,
         seed=SEED,
         real=False,
         own_hashes=mode == "ddp" and subject.own_hashes,

@@ -37,6 +37,9 @@ def subject_of(
         converted=found.data,
         converted_name=found.name,
         modules=found.modules,
+        # A version of the user's own may load each row on another rank than DataParallel's one process did, and
+        # still mean the same. What convert writes draws the same numbers, and has to show it.
+        sample_streams=converted is not None,
         arguments=arguments,
         folder=Path.cwd().resolve(),
         steps=steps,

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from dp2ddp.cli import main
 
 SCRIPT = "import torch\n\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n"
-HAZARD = SCRIPT + 'name = input("name? ")\n'
+HAZARD = SCRIPT + "name = breakpoint()\n"
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ class TestWriting:
         result = convert(script)
 
         assert result.exit_code == 1
-        assert f"{script}:4:8: input() waits for a person (DDP904)" in result.stdout
+        assert f"{script}:4:8: breakpoint() waits for a person (DDP904)" in result.stdout
         assert (script.parent / "train_ddp.py").exists()
 
     def test_a_script_whose_wrap_is_not_converted_is_not_written(self, script: Path) -> None:

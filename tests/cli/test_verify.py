@@ -57,7 +57,9 @@ def test_what_cannot_be_verified_is_said_in_one_line(
 
 def test_hazards_are_shown_and_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    script(tmp_path, "import torch\nfrom encoding.parallel import DataParallelModel\nDataParallelModel(net)\n")
+    script(
+        tmp_path, "import torch\nfrom encoding.parallel import DataParallelModel\nDataParallelModel(net)\n"
+    )
     result = CliRunner().invoke(main, ["verify", "train.py"])
     assert result.exit_code == 1
     assert "train.py:3" in result.stderr

@@ -11,9 +11,7 @@ from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project
 from tests.codemod.scripts import converted
 
-SCRIPT = (
-    "import os\nimport torch\nnet = torch.nn.DataParallel(Net(), [0, 1])\nos.mkdir('out')\nname = input()\n"
-)
+SCRIPT = "import os\nimport torch\nnet = torch.nn.DataParallel(Net(), [0, 1])\nos.mkdir('out')\nname = breakpoint()\n"
 
 
 def report(conversion: Conversion) -> list[str]:
@@ -46,8 +44,8 @@ def test_each_edit_has_a_line_a_reason_and_a_code() -> None:
 def test_a_hazard_has_a_place_and_an_advice() -> None:
     lines = report(converted(SCRIPT))
 
-    place = lines.index("hazard  <stdin>:5:8: input() waits for a person (DDP904)")
-    assert lines[place + 1] == "        make it an argument of the script, or take it out"
+    place = lines.index("hazard  <stdin>:5:8: breakpoint() waits for a person (DDP904)")
+    assert lines[place + 1] == "        take it out"
 
 
 def test_a_path_with_a_blank_is_quoted_in_the_launch_line() -> None:

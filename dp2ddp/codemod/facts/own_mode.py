@@ -120,7 +120,12 @@ def _calls_of(modules: Modules, script: Script, function: ast.AST) -> Iterator[t
     for other in modules.scripts:
         for call in other.calls:
             found = modules.definition(other, call.node.func)
-            if (found is not None and found[1] is function) or is_method and call.method == name and not call.name:
+            if (
+                (found is not None and found[1] is function)
+                or is_method
+                and call.method == name
+                and not call.name
+            ):
                 yield other, call.node
 
 
