@@ -57,6 +57,14 @@ def in_own_branch(script: Script, node: ast.AST) -> bool:
     return any(next(iter(_branches(script, maker)), None) in branches for maker in makers)
 
 
+def in_own_function(script: Script, node: ast.AST) -> bool:
+    """Whether a node stands in a function that makes a process group: it does not run under DataParallel."""
+    function = script.scopes.function(node)
+    return function is not None and any(
+        call.name in MAKES_GROUP and script.scopes.function(call.node) is function for call in script.calls
+    )
+
+
 def _branches(script: Script, node: ast.AST) -> list[tuple[ast.AST, str]]:
     """The branches of `if` that a node stands in, in its function, from the inside out."""
     found: list[tuple[ast.AST, str]] = []

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import DropArgument, Finding, Hazard, Remove, Replace
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.devices import DeviceIndex, home_index
+from dp2ddp.codemod.facts.own_mode import in_own_function
 from dp2ddp.codemod.facts.script import literal
 from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
@@ -83,6 +84,16 @@ class DeviceIndexed(Rule):
         ),
         Untouched("""
             import torch
+            import torch.distributed as dist
+            def init(args):
+                torch.cuda.set_device(args.rank % args.gpus)
+                dist.init_process_group("nccl")
+            if args.launcher != "none":
+                init(args)
+            net = torch.nn.DataParallel(net).cuda()
+        """),
+        Untouched("""
+            import torch
             net = torch.nn.DataParallel(net).cuda().to(device)
             x = x.to(torch.float64).to("cuda", non_blocking=True)
         """),
@@ -91,9 +102,10 @@ class DeviceIndexed(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         home = home_index(facts.all_wraps)
         homes = {home, *(literal(wrap.output_device) for wrap in facts.all_wraps)}
-        told = {use.told for use in facts.devices if use.index is None}
+        uses = [use for use in facts.devices if not in_own_function(facts.script, use.node)]
+        told = {use.told for use in uses if use.index is None}
         expressions = sorted(told - _first_of_ids(facts))
-        for use in facts.devices:
+        for use in uses:
             if use.index is not None and use.index not in homes:
                 yield _second_device(
                     use.node,
