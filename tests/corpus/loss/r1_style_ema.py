@@ -1,5 +1,5 @@
 # corpus: idioms = autograd.grad / create_graph through the wrapped model (attack, penalty); EMA / second copy of weights; batch statistics in forward other than BN (minibatch stddev, global memory bank); retain_graph/create_graph/autograd.grad; parameters without gradient on a step (optional heads, toggled requires_grad, unused branches); raw model kept and used beside the wrapper (optimizer, state_dict, eval, EMA)
-# corpus: worlds = 2 3 4
+# corpus: worlds = 2 3
 """Style-based GAN: lazy R1 penalty, path length with a moving average, minibatch stddev, EMA generator, growing resolution."""
 import argparse
 import copy

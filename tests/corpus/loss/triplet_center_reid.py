@@ -1,5 +1,5 @@
 # corpus: idioms = couples samples of the batch (contrastive/triplet/relational/NCE/topk/episode); parameters trained outside the wrapper (center loss, margin head, KD adaptors, top_layer); grads or params edited between backward and step (rescale, binarise, AWP, ortho, accumulate EMA); several optimizers; custom sampler class; lr_scheduler
-# corpus: worlds = 2 3 4
+# corpus: worlds = 2 3
 """Person re-identification: identity loss + batch-hard triplet + center loss with an optimizer of its own."""
 import random
 from collections import defaultdict
