@@ -49,6 +49,9 @@ class Facts:
     entry: Entry
     wraps: tuple[Wrap, ...]  # in this file
     all_wraps: tuple[Wrap, ...]  # in the project
+    hides_wraps: (
+        bool  # DataParallel is handed on somewhere in it, so that there may be wraps that are not seen
+    )
     devices: tuple[DeviceIndex, ...]
     effects: tuple[Effect, ...]
     places: Places
@@ -96,15 +99,6 @@ class Facts:
         return any(self.reach.holds(self.script, one) for one in found)
 
     @property
-    def hides_wraps(self) -> bool:
-        """Whether DataParallel is handed on somewhere, so that there may be wraps that are not seen."""
-        return any(
-            self.reach.holds(one.script, found)
-            for one in self.files
-            for found in hidden_references(one.script)
-        )
-
-    @property
     def draws_on_host(self) -> bool:
         """Whether the forward of a model draws from a random stream that all replicas share."""
         return any(
@@ -121,11 +115,7 @@ class Facts:
     @property
     def takes_turns(self) -> bool:
         """Whether replicas must run one after another: they share random streams, or something that they fill."""
-        kept = (
-            one
-            for script in self.modules.scripts
-            for one in Memory(script, self.places, self.all_wraps, self.modules.scripts).kept()
-        )
+        kept = (one for file in self.files for one in file.memory)
         written = (one for script in self.modules.scripts for one in data_writes(script, self.places))
         return self.draws_on_host or any(one.is_reached for one in kept) or next(written, None) is not None
 
@@ -176,11 +166,30 @@ class Facts:
         return next((wrap.ids for wrap in self.all_wraps if wrap.ids), None)
 
 
+@dataclass(frozen=True, eq=False)
+class _Whole:
+    """What is found out on all files of a project together."""
+
+    modules: Modules
+    reach: Reach
+    places: Places
+    wraps: tuple[Wrap, ...]
+    training: Training
+    loaders: tuple[Loader, ...]
+    flow: Flow
+    hides_wraps: bool
+
+
 def gather_facts(project: Project) -> Facts:
     """The facts about the entry script, with those about each local module that it reaches."""
-    modules = Modules(project)
+    whole = _read_together(Modules(project))
+    entry, *others = (_facts_of(script, whole) for script in whole.modules.scripts)
+    return replace(entry, entry=find_entry(whole.modules), others=tuple(others))
+
+
+def _read_together(modules: Modules) -> _Whole:
     reach = Reach(modules.entry, modules.by_name)
-    places = Places(modules.scripts, modules.definition)
+    places = Places(modules)
     wraps = tuple(
         wrap
         for script in modules.scripts
@@ -189,37 +198,39 @@ def gather_facts(project: Project) -> Facts:
     )
     program = Program(modules, reach) if modules.by_name else modules.entry
     training = find_training(program, wraps, places, reach)
-    flow = find_flow(program, wraps, find_loaders(program), training)
-    files = [_facts_of(script, modules, reach, places, wraps, training, flow) for script in modules.scripts]
-    return replace(files[0], entry=find_entry(modules), others=tuple(files[1:]))
-
-
-def _facts_of(
-    script: Script,
-    modules: Modules,
-    reach: Reach,
-    places: Places,
-    wraps: tuple[Wrap, ...],
-    training: Training,
-    flow: Flow,
-) -> Facts:
-    """Of one file; the training, and the way of the batches, are those of the whole project."""
-    here = script.scopes.parents
-    return Facts(
-        script=script,
+    loaders = find_loaders(program)
+    return _Whole(
         modules=modules,
         reach=reach,
+        places=places,
+        wraps=wraps,
+        training=training,
+        loaders=loaders,
+        flow=find_flow(program, wraps, loaders, training),
+        hides_wraps=any(
+            reach.holds(script, one) for script in modules.scripts for one in hidden_references(script)
+        ),
+    )
+
+
+def _facts_of(script: Script, whole: _Whole) -> Facts:
+    """Of one file; the training, and the way of the batches, are those of the whole project."""
+    here = script.scopes.parents
+    loops = tuple(loop for loop in whole.flow.loops if loop.loop in here)
+    return Facts(
+        script=script,
+        modules=whole.modules,
+        reach=whole.reach,
         entry=replace(NO_ENTRY, last_import=last_import(script)),
-        wraps=tuple(wrap for wrap in wraps if wrap.call.node in here),
-        all_wraps=wraps,
+        wraps=tuple(wrap for wrap in whole.wraps if wrap.call.node in here),
+        all_wraps=whole.wraps,
+        hides_wraps=whole.hides_wraps,
         devices=find_device_indices(script),
         effects=find_effects(script),
-        places=places,
-        training=training,
-        loaders=find_loaders(script),
-        feeds=find_feeds(
-            script, modules, reach, places, frozenset(name.strip(".") for _, name in training.names)
-        ),
-        flow=replace(flow, loops=tuple(loop for loop in flow.loops if loop.loop in here)),
+        places=whole.places,
+        training=whole.training,
+        loaders=tuple(loader for loader in whole.loaders if loader.call.node in here),
+        feeds=find_feeds(script, whole.modules, whole.reach, whole.places, whole.training.words),
+        flow=replace(whole.flow, loops=loops),
         names=Names(script),
     )

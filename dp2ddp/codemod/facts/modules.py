@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cached_property
 
 from dp2ddp.codemod.facts.scopes import SCRIPT
 from dp2ddp.codemod.facts.script import HELPERS_START, Script
@@ -34,6 +35,11 @@ class Modules:
     @property
     def scripts(self) -> tuple[Script, ...]:
         return self.entry, *self.by_name.values()
+
+    @cached_property
+    def home(self) -> dict[ast.AST, Script]:
+        """The file that each node stands in."""
+        return {node: script for script in self.scripts for node in script.scopes.scope_of}
 
     def meaning(self, name: str) -> str:
         """A qualified name, followed through the modules that import what they hand out: `utils.os.makedirs`."""

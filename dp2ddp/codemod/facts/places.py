@@ -7,14 +7,12 @@ Every rank walks the main flow in the same order, so ranks may meet there. A for
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
 from enum import Enum
 
+from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.script import Script
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-Definition = tuple[Script, ast.AST]
-Find = Callable[[Script, ast.AST], "Definition | None"]
 
 MODULES = ("torch.nn.Module", "torch.nn.Sequential", "torch.autograd.Function", "torch.nn.ModuleList")
 DATA_SETS = (
@@ -42,16 +40,16 @@ class Place(Enum):
 
 
 class Places:
-    """The place of every node of a project's files; `find` tells which definition a name means."""
+    """The place of every node of a project's files."""
 
-    def __init__(self, scripts: Sequence[Script], find: Find) -> None:
-        self.scripts = scripts
-        self.find = find
+    def __init__(self, modules: Modules) -> None:
+        self.modules = modules
+        self.find = modules.definition
         self.kinds: dict[ast.AST, str | None] = {}
         self.reached: dict[ast.ClassDef, set[str]] = {}
         self.functions = {
             function: place
-            for script in scripts
+            for script in modules.scripts
             for function, place in {
                 **self._worker_functions(script),
                 **self._thread_functions(script),
@@ -64,7 +62,7 @@ class Places:
         found = True
         while found:
             found = False
-            for script in self.scripts:
+            for script in self.modules.scripts:
                 for call in script.calls:
                     called = self.find(script, call.node.func)
                     if called is None or not isinstance(called[1], Function) or called[1] in self.functions:
@@ -75,7 +73,7 @@ class Places:
                         found = True
 
     def of(self, node: ast.AST) -> Place:
-        script = next((one for one in self.scripts if node in one.scopes.scope_of), None)
+        script = self.modules.home.get(node)
         return self._of(script, node) if script else Place.MAIN
 
     def _of(self, script: Script, node: ast.AST) -> Place:
@@ -101,7 +99,7 @@ class Places:
 
     def kind(self, node: ast.ClassDef) -> str | None:
         """ "module", "data set" or None, by the bases of a class and theirs."""
-        script = next((one for one in self.scripts if node in one.scopes.scope_of), None)
+        script = self.modules.home.get(node)
         return self._kind(script, node) if script else None
 
     def _kind(self, script: Script, node: ast.ClassDef) -> str | None:

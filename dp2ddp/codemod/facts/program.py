@@ -23,7 +23,7 @@ class Program(Script):
         entry = modules.entry
         self.source, self.name, self.tree = entry.source, entry.name, entry.tree
         self.files = modules.scripts
-        self.home = {node: one for one in self.files for node in one.scopes.scope_of}
+        self.home = modules.home
         self.scopes = LinkedScopes(self, modules, reach)
         self.positions = LinkedPositions(self)
         self._told: dict[ast.AST, str] = {}

@@ -63,13 +63,12 @@ def find_feeds(
     makers = [call for call in script.calls if call in starters and call not in stopped]
     if makers:
         makers += [call for call in script.calls_of(*MEETING_POINTS) if places.of(call.node) is Place.MAIN]
+    live = tuple(one for one in _live(script, places) if reach.holds(script, one.node))
     return Feeds(
         tuple(makers),
         stoppers,
         tuple(_loaders(script, modules)),
-        tuple(one for one in _live(script, places) if reach.holds(script, one.node))
-        if _are_read_by_loaders(modules)
-        else (),
+        live if live and _are_read_by_loaders(modules) else (),
     )
 
 

@@ -41,6 +41,11 @@ class Training:
     use_stopper: Stopper | None  # the first use of a wrapped model that is not followed
     reducer_stopper: str | None
 
+    @property
+    def words(self) -> frozenset[str]:
+        """The names of these variables alone, wherever they are bound."""
+        return frozenset(name.strip(".") for _, name in self.names)
+
 
 def find_training(script: Script, wraps: tuple[Wrap, ...], places: Places, reach: Reach) -> Training:
     names = wrapped_names(script, wraps)
