@@ -10,9 +10,9 @@ import torch
 import torch.distributed
 from torch.utils.data import DataLoader, TensorDataset
 
-from .process import FRAME, alone, own_rank, random_streams, set_random_streams, world_size
-from .replicas import same_state
-from .voice import as_exception, sendable
+from .process import FRAME, own_rank, random_streams, set_random_streams, world_size
+from .replicas import changed_streams
+from .voice import as_exception, attempt, sendable
 from .whole import copy_from_rank
 
 
@@ -111,33 +111,20 @@ def ask(fed: Fed, question: Callable[[Any], Any]) -> Any:
 def answer(question: Callable[[Any], Any], source: Any) -> tuple[Any, Any, dict[str, Any]]:
     """The result, or the error, and the random streams that have moved. On rank 0, which is alone meanwhile."""
     before = random_streams()
-    result = error = None
-    try:
-        with alone():
-            result = question(source)
-    except (Exception, SystemExit) as raised:
-        error = raised
-    after = random_streams()
-    return (
-        result,
-        error,
-        {name: state for name, state in after.items() if not same_state(state, before.get(name))},
-    )
+    result, error = attempt(lambda: question(source))
+    return result, error, changed_streams(random_streams(), before)
 
 
 def tell(result: Any, error: Any, streams: dict[str, Any]) -> Any:
     """Send rank 0's answer to the others, and return or raise it."""
-    tensors: list[torch.Tensor] = []
     try:
         if callable(result) or hasattr(result, "__next__"):  # it stays on rank 0: a method, an iterator
             raise TypeError
-        message = pack((result, sendable(error), streams, True), tensors)
+        packed = pack((result, sendable(error), streams, True))
     except Exception:
-        tensors.clear()
-        message = pack((None, sendable(error), streams, False), tensors)
+        packed = pack((None, sendable(error), streams, False))
         result = Fed(result)
-    send_bytes(message, 0)
-    send_tensors(tensors, 0)
+    send(*packed)
     if error is not None:
         raise error
     return result
@@ -145,20 +132,33 @@ def tell(result: Any, error: Any, streams: dict[str, Any]) -> Any:
 
 def hear() -> Any:
     """Rank 0's answer on another rank."""
-    tensors: list[torch.Tensor] = []
-    result, error, streams, sent = Unpacker(send_bytes(b"", 0), tensors).load()
-    send_tensors(tensors, 0)
+    result, error, streams, sent = receive(0)
     set_random_streams(streams)
     if error is not None:
         raise as_exception(error)
     return result if sent else Fed(None)
 
 
-def pack(value: Any, tensors: list[torch.Tensor]) -> bytes:
-    """The pickled value without its plain tensors, which go to the list and travel by themselves."""
+def pack(value: Any) -> tuple[bytes, list[torch.Tensor]]:
+    """The pickled value without its plain tensors, and these, which travel by themselves."""
     written = io.BytesIO()
+    tensors: list[torch.Tensor] = []
     Packer(written, tensors).dump(value)
-    return written.getvalue()
+    return written.getvalue(), tensors
+
+
+def send(message: bytes, tensors: list[torch.Tensor]) -> None:
+    """A packed value, from this rank to all others."""
+    bytes_from_rank(own_rank(), message)
+    tensors_from_rank(own_rank(), tensors)
+
+
+def receive(source: int) -> Any:
+    """The value that another rank sends."""
+    tensors: list[torch.Tensor] = []
+    value = Unpacker(bytes_from_rank(source), tensors).load()
+    tensors_from_rank(source, tensors)
+    return value
 
 
 class Packer(pickle.Pickler):
@@ -198,7 +198,7 @@ class Unpacker(pickle.Unpickler):
         return self.made[number]
 
 
-def send_bytes(message: bytes, source: int) -> bytes:
+def bytes_from_rank(source: int, message: bytes = b"") -> bytes:
     """One rank's message on every rank: up to FRAME bytes in one round, with their length in front."""
     content = len(message).to_bytes(8, "little") + message
     frame = broadcast(content[:FRAME].ljust(FRAME, b"\0"), source)
@@ -214,6 +214,6 @@ def broadcast(content: bytes, source: int) -> bytes:
     return place.numpy().tobytes()
 
 
-def send_tensors(tensors: list[torch.Tensor], source: int) -> None:
+def tensors_from_rank(source: int, tensors: list[torch.Tensor]) -> None:
     """One rank's numbers into these tensors."""
     copy_from_rank(source, [tensor for tensor in tensors if tensor.numel() > 0])

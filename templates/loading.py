@@ -29,7 +29,7 @@ def wrap_for_ranks(found: Any, done: dict[int, Any]) -> Any:
     return found
 
 
-def as_graph_ddp(wrapper: torch.nn.DataParallel[Any]) -> GraphDDP:
+def as_graph_ddp(wrapper: "torch.nn.DataParallel[Any]") -> GraphDDP:
     """A GraphDDP around the same module, with the attributes that the wrapper had."""
     found = GraphDDP(wrapper.module)
     devices = ("device_ids", "output_device", "src_device_obj")  # a rank has one

@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data._utils import fetch, pin_memory
 
-from .feed import Unpacker, pack, send_bytes, send_tensors
+from .feed import pack, receive, send
 from .process import own_rank, world_size
 from .voice import as_exception, sendable
 
@@ -102,10 +102,7 @@ class SpreadBatches:
 
 def from_rank(source: int, value: Any) -> Any:
     """What one rank brings; its tensors travel by themselves."""
-    tensors: list[torch.Tensor] = []
-    if own_rank() == source:
-        send_bytes(pack(value, tensors), source)
-    else:
-        value = Unpacker(send_bytes(b"", source), tensors).load()
-    send_tensors(tensors, source)
+    if own_rank() != source:
+        return receive(source)
+    send(*pack(value))
     return value

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from .process import alone, exchange, own_rank, world_size
-from .voice import as_exception, sendable
+from .process import exchange, own_rank, world_size
+from .voice import as_exception, attempt, sendable
 
 
 def rank_zero_first(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -14,13 +14,7 @@ def rank_zero_first(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     """
     if world_size() == 1:
         return function(*args, **kwargs)
-    result = error = None
-    if own_rank() == 0:
-        try:
-            with alone():
-                result = function(*args, **kwargs)
-        except (Exception, SystemExit) as raised:
-            error = raised
+    result, error = attempt(lambda: function(*args, **kwargs)) if own_rank() == 0 else (None, None)
     sent_error = exchange(sendable(error) if own_rank() == 0 else None)[0]
     if sent_error is not None:
         raise error or as_exception(sent_error)

@@ -1008,17 +1008,20 @@ def on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     if world_size() == 1:
         return function(*args, **kwargs)
     exchange(None)
-    result = error = None
-    if own_rank() == 0:
-        try:
-            with alone():
-                result = function(*args, **kwargs)
-        except (Exception, SystemExit) as raised:
-            error = raised
+    result, error = attempt(lambda: function(*args, **kwargs)) if own_rank() == 0 else (None, None)
     sent_result, sent_error = exchange((sendable(result), sendable(error)) if own_rank() == 0 else None)[0]
     if sent_error is not None:
         raise error or as_exception(sent_error)
     return result if own_rank() == 0 else sent_result
+
+
+def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What a function gives, or raises, on one rank, which is alone meanwhile."""
+    try:
+        with alone():
+            return function(), None
+    except (Exception, SystemExit) as raised:
+        return None, raised
 
 
 def sendable(value: Any) -> Any:
@@ -1118,11 +1121,26 @@ def save_completely(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
         raise
 
 
-def pack(value: Any, tensors: list[torch.Tensor]) -> bytes:
-    """The pickled value without its plain tensors, which go to the list and travel by themselves."""
+def pack(value: Any) -> tuple[bytes, list[torch.Tensor]]:
+    """The pickled value without its plain tensors, and these, which travel by themselves."""
     written = io.BytesIO()
+    tensors: list[torch.Tensor] = []
     Packer(written, tensors).dump(value)
-    return written.getvalue()
+    return written.getvalue(), tensors
+
+
+def send(message: bytes, tensors: list[torch.Tensor]) -> None:
+    """A packed value, from this rank to all others."""
+    bytes_from_rank(own_rank(), message)
+    tensors_from_rank(own_rank(), tensors)
+
+
+def receive(source: int) -> Any:
+    """The value that another rank sends."""
+    tensors: list[torch.Tensor] = []
+    value = Unpacker(bytes_from_rank(source), tensors).load()
+    tensors_from_rank(source, tensors)
+    return value
 
 
 class Packer(pickle.Pickler):
@@ -1162,7 +1180,7 @@ class Unpacker(pickle.Unpickler):
         return self.made[number]
 
 
-def send_bytes(message: bytes, source: int) -> bytes:
+def bytes_from_rank(source: int, message: bytes = b"") -> bytes:
     """One rank's message on every rank: up to FRAME bytes in one round, with their length in front."""
     content = len(message).to_bytes(8, "little") + message
     frame = broadcast(content[:FRAME].ljust(FRAME, b"\0"), source)
@@ -1178,7 +1196,7 @@ def broadcast(content: bytes, source: int) -> bytes:
     return place.numpy().tobytes()
 
 
-def send_tensors(tensors: list[torch.Tensor], source: int) -> None:
+def tensors_from_rank(source: int, tensors: list[torch.Tensor]) -> None:
     """One rank's numbers into these tensors."""
     copy_from_rank(source, [tensor for tensor in tensors if tensor.numel() > 0])
 
@@ -1273,12 +1291,9 @@ class SpreadBatches:
 
 def from_rank(source: int, value: Any) -> Any:
     """What one rank brings; its tensors travel by themselves."""
-    tensors: list[torch.Tensor] = []
-    if own_rank() == source:
-        send_bytes(pack(value, tensors), source)
-    else:
-        value = Unpacker(send_bytes(b"", source), tensors).load()
-    send_tensors(tensors, source)
+    if own_rank() != source:
+        return receive(source)
+    send(*pack(value))
     return value
 
 

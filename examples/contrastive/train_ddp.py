@@ -1002,17 +1002,20 @@ def on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     if world_size() == 1:
         return function(*args, **kwargs)
     exchange(None)
-    result = error = None
-    if own_rank() == 0:
-        try:
-            with alone():
-                result = function(*args, **kwargs)
-        except (Exception, SystemExit) as raised:
-            error = raised
+    result, error = attempt(lambda: function(*args, **kwargs)) if own_rank() == 0 else (None, None)
     sent_result, sent_error = exchange((sendable(result), sendable(error)) if own_rank() == 0 else None)[0]
     if sent_error is not None:
         raise error or as_exception(sent_error)
     return result if own_rank() == 0 else sent_result
+
+
+def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What a function gives, or raises, on one rank, which is alone meanwhile."""
+    try:
+        with alone():
+            return function(), None
+    except (Exception, SystemExit) as raised:
+        return None, raised
 
 
 def sendable(value: Any) -> Any:

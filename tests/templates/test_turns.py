@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ def on_rank(monkeypatch: pytest.MonkeyPatch, rank: int, from_rank_zero: Any = No
     monkeypatch.setattr(turns, "world_size", lambda: 2)
     monkeypatch.setattr(turns, "own_rank", lambda: rank)
     monkeypatch.setattr(turns, "exchange", exchange)
-    monkeypatch.setattr(turns, "alone", contextlib.nullcontext)
     return told
 
 
