@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.samples import DEPTH, is_pure_call
+from dp2ddp.codemod.facts.purity import DEPTH, is_pure_call
 from dp2ddp.codemod.facts.script import Script, literal
 from dp2ddp.codemod.facts.tables import of
 

@@ -13,7 +13,7 @@ from dp2ddp.codemod.facts.loaders import Loader
 from dp2ddp.codemod.facts.script import Script
 
 
-class LoaderError(Exception):
+class NotFollowedError(Exception):
     """A name, or a use, that cannot be followed, and where."""
 
     def __init__(self, why: str, node: ast.AST) -> None:
@@ -32,12 +32,12 @@ class LoaderNames:
 
 
 def find_loader_names(script: Script, loaders: tuple[Loader, ...]) -> LoaderNames:
-    """All names; LoaderError for the first thing that cannot be followed."""
+    """All names; NotFollowedError for the first thing that cannot be followed."""
     if not loaders:
-        raise LoaderError("no DataLoader is made in this file", script.tree)
+        raise NotFollowedError("no DataLoader is made in this file", script.tree)
     for loader in loaders:
         if loader.stopper:
-            raise LoaderError(loader.stopper, loader.call.node)
+            raise NotFollowedError(loader.stopper, loader.call.node)
     names = LoaderNames()
     for loader in loaders:
         _follow(script, loader.call.node, names)
@@ -79,10 +79,10 @@ def _follow(script: Script, node: ast.expr, names: LoaderNames) -> None:
     elif isinstance(parent, (ast.Dict, ast.List, ast.DictComp, ast.ListComp)) and _is_value(parent, node):
         around = script.scopes.parents[parent]
         if not isinstance(around, ast.Assign):
-            raise LoaderError("the loader is not given a name", node)
+            raise NotFollowedError("the loader is not given a name", node)
         _bind(script, around, names.several, names)
     else:
-        raise LoaderError("the loader is not given a name", node)
+        raise NotFollowedError("the loader is not given a name", node)
 
 
 def _is_value(parent: ast.AST, node: ast.expr) -> bool:
@@ -96,7 +96,7 @@ def _is_value(parent: ast.AST, node: ast.expr) -> bool:
 def _bind(script: Script, statement: ast.Assign, kind: set[str], names: LoaderNames) -> None:
     for target in statement.targets:
         if not isinstance(target, (ast.Name, ast.Attribute)):
-            raise LoaderError("the loader is not given a name", statement)
+            raise NotFollowedError("the loader is not given a name", statement)
         kind.add(script.told(target))
         names.bindings.add(target)
 
@@ -105,7 +105,7 @@ def _follow_result(script: Script, result: ast.AST, index: int | None, names: Lo
     """From the only `return` of a function of the script to what its calls are assigned to."""
     function = script.scopes.function(result)
     if not isinstance(function, ast.FunctionDef) or not _has_one_result(function):
-        raise LoaderError("the loader comes out of a function in more than one way", result)
+        raise NotFollowedError("the loader comes out of a function in more than one way", result)
     calls = [call.node for call in script.calls if script.scopes.definition(call.node.func) is function]
     mentions = [
         node
@@ -113,7 +113,7 @@ def _follow_result(script: Script, result: ast.AST, index: int | None, names: Lo
         if getattr(node, "id", getattr(node, "attr", "")) == function.name
     ]
     if len(mentions) != len(calls):
-        raise LoaderError("the loader comes out of a function that is not only called", result)
+        raise NotFollowedError("the loader comes out of a function that is not only called", result)
     for call in calls:
         _bind_result(script, call, index, names)
 
@@ -128,7 +128,7 @@ def _bind_result(script: Script, call: ast.Call, index: int | None, names: Loade
     if index is not None:
         target = target.elts[index] if isinstance(target, ast.Tuple) and index < len(target.elts) else None
     if not isinstance(target, (ast.Name, ast.Attribute)):
-        raise LoaderError("the loader is not given a name", call)
+        raise NotFollowedError("the loader is not given a name", call)
     names.plain.add(script.told(target))
     names.bindings.add(target)
 
@@ -142,12 +142,12 @@ def _check_bindings(script: Script, names: LoaderNames) -> None:
         told = script.told(node)
         if told not in known:
             if isinstance(node, ast.Attribute) and node.attr in attributes:
-                raise LoaderError(f"`{told}` may be a loader", node)
+                raise NotFollowedError(f"`{told}` may be a loader", node)
         elif not isinstance(node.ctx, ast.Load) and node not in names.bindings:
-            raise LoaderError(f"`{told}` is not always a DataLoader", node)
+            raise NotFollowedError(f"`{told}` is not always a DataLoader", node)
     for parameter, given in parameters_given(script):
         if parameter in known and script.told(given) not in names.plain:
-            raise LoaderError(f"`{parameter}` is not always a DataLoader", given)
+            raise NotFollowedError(f"`{parameter}` is not always a DataLoader", given)
 
 
 def parameters_given(script: Script) -> Iterator[tuple[str, ast.expr]]:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from dp2ddp.codemod.facts.aliases import find_forwards, is_returned, wrapped_names
-from dp2ddp.codemod.facts.gradients import frozen_in_turn, penalties, touched_gradients
+from dp2ddp.codemod.facts.gradients import frozen_in_turn, touched_gradients
 from dp2ddp.codemod.facts.models import Wrap
+from dp2ddp.codemod.facts.penalties import penalties
 from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.reach import Reach
 from dp2ddp.codemod.facts.script import Call, Script, Variable
@@ -58,7 +59,7 @@ def find_training(script: Script, wraps: tuple[Wrap, ...], places: Places, reach
         _about_wraps(script, wraps),
         touched_gradients(script, places, reach),
         (use,) if use else (),
-        _about_loop(script, reach, wraps, forwards, backwards),
+        _about_loop(script, places, reach, wraps, forwards, backwards),
     )
     found = next((f"{one.why} ({script.where(one.node)})" for one in stoppers), None)
     return Training(names, forwards, backwards, use, found)
@@ -81,6 +82,7 @@ def _about_wraps(script: Script, wraps: tuple[Wrap, ...]) -> Iterator[Stopper]:
 
 def _about_loop(
     script: Script,
+    places: Places,
     reach: Reach,
     wraps: tuple[Wrap, ...],
     forwards: tuple[ast.Call, ...],
@@ -99,7 +101,7 @@ def _about_loop(
     yield from _about_forwards(script, region, forwards, backward)
     yield from _about_steps(script, turn, backward)
     yield from frozen_in_turn(script, reach, region)
-    yield from penalties(script, wraps, region, backward)
+    yield from penalties(script, places, wraps, region, backward)
 
 
 def _about_forwards(

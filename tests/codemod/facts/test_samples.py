@@ -45,6 +45,19 @@ def stopper(text: str, **modules: str) -> str:
             ROWS + FIXED + "loader = DataLoader(Subset(Rows(files, transform=tf), idx), 8)", id="by keyword"
         ),
         pytest.param(
+            ROWS.replace("cv2.imread(self.files[i])", "self.files.get(i, 0)")
+            + "loader = DataLoader(Rows(files), 8)",
+            id="a dict's get",
+        ),
+        pytest.param(
+            "class Scale:\n    def __mul__(self, x):\n        return x * 2\n"
+            + ROWS.replace("self.files = files", "self.files, self.twice = files, Scale()").replace(
+                "len(self.files[i])", "self.twice * image"
+            )
+            + "loader = DataLoader(Rows(files), 8)",
+            id="an operator that computes",
+        ),
+        pytest.param(
             "def halve(x):\n    return x / 2\n" + ROWS + "loader = DataLoader(Rows(files, halve), 8)",
             id="a function of the script",
         ),
@@ -157,6 +170,32 @@ def test_a_data_set_of_another_module() -> None:
             + ROWS
             + "loader = DataLoader(Rows(train), 8)",
             id="a data set around one of torchvision that draws",
+        ),
+        pytest.param(
+            "class Jitter:\n    def __mul__(self, x):\n        return x * random.random()\n"
+            + ROWS.replace("self.files = files", "self.files, self.jitter = files, Jitter()").replace(
+                "len(self.files[i])", "self.jitter * image"
+            )
+            + "loader = DataLoader(Rows(files), 8)",
+            id="an operator that draws",
+        ),
+        pytest.param(
+            "class Seen:\n    def __contains__(self, i):\n        self.last = i\n        return True\n"
+            + ROWS.replace("self.files = files", "self.files, self.seen = files, Seen()").replace(
+                "len(self.files[i])", "i in self.seen"
+            )
+            + "loader = DataLoader(Rows(files), 8)",
+            id="a membership test that leaves a trace",
+        ),
+        pytest.param(
+            ROWS.replace("cv2.imread(self.files[i])", "self.queue.get()")
+            + "loader = DataLoader(Rows(files), 8)",
+            id="the next item of a queue",
+        ),
+        pytest.param(
+            ROWS.replace("cv2.imread(self.files[i])", "self.queue.get(True, 5)")
+            + "loader = DataLoader(Rows(files), 8)",
+            id="the next item of a queue, with patience",
         ),
     ],
 )

@@ -86,6 +86,29 @@ def stopper(text: str) -> str | None:
         pytest.param(
             HEAD
             + LOOP.replace(
+                "    opt.z",
+                "    for m in net.modules():\n        if isinstance(m, torch.nn.BatchNorm2d):\n"
+                "            m.eval()\n            m.weight.data.clamp_(0, 1)\n    opt.z",
+            ),
+            id="layers set to evaluation in the loop",
+        ),
+        pytest.param(
+            HEAD
+            + "class Mine(torch.optim.SGD):\n    pass\nopt = Mine(net.parameters())\n"
+            + "class EMA:\n    def __init__(self, p):\n        self.p = list(p)\nema = EMA(net.parameters())\n"
+            + LOOP
+            + "    ema.update()\n",
+            id="an optimizer and an average of their own",
+        ),
+        pytest.param(
+            "import torch\nclass Head(torch.nn.Module):\n    pass\nhead = Head()\n"
+            + "net = torch.nn.DataParallel(torch.nn.Sequential(torch.nn.Linear(1, 1), head))\n"
+            + LOOP.replace("    opt.z", "    head.train()\n    opt.z"),
+            id="a part that has a name, set to training",
+        ),
+        pytest.param(
+            HEAD
+            + LOOP.replace(
                 "    loss = criterion(net(x), y)",
                 "    if a:\n        o = net(x)\n    else:\n        o = net(-x)",
             ),
@@ -148,6 +171,56 @@ def test_it_is_proven(text: str) -> None:
             ),
             "a penalty?",
             id="a penalty on copies, which have a graph",
+        ),
+        pytest.param(
+            HEAD
+            + LOOP.replace(
+                "    loss.b", "    for m in net.modules():\n        loss = loss + m.weight.norm()\n    loss.b"
+            ),
+            "a penalty?",
+            id="a penalty on the layers",
+        ),
+        pytest.param(
+            HEAD
+            + "layers = list(net.children())\n"
+            + LOOP.replace("    loss.b", "    loss = loss + layers[0].weight.norm()\n    loss.b"),
+            "a penalty?",
+            id="a penalty on layers that have a name",
+        ),
+        pytest.param(
+            HEAD
+            + "class Reg:\n    def __init__(self, p):\n        self.p = list(p)\n    def __call__(self):\n"
+            + "        return sum(one.norm() for one in self.p)\nreg = Reg(net.parameters())\n"
+            + LOOP.replace("    loss.b", "    loss = loss + reg()\n    loss.b"),
+            "what holds parameters",
+            id="a penalty in an object",
+        ),
+        pytest.param(
+            HEAD
+            + "weights = {name: p for name, p in net.named_parameters()}\n"
+            + LOOP.replace("    loss.b", "    loss = loss + weights['fc'].norm()\n    loss.b"),
+            "what holds parameters",
+            id="a penalty out of a dict",
+        ),
+        pytest.param(
+            HEAD
+            + "weights = []\nfor name, p in net.named_parameters():\n    weights.append(p)\n"
+            + LOOP.replace("    loss.b", "    loss = loss + weights[0].norm()\n    loss.b"),
+            "what holds parameters",
+            id="a penalty on what a loop has collected",
+        ),
+        pytest.param(
+            "import torch\nclass Head(torch.nn.Module):\n    pass\nhead = Head()\n"
+            + "net = torch.nn.DataParallel(torch.nn.Sequential(torch.nn.Linear(1, 1), head).cuda())\n"
+            + LOOP.replace("    loss.b", "    loss = loss + head.weight.norm()\n    loss.b"),
+            "`head` is used beside",
+            id="a part that had a name before",
+        ),
+        pytest.param(
+            "import torch\nraw = Net()\nhead = raw.head\nnet = torch.nn.DataParallel(raw)\n"
+            + LOOP.replace("    loss.b", "    loss = loss + head.weight.norm()\n    loss.b"),
+            "`head` is used beside",
+            id="a part that is given a name",
         ),
         pytest.param(HEAD + LOOP + "helper(net)\n", "`helper(net)`", id="given away"),
         pytest.param(

@@ -1,0 +1,242 @@
+"""Terms of the loss that reach the parameters past the wrapped model: penalties, parts that have a name of their own.
+
+Their gradient is summed with the forward's in another order than under DataParallel, so that DDP's reducer gives
+another last bit in float32; a graph that holds the sum itself does not.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Set
+
+from dp2ddp.codemod.facts.aliases import assignments
+from dp2ddp.codemod.facts.models import Wrap
+from dp2ddp.codemod.facts.places import Places
+from dp2ddp.codemod.facts.script import Script, Variable, literal
+from dp2ddp.codemod.facts.turns import Region, is_inside, without_gradient
+from dp2ddp.codemod.facts.uses import QUIET_METHODS, Stopper
+
+NOT_IN_GRAPH = {  # what may be asked of a parameter without making it part of the loss
+    *("data", "grad", "shape", "size", "numel", "nelement", "dim", "ndim", "requires_grad", "device"),
+    *("dtype", "is_cuda", "detach", "copy_", "zero_"),
+}
+LISTINGS = {  # methods of a module that give its parameters, or the parts that have them
+    *("parameters", "named_parameters", "modules", "named_modules", "children", "named_children"),
+}
+QUIET_OF_PART = {  # what may be asked of a part of a model
+    *("eval", "train", "training", "apply", "state_dict", "load_state_dict", "zero_grad", "__class__"),
+    *("running_mean", "running_var", "momentum", "reset_running_stats", "buffers", "named_buffers"),
+    *LISTINGS,
+}
+QUIET_OF_HOLDER = {*QUIET_OF_PART, "step", "param_groups", "update", "update_parameters"}
+LISTS = (ast.comprehension, ast.ListComp, ast.List, ast.BinOp, ast.Starred)
+TABLES = (ast.DictComp, ast.Dict, ast.GeneratorExp, ast.SetComp, ast.Tuple)
+AROUND = ("builtins.zip", "builtins.enumerate", "builtins.list", "builtins.filter", "builtins.sorted")
+OPTIMIZER = "torch.optim."
+
+
+def penalties(
+    script: Script, places: Places, wraps: tuple[Wrap, ...], region: Region, backward: ast.Call
+) -> Iterator[Stopper]:
+    """Parameters that may be part of the loss without a forward of the wrapped model."""
+    lists = [*_parameter_lists(script)]
+    named = _reads(script, _names_of_lists(script, lists))
+    for node in (*lists, *named):
+        if _may_be_in_loss(script, region, backward, node) and not _is_harmless(script, node):
+            yield Stopper("parameters may be part of the loss beside the forward (a penalty?)", node)
+    for node in _reads(script, _holders(script, lists)):
+        if _may_be_in_loss(script, region, backward, node) and not _asks_only(script, node, QUIET_OF_HOLDER):
+            yield Stopper("what holds parameters may be part of the loss beside the forward", node)
+    for node in _reads(script, {*_raw_models(script, wraps), *_parts(script, places, wraps)}):
+        if _may_be_in_loss(script, region, backward, node) and not _asks_only(script, node, QUIET_METHODS):
+            yield Stopper(f"`{script.told(node)}` is used beside the wrapper", node)
+
+
+def _reads(script: Script, names: set[Variable]) -> Iterator[ast.expr]:
+    """Where one of the variables is read."""
+    for one in script.nodes(ast.Name, ast.Attribute) if names else ():
+        assert isinstance(one, (ast.Name, ast.Attribute))
+        if isinstance(one.ctx, ast.Load) and script.variable(one) in names:
+            yield one
+
+
+def _parameter_lists(script: Script) -> Iterator[ast.expr]:
+    for call in script.calls:
+        if call.method in LISTINGS:
+            yield call.node
+    for node in script.nodes(ast.Subscript):
+        if isinstance(node, ast.Subscript) and literal(node.slice) == "params":
+            yield node
+
+
+def _names_of_lists(script: Script, lists: list[ast.expr]) -> set[Variable]:
+    """`params = list(net.parameters())`."""
+    names: set[Variable] = set()
+    for node in lists:
+        parent = script.scopes.parents[node]
+        while isinstance(parent, LISTS) or (
+            isinstance(parent, ast.Call) and script.scopes.name(parent.func) in AROUND
+        ):
+            parent = script.scopes.parents[parent]
+        if isinstance(parent, ast.Assign):
+            names |= {script.variable(target) for target in parent.targets}
+    return names
+
+
+def _holders(script: Script, lists: list[ast.expr]) -> set[Variable]:
+    """What is made of parameters: `decay = Decay(net.parameters())`, `weights = {name: p for name, p in ...}`."""
+    names: set[Variable] = set()
+    for node in lists:
+        for parent in script.scopes.ancestors(node):
+            if isinstance(parent, ast.stmt):
+                names |= set(_filled_with(script, parent, node))
+                break
+            if isinstance(parent, ast.Call) and not _may_hold(script, parent):
+                break
+    return names
+
+
+def _may_hold(script: Script, call: ast.Call) -> bool:
+    """Whether the result of a call may hold what the call is given: an object of the script's own, no optimizer."""
+    definition = script.scopes.definition(call.func)
+    if not isinstance(definition, ast.ClassDef):
+        return (script.scopes.name(call.func) or "") in (*AROUND, "builtins.dict", "builtins.tuple")
+    return not any((script.scopes.name(one) or "").startswith(OPTIMIZER) for one in definition.bases)
+
+
+def _filled_with(script: Script, statement: ast.stmt, listed: ast.expr) -> Iterator[Variable]:
+    if isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            yield script.variable(target)
+    elif isinstance(statement, ast.For) and statement.iter is listed:
+        names = {one.id for one in ast.walk(statement.target) if isinstance(one, ast.Name)}
+        for call in ast.walk(statement):
+            if (
+                isinstance(call, ast.Call)
+                and isinstance(call.func, ast.Attribute)
+                and call.func.attr in ("append", "add", "extend")
+                and any(isinstance(one, ast.Name) and one.id in names for one in call.args)
+            ):
+                yield script.variable(call.func.value)
+
+
+def _may_be_in_loss(script: Script, region: Region, backward: ast.Call, node: ast.expr) -> bool:
+    if not region.holds(node) or without_gradient(script, node):
+        return False
+    behind = script.positions.span(node).start > script.positions.span(backward).end
+    return not (is_inside(script, node, region.turn) and behind)
+
+
+def _is_harmless(script: Script, node: ast.expr) -> bool:
+    """An argument of an optimizer or of clip_grad, or a loop that asks for nothing that has a graph."""
+    parent = script.scopes.parents[node]
+    while isinstance(parent, ast.Call) and script.scopes.name(parent.func) in AROUND:
+        node, parent = parent, script.scopes.parents[parent]
+    match parent:
+        case ast.Call(func=func):
+            return (script.scopes.name(func) or "").startswith(("torch.optim.", "torch.nn.utils.clip_grad"))
+        case ast.For(target=target, iter=over) if over is node:
+            return all(_asks_nothing(script, target, one) for one in parent.body)
+        case ast.comprehension(target=target):
+            return _asks_nothing(script, target, script.scopes.parents[parent])
+        case ast.Attribute(attr="__class__") | ast.Expr():
+            return True
+    return False
+
+
+def _asks_nothing(script: Script, target: ast.expr, body: ast.AST) -> bool:
+    """Whether code uses a loop's names for data and gradients alone."""
+    names = {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
+    return all(
+        _is_told(script, one) or _asks_only(script, one, QUIET_OF_PART)
+        for one in ast.walk(body)
+        if isinstance(one, ast.Name) and one.id in names and isinstance(one.ctx, ast.Load)
+    )
+
+
+def _is_told(script: Script, node: ast.expr) -> bool:
+    """Whether it is compared, printed, counted or asked for its type."""
+    parent = script.scopes.parents[node]
+    return isinstance(parent, (ast.Compare, ast.FormattedValue)) or script.scopes.name(
+        getattr(parent, "func", None)
+    ) in ("builtins.print", "builtins.len", "builtins.isinstance", "builtins.type")
+
+
+def _asks_only(script: Script, node: ast.expr, quiet: Set[str]) -> bool:
+    """Whether something is asked for these attributes, or its parts (`layer.weight.data`) for no graph."""
+    asked: list[str] = []
+    parent = script.scopes.parents[node]
+    while isinstance(parent, ast.Attribute):
+        asked.append(parent.attr)
+        parent = script.scopes.parents[parent]
+    return any(one in NOT_IN_GRAPH for one in asked) or asked[:1] != [] and asked[0] in quiet
+
+
+# --- the wrapped model by another name
+
+
+def _raw_models(script: Script, wraps: tuple[Wrap, ...]) -> Iterator[Variable]:
+    """`raw` of `net = DataParallel(raw)`."""
+    return (script.variable(raw) for wrap in wraps if (raw := _raw_name(script, wrap)))
+
+
+def _raw_name(script: Script, wrap: Wrap) -> ast.expr | None:
+    """The name of the model that is wrapped, if the wrapper has another: `model` of `DataParallel(model.cuda())`."""
+    node = _without_methods(script, wrap.module)
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return None
+    return None if script.told(node) in wrap.names else node
+
+
+def _without_methods(script: Script, node: ast.AST | None) -> ast.AST | None:
+    """`model` of `model.cuda().train()`."""
+    while (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and script.scopes.name(node.func) is None
+    ):
+        node = node.func.value
+    return node
+
+
+def _parts(script: Script, places: Places, wraps: tuple[Wrap, ...]) -> Iterator[Variable]:
+    """Parts that have a name: `encoder` of `DataParallel(Model(encoder))`, `head` of `head = model.head`."""
+    whole = {script.variable(target) for wrap in wraps for target in wrap.targets}
+    for wrap in wraps:
+        raw = _without_methods(script, wrap.module)
+        if isinstance(raw, (ast.Name, ast.Attribute)):
+            whole.add(script.variable(raw))
+        made = _without_methods(script, script.scopes.value(raw)) if raw is not None else None
+        if isinstance(made, ast.Call):
+            given = (*made.args, *(one.value for one in made.keywords))
+            yield from (script.variable(one) for one in given if _is_module(script, places, one))
+    for node in script.nodes(ast.Assign):
+        assert isinstance(node, ast.Assign)
+        for target, value in assignments(script, node):
+            if isinstance(value, ast.Attribute) and _root(script, value, whole):
+                yield script.variable(target)
+
+
+def _is_module(script: Script, places: Places, node: ast.expr) -> bool:
+    """A name whose value is made by a class of modules."""
+    made = (
+        _without_methods(script, script.scopes.value(node))
+        if isinstance(node, (ast.Name, ast.Attribute))
+        else None
+    )
+    if not isinstance(made, ast.Call):
+        return False
+    definition = script.scopes.definition(made.func)
+    if isinstance(definition, ast.ClassDef):
+        return places.kind(definition) == "module"
+    return (script.scopes.name(made.func) or "").startswith(("torch.nn.", "torchvision.models."))
+
+
+def _root(script: Script, node: ast.Attribute, whole: Set[Variable]) -> bool:
+    """Whether an attribute is a part of one of these models, and no number or text that it keeps."""
+    if node.attr in NOT_IN_GRAPH or node.attr in QUIET_METHODS or node.attr == "module":
+        return False
+    inner: ast.expr = node.value
+    while isinstance(inner, ast.Attribute) and script.variable(inner) not in whole:
+        inner = inner.value
+    return isinstance(inner, (ast.Name, ast.Attribute)) and script.variable(inner) in whole
