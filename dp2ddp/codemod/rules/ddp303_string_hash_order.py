@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Note
@@ -15,8 +16,8 @@ class StringHashOrder(Rule):
     """Say where an order depends on the hashes of strings.
 
     ## What it does
-    A note where the script walks over a set, makes a list of one, or hands one on to where it may be walked over;
-    and where it calls hash(). PYTHONHASHSEED=0 stands in the launch line.
+    One note in a file, with all its places: where the script walks over a set, makes a list of one, or hands one on to
+    where it may be walked over; and where it calls hash(). PYTHONHASHSEED=0 stands in the launch line.
 
     ## Why
     Python salts the hashes of strings in every process anew: each rank would walk over a set of names in another order.
@@ -40,14 +41,30 @@ class StringHashOrder(Rule):
             """,
             message="PYTHONHASHSEED",
         ),
+        Notes(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                classes = list(set(labels))
+                words = list(set(texts))
+            """,
+            message="(also in line 4)",
+        ),
         Untouched("import torch\nnet = torch.nn.DataParallel(net)\nclasses = sorted(set(labels))"),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         if facts.is_converted:
             return
-        for node in hash_orders(facts.script):
+        nodes = sorted(hash_orders(facts.script), key=lambda one: one.lineno)
+        if nodes:
+            also = _also(facts, nodes[1:])
             yield Note(
-                node,
-                "the order of a set differs from process to process: start with PYTHONHASHSEED=0, as below",
+                nodes[0],
+                f"the order of a set differs from process to process{also}: start with PYTHONHASHSEED=0, as below",
             )
+
+
+def _also(facts: Facts, nodes: list[ast.expr]) -> str:
+    places = dict.fromkeys(facts.script.where(one) for one in nodes)
+    return f" (also in {', '.join(places)})" if places else ""
