@@ -42,6 +42,7 @@ class Subject:
     modules: Mapping[Path, bytes]  # the local modules that are converted with it, by their own places
     arguments: tuple[str, ...]
     folder: Path  # the working folder
+    module: str | None = None  # "package.train", of what is started with `python -m`
     steps: int | None = None
     patience: float | None = None
     own_hashes: bool = True  # nothing says that all ranks are to have the same hashes of strings
@@ -91,6 +92,7 @@ def _prepare(subject: Subject, mode: Mode, world: int, dtype: str, scratch: Path
     stage = Stage(
         script=str(converted if mode == "ddp" else script),
         name=str(Path(subject.name).with_name(subject.converted_name)) if mode == "ddp" else subject.name,
+        module=_module_of(subject) if mode == "ddp" else subject.module,
         mode=mode,
         world=world,
         folder=str(workspaces[0].folder),
@@ -108,6 +110,12 @@ def _prepare(subject: Subject, mode: Mode, world: int, dtype: str, scratch: Path
         capture=True,
     )
     return _Prepared(stage, workspaces)
+
+
+def _module_of(subject: Subject) -> str | None:
+    """What the converted script is called in its package."""
+    package = (subject.module or "").rpartition(".")[0]
+    return f"{package}.{Path(subject.converted_name).stem}" if subject.module else None
 
 
 def _copies(subject: Subject, room: Path) -> tuple[tuple[Workspace, ...], Path]:

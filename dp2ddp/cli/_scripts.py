@@ -31,13 +31,38 @@ def existing_script(script: Path) -> None:
     read_source(script)
 
 
-def conversion_of(script: Path) -> Conversion:
+def script_file(script: Path, as_module: bool) -> Path:
+    """The script that is meant, a file or (`as_module`) a module; a SourceError of one line if it cannot be read."""
+    from dp2ddp.source.projects import module_file
+
+    path = module_file(str(script)) if as_module else script
+    existing_script(path)
+    return path
+
+
+def module_of(script: Path, as_module: bool) -> str | None:
+    """What a script is called that is started with -m; SourceError if it cannot be from the current folder."""
+    from dp2ddp.source.files import read_source
+    from dp2ddp.source.projects import entry_module
+
+    name = entry_module(read_source(script), as_module)
+    if not name:
+        return None
+    root = script.resolve().parents[name.count(".")]
+    if root != Path.cwd().resolve():
+        raise SourceError(
+            f"{script}: has relative imports, so it is started with -m {name}; start dp2ddp in {root}, too"
+        )
+    return name
+
+
+def conversion_of(script: Path, as_module: bool = False) -> Conversion:
     """The conversion; with open hazards they are shown and the command ends with 1."""
     from dp2ddp.codemod.convert import convert
     from dp2ddp.report.conversion import conversion_text
     from dp2ddp.source.projects import read_project
 
-    conversion = convert(read_project(script))
+    conversion = convert(read_project(script, as_module))
     if conversion.hazards:
         click.echo(conversion_text(conversion, None), err=True, nl=False)
         click.echo(
@@ -48,7 +73,7 @@ def conversion_of(script: Path) -> Conversion:
     return conversion
 
 
-def devices_named(script: Path) -> int | None:
+def devices_named(script: Path, as_module: bool = False) -> int | None:
     """How many devices the script's own device_ids name, where that can be read off."""
     from dp2ddp.codemod.convert import convert
     from dp2ddp.source.files import read_source
@@ -57,14 +82,14 @@ def devices_named(script: Path) -> int | None:
     if "device_ids" not in read_source(script).text:
         return None
     with contextlib.suppress(Dp2DdpError):  # Python itself says better what is wrong with it, when it runs
-        return convert(read_project(script)).world
+        return convert(read_project(script, as_module)).world
     return None
 
 
 @contextlib.contextmanager
-def converted_beside(script: Path, mode: str) -> Iterator[Path]:
+def converted_beside(script: Path, mode: str, as_module: bool = False) -> Iterator[Path]:
     """The script that a mode can run; a conversion lies beside the original for as long, for imports and __file__."""
-    conversion = conversion_of(script) if mode == "ddp" else None
+    conversion = conversion_of(script, as_module) if mode == "ddp" else None
     if conversion is None or not conversion.changed:
         yield script
         return

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.cli._experiment import Subject
-from dp2ddp.cli._scripts import conversion_of, existing_script
+from dp2ddp.cli._scripts import conversion_of, existing_script, module_of, script_file
 from dp2ddp.errors import RunError
 
 HASHES = "PYTHONHASHSEED"
@@ -26,11 +26,17 @@ class _Converted:
 
 
 def subject_of(
-    script: Path, converted: Path | None, arguments: tuple[str, ...], steps: int | None, patience: float
+    script: Path,
+    converted: Path | None,
+    arguments: tuple[str, ...],
+    steps: int | None,
+    patience: float,
+    as_module: bool = False,
 ) -> tuple[Subject, str, int | None]:
     """The subject, the line that starts the converted script, and the number of devices that the script names."""
-    existing_script(script)
-    found = _given(converted) if converted else _converted(script)
+    script = script_file(script, as_module)
+    module = module_of(script, as_module)
+    found = _given(converted) if converted else _converted(script, as_module)
     subject = Subject(
         script=script,
         name=str(script),
@@ -40,6 +46,7 @@ def subject_of(
         # A version of the user's own may load each row on another rank than DataParallel's one process did, and
         # still mean the same. What convert writes draws the same numbers, and has to show it.
         sample_streams=converted is not None,
+        module=module,
         arguments=arguments,
         folder=Path.cwd().resolve(),
         steps=steps,
@@ -55,8 +62,8 @@ def _given(converted: Path) -> _Converted:
     return _Converted(converted.read_bytes(), converted.name, {}, launch, None)
 
 
-def _converted(script: Path) -> _Converted:
-    conversion = conversion_of(script)
+def _converted(script: Path, as_module: bool) -> _Converted:
+    conversion = conversion_of(script, as_module)
     if not conversion.changed:
         raise RunError(
             f"{script}: nothing to convert, so nothing to compare; name your own version with --converted"

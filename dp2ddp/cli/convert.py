@@ -28,6 +28,9 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
 @click.command("convert")
 @click.argument("src")
 @click.option(
+    "-m", "as_module", is_flag=True, help="SRC is a module, package.train, as `python -m` takes it."
+)
+@click.option(
     "-o",
     "--output",
     help="Where to write the result (default: NAME_ddp.py beside SRC; - is stdout). "
@@ -55,8 +58,8 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
     "--import", "imports", is_flag=True, help="Import the helpers from dp2ddp instead of copying them."
 )
 def command(
-    src: str, output: str | None, show_diff: bool, check: bool, in_place: bool, force: bool, as_json: bool,
-    **asked: object,
+    src: str, as_module: bool, output: str | None, show_diff: bool, check: bool, in_place: bool, force: bool,
+    as_json: bool, **asked: object,
 ) -> None:  # fmt: skip
     """Rewrite the DataParallel script SRC (- is stdin) as a DistributedDataParallel script.
 
@@ -65,9 +68,10 @@ def command(
     # Imported here: `dp2ddp --help` needs none of it (TOOLS.md section 4).
     from dp2ddp.codemod.convert import Options, convert
     from dp2ddp.codemod.rule import UnknownRuleError
-    from dp2ddp.source.projects import read_project
+    from dp2ddp.source.projects import module_file, read_project
 
-    project = read_project(src)
+    src = str(module_file(src)) if as_module else src
+    project = read_project(src, as_module)
     try:
         conversion = convert(project, Options(**asked))  # type: ignore[arg-type]  # the options of the same names
     except UnknownRuleError as error:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("script", type=click.Path(path_type=Path))
 @click.option(
+    "-m", "as_module", is_flag=True, help="SCRIPT is a module, package.train, as `python -m` takes it."
+)
+@click.option(
     "--mode", type=click.Choice(["dp", "ddp"]), required=True, help="One process, or one for each device."
 )
 @click.option(
@@ -41,23 +44,26 @@ if TYPE_CHECKING:
 @click.option("--virtual", is_flag=True, help="Virtual devices on the CPU, even where there are real ones.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
-    script: Path, mode: Mode, devices: int | None, trace: Path | None, steps: int | None, timeout: float | None,
-    virtual: bool, arguments: tuple[str, ...],
+    script: Path, as_module: bool, mode: Mode, devices: int | None, trace: Path | None, steps: int | None,
+    timeout: float | None, virtual: bool, arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Run SCRIPT as it is, in the current folder, on real or virtual devices.
 
     In ddp mode a script that still uses DataParallel is converted on the way, into a temporary file beside it.
     Arguments for the script go behind --. Ends with 0, or 3 if the script failed, 1 if it could not be converted.
     """
-    from dp2ddp.cli._scripts import converted_beside, devices_named, existing_script, in_terms_of
+    from dp2ddp.cli._scripts import converted_beside, devices_named, in_terms_of, module_of, script_file
     from dp2ddp.runtime.run import run_here
 
-    existing_script(script)
+    script = script_file(script, as_module)
+    module = module_of(script, as_module)
     if steps and not trace:
         raise click.UsageError("--steps needs --trace: the recorder counts the steps")
-    with converted_beside(script, mode) as runnable:
+    with converted_beside(script, mode, as_module) as runnable:
+        package = (module or "").rpartition(".")[0]
         run = run_here(
-            script=runnable, name=str(script), mode=mode, world=devices or devices_named(script) or 2,
+            script=runnable, name=str(script), mode=mode, world=devices or devices_named(script, as_module) or 2,
+            module=f"{package}.{runnable.stem}" if module else None,
             arguments=arguments, trace=trace, steps=steps, patience=timeout, real=not virtual,
         )  # fmt: skip
         if run.failure:

@@ -33,6 +33,9 @@ class Worlds(_Numbers):
 @click.command()
 @click.argument("script", type=click.Path(path_type=Path))
 @click.option(
+    "-m", "as_module", is_flag=True, help="SCRIPT is a module, package.train, as `python -m` takes it."
+)
+@click.option(
     "--converted",
     type=click.Path(path_type=Path),
     help="A converted version; without it SCRIPT is converted.",
@@ -46,8 +49,8 @@ class Worlds(_Numbers):
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON (docs/json.md).")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
-    script: Path, converted: Path | None, devices: tuple[int, ...] | None, steps: int | None, timeout: float,
-    as_json: bool, arguments: tuple[str, ...],
+    script: Path, as_module: bool, converted: Path | None, devices: tuple[int, ...] | None, steps: int | None,
+    timeout: float, as_json: bool, arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Train SCRIPT with DataParallel and its conversion under torchrun, and compare every optimizer step.
 
@@ -63,7 +66,7 @@ def command(
 
     started = time.monotonic()
     with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
-        subject, launch, world = subject_of(script, converted, arguments, steps, timeout)
+        subject, launch, world = subject_of(script, converted, arguments, steps, timeout, as_module)
         verdicts, failure = [], None
         for number in devices or (world or 2,):
             try:

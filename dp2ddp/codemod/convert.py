@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from dp2ddp.codemod.apply import Editor
 from dp2ddp.codemod.checks import check_result
@@ -86,6 +87,7 @@ class Conversion:
     strategy: Strategy | None = None
     world: int | None = None  # len(device_ids), where they can be read off
     launch: str = ""
+    entry_module: str = ""  # "package.train", of a script that is started with -m
     missing: tuple[str, ...] = ()  # imports that were not found, so that nobody has looked at what they do
 
     @property
@@ -129,7 +131,15 @@ class Conversion:
 
     def launch_of(self, written: str | None) -> str:
         """The launch line for the file that the result was written to."""
-        return shlex.join([*shlex.split(self.launch)[:-1], written]) if written else self.launch
+        if not written:
+            return self.launch
+        line = shlex.split(self.launch)[:-1]
+        if not self.entry_module:
+            return shlex.join([*line, written])
+        root = Path(written).parents[self.entry_module.count(".")]
+        name = ".".join(Path(written).relative_to(root).with_suffix("").parts)
+        place = "" if root == Path() else f"cd {shlex.quote(str(root))} && "
+        return place + shlex.join([*line, name])
 
     def diff(self) -> str:
         """One file after the other."""
@@ -146,7 +156,8 @@ def _lines(text: str) -> list[str]:
 
 def convert(project: Project, options: Options | None = None) -> Conversion:
     """Convert the entry script of a project and its local modules; nothing is imported, run or written."""
-    return replace(_convert(project, options or Options()), missing=project.missing)
+    found = _convert(project, options or Options())
+    return replace(found, missing=project.missing, entry_module=project.entry_module)
 
 
 def _convert(project: Project, options: Options) -> Conversion:
@@ -163,7 +174,7 @@ def _convert(project: Project, options: Options) -> Conversion:
     plans = {one: make_plan(one, strategy, rules) for one in facts.files}
     if facts.entry.first_act is None or not any(plan.wraps_converted for plan in plans.values()):
         return _unchanged(plans, strategy)  # only hazards: half a conversion helps nobody
-    return _convert_files(facts, plans, strategy, options)
+    return _convert_files(facts, plans, strategy, options, project.root)
 
 
 def _unchanged(plans: Mapping[Facts, Plan], strategy: Strategy) -> Conversion:
@@ -172,7 +183,7 @@ def _unchanged(plans: Mapping[Facts, Plan], strategy: Strategy) -> Conversion:
 
 
 def _convert_files(
-    facts: Facts, plans: Mapping[Facts, Plan], strategy: Strategy, options: Options
+    facts: Facts, plans: Mapping[Facts, Plan], strategy: Strategy, options: Options, root: Path | None
 ) -> Conversion:
     changing = [one for one in facts.others if plans[one].edits]
     helpers_from = PACKAGE if options.imports else SUPPORT if changing else None
@@ -185,7 +196,7 @@ def _convert_files(
     return Conversion(
         files[0],
         tuple(files[1:]),
-        _support(facts, list(plans.values())) if helpers_from == SUPPORT else None,
+        _support(facts, list(plans.values()), root) if helpers_from == SUPPORT else None,
         strategy,
         world_of(facts),
         launch_line(facts, entry_name(facts) if changing else None),
@@ -198,13 +209,12 @@ def edit_file(facts: Facts, plan: Plan, helpers_from: str | None) -> str:
     return editor.apply(plan.text_edits(), add_header(facts, plan, helpers_from))
 
 
-def _support(facts: Facts, plans: list[Plan]) -> FileConversion:
-    """The module with the helpers: beside the entry script, where every file of the project finds it."""
+def _support(facts: Facts, plans: list[Plan], root: Path | None) -> FileConversion:
+    """The module with the helpers: in the folder that is first on sys.path, where every file finds it."""
     if SUPPORT in facts.modules.by_name:
         raise ConversionError(
             f"{facts.modules.by_name[SUPPORT].shown}: the helpers of the conversion need this name; rename it, "
             "or use --import"
         )
     text = support_module({lift.helper for plan in plans for lift in plan.lifts})
-    path = facts.script.source.path
-    return FileConversion(SourceFile(path.with_name(f"{SUPPORT}.py") if path else None, ""), text)
+    return FileConversion(SourceFile(root / f"{SUPPORT}.py" if root else None, ""), text)

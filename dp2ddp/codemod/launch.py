@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.orders import hash_orders
@@ -22,9 +23,11 @@ def launch_line(facts: Facts, script: str | None = None) -> str:
     world = world_of(facts)
     seed = "PYTHONHASHSEED=0 " if depends_on_hashes(facts) else ""
     name = script or converted_name(facts)
+    package = facts.modules.entry_module.rpartition(".")[0]
+    started = f"-m {package}.{Path(name).stem}" if package else shlex.quote(name)
     devices = literal(facts.entry.visible_devices) if facts.entry.late_devices else None
     seed += f"CUDA_VISIBLE_DEVICES={shlex.quote(devices)} " if isinstance(devices, str) else ""
-    return f"{seed}torchrun --standalone --nproc-per-node {world or 'gpu'} {shlex.quote(name)}"
+    return f"{seed}torchrun --standalone --nproc-per-node {world or 'gpu'} {started}"
 
 
 def depends_on_hashes(facts: Facts) -> bool:

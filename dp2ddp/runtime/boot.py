@@ -18,6 +18,7 @@ import ctypes
 import faulthandler
 import functools
 import gc
+import importlib.util
 import io
 import os
 import signal
@@ -77,7 +78,7 @@ def run_stage(stage: Stage, rank: int) -> int:
     code, ended, error = 0, 0.0, ""
     try:
         with _end_of_script() as end:
-            run_as_main(stage.script, stage.name, stage.arguments)
+            run_as_main(stage.script, stage.name, stage.arguments, stage.module)
         code, ended, error = end.code, time.monotonic(), end.error
     finally:
         if recorder:
@@ -122,10 +123,13 @@ def complete_open_files() -> None:
                 thing.flush()
 
 
-def run_as_main(script: str, name: str, arguments: tuple[str, ...]) -> None:
-    """What `python NAME ARGUMENTS` does: sys.argv, sys.path[0], __file__, a fresh `__main__`."""
-    sys.argv = [name, *arguments]
-    sys.path.insert(0, os.path.dirname(os.path.realpath(script)))
+def run_as_main(script: str, name: str, arguments: tuple[str, ...], as_module: str | None = None) -> None:
+    """What `python NAME ARGUMENTS` does: sys.argv, sys.path[0], __file__, a fresh `__main__`.
+
+    Of `python -m MODULE ARGUMENTS` too: then the working folder is first on sys.path, and the package is imported.
+    """
+    sys.argv = [os.path.abspath(script) if as_module else name, *arguments]
+    sys.path.insert(0, os.getcwd() if as_module else os.path.dirname(os.path.realpath(script)))
     module = ModuleType("__main__")
     module.__dict__.update(
         __file__=os.path.abspath(script),
@@ -133,6 +137,9 @@ def run_as_main(script: str, name: str, arguments: tuple[str, ...]) -> None:
         __loader__=SourceFileLoader("__main__", script),
         __cached__=None,
     )
+    if as_module:
+        spec = importlib.util.find_spec(as_module)  # imports the packages around it, as Python does
+        module.__dict__.update(__spec__=spec, __package__=as_module.rpartition(".")[0])
     sys.modules["__main__"] = module  # before it runs: pickle and multiprocessing look classes up there
     with open(script, "rb") as file:
         code = compile(file.read(), os.path.abspath(script), "exec", dont_inherit=True)

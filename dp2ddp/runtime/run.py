@@ -223,7 +223,8 @@ def ask_where(stage: Stage) -> tuple[Stand, ...]:
 
 def run_here(
     script: Path, name: str, mode: Mode, world: int, arguments: Sequence[str] = (), *,
-    trace: Path | None = None, steps: int | None = None, patience: float | None = None, real: bool = True,
+    module: str | None = None, trace: Path | None = None, steps: int | None = None, patience: float | None = None,
+    real: bool = True,
 ) -> Run:  # fmt: skip
     """Run a script in the current folder, with its output on our own stdout and stderr."""
     with tempfile.TemporaryDirectory(prefix="dp2ddp-") as desk:
@@ -234,6 +235,7 @@ def run_here(
             folder=os.getcwd(),
             desk=desk,
             name=name,
+            module=module,
             arguments=tuple(arguments),
             trace=str(trace.absolute()) if trace else None,
             steps=steps,

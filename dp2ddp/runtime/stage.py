@@ -24,6 +24,7 @@ class Stage:
     folder: str  # the working folder
     desk: str  # where ranks leave notes for the parent: how they ended, where they stand
     name: str  # what the script finds in sys.argv[0]
+    module: str | None = None  # what it is called, if it is started with `python -m`
     arguments: tuple[str, ...] = ()
     trace: str | None = None  # a folder for the record of each step
     steps: int | None = None  # end the script after so many optimizer steps

@@ -23,6 +23,7 @@ class LocalModule:
 
     name: str
     source: SourceFile
+    other_names: tuple[str, ...] = ()  # `utils` beside `pkg.utils`: one file, loaded once under each
 
 
 @dataclass(frozen=True)
@@ -32,50 +33,111 @@ class Project:
     entry: SourceFile
     modules: tuple[LocalModule, ...] = ()
     missing: tuple[str, ...] = ()  # top-level names that are imported, and neither found here nor installed
+    entry_module: str = ""  # "package.train", of a script that is started with `python -m package.train`
+
+    @property
+    def root(self) -> Path | None:
+        """The folder that is first on sys.path: the script's, or the one that its package stands in."""
+        path = self.entry.path
+        if path is None or not self.entry_module:
+            return path.parent if path else None
+        root = path.resolve().parents[self.entry_module.count(".")]
+        return root if path.is_absolute() else Path(os.path.relpath(root))
 
 
-def read_project(path: str | Path) -> Project:
+def read_project(path: str | Path, as_module: bool = False) -> Project:
     """Read the script at `path`, and the local modules that its imports reach.
 
     A module is looked for beside the script, in folders that the script (or a module) adds to sys.path, on
     PYTHONPATH, in the current folder, and in the folders above the script up to the one with .git, setup.py or
-    pyproject.toml, which is where a package that was installed for development lies.
+    pyproject.toml, which is where a package that was installed for development lies. A script with relative
+    imports can only be started with -m, as a module of its package; others may be (`as_module`).
     """
     entry = read_source(path)
     if entry.path is None:
         return Project(entry)
-    search = _Search(entry.path)
+    name = entry_module(entry, as_module)
+    search = _Search(entry.path, tuple(name.split(".")[:-1]))
     modules = tuple(search.reachable(entry))
-    return Project(entry, modules, tuple(sorted(search.missing)))
+    return Project(entry, modules, tuple(sorted(search.missing)), name)
+
+
+def module_file(name: str) -> Path:
+    """The file of "package.train", as `python -m` finds it from the current folder; SourceError if it is not there."""
+    base = Path(*name.split("."))
+    for path in (base.with_name(base.name + ".py"), base / "__main__.py"):
+        if path.is_file():
+            return path
+    raise SourceError(
+        f"{name}: no module of this name here; -m takes package.module, in the folder of the package"
+    )
+
+
+def entry_module(entry: SourceFile, as_module: bool = False) -> str:
+    """What a script is called that is started with -m, because it is asked for or because it has relative imports."""
+    if entry.path is None or not (as_module or has_relative_imports(entry)):
+        return ""
+    return ".".join((*package_around(entry.path), entry.path.stem))
+
+
+def package_around(path: Path) -> tuple[str, ...]:
+    """The package that a file is a module of, by the `__init__.py`s beside it and above; at least its folder."""
+    folder = path.resolve().parent
+    names = [folder.name]
+    while (folder / "__init__.py").exists() and (folder.parent / "__init__.py").exists():
+        folder = folder.parent
+        names.append(folder.name)
+    return tuple(reversed(names))
+
+
+def has_relative_imports(source: SourceFile) -> bool:
+    """Whether a file says `from .data import ...` outside of `try:`, which fails in a script of no package."""
+    tree = parse_leniently(source.text)
+    pending: list[ast.AST] = [tree] if tree else []
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.ImportFrom) and node.level:
+            return True
+        if not isinstance(node, ast.Try):
+            pending += ast.iter_child_nodes(node)
+    return False
 
 
 class _Search:
     """Follows imports from file to file."""
 
-    def __init__(self, entry: Path) -> None:
+    def __init__(self, entry: Path, package: tuple[str, ...]) -> None:
         self.absolute = entry.is_absolute()
         self.entry = entry = entry.resolve()
-        self.roots = [entry.parent, *_python_path()]  # where Python itself looks before installed packages
+        self.package = package
+        first = entry.parents[len(package)]
+        self.roots = [first, *_python_path()]  # where Python itself looks before installed packages
         self.late_roots = tuple(_folders_above(entry))
         self.unfound: list[tuple[str, ...]] = []
 
     def reachable(self, entry: SourceFile) -> Iterator[LocalModule]:
-        """Every local module once, in the order in which imports reach it."""
-        seen = {self.entry}
-        queue = self._imported(entry, ())
+        """Every local module once, with all its names, in the order in which imports reach it."""
+        names: dict[Path, list[tuple[str, ...]]] = {self.entry: []}
+        sources: dict[Path, SourceFile] = {}
+        queue = self._imported(entry, self.package)
         while queue:
             name = queue.pop(0)
             file = self._find(name)
             if file is None:
                 self.unfound.append(name)
-            elif file not in seen:
-                seen.add(file)
+            elif name not in names.setdefault(file, []):
+                names[file].append(name)
+                if file == self.entry:
+                    continue
                 try:
-                    source = read_source(self.shown(file))
+                    sources[file] = sources.get(file) or read_source(self.shown(file))
                 except SourceError:
                     continue  # unreadable for us; Python itself will say so when the script runs
-                yield LocalModule(".".join(name), source)
-                queue += self._imported(source, name if file.name == "__init__.py" else name[:-1])
+                package = name if file.name == "__init__.py" else name[:-1]
+                queue += self._imported(sources[file], package)
+        for file, source in sources.items():
+            first, *more = (".".join(name) for name in names[file])
+            yield LocalModule(first, source, tuple(more))
 
     def shown(self, file: Path) -> Path:
         """A file as the user would type it: from the current folder, unless the script is named from the root."""

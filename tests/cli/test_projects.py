@@ -217,3 +217,45 @@ def test_verify_runs_the_script_of_a_project_under_its_own_name(
     subject, launch, _ = subject_of(Path("train.py"), None, (), None, 60.0)
     assert subject.converted_name == "train.py"  # results/<name of __file__>/ stays the same folder
     assert launch.endswith(" train.py")
+
+
+class TestModules:
+    @pytest.fixture
+    def package(self, project: Path) -> Path:
+        """The same script, as a module of the package: `python -m lib.train`."""
+        text = TRAIN.replace("from lib.", "from .")
+        (project / "train.py").unlink()
+        (project / "lib" / "train.py").write_text(text)
+        return project
+
+    @pytest.mark.parametrize("given", [["-m", "lib.train"], ["lib/train.py"]], ids=["-m", "by its file"])
+    def test_the_helpers_lie_where_every_file_finds_them(self, package: Path, given: list[str]) -> None:
+        result = convert(*given, "-o", "../ddp")
+
+        assert result.exit_code == 0, result.output
+        after = contents(package.parent / "ddp")
+        assert "ddp_helpers.py" in after
+        assert "from ddp_helpers import" in after["lib/train.py"]
+        assert result.stdout.endswith("/ddp && torchrun --standalone --nproc-per-node gpu -m lib.train\n")
+
+    def test_a_module_that_is_not_there(self, package: Path) -> None:
+        result = convert("-m", "lib.trian")
+
+        assert result.exit_code == 3
+        assert "lib.trian: no module" in result.stderr
+
+    def test_it_is_run_from_the_folder_of_the_package(
+        self, package: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(package / "lib")
+        result = CliRunner().invoke(main, ["verify", "train.py"])
+
+        assert result.exit_code == 3
+        assert f"-m lib.train; start dp2ddp in {package}" in result.stderr
+
+    @pytest.mark.torchrun
+    def test_it_trains_the_same(self, package: Path) -> None:
+        result = dp2ddp(package, "verify", "-m", "lib.train", "-n", "2", "--", "--epochs", "1")
+
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert "-m lib.train" in result.stdout

@@ -4,6 +4,7 @@
 # corpus: worlds = 2 3 4                              numbers of devices to verify it on; 2 unless given
 # corpus: arguments = --epochs 1                      what the script is started with
 # corpus: strategy = shard outputs reducer            what must be chosen for it, where that matters
+# corpus: module = package.train                     started with `python -m`, from the folder of the project
 # corpus: runs = no                                   the original cannot run (old Python): converted only
 # corpus: trains = no                                 it makes no optimizer step: what it prints and writes is compared
 # corpus: answer = 1 DDP902:22 DDP902:25              a script that is not converted: the exit code of `convert`
@@ -18,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-GROUPS = ("data", "loss", "models", "effects", "negatives")
+GROUPS = ("data", "loss", "models", "effects", "projects", "negatives")
 HEAD = re.compile(r"^# corpus: (\w+) = (.*\S)\s*$", re.MULTILINE)
 BETWEEN_ROWS = re.compile(r";(?![^()]*\))")  # one row has a semicolon in parentheses
-KEYS = {"idioms", "worlds", "arguments", "strategy", "runs", "trains", "answer"}
+KEYS = {"idioms", "worlds", "arguments", "strategy", "runs", "trains", "answer", "module"}
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,18 @@ class Case:
     strategy: tuple[str, ...]  # data, join, gradients; empty: whatever is chosen
     runs: bool
     trains: bool
+    module: str | None  # "package.train", of what is started with -m
     answer: str | None  # None: it is converted, and trains the same
 
     @property
     def name(self) -> str:
-        told = self.path.parent if self.is_project else self.path.with_suffix("")
-        return str(told.relative_to(HERE))
+        return str((self.folder or self.path.with_suffix("")).relative_to(HERE))
 
     @property
-    def is_project(self) -> bool:
-        """A folder with a train.py and the modules that it imports."""
-        return self.path.parent.parent != HERE
+    def folder(self) -> Path | None:
+        """That of a project, with all that its script imports and reads; None for a script of its own."""
+        group, *folders, _ = self.path.relative_to(HERE).parts
+        return HERE / group / folders[0] if folders else None
 
 
 def read_case(path: Path) -> Case:
@@ -63,15 +65,26 @@ def read_case(path: Path) -> Case:
         strategy=tuple(said.get("strategy", "").split()),
         runs=said.get("runs") != "no",
         trains=said.get("trains") != "no",
+        module=said.get("module"),
         answer=said.get("answer"),
     )
 
 
 def all_cases() -> list[Case]:
     """Every script of the corpus, by group and name; a project has a folder of its own."""
-    folders = [HERE / group for group in GROUPS]
+    groups = [HERE / group for group in GROUPS]
     return [
         read_case(path)
-        for one in folders
-        for path in (*sorted(one.glob("*.py")), *sorted(one.glob("*/train.py")))
+        for one in groups
+        for path in (*sorted(one.glob("*.py")), *(_started(each) for each in _folders(one)))
     ]
+
+
+def _folders(group: Path) -> list[Path]:
+    return sorted(one for one in group.iterdir() if one.is_dir() and one.name != "__pycache__")
+
+
+def _started(project: Path) -> Path:
+    """The script of a project that has a head."""
+    (found,) = (one for one in project.rglob("*.py") if HEAD.match(one.read_text(encoding="utf-8")))
+    return found

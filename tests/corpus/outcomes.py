@@ -16,7 +16,7 @@ def answer(conversion: Conversion) -> str:
 
 def outcome(case: Case) -> str:
     """The strategy chosen; for a script that is not converted, in words what it is answered."""
-    conversion = convert(read_project(case.path))
+    conversion = convert(read_project(case.path, as_module=case.module is not None))
     if not conversion.hazards and conversion.changed and conversion.strategy:
         chosen = conversion.strategy
         return f"{chosen.data.value} {chosen.join.value} {chosen.gradients.value}"

@@ -30,7 +30,7 @@ def server() -> Iterator[Server]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_script_is_converted_or_refused_as_its_head_says(case: Case) -> None:
-    conversion = convert(read_project(case.path))
+    conversion = convert(read_project(case.path, as_module=case.module is not None))
     if case.answer is None:
         assert [one.because for one in conversion.hazards] == []
         assert conversion.changed
@@ -49,20 +49,22 @@ def test_a_script_is_converted_or_refused_as_its_head_says(case: Case) -> None:
 )
 def test_a_script_trains_the_same(case: Case, world: int, server: Server, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
-    script = folder / "train.py"
-    if case.is_project:
-        shutil.copytree(case.path.parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    if case.folder:
+        shutil.copytree(case.folder, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        script = folder / case.path.relative_to(case.folder)
     else:
         folder.mkdir()
+        script = folder / "train.py"
         script.write_bytes(case.path.read_bytes())
-    conversion = convert(read_project(script))
+    conversion = convert(read_project(script, as_module=case.module is not None))
     changed = {one.before.path: one.data for one in conversion.changed_files if one is not conversion.entry}
     subject = Subject(
         script=script,
-        name="train.py",
+        name=str(script.relative_to(folder)),
         converted=conversion.entry.data,
-        converted_name="train_ddp.py",
+        converted_name=script.name if conversion.is_project else "train_ddp.py",
         modules={path: data for path, data in changed.items() if path},
+        module=case.module,
         arguments=case.arguments,
         folder=folder,
         patience=PATIENCE,

@@ -28,7 +28,7 @@ BOOT = """
 import sys
 from dp2ddp.runtime.boot import _end_of_script, run_as_main
 with _end_of_script() as end:
-    run_as_main(sys.argv[1], sys.argv[2], tuple(sys.argv[3:]))
+    run_as_main(sys.argv[1], sys.argv[2], tuple(sys.argv[4:]), sys.argv[3] or None)
 print("code", end.code, end.error)
 """
 
@@ -40,10 +40,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def boot(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def boot(folder: Path, code: str, *arguments: str, as_module: str = "") -> subprocess.CompletedProcess[str]:
     script = folder / "scripts" / "train.py"
     script.write_text(code)
-    command = [sys.executable, "-c", BOOT, str(script), "scripts/train.py", *arguments]
+    command = [sys.executable, "-c", BOOT, str(script), "scripts/train.py", as_module, *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
 
 
@@ -51,6 +51,22 @@ def test_it_is_as_if_started_directly(folder: Path) -> None:
     booted = boot(folder, REPORT, "--lr", "0.1").stdout.removesuffix("code 0 \n")
     plain = subprocess.run(
         [sys.executable, "scripts/train.py", "--lr", "0.1"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert booted == plain.stdout
+
+
+def test_it_is_as_if_started_as_a_module(folder: Path) -> None:
+    code = "import os\n" + REPORT.replace("from helper", "from .helper").replace(
+        "__spec__ if", "__spec__.name if"
+    )
+    code += "from scripts import train\nprint(train.Thing is Thing, sys.path[0] == os.getcwd())\n"
+    booted = boot(folder, code, "--lr", "0.1", as_module="scripts.train").stdout.removesuffix("code 0 \n")
+    plain = subprocess.run(
+        [sys.executable, "-m", "scripts.train", "--lr", "0.1"],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -95,3 +95,39 @@ def test_what_cannot_be_found_is_named(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import os, torch, nowhere_to_be_found.x\n")
 
     assert read_project(tmp_path / "train.py").missing == ("nowhere_to_be_found",)
+
+
+def test_a_script_with_relative_imports_is_a_module_of_its_package(tmp_path: Path) -> None:
+    names = project(
+        tmp_path, kit____init__="", kit__train="from . import data\nfrom kit.data import x\n", kit__data="",
+        data="", entry="kit/train.py",
+    )  # fmt: skip
+    found = read_project(tmp_path / "kit" / "train.py")
+
+    assert names == ["kit", "kit.data"]  # and not data.py beside the package
+    assert found.entry_module == "kit.train"
+    assert found.root == tmp_path
+
+
+def test_relative_imports_that_are_only_tried(tmp_path: Path) -> None:
+    text = "try:\n    from .data import x\nexcept ImportError:\n    from data import x\n"
+    assert project(tmp_path, train=text, data="") == ["data"]
+    assert read_project(tmp_path / "train.py").entry_module == ""
+
+
+def test_a_file_that_is_imported_by_two_names_is_one_module(tmp_path: Path) -> None:
+    project(
+        tmp_path,
+        train="import os, sys\nsys.path.append(os.path.join(os.path.dirname(__file__), 'kit'))\n"
+        "from kit import utils\nimport data\n",
+        kit____init__="",
+        kit__utils="",
+        kit__data="import utils\n",
+    )
+    modules = read_project(tmp_path / "train.py").modules
+
+    assert [(one.name, one.other_names) for one in modules] == [
+        ("kit", ()),
+        ("kit.utils", ("utils",)),
+        ("data", ()),
+    ]

@@ -57,7 +57,7 @@ def find_entry(modules: Modules) -> Entry:
     script = modules.entry
     body = script.tree.body
     first = next(
-        (one for one in body if not _is_definition(script, one) or acts_on_import(modules, one)), None
+        (one for one in body if not _is_definition(script, one) or acts_on_import(modules, script, one)), None
     )
     imports = [one for one in body[: body.index(first) if first else None] if _is_import(one)]
     guard = first is not None and is_main_guard(first)
@@ -77,27 +77,30 @@ def last_import(script: Script) -> ast.stmt | None:
     )
 
 
-def acts_on_import(modules: Modules, statement: ast.stmt, seen: frozenset[str] = frozenset()) -> bool:
+def acts_on_import(
+    modules: Modules, script: Script, statement: ast.stmt, seen: frozenset[str] = frozenset()
+) -> bool:
     """Whether an import runs a local module that does more than define: it prints, writes, draws or asks devices."""
-    for name in _imported(modules, statement) - seen:
-        script = modules.by_name[name]
-        for inner in script.tree.body:
+    for name in _imported(modules, script, statement) - seen:
+        imported = modules.by_name[name]
+        for inner in imported.tree.body:
             if is_main_guard(inner):
                 continue
-            if not (_is_definition(script, inner) or is_quiet(script, inner)):
+            if not (_is_definition(imported, inner) or is_quiet(imported, inner)):
                 return True
-            if acts_on_import(modules, inner, seen | {name}):
+            if acts_on_import(modules, imported, inner, seen | {name}):
                 return True
     return False
 
 
-def _imported(modules: Modules, statement: ast.stmt) -> set[str]:
+def _imported(modules: Modules, script: Script, statement: ast.stmt) -> set[str]:
     """The local modules that an import runs, packages around them included."""
     if not isinstance(statement, (ast.Import, ast.ImportFrom)):
         return set()
     names = {alias.name for alias in statement.names}
-    if isinstance(statement, ast.ImportFrom) and statement.module:
-        names = {statement.module, *(f"{statement.module}.{name}" for name in names)}
+    if isinstance(statement, ast.ImportFrom):
+        module = script.scopes.absolute(statement)
+        names = {module, *(f"{module}.{name}" for name in names)}
     parts = [name.split(".") for name in names]
     parents = {".".join(each[:length]) for each in parts for length in range(1, len(each) + 1)}
     return parents & modules.by_name.keys()

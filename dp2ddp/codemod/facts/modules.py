@@ -18,23 +18,26 @@ class Modules:
     """The entry script and the local modules that its imports reach."""
 
     def __init__(self, project: Project) -> None:
-        self.by_name: dict[str, Script] = {}
+        self.by_name: dict[str, Script] = {}  # a file that is imported by two names stands under both
+        self.entry_module = project.entry_module
         self._asked: set[tuple[str, str]] = set()
         self.by_name.update(self._parsed(project.modules))
-        self.entry = Script(project.entry, modules=self)
+        self.entry = Script(project.entry, modules=self, package=_package_of(project))
 
     def _parsed(self, modules: tuple[LocalModule, ...]) -> Iterator[tuple[str, Script]]:
         for module in modules:
             if module.source.text.startswith(HELPERS_START):
                 continue  # of an earlier conversion
             try:
-                yield module.name, Script(module.source, module.name, self)
+                script = Script(module.source, module.name, self)
             except SourceError:
                 continue  # Python itself will say so when the script runs
+            for name in (module.name, *module.other_names):
+                yield name, script
 
     @property
     def scripts(self) -> tuple[Script, ...]:
-        return self.entry, *self.by_name.values()
+        return self.entry, *dict.fromkeys(self.by_name.values())
 
     @cached_property
     def home(self) -> dict[ast.AST, Script]:
@@ -82,3 +85,8 @@ class Modules:
             if module in self.by_name:
                 return module, ".".join(parts[length:])
         return None, name
+
+
+def _package_of(project: Project) -> tuple[str, ...]:
+    """Where the entry script's relative imports start from."""
+    return tuple(project.entry_module.split(".")[:-1])

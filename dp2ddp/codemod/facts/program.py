@@ -23,6 +23,7 @@ class Program(Script):
         entry = modules.entry
         self.source, self.name, self.tree = entry.source, entry.name, entry.tree
         self.files = modules.scripts
+        self.by_name = modules.by_name
         self.home = modules.home
         self.scopes = LinkedScopes(self, modules, reach)
         self.positions = LinkedPositions(self)
@@ -42,7 +43,7 @@ class Program(Script):
             return None
         name = self.scopes.name(node) or ""
         module, _, rest = name.rpartition(".")
-        home = next((one for one in self.files[1:] if one.name == module), None)
+        home = self.by_name.get(module)
         return (home.tree, rest) if home and rest in home.scopes.top.values else None
 
     def where(self, node: ast.AST) -> str:

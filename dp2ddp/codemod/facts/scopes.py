@@ -115,6 +115,13 @@ class Scopes:
 
     # --- asking
 
+    def absolute(self, node: ast.ImportFrom) -> str:
+        """The module that is meant; a relative import of a script without a package keeps its dots."""
+        if not node.level or not self.package:
+            return "." * node.level + (node.module or "")
+        base = self.package[: len(self.package) - node.level + 1]
+        return ".".join((*base, *(node.module or "").split("."))).strip(".")
+
     def lookup(self, name: str, scope: Scope) -> Scope | None:
         """The scope in which `name`, read in `scope`, is bound; class bodies are not seen from their methods."""
         current: Scope | None = scope
@@ -252,20 +259,12 @@ def _bind_import(node: ast.Import, scope: Scope) -> None:
 
 
 def _bind_from(node: ast.ImportFrom, scope: Scope, scopes: Scopes) -> None:
-    module = _absolute(node, scopes.package)
+    module = scopes.absolute(node)
     for alias in node.names:
         if alias.name == "*":
             scopes.stars.append(module)
         else:
             scope.imports[alias.asname or alias.name] = f"{module}.{alias.name}"
-
-
-def _absolute(node: ast.ImportFrom, package: tuple[str, ...]) -> str:
-    """The module that is meant; a relative import of a script without a package keeps its dots."""
-    if not node.level or not package:
-        return "." * node.level + (node.module or "")
-    base = package[: len(package) - node.level + 1]
-    return ".".join((*base, *(node.module or "").split("."))).strip(".")
 
 
 def _add(scope: Scope, name: str, value: ast.expr | None) -> None:

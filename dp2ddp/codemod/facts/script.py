@@ -49,12 +49,18 @@ class Call:
 class Script:
     """A parsed file: the entry script, or a local module under the name that imports give it."""
 
-    def __init__(self, source: SourceFile, name: str = "", modules: OtherModules | None = None) -> None:
+    def __init__(
+        self,
+        source: SourceFile,
+        name: str = "",
+        modules: OtherModules | None = None,
+        package: tuple[str, ...] = (),
+    ) -> None:
         self.source = source
         self.name = name
         self.tree = parse(source)
         self.positions = Positions(source.text)
-        self.scopes = Scopes(self.tree, self._package(), modules)
+        self.scopes = Scopes(self.tree, package or self._package(), modules)
         self._told: dict[ast.AST, str] = {}
 
     def _package(self) -> tuple[str, ...]:

@@ -1,0 +1,6 @@
+from ..registry import MODELS
+from . import detectors, heads
+
+
+def build_detector(cfg):
+    return MODELS.build(cfg)

@@ -1,0 +1,5 @@
+from .unet import UNet
+
+
+def unet(classes):
+    return UNet(classes)

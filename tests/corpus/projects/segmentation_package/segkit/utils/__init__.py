@@ -1,0 +1,3 @@
+from .meters import AverageMeter, CSVWriter
+from .metrics import *
+from .misc import *
