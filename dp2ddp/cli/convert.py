@@ -87,6 +87,10 @@ def _write(conversion: Conversion, src: str, output: str | None, in_place: bool,
     """Write the result; returns the script to start, or None if nothing was written to a file."""
     if in_place and (output or src == "-"):
         raise click.UsageError("--in-place writes SRC itself: no -o, and no SRC from stdin")
+    if in_place and conversion.before.cells:
+        raise SourceError(
+            f"{src}: torchrun starts scripts, so a notebook stays as it is; leave --in-place out for a script beside it"
+        )
     if in_place:
         return _write_in_place(conversion, force)
     if output == "-" or src == "-" and not output:
@@ -96,8 +100,7 @@ def _write(conversion: Conversion, src: str, output: str | None, in_place: bool,
         return None
     if conversion.is_project:
         return _write_project(conversion, output, force)
-    path = Path(src)
-    return _write_file(conversion, output or str(path.with_name(f"{path.stem}_ddp{path.suffix}")), force)
+    return _write_file(conversion, output or str(conversion.before.beside), force)
 
 
 def _print(conversion: Conversion) -> None:
@@ -131,8 +134,8 @@ def _write_project(conversion: Conversion, output: str | None, force: bool) -> s
             f"{conversion.before.name}: {_others(conversion)}; use -o FOLDER for a converted copy of the whole "
             "project, or --in-place"
         )
-    files = {one.before.path: one.data for one in conversion.changed_files if one.before.path}
-    return str(copy_project(conversion.before.path, files, Path(output), force))
+    files = {one.before.output: one.data for one in conversion.changed_files if one.before.output}
+    return str(copy_project(conversion.before.output, files, Path(output), force))
 
 
 def _write_in_place(conversion: Conversion, force: bool) -> str | None:

@@ -190,7 +190,8 @@ def _refuse_shared_line(facts: Facts, last: ast.stmt) -> None:
             statement.lineno == last.end_lineno
             and facts.script.positions.span(statement).start > facts.script.positions.span(last).start
         ):
-            where = f"{facts.script.source.name}:{statement.lineno}"
+            source = facts.script.source
+            where = source.place(statement.lineno).in_file(source.name, statement.col_offset + 1)
             raise ConversionError(
                 f"{where}: a statement shares the line of the last import; give it a line of its own"
             )

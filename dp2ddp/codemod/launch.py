@@ -36,11 +36,11 @@ def depends_on_hashes(facts: Facts) -> bool:
 
 
 def entry_name(facts: Facts) -> str:
-    """The script's own name, which it keeps in a converted project."""
-    path = facts.script.source.path
+    """The script's own name, which it keeps in a converted project; a notebook becomes a script."""
+    path = facts.script.source.output
     return "train.py" if path is None else path.name
 
 
 def converted_name(facts: Facts) -> str:
-    path = facts.script.source.path
-    return "train_ddp.py" if path is None else f"{path.stem}_ddp{path.suffix}"
+    path = facts.script.source.beside
+    return "train_ddp.py" if path is None else path.name

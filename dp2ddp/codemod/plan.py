@@ -23,6 +23,7 @@ from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.positions import Span
 from dp2ddp.codemod.rule import Rule
 from dp2ddp.codemod.strategy import Strategy
+from dp2ddp.source.cells import Place
 
 WRAP_RULE = "DDP201"
 WRAP_RULES = (WRAP_RULE, "DDP203", "DDP204", "DDP205")  # subclasses, by hand, handed on
@@ -34,9 +35,10 @@ class Planned:
     """A finding with its place and the code of the rule that found it."""
 
     code: str
-    line: int
+    line: int  # of the text
     column: int  # from 1, in characters
     finding: Finding
+    place: Place  # the line as a person looks for it: of the file, or of a notebook's cell
     file: str | None = None  # a local module, where it is not the entry script
 
     @property
@@ -97,12 +99,13 @@ def make_plan(facts: Facts, strategy: Strategy, rules: Iterable[Rule]) -> Plan:
 
 def _place(facts: Facts, code: str, finding: Finding) -> Planned:
     if isinstance(finding, (Import, Lift)):
-        return Planned(code, 0, 0, finding)
+        return Planned(code, 0, 0, finding, Place(0))
     node = finding.node
     start = facts.script.positions.span(node).start
     line = getattr(node, "lineno", 1)
     column = start - facts.script.positions.line_starts[line - 1] + 1
-    return Planned(code, line, column, finding, None if facts.is_entry else facts.script.shown)
+    place = facts.script.source.place(line)
+    return Planned(code, line, column, finding, place, None if facts.is_entry else facts.script.shown)
 
 
 def _if_found(facts: Facts, finding: Finding) -> Finding:

@@ -71,7 +71,7 @@ def _choice(kind: str, choice: Choice) -> str:
 
 
 def _place(planned: Planned) -> str:
-    return f"{planned.file}:{planned.line}" if planned.file else f"line {planned.line}:"
+    return f"{planned.file}:{planned.line}" if planned.file else f"{planned.place}:"
 
 
 def _merged(edits: tuple[Planned, ...]) -> list[Planned]:
@@ -83,7 +83,7 @@ def _hazard(conversion: Conversion, planned: Planned) -> Iterator[str]:
     finding = planned.finding
     assert isinstance(finding, Hazard)
     file = planned.file or conversion.before.name
-    yield f"hazard  {file}:{planned.line}:{planned.column}: {finding.message} ({planned.code})"
+    yield f"hazard  {planned.place.in_file(file, planned.column)}: {finding.message} ({planned.code})"
     yield f"        {finding.advice}"
 
 
@@ -120,7 +120,8 @@ def _as_data(planned: Planned) -> dict[str, object]:
     return {
         "code": planned.code,
         "file": planned.file,
-        "line": planned.line,
+        "cell": planned.place.cell,
+        "line": planned.place.line,
         "column": planned.column,
         "because": planned.because,
     }

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.errors import SourceError
+from dp2ddp.source.cells import Cells, Place
 
 BOM = b"\xef\xbb\xbf"
 
@@ -26,10 +27,27 @@ class SourceFile:
     encoding: str = "utf-8"
     newline: str = "\n"  # what new lines are written with: the ending the file uses most
     bom: bool = False
+    cells: Cells | None = None  # of a notebook, whose text as a script this is
 
     @property
     def name(self) -> str:
         return "<stdin>" if self.path is None else str(self.path)
+
+    @property
+    def beside(self) -> Path | None:
+        """Where the result is written if nobody says where."""
+        if self.path is None:
+            return None
+        return self.path.with_name(f"{self.path.stem}_ddp{'.py' if self.cells else self.path.suffix}")
+
+    @property
+    def output(self) -> Path | None:
+        """Where the result belongs in a copy of the project: a script keeps its place, a notebook becomes one."""
+        return self.beside if self.cells else self.path
+
+    def place(self, line: int) -> Place:
+        """A line of the text as a person looks for it."""
+        return self.cells.place(line) if self.cells else Place(line)
 
     def encoded(self, text: str) -> bytes:
         """The bytes of `text` in this file's own encoding."""
@@ -49,10 +67,9 @@ def read_source(path: str | Path) -> SourceFile:
     if str(path) == "-":
         return decode_source(_read_stdin(), None)
     if str(path).endswith(".ipynb"):
-        raise SourceError(
-            f"{path}: a notebook; torchrun starts scripts. Save it as one (jupyter nbconvert --to script {path}), "
-            "then convert that"
-        )
+        from dp2ddp.source.notebooks import read_notebook  # nbformat takes half a second to import
+
+        return read_notebook(_read_bytes(Path(path)), Path(path))
     return decode_source(_read_bytes(Path(path)), Path(path))
 
 

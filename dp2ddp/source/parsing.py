@@ -53,7 +53,7 @@ def _parse(text: str) -> ast.Module:
 def _explain(source: SourceFile, error: SyntaxError | ValueError) -> str:
     if not isinstance(error, SyntaxError):
         return f"{source.name}: not Python ({error})"
-    place = f"{source.name}:{error.lineno}:{error.offset}"
+    place = source.place(error.lineno or 1).in_file(source.name, error.offset or 1)
     if PYTHON_2.search(source.text):
         return f"{place}: Python 2; convert it first (with 2to3, which is part of Python 3.0 to 3.12), then run dp2ddp"
     return f"{place}: {error.msg}"

@@ -25,6 +25,7 @@ from dp2ddp.codemod.rule import (
 from dp2ddp.codemod.strategy import choose
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import SourceFile
+from dp2ddp.source.notebooks import RawCell, script_of
 from dp2ddp.source.projects import Project
 
 RULES = all_rules()
@@ -36,7 +37,11 @@ EXAMPLES = [
 
 
 def facts_of(text: str) -> Facts:
-    return gather_facts(Project(SourceFile(None, text)))
+    """An example that begins with a mark is a notebook, with a cell behind each mark."""
+    if not text.startswith("# %%\n"):
+        return gather_facts(Project(SourceFile(None, text)))
+    cells = [RawCell("code", cell) for cell in text.split("# %%\n")[1:]]
+    return gather_facts(Project(script_of(cells, None)))
 
 
 def plan_of(facts: Facts, *rules: Rule) -> Plan:
@@ -49,8 +54,8 @@ def rewritten(facts: Facts, plan: Plan) -> str:
 
 @pytest.mark.parametrize(("rule", "example"), EXAMPLES)
 def test_an_example_holds(rule: Rule, example: Example) -> None:
-    text = code_of(example.before)
-    facts = facts_of(text)
+    facts = facts_of(code_of(example.before))
+    text = facts.script.source.text
     plan = plan_of(facts, rule)
 
     after = rewritten(facts, plan)

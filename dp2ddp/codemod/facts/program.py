@@ -48,8 +48,8 @@ class Program(Script):
 
     def where(self, node: ast.AST) -> str:
         home = self.home.get(node, self.files[0])
-        line = f"{getattr(node, 'lineno', 1)}"
-        return f"line {line}" if home is self.files[0] else f"{home.shown}:{line}"
+        line = getattr(node, "lineno", 1)
+        return str(self.source.place(line)) if home is self.files[0] else f"{home.shown}:{line}"
 
 
 class LinkedScopes(Scopes):

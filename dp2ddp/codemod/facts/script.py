@@ -125,7 +125,7 @@ class Script:
 
     def where(self, node: ast.AST) -> str:
         """A place in words."""
-        return f"line {getattr(node, 'lineno', 1)}"
+        return str(self.source.place(getattr(node, "lineno", 1)))
 
     @cached_property
     def own_methods(self) -> set[str]:

@@ -35,6 +35,7 @@ MEETING_POINTS = {  # where threads and processes hand over, or wait for each ot
 class Feeds:
     """What of one file rank 0 has alone, and what is asked there."""
 
+    script: Script
     makers: tuple[Call, ...]  # calls that make threads, processes, pools, and where they meet
     stoppers: tuple[tuple[Call, str], ...]  # starters that cannot be left to rank 0, and why
     loaders: tuple[Call, ...]  # every loader of the file
@@ -45,9 +46,11 @@ class Feeds:
         """Why ranks could not read alike (None: they can)."""
         if self.makers:
             made = self.makers[0]
-            return f"{made.name or made.node.func.id} (line {made.node.lineno}) hands over in an order of its own"  # type: ignore[attr-defined]  # a class of the script has a plain name
+            name = made.name or made.node.func.id  # type: ignore[attr-defined]  # a class of the script has a plain name
+            return f"{name} ({self.script.where(made.node)}) hands over in an order of its own"
         if self.live:
-            return f"{self.live[0].name}() in a data set (line {self.live[0].node.lineno}) is another in each process"
+            live = self.live[0]
+            return f"{live.name}() in a data set ({self.script.where(live.node)}) is another in each process"
         return None
 
 
@@ -65,6 +68,7 @@ def find_feeds(
         makers += [call for call in script.calls_of(*MEETING_POINTS) if places.of(call.node) is Place.MAIN]
     live = tuple(one for one in _live(script, places) if reach.holds(script, one.node))
     return Feeds(
+        script,
         tuple(makers),
         stoppers,
         tuple(_loaders(script, modules)),

@@ -1,0 +1,61 @@
+"""Where the statements of a cell begin: found without a parser, for a cell may hold lines that are no Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+_TOKEN = re.compile(
+    r"""
+      (?P<text>  (?P<quotes>\"{3}|'{3}) (?:\\.|(?!(?P=quotes)).)* (?:(?P=quotes)|\Z)
+              |  "(?:\\(?:\r\n|.)|[^"\\\r\n])*"?
+              |  '(?:\\(?:\r\n|.)|[^'\\\r\n])*'?
+              |  \#[^\r\n]*
+              |  \\(?:\r\n|\r|\n) )
+    | (?P<open>[(\[{])
+    | (?P<close>[)\]}])
+    | (?P<end>\r\n|\r|\n)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_LINE = re.compile(
+    r"(?:\\(?:\r\n|\r|\n)|[^\r\n])*(?:\r\n|\r|\n|\Z)"
+)  # with a backslash at its end it goes on
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One or more lines, from the beginning of a statement (or an empty line) to its end."""
+
+    line: int  # from 0
+    text: str  # with the line endings
+
+
+def statements(text: str, is_special: Callable[[str], bool]) -> Iterator[Statement]:
+    """The statements of a text; a line that is special where a statement begins is one for itself."""
+    at = line = 0
+    while at < len(text):
+        found = _LINE.match(text, at)
+        assert found
+        end = found.end() if is_special(found[0]) else _end_of_statement(text, at)
+        yield Statement(line, text[at:end])
+        line += count_lines(text[at:end])
+        at = end
+
+
+def _end_of_statement(text: str, at: int) -> int:
+    depth = 0
+    for token in _TOKEN.finditer(text, at):
+        if token["open"]:
+            depth += 1
+        elif token["close"]:
+            depth = max(depth - 1, 0)
+        elif token["end"] and depth == 0:
+            return token.end()
+    return len(text)
+
+
+def count_lines(text: str) -> int:
+    """The line endings in a text, as Python's tokenizer counts them."""
+    return len(re.findall(r"\r\n|\r|\n", text))
