@@ -17,7 +17,7 @@ CHECKS = (
     ("formatting", ["ruff", "format", "--check"]),
     ("lint", ["ruff", "check"]),
     ("types", ["mypy"]),
-    ("tests", ["pytest", "-n", "2", "--dist", "loadgroup"]),
+    ("tests", ["pytest", "-n", "2"]),
 )
 
 

@@ -45,9 +45,8 @@ def verified(name: str) -> dict[int, Document]:
 
 
 def by_example(names: list[str]) -> pytest.MarkDecorator:
-    """One test an example; with xdist all tests of an example stay in one process, which keeps its runs."""
-    marked = [pytest.param(name, marks=pytest.mark.xdist_group(name), id=name) for name in names]
-    return pytest.mark.parametrize("name", marked)
+    """One test an example; all tests of an example stay in one process, which keeps its runs (shared_runs.py)."""
+    return pytest.mark.parametrize("name", names)
 
 
 @by_example(CONVERTED)

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from dp2ddp.cli import main
 from tests.cli.scripts import TRAIN, script, variables
 
-slow = [pytest.mark.torchrun, pytest.mark.xdist_group("cli bad input")]
+slow = pytest.mark.torchrun
 CONVERT, RUN_DP, RUN_DDP, VERIFY = ["convert"], ["run", "--mode", "dp"], ["run", "--mode", "ddp"], ["verify"]
 LONG = TRAIN.replace("range(2)", "range(10**9)").replace(
     "    for x, y", "    open('begun', 'w').close()\n    for x, y"
@@ -188,7 +188,6 @@ class TestInterrupts:
         assert (process.returncode, stdout, stderr) == (130, "", "dp2ddp: interrupted\n")
 
     @pytest.mark.torchrun
-    @pytest.mark.xdist_group("cli bad input")
     @pytest.mark.parametrize(
         ("command", "number", "code"),
         [

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from dp2ddp.cli import main
 from tests.cli.scripts import CRASH, TRAIN, dp2ddp, script, variables
 
-slow = [pytest.mark.torchrun, pytest.mark.xdist_group("cli run")]
+slow = pytest.mark.torchrun
 
 
 @pytest.mark.parametrize(

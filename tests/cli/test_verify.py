@@ -16,7 +16,7 @@ from dp2ddp.cli import main
 from dp2ddp.cli.verify import Worlds
 from tests.cli.scripts import CRASH, TRAIN, dp2ddp, script
 
-slow = [pytest.mark.torchrun, pytest.mark.xdist_group("cli verify")]
+slow = pytest.mark.torchrun
 
 
 @pytest.mark.parametrize(("text", "worlds"), [("2", (2,)), ("2,3,4", (2, 3, 4)), ("1", (1,))])

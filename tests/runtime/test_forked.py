@@ -12,7 +12,7 @@ from dp2ddp.runtime.run import Run, watch
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 
-pytestmark = [pytest.mark.torchrun, pytest.mark.xdist_group("forked")]
+pytestmark = pytest.mark.torchrun
 
 MEET = """
 import atexit, os, sys, torch, torch.distributed as dist

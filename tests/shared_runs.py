@@ -1,0 +1,38 @@
+"""Which tests stay together in one process, since they share what takes long: a run of ranks, a verified example.
+
+pytest-xdist has a marker for it, but under pytest 9.2 its 3.8 forgets the marks without a word, and every run is made
+twice.
+"""
+
+from __future__ import annotations
+
+import re
+
+from xdist.scheduler import LoadScopeScheduling
+
+SHARED_BY_FILE = {
+    "tests/cli/test_bad_input.py",
+    "tests/cli/test_run.py",
+    "tests/cli/test_verify.py",
+    "tests/runtime/test_forked.py",
+    "tests/templates/test_ddp.py",
+    "tests/test_endings.py",
+    "tests/test_packaging.py",
+}
+SHARED_BY_PARAMETER = {"tests/test_examples.py"}
+
+
+class SharedRuns(LoadScopeScheduling):
+    """Gives all tests of a group to one process, and any other test to the next that is free."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+
+def group_of(nodeid: str) -> str:
+    """The file, the parameter (`cifar_bn` of `...::test_it[cifar_bn]`), or the test alone."""
+    file = nodeid.partition("::")[0]
+    if file in SHARED_BY_FILE:
+        return file
+    parameter = re.search(r"\[(.*)\]$", nodeid)
+    return f"{file}[{parameter[1]}]" if file in SHARED_BY_PARAMETER and parameter else nodeid

@@ -1,0 +1,38 @@
+"""Tests that share a run are run by one process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from shared_runs import SHARED_BY_FILE, SHARED_BY_PARAMETER, group_of
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize("file", sorted(SHARED_BY_FILE | SHARED_BY_PARAMETER))
+def test_the_files_are_there(file: str) -> None:
+    assert (ROOT / file).is_file()
+
+
+def test_a_group_is_a_file_a_parameter_or_a_test() -> None:
+    assert group_of("tests/cli/test_run.py::TestX::test_y[2]") == "tests/cli/test_run.py"
+    assert group_of("tests/test_examples.py::test_a[cifar_bn]") == group_of(
+        "tests/test_examples.py::test_b[cifar_bn]"
+    )
+    assert group_of("tests/corpus/test_corpus.py::test_x[a-2]") == "tests/corpus/test_corpus.py::test_x[a-2]"
+
+
+def test_two_processes_do_not_share_a_group() -> None:
+    tests = "tests/test_examples.py::test_a_second_conversion_finds_nothing_to_do"
+    today = "tests/test_examples.py::test_the_checked_in_conversion_is_todays"
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-v", "-p", "no:cacheprovider", tests, today]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    workers: dict[str, set[str]] = {}
+    for line in result.stdout.splitlines():
+        if line.startswith("[gw"):
+            workers.setdefault(line[line.index("[", 4) :].rpartition("[")[2], set()).add(line[:5])
+    assert len(workers) > 4, result.stdout[-2000:]
+    assert all(len(one) == 1 for one in workers.values()), workers
