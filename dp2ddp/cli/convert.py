@@ -42,6 +42,11 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
 )
 @click.option("--in-place", is_flag=True, help="Change SRC and its local modules themselves.")
 @click.option(
+    "--notebook",
+    is_flag=True,
+    help="Write NAME_ddp.ipynb, whose cells write the script and start it, instead of a script.",
+)
+@click.option(
     "--force",
     is_flag=True,
     help="Overwrite what is there already; change files in place that git does not keep.",
@@ -58,10 +63,10 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
     "--import", "imports", is_flag=True, help="Import the helpers from dp2ddp instead of copying them."
 )
 def command(
-    src: str, as_module: bool, output: str | None, show_diff: bool, check: bool, in_place: bool, force: bool,
-    as_json: bool, **asked: object,
+    src: str, as_module: bool, output: str | None, show_diff: bool, check: bool, in_place: bool,
+    notebook: bool, force: bool, as_json: bool, **asked: object,
 ) -> None:  # fmt: skip
-    """Rewrite the DataParallel script SRC (- is stdin) as a DistributedDataParallel script.
+    """Rewrite the DataParallel script or notebook SRC (- is stdin) as a DistributedDataParallel script.
 
     Local modules that SRC imports are converted with it.
     """
@@ -78,7 +83,8 @@ def command(
         raise click.UsageError(str(error)) from error
     written = None
     if not show_diff and not check:
-        written = _write(conversion, src, output, in_place, force)
+        write = _write_notebook if notebook else _write
+        written = write(conversion, src, output, in_place, force)
     _tell(conversion, written, show_diff, as_json, to_stdout=output == "-" or src == "-" and not output)
     sys.exit(1 if conversion.hazards or check and conversion.changed else 0)
 
@@ -100,7 +106,34 @@ def _write(conversion: Conversion, src: str, output: str | None, in_place: bool,
         return None
     if conversion.is_project:
         return _write_project(conversion, output, force)
-    return _write_file(conversion, output or str(conversion.before.beside), force)
+    return _write_data(conversion.entry.data, output or str(conversion.before.beside), force)
+
+
+def _write_notebook(
+    conversion: Conversion, src: str, output: str | None, in_place: bool, force: bool
+) -> str | None:
+    """Write a notebook that writes the script and starts it."""
+    from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
+    from dp2ddp.source.launching import launching_notebook
+
+    if in_place or not conversion.before.cells:
+        raise click.UsageError("--notebook makes a new notebook out of a notebook")
+    if not conversion.changed:
+        return None
+    if conversion.is_project:
+        raise SourceError(
+            f"{src}: {_others(conversion)}; use -o FOLDER without --notebook for a converted copy of the whole project"
+        )
+    path = Path(src)
+    target = Path(output) if output and output != "-" else path.with_name(f"{path.stem}_ddp.ipynb")
+    data = launching_notebook(
+        path.read_bytes(), path, conversion.after, f"{target.stem}.py",
+        conversion.launch_of(f"{target.stem}.py"), (HELPERS_START, HELPERS_END),
+    )  # fmt: skip
+    if output == "-":
+        click.echo(data, nl=False)
+        return None
+    return _write_data(data, str(target), force)
 
 
 def _print(conversion: Conversion) -> None:
@@ -113,10 +146,10 @@ def _print(conversion: Conversion) -> None:
     click.echo(conversion.entry.data, nl=False)
 
 
-def _write_file(conversion: Conversion, target: str, force: bool) -> str:
+def _write_data(data: bytes, target: str, force: bool) -> str:
     from dp2ddp.source.files import write_atomically
 
-    path, data = Path(target), conversion.entry.data
+    path = Path(target)
     if path.is_file() and path.read_bytes() == data:
         click.echo(f"{target}: up to date", err=True)
         return target

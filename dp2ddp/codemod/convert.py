@@ -130,8 +130,8 @@ class Conversion:
         return tuple(note for one in self.files if one.plan for note in one.plan.notes)
 
     def launch_of(self, written: str | None) -> str:
-        """The launch line for the file that the result was written to."""
-        if not written:
+        """The launch line for the file that the result was written to; a notebook starts the script that it writes."""
+        if not written or written.endswith(".ipynb"):
             return self.launch
         line = shlex.split(self.launch)[:-1]
         if not self.entry_module:

@@ -50,7 +50,14 @@ def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
         yield from (line for one in conversion.hazards for line in _hazard(conversion, one))
     if conversion.changed and (written or not conversion.hazards):
         yield ""
-        yield f"start it with: {conversion.launch_of(written)}"
+        yield _start(conversion, written)
+
+
+def _start(conversion: Conversion, written: str | None) -> str:
+    launch = f"start it with: {conversion.launch_of(written)}"
+    return (
+        launch + " (the last cell does, when all cells run)" if (written or "").endswith(".ipynb") else launch
+    )
 
 
 def verdict(conversion: Conversion, written: str | None) -> str:

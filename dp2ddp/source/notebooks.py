@@ -74,9 +74,11 @@ def _first_line(error: Exception) -> str:
 
 
 def cells_of(document: Any) -> list[RawCell]:
-    return [
-        RawCell(str(cell.cell_type), str(cell.source), cell.get("execution_count")) for cell in document.cells
-    ]
+    return [raw_cell(cell) for cell in document.cells]
+
+
+def raw_cell(cell: Any) -> RawCell:
+    return RawCell(str(cell.cell_type), str(cell.source), cell.get("execution_count"))
 
 
 def script_of(cells: Sequence[RawCell], path: Path | None) -> SourceFile:

@@ -1,0 +1,103 @@
+"""A notebook whose cells write the converted script, part by part, and start it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dp2ddp.source.notebook_cells import SET_ASIDE
+from dp2ddp.source.notebooks import MARK, is_code, load_notebook, raw_cell
+
+_MARK = re.compile(rf"^{MARK} (?:cell (?P<number>\d+)|\[markdown\])\r?$", re.MULTILINE)
+_COMMENT = re.compile(r"\s*(#.*)?")
+FOLDED = {"jupyter": {"source_hidden": True}}  # Jupyter shows such a cell as one line
+
+
+def launching_notebook(
+    data: bytes, path: Path, script: str, name: str, launch: str, helpers: tuple[str, str]
+) -> bytes:
+    """The notebook in `data` (from `path`) with cells that write `script` to the file `name`, and launch it.
+
+    What the script sets aside stays a cell of the notebook. `helpers` are the lines above and below copied helpers.
+    """
+    import nbformat
+
+    document = load_notebook(data, path)
+    parts = parts_of(script)
+    numbers = [number for number in parts if number]
+    written = iter(range(len(parts) * 3))
+    cells = list(_cells(document, parts, name, helpers, written))
+    cells.append(_code(_launch_cell(name, numbers, launch)))
+    for place, cell in enumerate(cells, 1):
+        cell["id"] = f"cell-{place}"
+    document.cells, document.nbformat, document.nbformat_minor = cells, 4, 5
+    document.metadata.pop("widgets", None)
+    nbformat.validate(document)
+    text: str = nbformat.writes(document)  # type: ignore[no-untyped-call]
+    return (text + "\n").encode()
+
+
+def parts_of(script: str) -> dict[int, str]:
+    """The text of each cell, by its number; 0 is what stands above all of them. Prose is left out."""
+    marks = list(_MARK.finditer(script))
+    ends = [mark.start() for mark in marks[1:]] + [len(script)]
+    parts = {0: script[: marks[0].start()]}
+    for mark, end in zip(marks, ends, strict=True):
+        if mark["number"]:
+            parts[int(mark["number"])] = script[mark.start() : end]
+    return parts
+
+
+def _cells(
+    document: Any, parts: dict[int, str], name: str, helpers: tuple[str, str], written: Iterator[int]
+) -> Iterator[Any]:
+    yield from _writing(parts[0], name, helpers, written)
+    number = 0
+    for cell in document.cells:
+        if not is_code(raw_cell(cell)):
+            if cell.cell_type != "code":
+                yield cell
+            continue
+        number += 1
+        part = parts[number]
+        aside = [line.removeprefix(SET_ASIDE) for line in part.splitlines() if line.startswith(SET_ASIDE)]
+        if all(_COMMENT.fullmatch(line) for line in part.splitlines()) and aside:
+            yield _code(cell.source)  # nothing of it is in the script
+            part = f"{MARK} cell {number}\n"
+        elif lines := [line for line in aside if not line.startswith("%%")]:
+            yield _code("\n".join(lines))
+        yield from _writing(part, name, helpers, written)
+
+
+def _writing(text: str, name: str, helpers: tuple[str, str], written: Iterator[int]) -> Iterator[Any]:
+    """Cells that write a part of the script; copied helpers are one of their own, folded."""
+    start, end = (text.find(line) for line in helpers)
+    pieces: list[tuple[str, dict[str, Any]]] = [(text, {})]
+    if start >= 0 and end >= 0:
+        end = text.find("\n", end) + 1 or len(text)
+        pieces = [(text[:start], {}), (text[start:end], FOLDED), (text[end:], {})]
+    for piece, metadata in pieces:
+        if piece.strip():
+            append, gap = ("-a ", "\n") if next(written) else ("", "")
+            yield _code(f"%%writefile {append}{name}\n{gap}{piece.strip(chr(10))}", metadata)
+
+
+def _launch_cell(name: str, numbers: list[int], launch: str) -> str:
+    marks = ", ".join(f'"{number}"' for number in numbers)
+    return "\n".join(
+        (
+            "# each cell above writes its part of the script: once, in order, or else run all of them again",
+            "import re",
+            f'marks = re.findall(r"^{MARK} cell (\\d+)$", open("{name}", encoding="utf-8").read(), re.MULTILINE)',
+            f'assert marks == [{marks}], "run all cells again, from the top"',
+            f"!{launch}",
+        )
+    )
+
+
+def _code(source: str, metadata: dict[str, Any] | None = None) -> Any:
+    from nbformat.v4 import new_code_cell
+
+    return new_code_cell(source, metadata=metadata or {})  # type: ignore[no-untyped-call]
