@@ -225,7 +225,7 @@ def _facts_of(script: Script, whole: _Whole) -> Facts:
         wraps=tuple(wrap for wrap in whole.wraps if wrap.call.node in here),
         all_wraps=whole.wraps,
         hides_wraps=whole.hides_wraps,
-        devices=find_device_indices(script),
+        devices=find_device_indices(script, whole.wraps),
         effects=find_effects(script),
         places=whole.places,
         training=whole.training,

@@ -27,8 +27,8 @@ class DeviceIndex:
     call: Call | None = None
 
 
-def find_device_indices(script: Script) -> tuple[DeviceIndex, ...]:
-    found = (*_texts(script), *_method_calls(script), *_settings(script), *_factories(script))
+def find_device_indices(script: Script, wraps: tuple[Wrap, ...]) -> tuple[DeviceIndex, ...]:
+    found = (*_texts(script), *_method_calls(script, wraps), *_settings(script), *_factories(script))
     return tuple(use for use in found if not in_own_branch(script, use.node))
 
 
@@ -67,8 +67,8 @@ def _told(index: ast.expr) -> str:
     return ast.unparse(index)
 
 
-def _method_calls(script: Script) -> Iterator[DeviceIndex]:
-    """`x.cuda(0)`, `x.cuda(args.gpu)`, `x.to(0)`; a torch.device or a string that is not indexed needs no change."""
+def _method_calls(script: Script, wraps: tuple[Wrap, ...]) -> Iterator[DeviceIndex]:
+    """`x.cuda(0)`, `x.cuda(args.gpu)`, `x.to(0)`, `x.to(gpu_ids[0])`; not a torch.device, or a string without index."""
     for call in script.calls:
         if call.method not in DEVICE_METHODS or (call.name or "").startswith("torch.cuda"):
             continue
@@ -83,7 +83,7 @@ def _method_calls(script: Script) -> Iterator[DeviceIndex]:
         index = literal(given)
         if isinstance(index, bool) or index is not None and not isinstance(index, int):
             continue
-        if call.method == "to" and not isinstance(index, int):
+        if call.method == "to" and not isinstance(index, int) and not is_first_of_ids(_told(given), wraps):
             continue  # .to(device), .to(torch.float64), .to(other)
         node = call.keyword("device") or given
         yield DeviceIndex(node, call.method, index if isinstance(index, int) else None, _told(given), call)
@@ -142,6 +142,15 @@ def _settings(script: Script) -> Iterator[DeviceIndex]:
 def _is_documentation(script: Script, node: ast.expr) -> bool:
     """A string that stands alone as a statement."""
     return isinstance(script.scopes.parents[node], ast.Expr)
+
+
+def is_first_of_ids(told: str, wraps: tuple[Wrap, ...]) -> bool:
+    """`gpu_ids[0]`, `opt.gpu_ids[0]`, where a wrap is given gpu_ids: the device the model is kept on, by definition.
+
+    The list goes from hand to hand, so that only its last name is compared.
+    """
+    lists = {ast.unparse(wrap.device_ids).rpartition(".")[2] for wrap in wraps if wrap.device_ids}
+    return told.endswith("[0]") and told.removesuffix("[0]").rpartition(".")[2] in lists
 
 
 def home_index(wraps: tuple[Wrap, ...]) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import DropArgument, Finding, Hazard, Remove, Replace
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.devices import DeviceIndex, home_index
+from dp2ddp.codemod.facts.devices import DeviceIndex, home_index, is_first_of_ids
 from dp2ddp.codemod.facts.own_mode import in_own_function
 from dp2ddp.codemod.facts.script import literal
 from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
@@ -18,8 +18,9 @@ class DeviceIndexed(Rule):
     """Use the rank's own device where the script names the first one.
 
     ## What it does
-    `"cuda:0"` becomes `"cuda"`, `.cuda(0)` and `.cuda(args.gpu)` become `.cuda()`, `.to(0)` becomes `.to("cuda")`, and
-    `torch.cuda.set_device(...)` goes away: joining has set the device of the rank, and `cuda` means that one.
+    `"cuda:0"` becomes `"cuda"`, `.cuda(0)` and `.cuda(args.gpu)` become `.cuda()`, `.to(0)` and `.to(gpu_ids[0])` become
+    `.to("cuda")`, and `torch.cuda.set_device(...)` goes away: joining has set the device of the rank, and `cuda` means
+    that one.
 
     ## Why
     With the index, every rank would put its model on the first GPU.
@@ -74,6 +75,20 @@ class DeviceIndexed(Rule):
                 y = y.cuda()
             """,
         ),
+        Rewrites(
+            before="""
+                import torch
+                net.to(opt.gpu_ids[0])
+                net = torch.nn.DataParallel(net, gpu_ids)
+                y = y.cuda(self.gpu_ids[0])
+            """,
+            after="""
+                import torch
+                net.to("cuda")
+                net = torch.nn.DataParallel(net, gpu_ids)
+                y = y.cuda()
+            """,
+        ),
         Flags(
             before="""
                 import torch
@@ -104,7 +119,7 @@ class DeviceIndexed(Rule):
         homes = {home, *(literal(wrap.output_device) for wrap in facts.all_wraps)}
         uses = [use for use in facts.devices if not in_own_function(facts.script, use.node)]
         told = {use.told for use in uses if use.index is None}
-        expressions = sorted(told - _first_of_ids(facts))
+        expressions = sorted(one for one in told if not is_first_of_ids(one, facts.all_wraps))
         for use in uses:
             if use.index is not None and use.index not in homes:
                 yield _second_device(
@@ -115,12 +130,6 @@ class DeviceIndexed(Rule):
                 yield _second_device(use.node, f"device {use.told} may be another one than {expressions[0]}")
             else:
                 yield from _rewrite(facts, use)
-
-
-def _first_of_ids(facts: Facts) -> set[str]:
-    """`device_ids[0]` and the like: the device the model is kept on, by definition."""
-    told = {ast.unparse(wrap.device_ids) for wrap in facts.all_wraps if wrap.device_ids}
-    return {f"{one}[0]" for one in told}
 
 
 def _second_device(node: ast.AST, message: str) -> Hazard:

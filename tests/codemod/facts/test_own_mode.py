@@ -86,4 +86,4 @@ def test_devices_of_the_own_mode_are_left_alone() -> None:
         "    if args.distributed:\n"
         "        dist.init_process_group('nccl')\n"
     )
-    assert [use.node.lineno for use in find_device_indices(modules.entry)] == [9, 11]
+    assert [use.node.lineno for use in find_device_indices(modules.entry, ())] == [9, 11]

@@ -1,0 +1,1 @@
+import models.pose_resnet
