@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dp2ddp.errors import RunError
@@ -43,6 +43,7 @@ class Subject:
     arguments: tuple[str, ...]
     folder: Path  # the working folder
     module: str | None = None  # "package.train", of what is started with `python -m`
+    mended: Mapping[Path, bytes] = field(default_factory=dict)  # files too old to run as they stand
     steps: int | None = None
     patience: float | None = None
     own_hashes: bool = True  # nothing says that all ranks are to have the same hashes of strings
@@ -83,6 +84,7 @@ def try_on(
 def _prepare(subject: Subject, mode: Mode, world: int, dtype: str, scratch: Path) -> _Prepared:
     room = scratch / f"{mode}-{dtype}-{world}"
     workspaces, script = _copies(subject, room)
+    _put_modules(subject.mended, workspaces)
     converted = script.with_name(subject.converted_name)
     if mode == "ddp" or converted != script:
         converted.write_bytes(subject.converted)
@@ -185,7 +187,12 @@ def _last_words(run: Run) -> str:
 def _own_code(subject: Subject) -> OwnCode:
     """The files that are there before a conversion as well: the helpers' module is not."""
     files = {subject.script: subject.converted, **subject.modules}
-    digests = {digest(data): content_hash(path) for path, data in files.items() if path.exists()}
+    mended = {path.resolve(): data for path, data in subject.mended.items()}
+    digests = {
+        digest(data): digest(mended[path.resolve()]) if path.resolve() in mended else content_hash(path)
+        for path, data in files.items()
+        if path.exists()
+    }
     return OwnCode(digests, {subject.converted_name: subject.script.name})
 
 

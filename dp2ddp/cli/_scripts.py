@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import sys
-import tempfile
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +16,6 @@ from dp2ddp.errors import Dp2DdpError, SourceError
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.convert import Conversion
-    from dp2ddp.runtime.run import Run
-    from dp2ddp.runtime.stacks import Frame
 
 
 def existing_script(script: Path) -> None:
@@ -56,13 +52,13 @@ def module_of(script: Path, as_module: bool) -> str | None:
     return name
 
 
-def conversion_of(script: Path, as_module: bool = False) -> Conversion:
+def conversion_of(script: Path, as_module: bool = False, imports: bool = False) -> Conversion:
     """The conversion; with open hazards they are shown and the command ends with 1."""
-    from dp2ddp.codemod.convert import convert
+    from dp2ddp.codemod.convert import Options, convert
     from dp2ddp.report.conversion import conversion_text
     from dp2ddp.source.projects import read_project
 
-    conversion = convert(read_project(script, as_module))
+    conversion = convert(read_project(script, as_module), Options(imports=imports))
     if conversion.hazards:
         click.echo(conversion_text(conversion, None), err=True, nl=False)
         click.echo(
@@ -71,6 +67,22 @@ def conversion_of(script: Path, as_module: bool = False) -> Conversion:
         )
         sys.exit(1)
     return conversion
+
+
+def mended_files_of(script: Path, as_module: bool = False) -> Mapping[Path, bytes]:
+    """The files that no current Python reads as they stand, as they run; said on stderr."""
+    from dp2ddp.source.old_code import mended_files
+    from dp2ddp.source.projects import read_project
+
+    files = mended_files(read_project(script, as_module))
+    if files:
+        names = ", ".join(os.path.relpath(path) for path in files)
+        click.echo(
+            f"dp2ddp: {names}: `async` is a keyword since Python 3.7; the original runs with torch's new name for it, "
+            "non_blocking",
+            err=True,
+        )
+    return files
 
 
 def devices_named(script: Path, as_module: bool = False) -> int | None:
@@ -86,55 +98,18 @@ def devices_named(script: Path, as_module: bool = False) -> int | None:
     return None
 
 
-@contextlib.contextmanager
-def converted_beside(script: Path, mode: str, as_module: bool = False) -> Iterator[Path]:
-    """The script that a mode can run; a conversion lies beside the original for as long, for imports and __file__."""
-    conversion = conversion_of(script, as_module) if mode == "ddp" else None
+@dataclass(frozen=True)
+class Runnable:
+    """What runs in the place of the script's files, and under which environment variables."""
+
+    files: Mapping[Path, bytes]
+    settings: Mapping[str, str]
+
+
+def runnable(script: Path, mode: str, as_module: bool = False) -> Runnable:
+    """The script as a mode can run it: mended where it is too old, and converted for `ddp`."""
+    conversion = conversion_of(script, as_module, imports=True) if mode == "ddp" else None
     if conversion is None or not conversion.changed:
-        yield script
-        return
-    if conversion.is_project:
-        raise SourceError(
-            f"{script}: local modules must change too; convert the project first (dp2ddp convert {script} -o "
-            "FOLDER), then run it there"
-        )
-    path = _temporary_beside(script, conversion.entry.data)
-    try:
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
-
-
-def in_terms_of(script: Path, run: Run) -> Run:
-    """A failed run whose stands name lines of the user's script, not of the temporary file that was run."""
-    ran = Path(run.stage.script)
-    if run.failure is None or not run.failure.stands or ran == script.absolute():
-        return run
-    origin = _origins(script.read_bytes().splitlines(), ran.read_bytes().splitlines())
-
-    def moved(frame: Frame) -> Frame:
-        return replace(frame, file=str(script), line=origin[frame.line]) if frame.file == str(ran) else frame
-
-    stands = (replace(one, frames=tuple(map(moved, one.frames))) for one in run.failure.stands)
-    return replace(run, failure=replace(run.failure, stands=tuple(stands)))
-
-
-def _origins(before: list[bytes], after: list[bytes]) -> list[int]:
-    """For every line number of `after`, the one that it comes from."""
-    origins = [0]
-    for _, low, high, start, end in difflib.SequenceMatcher(None, before, after, False).get_opcodes():
-        origins += [min(low + 1 + number, max(high, 1)) for number in range(end - start)]
-    return origins
-
-
-def _temporary_beside(script: Path, data: bytes) -> Path:
-    try:
-        number, name = tempfile.mkstemp(prefix=f"{script.stem}_ddp_", suffix=".py", dir=script.parent)
-    except OSError as error:
-        raise SourceError(
-            f"{script.parent}: the converted script has to lie beside the original, and cannot be written there"
-            f" ({error.strerror}). Convert it first: dp2ddp convert {script} -o PATH"
-        ) from error
-    with os.fdopen(number, "wb") as file:
-        file.write(data)
-    return Path(name)
+        return Runnable(mended_files_of(script, as_module), {})
+    files = {one.before.path: one.data for one in conversion.changed_files if one.before.path}
+    return Runnable(files, conversion.settings)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.cli._experiment import Subject
-from dp2ddp.cli._scripts import conversion_of, existing_script, module_of, script_file
+from dp2ddp.cli._scripts import conversion_of, existing_script, mended_files_of, module_of, script_file
 from dp2ddp.errors import RunError
 
 HASHES = "PYTHONHASHSEED"
@@ -43,6 +43,7 @@ def subject_of(
         converted=found.data,
         converted_name=found.name,
         modules=found.modules,
+        mended=mended_files_of(script, as_module),
         # A version of the user's own may load each row on another rank than DataParallel's one process did, and
         # still mean the same. What convert writes draws the same numbers, and has to show it.
         sample_streams=converted is not None,

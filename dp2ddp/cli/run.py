@@ -49,25 +49,25 @@ def command(
 ) -> None:  # fmt: skip
     """Run SCRIPT as it is, in the current folder, on real or virtual devices.
 
-    In ddp mode a script that still uses DataParallel is converted on the way, into a temporary file beside it.
+    In ddp mode a script that still uses DataParallel is converted on the way, with its local modules; no file of
+    yours changes.
     Arguments for the script go behind --. Ends with 0, or 3 if the script failed, 1 if it could not be converted.
     """
-    from dp2ddp.cli._scripts import converted_beside, devices_named, in_terms_of, module_of, script_file
+    from dp2ddp.cli._scripts import devices_named, module_of, runnable, script_file
     from dp2ddp.runtime.run import run_here
 
     script = script_file(script, as_module)
     module = module_of(script, as_module)
     if steps and not trace:
         raise click.UsageError("--steps needs --trace: the recorder counts the steps")
-    with converted_beside(script, mode, as_module) as runnable:
-        package = (module or "").rpartition(".")[0]
-        run = run_here(
-            script=runnable, name=str(script), mode=mode, world=devices or devices_named(script, as_module) or 2,
-            module=f"{package}.{runnable.stem}" if module else None,
-            arguments=arguments, trace=trace, steps=steps, patience=timeout, real=not virtual,
-        )  # fmt: skip
-        if run.failure:
-            from dp2ddp.report.run import failure_text
+    what = runnable(script, mode, as_module)
+    run = run_here(
+        script=script, name=str(script), mode=mode, world=devices or devices_named(script, as_module) or 2,
+        module=module, replaced=what.files, settings=what.settings,
+        arguments=arguments, trace=trace, steps=steps, patience=timeout, real=not virtual,
+    )  # fmt: skip
+    if run.failure:
+        from dp2ddp.report.run import failure_text
 
-            raise RunError(failure_text(in_terms_of(script, run)))
+        raise RunError(failure_text(run))
     sys.exit(0)

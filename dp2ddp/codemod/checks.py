@@ -6,14 +6,13 @@ from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.positions import LINE_END, bounds
 from dp2ddp.codemod.plan import Plan
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.parsing import parse_leniently
+from dp2ddp.source.parsing import is_python
 
 
 def check_result(facts: Facts, plan: Plan, after: str) -> None:
     """Our own promises, kept in production and not only in tests."""
     name = facts.script.source.name
-    tree = parse_leniently(after)
-    if tree is None or "asynk" in after and "asynk" not in facts.script.source.text:
+    if not is_python(after):
         raise ConversionError(
             f"{name}: the result would not be Python; nothing was written. Please report this script"
         )

@@ -129,6 +129,12 @@ class Conversion:
     def notes(self) -> tuple[Planned, ...]:
         return tuple(note for one in self.files if one.plan for note in one.plan.notes)
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """The environment variables that the launch line sets."""
+        pairs = (word.partition("=") for word in shlex.split(self.launch.partition("torchrun ")[0]))
+        return {name: value for name, _, value in pairs}
+
     def launch_of(self, written: str | None) -> str:
         """The launch line for the file that the result was written to; a notebook starts the script that it writes."""
         if not written or written.endswith(".ipynb"):

@@ -36,11 +36,11 @@ def depends_on_hashes(facts: Facts) -> bool:
 
 
 def entry_name(facts: Facts) -> str:
-    """The script's own name, which it keeps in a converted project; a notebook becomes a script."""
+    """The script as it was named; it keeps its place in a converted project; a notebook becomes a script."""
     path = facts.script.source.output
-    return "train.py" if path is None else path.name
+    return "train.py" if path is None else str(path)
 
 
 def converted_name(facts: Facts) -> str:
     path = facts.script.source.beside
-    return "train_ddp.py" if path is None else path.name
+    return "train_ddp.py" if path is None else str(path)

@@ -74,7 +74,9 @@ def make_plan(facts: Facts, strategy: Strategy, rules: Iterable[Rule]) -> Plan:
         (rule.code, finding)
         for rule in rules
         for finding in rule.plan(facts, strategy)
-        if isinstance(finding, (Import, Lift)) or facts.reach.holds(facts.script, finding.node)
+        if rule.everywhere
+        or isinstance(finding, (Import, Lift))
+        or facts.reach.holds(facts.script, finding.node)
     ]
     placed = (_place(facts, code, _if_found(facts, finding)) for code, finding in found)
     kept = [one for one in placed if not _is_silenced(facts, one) and not _is_in_helpers(facts, one)]

@@ -56,6 +56,7 @@ class Rule:
     code: ClassVar[str]
     name: ClassVar[str]
     examples: ClassVar[tuple[Example, ...]]
+    everywhere: ClassVar[bool] = False  # also in what nothing can reach
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         """Edits, hazards and notes for one script; reads facts, changes nothing."""

@@ -31,6 +31,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from dp2ddp.runtime.desk import Note, Pulse, write_note
+from dp2ddp.runtime.overlay import Overlay
 from dp2ddp.runtime.stage import Stage, set_stage
 
 INTERRUPTED = 130  # as shells say it
@@ -71,6 +72,8 @@ def run_stage(stage: Stage, rank: int) -> int:
         _capture_output(desk, rank)
     atexit.register(complete_open_files)  # first in, last to run: behind all that the script registers
     _tell_where_on_signal(desk, rank)
+    overlay = Overlay(stage.replaced)
+    overlay.install()
     recorder = set_stage(stage, rank)
     pulse = Pulse(desk, rank)
     _beat_on_progress(pulse)
@@ -78,7 +81,7 @@ def run_stage(stage: Stage, rank: int) -> int:
     code, ended, error = 0, 0.0, ""
     try:
         with _end_of_script() as end:
-            run_as_main(stage.script, stage.name, stage.arguments, stage.module)
+            run_as_main(stage.script, stage.name, stage.arguments, stage.module, overlay)
         code, ended, error = end.code, time.monotonic(), end.error
     finally:
         if recorder:
@@ -123,7 +126,13 @@ def complete_open_files() -> None:
                 thing.flush()
 
 
-def run_as_main(script: str, name: str, arguments: tuple[str, ...], as_module: str | None = None) -> None:
+def run_as_main(
+    script: str,
+    name: str,
+    arguments: tuple[str, ...],
+    as_module: str | None = None,
+    overlay: Overlay | None = None,
+) -> None:
     """What `python NAME ARGUMENTS` does: sys.argv, sys.path[0], __file__, a fresh `__main__`.
 
     Of `python -m MODULE ARGUMENTS` too: then the working folder is first on sys.path, and the package is imported.
@@ -141,8 +150,7 @@ def run_as_main(script: str, name: str, arguments: tuple[str, ...], as_module: s
         spec = importlib.util.find_spec(as_module)  # imports the packages around it, as Python does
         module.__dict__.update(__spec__=spec, __package__=as_module.rpartition(".")[0])
     sys.modules["__main__"] = module  # before it runs: pickle and multiprocessing look classes up there
-    with open(script, "rb") as file:
-        code = compile(file.read(), os.path.abspath(script), "exec", dont_inherit=True)
+    code = (overlay or Overlay()).code(script)
     exec(code, module.__dict__)
 
 
@@ -178,10 +186,13 @@ def _exit_code(code: object) -> int:
 
 
 def _own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback from the script's first frame on."""
+    """The traceback from the script's first frame on, or from that of the package which `-m` imports before it."""
     while trace is not None and trace.tb_frame.f_code is not run_as_main.__code__:
         trace = trace.tb_next
-    return trace.tb_next if trace is not None else None
+    trace = trace.tb_next if trace is not None else None
+    while trace is not None and "importlib" in trace.tb_frame.f_code.co_filename:
+        trace = trace.tb_next
+    return trace
 
 
 def _capture_output(desk: Path, rank: int) -> None:

@@ -16,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from dp2ddp.runtime import launch
 from dp2ddp.runtime.desk import prepare_desk, read_note, read_pulses
+from dp2ddp.runtime.overlay import write_overlay
 from dp2ddp.runtime.processes import kill_tree
 from dp2ddp.runtime.stacks import Stand, read_stand
 from dp2ddp.runtime.stage import Mode, Stage
@@ -95,9 +96,8 @@ class Process:
             launch.command(stage, stage_file),
             cwd=stage.folder,
             env=environment or launch.environment(),
-            stdin=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C comes to us alone, and we pass it on
-            **streams,
+            **{"stdin": subprocess.DEVNULL, **streams},
         )
 
     def codes(self) -> tuple[int | None, ...] | None:
@@ -223,10 +223,13 @@ def ask_where(stage: Stage) -> tuple[Stand, ...]:
 
 def run_here(
     script: Path, name: str, mode: Mode, world: int, arguments: Sequence[str] = (), *,
-    module: str | None = None, trace: Path | None = None, steps: int | None = None, patience: float | None = None,
-    real: bool = True,
+    module: str | None = None, replaced: Mapping[Path, bytes] | None = None, settings: Mapping[str, str] | None = None,
+    trace: Path | None = None, steps: int | None = None, patience: float | None = None, real: bool = True,
 ) -> Run:  # fmt: skip
-    """Run a script in the current folder, with its output on our own stdout and stderr."""
+    """Run a script in the current folder, with our own stdin, stdout and stderr.
+
+    `replaced` are the files that run in other words; `settings` are environment variables on top of the user's.
+    """
     with tempfile.TemporaryDirectory(prefix="dp2ddp-") as desk:
         stage = Stage(
             script=str(script.absolute()),
@@ -237,13 +240,14 @@ def run_here(
             name=name,
             module=module,
             arguments=tuple(arguments),
+            replaced=write_overlay(Path(desk) / "overlay", (replaced or {}).items()),
             trace=str(trace.absolute()) if trace else None,
             steps=steps,
             real=real,
         )
         if sys.stdout is not None:  # closed
             sys.stdout.flush()
-        process = Process(stage)
+        process = Process(stage, {**launch.environment(), **(settings or {})}, stdin=None)
         with _passing_interrupts_on(process):
             return watch([process], patience)[0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -64,9 +65,16 @@ def _frames(block: str) -> list[Frame]:
 
 
 def _is_users(frame: Frame) -> bool:
-    if frame.file.startswith(_RUNTIME) or any(part in frame.file for part in _FOREIGN):
+    if frame.file.startswith((_RUNTIME, *_templates())) or any(part in frame.file for part in _FOREIGN):
         return False
     return frame.line not in _helpers(frame.file)
+
+
+@lru_cache(maxsize=1)
+def _templates() -> tuple[str, ...]:
+    """Where the helpers are that a conversion on the way imports."""
+    found = importlib.util.find_spec("dp2ddp.templates")
+    return tuple(found.submodule_search_locations or ()) if found else ()
 
 
 @lru_cache(maxsize=8)

@@ -35,6 +35,7 @@ class Stage:
     scratch: str | None = None  # the folder whose symbolic links must not be written through (guard.py)
     moved: tuple[tuple[str, str], ...] = ()  # folders that the run has copies of: original, copy
     own_hashes: bool = False  # strings have other hashes on each rank, as in real life
+    replaced: tuple[tuple[str, str], ...] = ()  # files that run in the words of others (overlay.py)
     capture: bool = False  # the ranks' stdout and stderr go to files on the desk
 
     @property
@@ -47,8 +48,8 @@ class Stage:
     @classmethod
     def from_json(cls, text: str) -> Stage:
         fields = json.loads(text)
-        moved = tuple((original, copy) for original, copy in fields["moved"])
-        return cls(**{**fields, "arguments": tuple(fields["arguments"]), "moved": moved})
+        pairs = {name: tuple((own, other) for own, other in fields[name]) for name in ("moved", "replaced")}
+        return cls(**{**fields, "arguments": tuple(fields["arguments"]), **pairs})
 
     def write(self) -> Path:
         """Put the stage on its desk, where the ranks read it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Iterator
 from functools import lru_cache
 
 from dp2ddp.errors import SourceError
@@ -13,6 +14,7 @@ from dp2ddp.source.files import SourceFile
 # `async` became a keyword in Python 3.7, so `.cuda(async=True)` of older scripts is no Python any more.
 ASYNC_ARGUMENT = re.compile(r"\basync(?=\s*=[^=])")
 STAND_IN = "asynk"  # of the same length, so that every position in the tree holds for the text too
+ASYNC_NAME = re.compile(r"\basync\b(?!\s+(?:def|for|with)\b)")
 PYTHON_2 = re.compile(
     r"^\s*(print\s+[^\s(=]|exec\s+[\"'\w]|raise\s+\w+\s*,|except\s+[\w.]+\s*,\s*\w+\s*:)", re.MULTILINE
 )
@@ -36,6 +38,12 @@ def parse_leniently(text: str) -> ast.Module | None:
         return None
 
 
+def is_python(text: str) -> bool:
+    """Whether the Python that runs here can read it as it stands."""
+    tree = parse_leniently(text)
+    return tree is not None and (STAND_IN in text or not any(async_arguments(tree)))
+
+
 @lru_cache(maxsize=64)  # a project's modules are read for their imports, and again for what they do
 def _parse(text: str) -> ast.Module:
     with warnings.catch_warnings():
@@ -47,13 +55,39 @@ def _parse(text: str) -> ast.Module:
         except SyntaxError:
             if not ASYNC_ARGUMENT.search(text):
                 raise
-            return ast.parse(ASYNC_ARGUMENT.sub(STAND_IN, text))
+            tree = ast.parse(ASYNC_ARGUMENT.sub(STAND_IN, text))
+            _check_stand_ins(tree, text)
+            return tree
+
+
+def _check_stand_ins(tree: ast.Module, text: str) -> None:
+    """SyntaxError where `async` names anything but an argument of a method, which torch has another name for by now."""
+    arguments = set(async_arguments(tree))
+    for node in ast.walk(tree):
+        names = (getattr(node, field, None) for field in ("id", "name", "attr", "arg"))
+        if STAND_IN in names and node not in arguments and STAND_IN not in text:
+            place = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
+            raise SyntaxError("invalid syntax", ("", *place, None))
+
+
+def async_arguments(tree: ast.Module) -> Iterator[ast.keyword]:
+    """The arguments of `x.cuda(async=True)` and its like."""
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            yield from (given for given in call.keywords if given.arg == STAND_IN)
 
 
 def _explain(source: SourceFile, error: SyntaxError | ValueError) -> str:
     if not isinstance(error, SyntaxError):
         return f"{source.name}: not Python ({error})"
     place = source.place(error.lineno or 1).in_file(source.name, error.offset or 1)
+    if ASYNC_NAME.search(_line(source.text, error.lineno)):
+        return f"{place}: `async` is a keyword since Python 3.7, and cannot be a name any more; rename it"
     if PYTHON_2.search(source.text):
         return f"{place}: Python 2; convert it first (with 2to3, which is part of Python 3.0 to 3.12), then run dp2ddp"
     return f"{place}: {error.msg}"
+
+
+def _line(text: str, number: int | None) -> str:
+    lines = text.splitlines()
+    return lines[number - 1] if number and number <= len(lines) else ""

@@ -206,7 +206,7 @@ PATIENCE = datetime.timedelta(hours=2)
 
 
 # Seconds after which the end of a process is forced.
-LAST_WAIT = 20
+LAST_WAIT = 60
 
 
 # Bytes that go along with every exchange; what is longer needs a second round.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -147,6 +148,80 @@ class TestFailures:
         assert "saving" in stdout
         assert stderr.splitlines()[-1] == "dp2ddp: interrupted"
         assert psutil.wait_procs(family, timeout=10)[1] == []
+
+
+class TestProject:
+    """Nothing of ours lies in the folder while it runs; what the script writes lands where it would."""
+
+    pytestmark = slow
+
+    @pytest.fixture
+    def project(self, tmp_path: Path) -> Path:
+        (tmp_path / "src").mkdir()
+        script(
+            tmp_path / "src",
+            TRAIN.replace("import torch\n", "import torch\nfrom made import make\n", 1).replace(
+                "nn.DataParallel(nn.Linear(3, 2).cuda())", "make()"
+            )
+            + "save(model)\n",
+            "train.py",
+        )
+        text = (tmp_path / "src" / "train.py").read_text()
+        (tmp_path / "src" / "train.py").write_text(text.replace("import make", "import make, save"))
+        script(
+            tmp_path / "src",
+            """
+import os
+import torch
+import torch.nn as nn
+
+def make():
+    print(sorted(os.listdir(os.path.dirname(__file__))))
+    torch.zeros(1).cuda(async=True)
+    return nn.DataParallel(nn.Linear(3, 2).cuda())
+
+def save(model):
+    torch.save(model.state_dict(), os.path.join(os.path.dirname(os.path.abspath(__file__)), "here.pt"))
+    open("there.txt", "w").write("x")
+""",
+            "made.py",
+        )
+        return tmp_path
+
+    @pytest.mark.parametrize("mode", ["dp", "ddp"])
+    def test_a_project_runs_where_it_is(self, project: Path, mode: str) -> None:
+        (project / "src" / "here.pt").unlink(missing_ok=True)
+        before = {path.name: path.read_bytes() for path in (project / "src").iterdir()}
+
+        result = dp2ddp(project, "run", "src/train.py", "--mode", mode)
+
+        assert result.returncode == 0, result.stderr
+        assert result.stdout.splitlines()[0] == str(sorted(before))
+        assert sorted(path.name for path in project.iterdir()) == ["last.pt", "src", "there.txt"]
+        after = {path.name: path.read_bytes() for path in (project / "src").iterdir()}
+        assert after.keys() - before.keys() == {"here.pt"}
+        assert before.items() <= after.items()
+
+    def test_a_crash_in_a_converted_module_is_told_in_its_own_lines(self, project: Path) -> None:
+        path = project / "src" / "made.py"
+        path.write_text(path.read_text().replace("    open(", "    raise KeyError('x')\n    open("))
+        result = dp2ddp(project, "run", "src/train.py", "--mode", "ddp")
+        assert result.returncode == 3
+        assert "made.py\", line 13, in save\n    raise KeyError('x')\n" in result.stderr
+
+
+def test_stdin_is_the_users_own(tmp_path: Path) -> None:
+    """`stty size` at import, of a script that many people started from, asks the terminal behind it."""
+    script(tmp_path, "import os\nprint(os.popen('stty size', 'r').read().split(), input())\n")
+    ours, theirs = os.openpty()
+    os.write(ours, b"hello\n")
+    command = [sys.executable, "-m", "dp2ddp", "run", "train.py", "--mode", "dp"]
+    result = subprocess.run(
+        command, cwd=tmp_path, env=variables(), stdin=theirs, capture_output=True, text=True, check=False
+    )
+    os.close(theirs)
+    os.close(ours)
+    assert result.stdout == "['0', '0'] hello\n", result.stderr
 
 
 def begun(process: subprocess.Popen[str], sign: Path) -> list[psutil.Process]:

@@ -14,6 +14,7 @@ from dp2ddp.cli._experiment import Subject, environment, try_on
 from dp2ddp.codemod.convert import convert
 from dp2ddp.report.comparison import Report, print_report
 from dp2ddp.runtime.server import Server
+from dp2ddp.source.old_code import mended_files
 from dp2ddp.source.projects import read_project
 
 CASES = all_cases()
@@ -56,7 +57,8 @@ def test_a_script_trains_the_same(case: Case, world: int, server: Server, tmp_pa
         folder.mkdir()
         script = folder / "train.py"
         script.write_bytes(case.path.read_bytes())
-    conversion = convert(read_project(script, as_module=case.module is not None))
+    project = read_project(script, as_module=case.module is not None)
+    conversion = convert(project)
     changed = {one.before.path: one.data for one in conversion.changed_files if one is not conversion.entry}
     subject = Subject(
         script=script,
@@ -67,6 +69,7 @@ def test_a_script_trains_the_same(case: Case, world: int, server: Server, tmp_pa
         module=case.module,
         arguments=case.arguments,
         folder=folder,
+        mended=mended_files(project),
         patience=PATIENCE,
         torchrun=False,
     )

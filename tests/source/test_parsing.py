@@ -28,6 +28,12 @@ def test_real_async_code_is_not_mistaken(text: str) -> None:
     [
         pytest.param("x = (\n", "<stdin>:1:5: '(' was never closed", id="bracket"),
         pytest.param("if x:\n    y\n  z\n", "<stdin>:3:", id="indent"),
+        pytest.param(
+            "def f(async=1): pass\n", "<stdin>:1:7: `async` is a keyword since Python 3.7", id="argument"
+        ),
+        pytest.param("x = 1\nasync = 2\n", "<stdin>:2:1: `async` is a keyword", id="async as a name"),
+        pytest.param("if args.async: pass\n", "`async` is a keyword", id="async as an attribute"),
+        pytest.param("f(x, async=True)\n", "`async` is a keyword", id="async for a function of one's own"),
         pytest.param("print 'x'\n", "Python 2; convert it first", id="print"),
         pytest.param("try: pass\nexcept IOError, e: pass\n", "Python 2", id="except"),
     ],

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Replace
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
-from dp2ddp.source.parsing import STAND_IN
+from dp2ddp.source.parsing import async_arguments
 
 
 class AsyncArgument(Rule):
@@ -30,6 +29,7 @@ class AsyncArgument(Rule):
 
     code = "DDP104"
     name = "async-argument"
+    everywhere = True  # a file is read as a whole
     examples = (
         Rewrites(
             before="""
@@ -43,12 +43,25 @@ class AsyncArgument(Rule):
                 x = x.cuda(non_blocking=True)
             """,
         ),
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                def never_called(x):
+                    return x.cuda(async=True)
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                def never_called(x):
+                    return x.cuda(non_blocking=True)
+            """,
+        ),
         Untouched("import torch\nnet = torch.nn.DataParallel(net)\nx = x.cuda(non_blocking=True)"),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        for node in facts.script.nodes(ast.keyword):
-            assert isinstance(node, ast.keyword)
-            if node.arg == STAND_IN and facts.script.text(node).startswith("async"):
+        for node in async_arguments(facts.script.tree):
+            if facts.script.text(node).startswith("async"):
                 because = "`async` is a keyword of Python; torch calls it non_blocking"
                 yield Replace(node, "non_blocking={value}", because, {"value": node.value})

@@ -1,0 +1,90 @@
+"""Files that run in the words of others: a conversion on the way, without a file of ours in the user's folder.
+
+Whoever imports such a file, or starts it, gets the other text. Its `__file__`, and the lines of tracebacks and of
+stacks, are those of the file itself, so that a failure is told in the user's own lines.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """Pairs of files: the user's own, and the one that is read in its place."""
+
+    pairs: tuple[tuple[str, str], ...] = ()
+
+    def code(self, path: str) -> CodeType:
+        """What `python PATH` runs."""
+        other = dict(self.pairs).get(os.path.realpath(path))
+        own = os.path.abspath(path)
+        data = Path(path).read_bytes()
+        if other is None:
+            return compile(data, own, "exec", dont_inherit=True)
+        return _compiled(own, data, Path(other).read_bytes())
+
+    def install(self) -> None:
+        """From now on, imports in this process, and in those that it forks."""
+        if not self.pairs:
+            return
+        names = {own for own, _ in self.pairs}
+        original = SourceFileLoader.get_code
+
+        def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
+            file = loader.get_filename(fullname)
+            return self.code(file) if os.path.realpath(file) in names else original(loader, fullname)
+
+        SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
+
+
+def _compiled(name: str, before: bytes, after: bytes) -> CodeType:
+    """The code of a text, with the lines of another."""
+    tree = ast.parse(after, name)
+    old, new = before.splitlines(), after.splitlines()
+    origins = line_origins(old, new)
+    moved = {number for number, origin in enumerate(origins) if number and _is_new(old, new, number, origin)}
+    for node in ast.walk(tree):
+        if isinstance(
+            node, (ast.expr, ast.stmt, ast.excepthandler, ast.arg, ast.keyword, ast.alias, ast.pattern)
+        ):
+            _move(node, origins, moved)
+    return compile(tree, name, "exec", dont_inherit=True)
+
+
+def _move(node: ast.AST, origins: Sequence[int], moved: set[int]) -> None:
+    """Put a node where it comes from; without columns where its own lines are others now."""
+    first, last = node.lineno, node.end_lineno  # type: ignore[attr-defined]  # all of these kinds have them
+    if first in moved or last in moved:
+        node.col_offset = node.end_col_offset = -1  # type: ignore[attr-defined]
+    node.lineno, node.end_lineno = origins[first], origins[last]  # type: ignore[attr-defined]
+
+
+def _is_new(old: list[bytes], new: list[bytes], number: int, origin: int) -> bool:
+    return not old or new[number - 1] != old[origin - 1]
+
+
+def line_origins(before: Sequence[bytes], after: Sequence[bytes]) -> list[int]:
+    """For every line number of `after`, the one that it comes from."""
+    origins = [0]
+    for _, low, high, start, end in difflib.SequenceMatcher(None, before, after, False).get_opcodes():
+        origins += [min(low + 1 + number, max(high, 1)) for number in range(end - start)]
+    return origins
+
+
+def write_overlay(folder: Path, files: Iterable[tuple[Path, bytes]]) -> tuple[tuple[str, str], ...]:
+    """Keep the texts in a folder; returns the pairs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pairs = []
+    for number, (own, data) in enumerate(files):
+        other = folder / f"{number}.py"
+        other.write_bytes(data)
+        pairs.append((os.path.realpath(own), str(other)))
+    return tuple(pairs)
