@@ -147,7 +147,7 @@ def _print(conversion: Conversion) -> None:
 
 
 def _write_data(data: bytes, target: str, force: bool) -> str:
-    from dp2ddp.source.files import write_atomically
+    from dp2ddp.source.writing import write_atomically
 
     path = Path(target)
     if path.is_file() and path.read_bytes() == data:
@@ -160,7 +160,7 @@ def _write_data(data: bytes, target: str, force: bool) -> str:
 
 
 def _write_project(conversion: Conversion, output: str | None, force: bool) -> str:
-    from dp2ddp.source.folders import copy_project
+    from dp2ddp.source.copies import copy_project
 
     if output is None:
         raise SourceError(
@@ -168,18 +168,23 @@ def _write_project(conversion: Conversion, output: str | None, force: bool) -> s
             "project, or --in-place"
         )
     files = {one.before.output: one.data for one in conversion.changed_files if one.before.output}
-    return str(copy_project(conversion.before.output, files, Path(output), force))
+    copy = copy_project(conversion.before.output, files, Path(output), force)
+    if copy.linked:
+        shown = ", ".join(map(str, copy.linked[:3])) + (", ..." if len(copy.linked) > 3 else "")
+        click.echo(f"links to the originals, so write nothing into them: {shown}", err=True)
+    return str(copy.script)
 
 
 def _write_in_place(conversion: Conversion, force: bool) -> str | None:
-    from dp2ddp.source.files import write_atomically
-    from dp2ddp.source.folders import refuse_unkept
+    from dp2ddp.source.folders import refuse_unkept, undo_commands
+    from dp2ddp.source.writing import write_together
 
-    files = [(one.before.path, one.data) for one in conversion.changed_files if one.before.path]
+    files = {one.before.path: one.data for one in conversion.changed_files if one.before.path}
     if not force:
-        refuse_unkept([path for path, _ in files if path.exists()])
-    for path, data in files:
-        write_atomically(path, data)
+        refuse_unkept([path for path in files if path.exists()])
+    write_together(files, {one.before.path: one.before.data for one in conversion.files if one.before.path})
+    if files and not force:
+        click.echo(f"undo it with: {' && '.join(undo_commands(list(files)))}", err=True)
     return str(conversion.before.path) if files else None
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
-import os
 import re
 import sys
-import tempfile
 import tokenize
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,6 +45,11 @@ class SourceFile:
     def place(self, line: int) -> Place:
         """A line of the text as a person looks for it."""
         return self.cells.place(line) if self.cells else Place(line)
+
+    @property
+    def data(self) -> bytes:
+        """The bytes that were read."""
+        return self.encoded(self.text)
 
     def encoded(self, text: str) -> bytes:
         """The bytes of `text` in this file's own encoding."""
@@ -92,43 +94,6 @@ def dominant_newline(text: str) -> str:
     """The line ending that most lines have; a file without any gets the Unix one."""
     endings = re.findall(r"\r\n|\r|\n", text)
     return max(("\n", "\r\n", "\r"), key=endings.count) if endings else "\n"
-
-
-def write_atomically(path: str | Path, data: bytes) -> None:
-    """Write all of it or nothing: a temporary file beside the target takes its place at the end.
-
-    A link stays a link (the file behind it is written), and what is no file, like /dev/null, stays what it is.
-    """
-    target = Path(os.path.realpath(path))
-    try:
-        if target.exists() and not target.is_file() and not target.is_dir():
-            target.write_bytes(data)
-        else:
-            _replace(target, data)
-    except OSError as error:
-        raise SourceError(f"{path}: cannot be written ({_reason(error)})") from error
-
-
-def _replace(target: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        os.chmod(temporary, _mode_for(target))
-        os.replace(temporary, target)
-    except BaseException:  # Ctrl-C as well
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def _mode_for(target: Path) -> int:
-    """The permissions the target has, or those a new file would get (mkstemp's own are 0600)."""
-    if target.exists():
-        return target.stat().st_mode & 0o7777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
 
 
 def _read_bytes(path: Path) -> bytes:

@@ -1,71 +1,56 @@
-"""Where a converted project goes: a copy of its folder that runs from there, or the files themselves."""
+"""The folder that a project is, and what git keeps of it."""
 
 from __future__ import annotations
 
 import os
-import shutil
+import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dp2ddp.errors import SourceError
-from dp2ddp.source.files import write_atomically
 
 LEFT_OUT = {".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache",
             ".ruff_cache", ".ipynb_checkpoints", ".tox"}  # fmt: skip
 
 
-def copy_project(entry: Path | None, files: Mapping[Path, bytes], target: Path, force: bool) -> Path:
-    """Copy the project that holds the entry script and the converted files; returns the converted script there.
+def project_root(entry: Path, files: Sequence[Path]) -> Path:
+    """The working tree of git that keeps the entry script; or else the smallest folder that holds all of these files.
 
-    The copy is made beside its place and moved there when it is whole. What git ignores is left out; where there is
-    no git, everything but caches and environments is copied. A SourceError where something is in the way.
+    Files that only links lead to need not lie in it.
     """
-    if entry is None:
-        raise SourceError("<stdin>: a script from stdin has no project; name the file")
-    entry = entry.resolve()
-    converted = {path.resolve(): data for path, data in files.items()}
-    root = project_root([entry, *converted])
-    target = target.absolute()
-    if target.is_file():
-        raise SourceError(f"{target}: is a file; name a folder for the project with -o")
-    if target.exists() and any(target.iterdir()) and not force:
-        raise SourceError(f"{target}: exists already; use --force to overwrite it, or -o to write elsewhere")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as room:
-            whole = Path(room) / target.name
-            _fill(whole, root, target, converted)
-            if target.exists():
-                shutil.copytree(whole, target, symlinks=True, dirs_exist_ok=True)
-            else:
-                whole.rename(target)
-    except OSError as error:
-        raise SourceError(f"{error.filename or target}: cannot be written ({error.strerror})") from error
-    return _as_typed(target / entry.relative_to(root))
+    answer = _git(entry.parent, "rev-parse", "--show-toplevel")
+    root = Path(answer.strip()).resolve() if answer else None
+    if root and not _holds_too_much(root):
+        return root
+    linked = set(_behind_links(entry.parent))
+    inside = [one.parent for one in files if not any(one.is_relative_to(link) for link in linked)]
+    common = Path(os.path.commonpath([entry.parent, *inside]))
+    if common != entry.parent and _holds_too_much(common):
+        raise SourceError(
+            f"{entry}: its local modules lie far apart, and {common} holds more than this project; use --in-place"
+        )
+    return common
 
 
-def _fill(whole: Path, root: Path, target: Path, converted: Mapping[Path, bytes]) -> None:
-    for path in _kept_files(root, target):
-        place = whole / path.relative_to(root)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, place, follow_symlinks=False)
-    for path, data in converted.items():
-        write_atomically(whole / path.relative_to(root), data)
+def _holds_too_much(folder: Path) -> bool:
+    """Home, the root, and what is above them are no projects."""
+    return any(Path(one).resolve().is_relative_to(folder) for one in (Path.home(), tempfile.gettempdir()))
 
 
-def project_root(paths: Sequence[Path]) -> Path:
-    """The working tree of git that holds all of these files; or else the smallest folder that does."""
-    common = Path(os.path.commonpath([path.parent for path in paths]))
-    answer = _git(common, "rev-parse", "--show-toplevel")
-    return Path(answer.strip()).resolve() if answer else common
+def _behind_links(folder: Path) -> Iterator[Path]:
+    for place, names, files in os.walk(folder):
+        links = (Path(place) / name for name in (*names, *files) if (Path(place) / name).is_symlink())
+        yield from (link.resolve() for link in links if not folder.is_relative_to(link.resolve()))
+        names[:] = [name for name in names if name not in LEFT_OUT]
 
 
 def refuse_unkept(paths: Sequence[Path]) -> None:
     """A SourceError if a file is not under git as it is: its old text would be lost."""
     for path in paths:
-        state = _git(path.resolve().parent, "status", "--porcelain", "--ignored", "--", path.name)
+        real = path.resolve()
+        state = _git(real.parent, "status", "--porcelain", "--ignored", "--", real.name)
         if state is None:
             raise SourceError(
                 f"{path}: not under git, so its old text would be lost; use --force to change it"
@@ -74,19 +59,19 @@ def refuse_unkept(paths: Sequence[Path]) -> None:
             raise SourceError(f"{path}: not committed to git; commit it first, or use --force to change it")
 
 
-def _kept_files(root: Path, target: Path) -> Iterator[Path]:
-    tracked = _git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    found = (root / name for name in tracked.split("\0") if name) if tracked is not None else _walk(root)
-    for path in found:
-        inside = target in path.parents or any(part.startswith(f".{target.name}-") for part in path.parts)
-        if (path.is_file() or path.is_symlink()) and not inside:
-            yield path
+def undo_commands(paths: Sequence[Path]) -> list[str]:
+    """What puts files back, new ones too: one command of git for each working tree."""
+    trees: dict[str, list[Path]] = {}
+    for path in paths:
+        real = path.resolve()
+        trees.setdefault((_git(real.parent, "rev-parse", "--show-toplevel") or "").strip(), []).append(real)
+    return [_stash(tree, files) for tree, files in trees.items() if tree]
 
 
-def _walk(root: Path) -> Iterator[Path]:
-    for folder, names, files in os.walk(root):
-        names[:] = sorted(name for name in names if name not in LEFT_OUT)
-        yield from (Path(folder) / name for name in sorted(files))
+def _stash(tree: str, files: Sequence[Path]) -> str:
+    inside = Path.cwd().resolve().is_relative_to(Path(tree).resolve())
+    names = [os.path.relpath(file, Path.cwd() if inside else tree) for file in files]
+    return shlex.join(["git", *([] if inside else ["-C", tree]), "stash", "push", "-u", "--", *names])
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
@@ -100,6 +85,6 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return answer.stdout if answer.returncode == 0 else None
 
 
-def _as_typed(path: Path) -> Path:
+def as_typed(path: Path) -> Path:
     short = Path(os.path.relpath(path))
     return path if short.parts[:1] == ("..",) else short

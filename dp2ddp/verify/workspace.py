@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from dp2ddp.errors import RunError
+from dp2ddp.source.copies import clone
 from dp2ddp.source.folders import LEFT_OUT
 
 COPIED = 8 * 2**20  # bytes of one file
 ALL_COPIED = 512 * 2**20  # bytes of all together; beyond it every file is a link
 MOST_FILES = 50_000
-_FICLONE = 0x40049409  # linux/fs.h
 
 
 @dataclass(frozen=True)
@@ -105,22 +105,8 @@ def _copy(source: Path, target: Path, link: bool) -> None:
         os.symlink(source.resolve(), target)
     elif not link:
         shutil.copy2(source, target)
-    elif not _clone(source, target):
+    elif not clone(source, target):
         os.symlink(source.absolute(), target)
-
-
-def _clone(source: Path, target: Path) -> bool:
-    """Share the blocks until one side writes (btrfs, xfs, ...)."""
-    try:
-        import fcntl
-
-        with source.open("rb") as old, target.open("wb") as new:
-            fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
-    except (OSError, ImportError):
-        target.unlink(missing_ok=True)
-        return False
-    shutil.copystat(source, target)
-    return True
 
 
 def _files(root: Path) -> Iterator[Path]:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.errors import SourceError
-from dp2ddp.source.files import decode_source, read_source, write_atomically
+from dp2ddp.source.files import decode_source, read_source
+from dp2ddp.source.writing import write_atomically
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def test_a_file_that_was_only_touched_is_no_leaving(project: Path, tmp_path: Pat
 
 def test_a_large_file_is_not_copied(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workspace, "COPIED", 3)
-    monkeypatch.setattr(workspace, "_clone", lambda source, target: False)
+    monkeypatch.setattr(workspace, "clone", lambda source, target: False)
     copy = copy_folder(project, tmp_path / "copy")
     assert (copy.folder / "data" / "a.bin").is_symlink()
     assert (copy.folder / "data" / "a.bin").read_bytes() == b"1234"

@@ -68,17 +68,26 @@ class Reach:
 
     def _mentioned(self, scripts: Sequence[Script]) -> set[str]:
         """The names that code which can be reached mentions."""
-        names = set(_identifiers(scripts[0].tree))
+        entry = scripts[0]
+        names = {name for node in entry.tree.body if _is_own(entry, node) for name in _identifiers(node)}
         pending = [(one, node) for one in scripts[1:] for node in one.tree.body if not is_main_guard(node)]
-        while reached := [each for each in pending if self._is_reached(*each, names)]:
-            pending = [each for each in pending if each not in reached]
-            names |= {name for _, node in reached for name in _identifiers(node)}
+        found = True
+        while found:
+            reached = [self._is_reached(*each, names) for each in pending]
+            names |= {
+                name
+                for (_, node), is_new in zip(pending, reached, strict=True)
+                if is_new
+                for name in _identifiers(node)
+            }
+            pending = [each for each, is_new in zip(pending, reached, strict=True) if not is_new]
+            found = any(reached)
         return names
 
 
 def _may_reach_anything(script: Script) -> bool:
     """Whether modules or classes are looked up where no name says which."""
-    if any(call.name in ANYTHING for call in script.calls):
+    if any(call.name in ANYTHING and _is_own(script, call.node) for call in script.calls):
         return True
     methods = script.own_methods & FINDS_CLASSES
     return bool(methods) or any(_finds_classes(script, node) for node in script.nodes(ast.Attribute))
@@ -86,7 +95,13 @@ def _may_reach_anything(script: Script) -> bool:
 
 def _finds_classes(script: Script, node: ast.AST) -> bool:
     assert isinstance(node, ast.Attribute)
-    return node.attr in FINDS_CLASSES or script.scopes.name(node) == "sys.modules"
+    asks = node.attr in FINDS_CLASSES or script.scopes.name(node) == "sys.modules"
+    return asks and _is_own(script, node)
+
+
+def _is_own(script: Script, node: ast.AST) -> bool:
+    """Whether a node is the user's; helpers of an earlier conversion reach nothing of theirs."""
+    return getattr(node, "lineno", 0) not in script.helper_lines
 
 
 def _keeps_to_itself(script: Script, decorator: ast.expr) -> bool:
@@ -98,6 +113,8 @@ def _keeps_to_itself(script: Script, decorator: ast.expr) -> bool:
 def _asked_by_name(script: Script) -> Iterator[str]:
     """The modules whose definitions a file looks up by their names."""
     for call in script.calls:
+        if not _is_own(script, call.node):
+            continue
         if call.name in BY_NAME and (asked := script.scopes.name(call.argument(0))):
             yield asked
         elif call.name in ("builtins.globals", "builtins.locals"):

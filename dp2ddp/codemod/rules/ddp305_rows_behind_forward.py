@@ -88,9 +88,9 @@ class RowsBehindForward(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         if strategy.join.value != "outputs" or facts.is_converted:
             return
-        if facts.flow.stopper:
+        for wrap in facts.wraps[:1] if facts.flow.stopper else ():
             yield Hazard(
-                facts.wraps[0].call.node,
+                wrap.call.node,
                 f"join=outputs cannot be written: {facts.flow.stopper}",
                 "use --join batch",
             )
