@@ -18,8 +18,8 @@ class DeviceIndexed(Rule):
     """Use the rank's own device where the script names the first one.
 
     ## What it does
-    `"cuda:0"` becomes `"cuda"`, `.cuda(0)` and `.cuda(args.gpu)` become `.cuda()`, `.to(0)` and `.to(gpu_ids[0])` become
-    `.to("cuda")`, and `torch.cuda.set_device(...)` goes away: joining has set the device of the rank, and `cuda` means
+    `"cuda:0"` becomes `"cuda"`, `.cuda(0)` and `.cuda(args.gpu)` become `.cuda()`, `.to(0)` and `.to(gpu_ids[0])`
+    become `.to("cuda")`, and `torch.cuda.set_device(...)` goes away: joining has set the device of the rank, and `cuda` means
     that one.
 
     ## Why
