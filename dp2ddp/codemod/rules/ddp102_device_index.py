@@ -19,8 +19,8 @@ class DeviceIndexed(Rule):
 
     ## What it does
     `"cuda:0"` becomes `"cuda"`, `.cuda(0)` and `.cuda(args.gpu)` become `.cuda()`, `.to(0)` and `.to(gpu_ids[0])`
-    become `.to("cuda")`, and `torch.cuda.set_device(...)` goes away: joining has set the device of the rank, and `cuda` means
-    that one.
+    become `.to("cuda")`, and `torch.cuda.set_device(...)` goes away: joining has set the device of the rank, and `cuda`
+    means that one.
 
     ## Why
     With the index, every rank would put its model on the first GPU.
