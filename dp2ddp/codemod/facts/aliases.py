@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence, Set
 
+from dp2ddp.codemod.facts.methods import method_called, method_of
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.script import Script, Variable
 
@@ -57,7 +58,7 @@ def handed_over(script: Script, call: ast.Call) -> Iterator[tuple[Variable, ast.
     if function is None:
         return
     parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-    if parameters[:1] == ["self"]:
+    if parameters[:1] in (["self"], ["cls"]):
         parameters = parameters[1:]
     plain = next((place for place, one in enumerate(call.args) if isinstance(one, ast.Starred)), None)
     for parameter, given in zip(parameters, call.args[:plain]):  # noqa: B905 (more arguments than parameters: *args)
@@ -69,21 +70,13 @@ def handed_over(script: Script, call: ast.Call) -> Iterator[tuple[Variable, ast.
 
 
 def callee(script: Script, call: ast.Call) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """The function of the script that a call runs: by name, a class's __init__, or a method called on self."""
+    """The function of the script that a call runs: by name, a class's __init__, or a method that is known."""
     found = script.scopes.definition(call.func)
     if isinstance(found, ast.ClassDef):
-        return _method(found, "__init__")
+        return method_of(script, found, "__init__")
     if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return found
-    if isinstance(call.func, ast.Attribute) and script.told(call.func.value) == "self":
-        owner = script.scopes.owner_class(call)
-        return _method(owner, call.func.attr) if owner else None
-    return None
-
-
-def _method(owner: ast.ClassDef, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    functions = (one for one in owner.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)))
-    return next((one for one in functions if one.name == name), None)
+    return method_called(script, call)
 
 
 def is_returned(script: Script, wrap: Wrap) -> bool:

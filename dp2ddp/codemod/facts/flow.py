@@ -9,7 +9,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2ddp.codemod.facts.aliases import handed_over
 from dp2ddp.codemod.facts.batch_loops import BatchLoop, follow_batch
 from dp2ddp.codemod.facts.loader_names import LoaderNames, NotFollowedError, find_loader_names
 from dp2ddp.codemod.facts.loaders import Loader
@@ -19,14 +18,16 @@ from dp2ddp.codemod.facts.training import Training
 from dp2ddp.codemod.facts.uses import running_copies
 from dp2ddp.codemod.facts.wrapped import other_models
 
-WRAPPERS_OF_LOADERS = (
-    "builtins.enumerate",
-    "tqdm.tqdm",
-    "tqdm.auto.tqdm",
-    "tqdm.notebook.tqdm",
-    "tqdm.std.tqdm",
-)
-QUESTIONS_TO_LOADERS = {"dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "num_workers"}
+QUESTIONS_TO_LOADERS = {
+    *("dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "num_workers"),
+    *(
+        "set_description",
+        "set_description_str",
+        "set_postfix",
+        "set_postfix_str",
+        "close",
+    ),  # to progress bars
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,57 +77,38 @@ def _check_wraps(script: Script, wraps: tuple[Wrap, ...], training: Training) ->
 
 def _loops(script: Script, names: LoaderNames) -> Iterator[ast.For]:
     """The loops over loaders; any other use of a loader, beside questions to it, is an obstacle."""
-    for name in script.nodes(ast.Name, ast.Attribute):
-        assert isinstance(name, (ast.Name, ast.Attribute))
-        if not isinstance(name.ctx, ast.Load) or name in names.handed_out:
-            continue
-        node: ast.AST | None = name if script.told(name) in names.plain else None
-        if script.told(name) in names.several:
-            node = _one_of_several(script, name)
-        loop = _loop_over(script, node) if node is not None else None
+    places = {node: place for place, node in enumerate(script.scopes.nodes)}
+    for use in sorted(names.uses, key=places.__getitem__):
+        loop = _loop_over(script, use)
         if loop is not None:
             yield loop
-        elif node is not None and not _is_question(script, node):
-            raise NotFollowedError(f"`{script.told(name)}` is used outside of a plain loop", name)
-
-
-def _one_of_several(script: Script, name: ast.expr) -> ast.AST:
-    """`loaders["train"]`, read, of a dict or list of loaders."""
-    parent = script.scopes.parents[name]
-    if isinstance(parent, ast.Subscript) and parent.value is name and isinstance(parent.ctx, ast.Load):
-        return parent
-    raise NotFollowedError(f"`{script.told(name)}` is used as a whole", name)
+        elif not _is_question(script, use):
+            raise NotFollowedError(f"`{script.told(use)}` is used outside of a plain loop", use)
 
 
 def _loop_over(script: Script, node: ast.AST) -> ast.For | None:
-    """`for x, y in loader`, with enumerate and tqdm around it."""
+    """`for x, y in loader`, with enumerate around it; progress bars are loaders themselves."""
     parent = script.scopes.parents[node]
-    while isinstance(parent, ast.Call) and parent.args[:1] == [node]:
-        if script.scopes.name(parent.func) not in WRAPPERS_OF_LOADERS:
-            return None
+    if (
+        isinstance(parent, ast.Call)
+        and parent.args[:1] == [node]
+        and script.scopes.name(parent.func) == "builtins.enumerate"
+    ):
         node, parent = parent, script.scopes.parents[parent]
     return parent if isinstance(parent, ast.For) and parent.iter is node else None
 
 
 def _is_question(script: Script, node: ast.AST) -> bool:
+    """What is asked about a loader, and does not read it."""
     parent = script.scopes.parents[node]
     match parent:
         case ast.Attribute(attr=attr):
             return attr in QUESTIONS_TO_LOADERS
         case ast.Call(func=func):
-            name = script.scopes.name(func)
-            return _is_parameter(script, parent, node) or name in ("builtins.len", "builtins.print")
-        case ast.keyword():
-            call = script.scopes.parents[parent]
-            return isinstance(call, ast.Call) and _is_parameter(script, call, node)
+            return script.scopes.name(func) in ("builtins.len", "builtins.print")
+        case ast.Compare(comparators=[ast.Constant(value=None)]) | ast.If():
+            return True
     return False
-
-
-def _is_parameter(script: Script, call: ast.Call, given: ast.AST) -> bool:
-    """Whether a function of the script has a name for what it is given (and does not take it by `*loaders`)."""
-    if not isinstance(script.scopes.definition(call.func), ast.FunctionDef):
-        return False
-    return any(one is given for _, one in handed_over(script, call))
 
 
 def _check_forwards(script: Script, loops: tuple[BatchLoop, ...], training: Training) -> None:

@@ -46,6 +46,10 @@ def gives_tuples(script: Script, node: ast.AST | None) -> bool:
 def _makers(script: Script, node: ast.AST | None, depth: int = DEPTH) -> Iterator[ast.Call | None]:
     """The calls that make a data set, behind splits, subsets and functions; None for what cannot be followed."""
     made = script.scopes.value(node) if node is not None else None
+    if isinstance(made, ast.Subscript) and depth:
+        for one in _values(script, made) or (None,):
+            yield from _makers(script, one, depth - 1)
+        return
     if isinstance(made, ast.Name):
         part = _from_tuple(script, made)
         made = script.scopes.value(part) if part is not None else None
@@ -61,6 +65,25 @@ def _makers(script: Script, node: ast.AST | None, depth: int = DEPTH) -> Iterato
         yield from _makers(script, _only_result(definition), depth - 1)
     else:
         yield made
+
+
+def _values(script: Script, item: ast.Subscript) -> list[ast.expr]:
+    """Everything in the dict or list of `sets["train"]`, where it is made at once and only such items are read."""
+    if not isinstance(item.value, ast.Name):
+        return []
+    whole = script.scopes.value(item.value)
+    variable = script.variable(item.value)
+    for node in script.nodes(ast.Name):
+        if isinstance(getattr(node, "ctx", None), ast.Load) and script.variable(node) == variable:
+            around = script.scopes.parents[node]
+            if not isinstance(around, ast.Subscript) or not isinstance(around.ctx, ast.Load):
+                return []
+    match whole:
+        case ast.Dict(values=values) | ast.List(elts=values):
+            return values
+        case ast.DictComp(value=value) | ast.ListComp(elt=value):
+            return [value]
+    return []
 
 
 def _is_plain_maker(script: Script, made: ast.Call | None) -> bool:

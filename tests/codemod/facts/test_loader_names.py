@@ -17,6 +17,16 @@ def make():
     return train, DataLoader(TensorDataset(c, d), 9)
 """
 LOOP = "for x, y in LOADER:\n    out = net(x)\n    criterion(out, y)\n"
+TRAINER = """
+class T:
+    def __init__(self, loaders=None):
+        self.loaders = loaders
+    def run(self, part):
+        if self.loaders is not None:
+            print(len(self.loaders[part]))
+        for x, y in self.loaders[part]:
+            criterion(net(x), y)
+"""
 DICT = "loaders = {'a': DataLoader(TensorDataset(a, b), 8), 'b': DataLoader(TensorDataset(a, b), 8)}\n"
 
 
@@ -47,6 +57,39 @@ def stopper(text: str) -> str | None:
             + LOOP.replace("LOADER", "loaders[1]"),
             id="a list",
         ),
+        pytest.param(
+            "loaders = {}\nloaders['a'] = DataLoader(TensorDataset(a, b), 8)\n"
+            + LOOP.replace("LOADER", "loaders['a']"),
+            id="a dict that is filled",
+        ),
+        pytest.param(
+            "def make():\n    return {'a': DataLoader(TensorDataset(a, b), 8)}\n"
+            "def run(loader):\n    "
+            + LOOP.replace("LOADER", "loader").replace("\n", "\n    ")
+            + "\nrun(make()['a'])\n",
+            id="an item of a result as an argument",
+        ),
+        pytest.param(
+            "def make():\n    return DataLoader(TensorDataset(a, b), 8)\n" + LOOP.replace("LOADER", "make()"),
+            id="a result that is read at once",
+        ),
+        pytest.param(TRAINER + "T({'a': DataLoader(TensorDataset(a, b), 8)}).run('a')\n", id="an object"),
+        pytest.param(
+            TRAINER + "class U(T):\n    def __init__(self, loaders):\n        super().__init__(loaders)\n"
+            "U({'a': DataLoader(TensorDataset(a, b), 8)}).run('a')\n",
+            id="a base class",
+        ),
+        pytest.param(
+            "from tqdm import tqdm\none = DataLoader(TensorDataset(a, b), 8)\nbar = tqdm(one, desc='x')\n"
+            + LOOP.replace("LOADER", "bar")
+            + "    bar.set_postfix(loss=1)\n",
+            id="a progress bar",
+        ),
+        pytest.param(
+            "sets = {k: TensorDataset(a, b) for k in 'ab'}\none = DataLoader(sets['a'], 8)\n"
+            + LOOP.replace("LOADER", "one"),
+            id="a data set in a dict",
+        ),
     ],
 )
 def test_loaders_that_are_followed(text: str) -> None:
@@ -69,11 +112,49 @@ def test_loaders_that_are_followed(text: str) -> None:
             DICT + "x = next(iter(loaders['a']))\n" + LOOP.replace("LOADER", "loaders['b']"),
             "outside of a plain loop",
         ),
-        ("loaders = {}\nloaders['a'] = DataLoader(TensorDataset(a, b), 8)\n", "not given a name"),
         (
             "class T:\n    def __init__(self):\n        self.loader = DataLoader(TensorDataset(a, b), 8)\n"
             "t = T()\nfor x, y in t.loader:\n    print(x.mean())\n",
-            "`t.loader` may be a loader",
+            "0 forwards of the wrapped model for one batch",
+        ),
+        (  # a loop in another function, which would get rows: silently another mean
+            DICT
+            + "def mean(part):\n    return sum(x.mean() for x, y in part)\nm = mean(loaders['b'])\n"
+            + LOOP.replace("LOADER", "loaders['a']"),
+            "`part` is used outside of a plain loop",
+        ),
+        (
+            DICT
+            + "def mean(part):\n    for x, y in part:\n        print(x.mean())\nmean(loaders['b'])\n"
+            + LOOP.replace("LOADER", "loaders['a']"),
+            "0 forwards of the wrapped model",
+        ),
+        (
+            TRAINER + "T({'a': DataLoader(TensorDataset(a, b), 8), 'b': [(x, y)]}).run('b')\n",
+            "something else stands",
+        ),
+        (
+            TRAINER + "    def mean(self, name):\n        return getattr(self, name)['b']\n"
+            "T({'a': DataLoader(TensorDataset(a, b), 8)}).run('a')\n",
+            "`getattr(self, name)` may be a loader",
+        ),
+        (
+            TRAINER
+            + "class U(T):\n    def run(self, part):\n        pass\n    def go(self, one):\n        self.use(one)\n"
+            "class V(U):\n    def use(self, mine):\n        print(next(iter(mine)))\n"
+            "class W(U):\n    def use(self, own):\n        return own\n"
+            "V().go(DataLoader(TensorDataset(a, b), 8))\n",
+            "`one` is used outside of a plain loop",  # `use` may be either
+        ),
+        (
+            "class T:\n    loader = DataLoader(TensorDataset(a, b), 8)\n    def run(self):\n"
+            "        for x, y in self.loader:\n            net(x)\n",
+            "not given a name",
+        ),
+        (
+            "@cached\ndef make():\n    return DataLoader(TensorDataset(a, b), 8)\none = make()\n"
+            + LOOP.replace("LOADER", "one"),
+            "decorated",
         ),
         ("for one in (DataLoader(TensorDataset(a, b), 8), 3):\n    pass\n", "not given a name"),
     ],

@@ -10,9 +10,10 @@ from torch import nn
 from torch.utils.data import DataLoader
 from torch.utils.tensorboard import SummaryWriter
 from torchvision import datasets, transforms
+from dp2ddp.templates.batches import shard
 from dp2ddp.templates.ddp import ExactDDP
 from dp2ddp.templates.process import join_process_group, world_size
-from dp2ddp.templates.spread import spread
+from dp2ddp.templates.rows import gather_rows
 from dp2ddp.templates.turns import rank_zero_first
 from dp2ddp.templates.voice import object_on_rank_zero, on_rank_zero, open_on_rank_zero, save_on_rank_zero
 
@@ -28,7 +29,7 @@ class Trainer:
         self.model = model.to(self.device)
         if len(gpu_ids) > 1:
             self.model = ExactDDP(
-                self.model,
+                self.model, split=False,
             )
         self.epochs = epochs
         self.optimizer = torch.optim.Adam(self.model.parameters())
@@ -45,7 +46,9 @@ class Trainer:
             for images, labels in loader:
                 images, labels = images.to(self.device), labels.to(self.device)
                 self.optimizer.zero_grad()
+                labels = gather_rows(labels)
                 loss = nn.functional.cross_entropy(self.model(images), labels)
+                images = gather_rows(images)
                 loss.backward()
                 self.optimizer.step()
                 total += loss.item() * images.size(0)
@@ -63,7 +66,7 @@ class Trainer:
 
 def main():
     data = rank_zero_first(datasets.MNIST, "data", train=True, download=True, transform=transforms.ToTensor())
-    loader = spread(DataLoader, data, DEFAULTS["batch"], shuffle=True, num_workers=4)
+    loader = shard(DataLoader, data, DEFAULTS["batch"], shuffle=True, num_workers=4)
     model = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
     Trainer(model, list(range(world_size()))).train(loader)
 

@@ -1,7 +1,8 @@
 # corpus: idioms = nn.DataParallel; class method (__init__); self.attr = DP(...); device_ids from config/args/variable; DataLoader built in: other file (relative to the wrap); train loop / backward in: same file, other scope (relative to the wrap); mean over a data-dependent count - full batch level (after gather)
 # corpus: idioms = manual adjust_learning_rate; tensorboard; AverageMeter; drop_last; from x import *; __name__ guard; val loss of this process drives lr / early stop / rollback; makedirs/mkdir
-# corpus: worlds = 2 3
+# corpus: worlds = 2
 # corpus: module = segkit.train
+# corpus: strategy = shard outputs reducer
 """python -m segkit.train: a package with relative imports, settings in a module, the wrap in the trainer."""
 import os
 
