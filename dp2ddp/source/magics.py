@@ -43,7 +43,8 @@ LINES = {
         _of(
             "matplotlib load_ext reload_ext unload_ext autoreload config colors xmode autosave autocall automagic gui "
             "pprint precision doctest_mode alias_magic alias unalias rehashx aimport tensorflow_version wandb logstart "
-            "logstop logon logoff logstate pdb debug load loadpy notebook"
+            "logstop logon logoff logstate pdb debug load loadpy notebook flake8_on flake8_off pycodestyle_on "
+            "pycodestyle_off nb_black lab_black nb_mypy"
         ),
         SETS_UP,
     ),

@@ -35,9 +35,9 @@ def changes(tree: ast.Module, bound: frozenset[str]) -> Iterator[Change]:
             if node not in tried:  # there its author has thought of its absence
                 yield from _import(node)
         elif isinstance(node, ast.Attribute):
-            yield from _attribute(node)
+            yield from _attribute(node, node in tried)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in bound:
-            yield from _name(node)
+            yield from _name(node, node in tried)
         elif _waits(node) and node not in own:
             yield Change(node, None, Meaning("waits outside of a function", advice=_ASYNC))
 
@@ -102,20 +102,20 @@ _SHOWN = Meaning("only a notebook has it; `display` prints, the rest does nothin
 _BAR = Meaning("bars are drawn on the terminal")
 
 
-def _attribute(node: ast.Attribute) -> Iterator[Change]:
+def _attribute(node: ast.Attribute, tried: bool) -> Iterator[Change]:
     """`tqdm.tqdm_notebook(...)`, `tqdm.notebook.tqdm(...)`; `get_ipython().kernel`."""
     if isinstance(node.value, ast.Name) and node.value.id == "tqdm":
         if node.attr in BARS:
             yield Change(node, f"tqdm.{BARS[node.attr]}", _BAR)
         elif node.attr == "notebook":
             yield Change(node, "tqdm.auto", _BAR)
-    elif isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "get_ipython":
+    elif isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "get_ipython" and not tried:
         advice = "take it out, or write in Python what it does"
         yield Change(node, None, Meaning("asks the notebook that runs it", advice=advice))
 
 
-def _name(node: ast.Name) -> Iterator[Change]:
-    if node.id in ("get_ipython", "display"):
+def _name(node: ast.Name, tried: bool) -> Iterator[Change]:
+    if node.id == "display" or node.id == "get_ipython" and not tried:
         meaning = Meaning("prints" if node.id == "display" else "is None, as in any script")
         yield Change(node, node.id, meaning, (node.id,))
     elif _MEMORY.fullmatch(node.id):

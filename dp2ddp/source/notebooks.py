@@ -163,7 +163,11 @@ def _order_of_runs(code: Sequence[RawCell]) -> dict[int, str]:
     known = [one for one in counts if one is not None]
     told = ", ".join("not run" if one is None else str(one) for one in counts)
     if known != sorted(known):
-        late = next(place for place, one in enumerate(counts) if one and one < max(known[: place + 1]))
+        late = next(
+            place
+            for place, one in enumerate(counts)
+            if one is not None and any(other is not None and other > one for other in counts[:place])
+        )
         order = "the cells were last run in another order, the script runs them from top to bottom"
         return {late + 1: f"{order} (In [n]: {told})"}
     if known and None in counts:

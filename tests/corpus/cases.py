@@ -18,8 +18,10 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from dp2ddp.source.files import read_source
+
 HERE = Path(__file__).resolve().parent
-GROUPS = ("data", "loss", "models", "effects", "projects", "negatives")
+GROUPS = ("data", "loss", "models", "effects", "projects", "notebooks", "negatives")
 HEAD = re.compile(r"^# corpus: (\w+) = (.*\S)\s*$", re.MULTILINE)
 BETWEEN_ROWS = re.compile(r";(?![^()]*\))")  # one row has a semicolon in parentheses
 KEYS = {"idioms", "worlds", "arguments", "strategy", "runs", "trains", "answer", "module"}
@@ -53,7 +55,7 @@ class Case:
 def read_case(path: Path) -> Case:
     """What the head of a script says; KeyError for a word that means nothing here."""
     said: dict[str, str] = {}
-    for word, value in HEAD.findall(path.read_text(encoding="utf-8")):
+    for word, value in HEAD.findall(read_source(path).text):  # of a notebook: its cells, as a script
         said[word] = f"{said[word]}; {value}" if word in said else value
     if unknown := said.keys() - KEYS:
         raise KeyError(f"{path}: {', '.join(sorted(unknown))}")
@@ -76,7 +78,10 @@ def all_cases() -> list[Case]:
     return [
         read_case(path)
         for one in groups
-        for path in (*sorted(one.glob("*.py")), *(_started(each) for each in _folders(one)))
+        for path in (
+            *sorted([*one.glob("*.py"), *one.glob("*.ipynb")]),
+            *(_started(each) for each in _folders(one)),
+        )
     ]
 
 
@@ -85,6 +90,7 @@ def _folders(group: Path) -> list[Path]:
 
 
 def _started(project: Path) -> Path:
-    """The script of a project that has a head."""
-    (found,) = (one for one in project.rglob("*.py") if HEAD.match(one.read_text(encoding="utf-8")))
+    """The script or notebook of a project that has a head."""
+    files = [*project.rglob("*.py"), *project.rglob("*.ipynb")]
+    (found,) = (one for one in files if HEAD.search(read_source(one).text))
     return found

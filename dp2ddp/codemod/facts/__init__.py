@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -29,6 +30,7 @@ from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.program import Program
 from dp2ddp.codemod.facts.randomness import host_draws_in_forward
 from dp2ddp.codemod.facts.reach import Reach
+from dp2ddp.codemod.facts.redefined import redefined
 from dp2ddp.codemod.facts.script import Call, Script
 from dp2ddp.codemod.facts.sources import Feeds, find_feeds
 from dp2ddp.codemod.facts.training import Training, find_training
@@ -122,7 +124,7 @@ class Facts:
     @property
     def data_stopper(self) -> str | None:
         """What keeps the ranks' rows from staying apart (None: nothing)."""
-        return self._wrapped_otherwise or self.flow.stopper
+        return self._redefined or self._wrapped_otherwise or self.flow.stopper
 
     @property
     def spread_stopper(self) -> str | None:
@@ -146,7 +148,21 @@ class Facts:
         """What keeps DDP's reducer from summing the gradients (None: nothing)."""
         if self.takes_turns:
             return "replicas share random streams of the host, or what they fill, and take turns"
-        return self._wrapped_otherwise or self.training.reducer_stopper
+        return self._redefined or self._wrapped_otherwise or self.training.reducer_stopper
+
+    @cached_property
+    def _redefined(self) -> str | None:
+        """Proofs read what a name means, which must be one thing."""
+        for one in self.files:
+            if found := redefined(one.script):
+                name, *places = found
+                told = ", ".join(self._where(one, place) for place in places)
+                return f"`{name}` means two things ({told})"
+        return None
+
+    def _where(self, file: Facts, node: ast.AST) -> str:
+        place = file.script.where(node)
+        return place if file is self else f"{file.script.shown}, {place}"
 
     @property
     def _wrapped_otherwise(self) -> str | None:

@@ -82,8 +82,8 @@ class Memory:
         elif isinstance(given, ast.Call):
             for argument in (given.func, *given.args):
                 yield from self._functions(argument)
-        elif found := self.script.scopes.definition(given):
-            yield found
+        elif found := self.script.scopes.definitions(given):
+            yield from found
         elif isinstance(made := self.script.scopes.value(given), ast.Call):  # an object that can be called
             kind = self.script.scopes.definition(made.func)
             yield from (one for one in getattr(kind, "body", []) if getattr(one, "name", "") == "__call__")

@@ -77,6 +77,13 @@ class Modules:
         found = self.by_name[module].scopes.top.definitions.get(rest) if module else None
         return (self.by_name[module], found) if module and found is not None else None
 
+    def definitions(self, script: Script, node: ast.AST) -> list[tuple[Script, ast.AST]]:
+        """Every function or class of the project that a name may mean."""
+        here = [(script, one) for one in script.scopes.definitions(node)]
+        module, rest = self._split(script.scopes.name(node) or "")
+        there = self.by_name[module].scopes.top.every.get(rest, []) if module else []
+        return [*here, *((self.by_name[module], one) for one in there if module)]
+
     def _split(self, name: str) -> tuple[str | None, str]:
         """The longest local module that a qualified name begins with, and the rest."""
         parts = name.split(".")

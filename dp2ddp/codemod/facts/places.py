@@ -64,13 +64,15 @@ class Places:
             found = False
             for script in self.modules.scripts:
                 for call in script.calls:
-                    called = self.find(script, call.node.func)
-                    if called is None or not isinstance(called[1], Function) or called[1] in self.functions:
-                        continue
-                    place = self._of(script, call.node)
-                    if place is not Place.MAIN:
-                        self.functions[called[1]] = place
-                        found = True
+                    found |= self._spread_to_called(script, call.node)
+
+    def _spread_to_called(self, script: Script, call: ast.Call) -> bool:
+        """Whether something was found out about what a call runs."""
+        found = [one for _, one in self.modules.definitions(script, call.func) if isinstance(one, Function)]
+        found = [one for one in found if one not in self.functions]
+        place = self._of(script, call) if found else Place.MAIN
+        self.functions |= {one: place for one in found if place is not Place.MAIN}
+        return bool(found) and place is not Place.MAIN
 
     def of(self, node: ast.AST) -> Place:
         script = self.modules.home.get(node)
@@ -146,8 +148,8 @@ class Places:
         found = self._handed_over(script, ("target",), Place.THREAD, ("Thread", "Process", "Timer"))
         if any((call.name or "").endswith(POOLS) for call in script.calls):
             given = (call.argument(0) for call in script.calls if call.method in POOL_METHODS)
-            functions = (self.find(script, one) for one in given if one is not None)
-            found |= {one[1]: Place.THREAD for one in functions if one}
+            functions = (self.modules.definitions(script, one) for one in given if one is not None)
+            found |= {one: Place.THREAD for each in functions for _, one in each}
         return found
 
     def _handed_over(
@@ -159,9 +161,8 @@ class Places:
             if receivers and receiver not in receivers:
                 continue
             for keyword in call.node.keywords:
-                function = self.find(script, keyword.value) if keyword.arg in keywords else None
-                if function:
-                    found[function[1]] = place
+                if keyword.arg in keywords:
+                    found |= {one: place for _, one in self.modules.definitions(script, keyword.value)}
         return found
 
 

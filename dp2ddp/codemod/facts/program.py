@@ -75,6 +75,9 @@ class LinkedScopes(Scopes):
         found = self.modules.definition(self.program.home[node], node)
         return found[1] if found else None
 
+    def definitions(self, node: ast.AST) -> list[ast.AST]:
+        return [found for _, found in self.modules.definitions(self.program.home[node], node)]
+
     def function(self, node: ast.AST) -> Function | ast.Lambda | None:
         """The function around a node; what stands in a local module outside of functions has that module."""
         found = super().function(node)

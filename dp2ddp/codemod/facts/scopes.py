@@ -62,7 +62,8 @@ class Scope:
     values: dict[str, list[ast.expr | None]] = field(
         default_factory=dict
     )  # None: bound, but not to an expression
-    definitions: dict[str, ast.AST] = field(default_factory=dict)
+    definitions: dict[str, ast.AST] = field(default_factory=dict)  # the last of a name
+    every: dict[str, list[ast.AST]] = field(default_factory=dict)  # all of them
     outer: set[str] = field(default_factory=set)  # names declared global or nonlocal
 
     def binds(self, name: str) -> bool:
@@ -201,6 +202,11 @@ class Scopes:
         scope = self.lookup(node.id, self.scope_of[node])
         return scope.definitions.get(node.id) if scope else None
 
+    def definitions(self, node: ast.AST) -> list[ast.AST]:
+        """Every function or class of this script that a name may mean: it may be defined anew on the way."""
+        scope = self.lookup(node.id, self.scope_of[node]) if isinstance(node, ast.Name) else None
+        return scope.every.get(node.id, []) if scope and isinstance(node, ast.Name) else []
+
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         while node in self.parents:
             node = self.parents[node]
@@ -244,6 +250,7 @@ def _bind(node: ast.AST, scope: Scope, scopes: Scopes) -> None:
         _bind_from(node, scope, scopes)
     elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         scope.definitions[node.name] = node
+        scope.every.setdefault(node.name, []).append(node)
     elif isinstance(node, (ast.Global, ast.Nonlocal)):
         scope.outer.update(node.names)
     elif isinstance(node, ast.ExceptHandler) and node.name:

@@ -32,8 +32,7 @@ def is_quiet(script: Script, node: ast.AST, depth: int = 3) -> bool:
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         if script.scopes.name(call.func) in LOUD or method in LOUD_METHODS:
             return False
-        called = script.scopes.definition(call.func)
-        if called is not None and not is_quiet(script, called, depth - 1):
+        if not all(is_quiet(script, called, depth - 1) for called in script.scopes.definitions(call.func)):
             return False
     return True
 
