@@ -70,19 +70,25 @@ def conversion_of(script: Path, as_module: bool = False, imports: bool = False) 
 
 
 def mended_files_of(script: Path, as_module: bool = False) -> Mapping[Path, bytes]:
-    """The files that no current Python reads as they stand, as they run; said on stderr."""
+    """The files that no current Python reads as they stand, as they run; what was mended is said on stderr."""
     from dp2ddp.source.old_code import mended_files
     from dp2ddp.source.projects import read_project
 
     files = mended_files(read_project(script, as_module))
-    if files:
-        names = ", ".join(os.path.relpath(path) for path in files)
+    old = [path for path in files if path.suffix != ".ipynb"]
+    if old:
+        names = ", ".join(os.path.relpath(path) for path in old)
         click.echo(
             f"dp2ddp: {names}: `async` is a keyword since Python 3.7; the original runs with torch's new name for it, "
             "non_blocking",
             err=True,
         )
     return files
+
+
+def folder_of(script: Path) -> Path:
+    """Where it runs: the current folder; a notebook in its own, as Jupyter does."""
+    return (script.parent if script.suffix == ".ipynb" else Path.cwd()).resolve()
 
 
 def devices_named(script: Path, as_module: bool = False) -> int | None:

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.cli._experiment import Subject
-from dp2ddp.cli._scripts import conversion_of, existing_script, mended_files_of, module_of, script_file
+from dp2ddp.cli._scripts import (
+    conversion_of,
+    existing_script,
+    folder_of,
+    mended_files_of,
+    module_of,
+    script_file,
+)
 from dp2ddp.errors import RunError
 
 HASHES = "PYTHONHASHSEED"
@@ -49,7 +56,7 @@ def subject_of(
         sample_streams=converted is not None,
         module=module,
         arguments=arguments,
-        folder=Path.cwd().resolve(),
+        folder=folder_of(script),
         steps=steps,
         patience=patience,
         own_hashes=not (HASHES in found.launch or os.environ.get(HASHES, "random") != "random"),
@@ -72,5 +79,6 @@ def _converted(script: Path, as_module: bool) -> _Converted:
     files = (one for one in conversion.changed_files if one is not conversion.entry)
     modules = {one.before.path: one.data for one in files if one.before.path}
     # in a converted project the script keeps its name, which may become the name of a folder of results
-    name = script.name if conversion.is_project else f"{script.stem}_ddp.py"
+    written = conversion.before.output if conversion.is_project else conversion.before.beside
+    name = written.name if written else script.name
     return _Converted(conversion.entry.data, name, modules, conversion.launch, conversion.world)

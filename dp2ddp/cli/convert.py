@@ -128,7 +128,7 @@ def _write_notebook(
     target = Path(output) if output and output != "-" else path.with_name(f"{path.stem}_ddp.ipynb")
     data = launching_notebook(
         path.read_bytes(), path, conversion.after, f"{target.stem}.py",
-        conversion.launch_of(f"{target.stem}.py"), (HELPERS_START, HELPERS_END),
+        conversion.launch_with(f"{target.stem}.py"), (HELPERS_START, HELPERS_END),
     )  # fmt: skip
     if output == "-":
         click.echo(data, nl=False)

@@ -47,13 +47,13 @@ def command(
     script: Path, as_module: bool, mode: Mode, devices: int | None, trace: Path | None, steps: int | None,
     timeout: float | None, virtual: bool, arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
-    """Run SCRIPT as it is, in the current folder, on real or virtual devices.
+    """Run SCRIPT as it is, in the current folder (a notebook: in its own), on real or virtual devices.
 
     In ddp mode a script that still uses DataParallel is converted on the way, with its local modules; no file of
     yours changes.
     Arguments for the script go behind --. Ends with 0, or 3 if the script failed, 1 if it could not be converted.
     """
-    from dp2ddp.cli._scripts import devices_named, module_of, runnable, script_file
+    from dp2ddp.cli._scripts import devices_named, folder_of, module_of, runnable, script_file
     from dp2ddp.runtime.run import run_here
 
     script = script_file(script, as_module)
@@ -63,7 +63,7 @@ def command(
     what = runnable(script, mode, as_module)
     run = run_here(
         script=script, name=str(script), mode=mode, world=devices or devices_named(script, as_module) or 2,
-        module=module, replaced=what.files, settings=what.settings,
+        module=module, replaced=what.files, settings=what.settings, folder=folder_of(script),
         arguments=arguments, trace=trace, steps=steps, patience=timeout, real=not virtual,
     )  # fmt: skip
     if run.failure:

@@ -139,13 +139,25 @@ class Conversion:
         """The launch line for the file that the result was written to; a notebook starts the script that it writes."""
         if not written or written.endswith(".ipynb"):
             return self.launch
-        line = shlex.split(self.launch)[:-1]
+        if self.before.cells:
+            return self._launch_of_notebook(written)
         if not self.entry_module:
-            return shlex.join([*line, written])
+            return self.launch_with(written)
         root = Path(written).parents[self.entry_module.count(".")]
         name = ".".join(Path(written).relative_to(root).with_suffix("").parts)
         place = "" if root == Path() else f"cd {shlex.quote(str(root))} && "
-        return place + shlex.join([*line, name])
+        return place + self.launch_with(name)
+
+    def launch_with(self, name: str) -> str:
+        """The launch line with another name for the script."""
+        return shlex.join([*shlex.split(self.launch)[:-1], name])
+
+    def _launch_of_notebook(self, written: str) -> str:
+        """In the folder of the notebook (of its copy), where Jupyter would run it."""
+        assert self.before.path
+        here = self.before.path.parent if not self.is_project else Path(written).parent
+        place = "" if here == Path() else f"cd {shlex.quote(str(here))} && "
+        return place + self.launch_with(os.path.relpath(written, here))
 
     def diff(self) -> str:
         """One file after the other."""

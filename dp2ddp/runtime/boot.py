@@ -150,8 +150,8 @@ def run_as_main(
         spec = importlib.util.find_spec(as_module)  # imports the packages around it, as Python does
         module.__dict__.update(__spec__=spec, __package__=as_module.rpartition(".")[0])
     sys.modules["__main__"] = module  # before it runs: pickle and multiprocessing look classes up there
-    code = (overlay or Overlay()).code(script)
-    exec(code, module.__dict__)
+    for code in (overlay or Overlay()).codes(script):
+        exec(code, module.__dict__)
 
 
 class _End:

@@ -15,6 +15,8 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
 
+from dp2ddp.runtime.notebook import compiled_cells
+
 
 @dataclass(frozen=True)
 class Overlay:
@@ -30,6 +32,13 @@ class Overlay:
         if other is None:
             return compile(data, own, "exec", dont_inherit=True)
         return _compiled(own, data, Path(other).read_bytes())
+
+    def codes(self, path: str) -> Sequence[CodeType]:
+        """The same, one after the other where it is a notebook."""
+        if not path.endswith(".ipynb"):
+            return [self.code(path)]
+        other = dict(self.pairs).get(os.path.realpath(path), path)
+        return compiled_cells(os.path.abspath(path), Path(other).read_text(encoding="utf-8"))
 
     def install(self) -> None:
         """From now on, imports in this process, and in those that it forks."""

@@ -224,9 +224,10 @@ def ask_where(stage: Stage) -> tuple[Stand, ...]:
 def run_here(
     script: Path, name: str, mode: Mode, world: int, arguments: Sequence[str] = (), *,
     module: str | None = None, replaced: Mapping[Path, bytes] | None = None, settings: Mapping[str, str] | None = None,
-    trace: Path | None = None, steps: int | None = None, patience: float | None = None, real: bool = True,
+    folder: Path | None = None, trace: Path | None = None, steps: int | None = None, patience: float | None = None,
+    real: bool = True,
 ) -> Run:  # fmt: skip
-    """Run a script in the current folder, with our own stdin, stdout and stderr.
+    """Run a script in a folder (the current one), with our own stdin, stdout and stderr.
 
     `replaced` are the files that run in other words; `settings` are environment variables on top of the user's.
     """
@@ -235,7 +236,7 @@ def run_here(
             script=str(script.absolute()),
             mode=mode,
             world=world,
-            folder=os.getcwd(),
+            folder=str(folder or Path.cwd()),
             desk=desk,
             name=name,
             module=module,
