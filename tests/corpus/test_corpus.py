@@ -55,7 +55,7 @@ def test_a_script_trains_the_same(case: Case, world: int, server: Server, tmp_pa
         script = folder / case.path.relative_to(case.folder)
     else:
         folder.mkdir()
-        script = folder / "train.py"
+        script = folder / f"train{case.path.suffix}"
         script.write_bytes(case.path.read_bytes())
     project = read_project(script, as_module=case.module is not None)
     conversion = convert(project)
