@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,7 @@ def command(
     # Imported here: `dp2ddp --help` needs none of it (TOOLS.md section 4).
     from dp2ddp.codemod.convert import Options, convert
     from dp2ddp.codemod.rule import UnknownRuleError
+    from dp2ddp.source.entries import other_entries
     from dp2ddp.source.projects import module_file, read_project
 
     src = str(module_file(src)) if as_module else src
@@ -81,6 +83,9 @@ def command(
         conversion = convert(project, Options(**asked))  # type: ignore[arg-type]  # the options of the same names
     except UnknownRuleError as error:
         raise click.UsageError(str(error)) from error
+    if conversion.is_project:
+        changed = (one.before.path for one in conversion.files if one.changed)
+        conversion = replace(conversion, used_by=other_entries(project, [path for path in changed if path]))
     written = None
     if not show_diff and not check:
         write = _write_notebook if notebook else _write
@@ -189,7 +194,8 @@ def _write_in_place(conversion: Conversion, force: bool) -> str | None:
 
 
 def _others(conversion: Conversion) -> str:
-    names = [one.before.name for one in conversion.modules if one.changed]
+    names = [one.before.name for one in conversion.changed_files if one is not conversion.entry]
+    names = names if len(names) == 1 else [one.before.name for one in conversion.modules if one.changed]
     count = f"{len(names)} local module{'s' if len(names) > 1 else ''}"
     shown = ", ".join(os.path.relpath(name) for name in names[:4]) + (", ..." if len(names) > 4 else "")
     return f"{count} must change too ({shown})"

@@ -13,14 +13,15 @@ from pathlib import Path
 from dp2ddp.codemod.apply import Editor
 from dp2ddp.codemod.checks import check_result
 from dp2ddp.codemod.facts import Facts, gather_facts
-from dp2ddp.codemod.facts.script import SUPPORT
+from dp2ddp.codemod.facts.script import HELPERS_START, SUPPORT
 from dp2ddp.codemod.header import add_header, support_module
 from dp2ddp.codemod.launch import entry_name, launch_line, world_of
-from dp2ddp.codemod.lift import PACKAGE
+from dp2ddp.codemod.lift import PACKAGE, Library
 from dp2ddp.codemod.plan import WRAP_RULE, Plan, Planned, make_plan
 from dp2ddp.codemod.rule import pick_rules
 from dp2ddp.codemod.strategy import Strategy, choose
 from dp2ddp.errors import ConversionError
+from dp2ddp.source.entries import OtherEntry
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import parse
 from dp2ddp.source.projects import Project
@@ -88,6 +89,7 @@ class Conversion:
     world: int | None = None  # len(device_ids), where they can be read off
     launch: str = ""
     entry_module: str = ""  # "package.train", of a script that is started with -m
+    used_by: tuple[OtherEntry, ...] = ()  # other scripts that import what is changed here
     missing: tuple[str, ...] = ()  # imports that were not found, so that nobody has looked at what they do
 
     @property
@@ -98,12 +100,12 @@ class Conversion:
     def changed_files(self) -> tuple[FileConversion, ...]:
         """What has to be written, the new module with the helpers first."""
         changed = (one for one in self.files if one.changed)
-        return *((self.support,) if self.support else ()), *changed
+        return *((self.support,) if self.support and self.support.changed else ()), *changed
 
     @property
     def is_project(self) -> bool:
-        """Whether more than the script itself changes."""
-        return any(one.changed for one in self.modules)
+        """Whether more than the script itself changes, or must be there."""
+        return self.support is not None or any(one.changed for one in self.modules)
 
     @property
     def before(self) -> SourceFile:
@@ -181,6 +183,7 @@ def convert(project: Project, options: Options | None = None) -> Conversion:
 def _convert(project: Project, options: Options) -> Conversion:
     rules = pick_rules(options.select, options.ignore)
     entry = project.entry
+    _refuse_half_converted(project)
     if not any(MENTION.search(one.text) for one in (entry, *(module.source for module in project.modules))):
         parse(entry)  # a file that is no Python is an error all the same
         return Conversion(FileConversion(entry, entry.text))
@@ -192,7 +195,28 @@ def _convert(project: Project, options: Options) -> Conversion:
     plans = {one: make_plan(one, strategy, rules) for one in facts.files}
     if facts.entry.first_act is None or not any(plan.wraps_converted for plan in plans.values()):
         return _unchanged(plans, strategy)  # only hazards: half a conversion helps nobody
-    return _convert_files(facts, plans, strategy, options, project.root)
+    return _convert_files(project, facts, plans, strategy, options)
+
+
+# The templates whose helpers fit together in one way only, which was chosen for another script.
+CHOSEN_TOGETHER = {"ddp", "in_turn", "parts", "rows", "batches", "spread", "feed"}
+FROM_HELPERS = re.compile(rf"^from {SUPPORT} import (.*)", re.MULTILINE)
+JOINS = "join_process_group"
+
+
+def _refuse_half_converted(project: Project) -> None:
+    """A ConversionError for a script whose models or loaders were converted with another one, and it was not."""
+    if _earlier_helpers(project) is None or JOINS in project.entry.text:
+        return
+    library = Library()
+    for module in project.modules:
+        lines = FROM_HELPERS.findall(module.source.text)
+        names = {name.split(" as ")[0].strip() for line in lines for name in line.split(",")}
+        if any(library.module_of(name) in CHOSEN_TOGETHER for name in names & {*library.names}):
+            raise ConversionError(
+                f"{project.entry.name}: {module.source.name} was converted with another script, in a way that was "
+                "chosen for that one; convert this one in the project as it was before (-o FOLDER)"
+            )
 
 
 def _unchanged(plans: Mapping[Facts, Plan], strategy: Strategy) -> Conversion:
@@ -201,10 +225,11 @@ def _unchanged(plans: Mapping[Facts, Plan], strategy: Strategy) -> Conversion:
 
 
 def _convert_files(
-    facts: Facts, plans: Mapping[Facts, Plan], strategy: Strategy, options: Options, root: Path | None
+    project: Project, facts: Facts, plans: Mapping[Facts, Plan], strategy: Strategy, options: Options
 ) -> Conversion:
     changing = [one for one in facts.others if plans[one].edits]
-    helpers_from = PACKAGE if options.imports else SUPPORT if changing else None
+    shared = bool(changing) or _earlier_helpers(project) is not None
+    helpers_from = PACKAGE if options.imports else SUPPORT if shared else None
     files = [
         FileConversion(one.script.source, edit_file(one, plan, helpers_from), plan)
         for one, plan in plans.items()
@@ -214,10 +239,10 @@ def _convert_files(
     return Conversion(
         files[0],
         tuple(files[1:]),
-        _support(facts, list(plans.values()), root) if helpers_from == SUPPORT else None,
+        _support(project, list(plans.values())) if helpers_from == SUPPORT else None,
         strategy,
         world_of(facts),
-        launch_line(facts, entry_name(facts) if changing else None),
+        launch_line(facts, entry_name(facts) if shared else None),
     )
 
 
@@ -227,12 +252,25 @@ def edit_file(facts: Facts, plan: Plan, helpers_from: str | None) -> str:
     return editor.apply(plan.text_edits(), add_header(facts, plan, helpers_from))
 
 
-def _support(facts: Facts, plans: list[Plan], root: Path | None) -> FileConversion:
-    """The module with the helpers: in the folder that is first on sys.path, where every file finds it."""
-    if SUPPORT in facts.modules.by_name:
+def _support(project: Project, plans: list[Plan]) -> FileConversion:
+    """The module with the helpers: in the folder that is first on sys.path, where every file finds it.
+
+    What an earlier conversion of another script has put there stays: that one needs it.
+    """
+    before = _earlier_helpers(project)
+    if project.helpers and before is None:
         raise ConversionError(
-            f"{facts.modules.by_name[SUPPORT].shown}: the helpers of the conversion need this name; rename it, "
-            "or use --import"
+            f"{project.helpers.name}: the helpers of the conversion need this name; rename it, or use --import"
         )
-    text = support_module({lift.helper for plan in plans for lift in plan.lifts})
-    return FileConversion(SourceFile(root / f"{SUPPORT}.py" if root else None, ""), text)
+    library = Library()
+    helpers = {lift.helper for plan in plans for lift in plan.lifts}
+    helpers |= {
+        one for one in library.names if before and re.search(rf"^(?:def|class) {one}\b", before.text, re.M)
+    }
+    place = SourceFile(project.root / f"{SUPPORT}.py" if project.root else None, "")
+    return FileConversion(before or place, support_module(helpers, library))
+
+
+def _earlier_helpers(project: Project) -> SourceFile | None:
+    found = project.helpers
+    return found if found and found.text.startswith(HELPERS_START) else None

@@ -184,6 +184,12 @@ class Library:
         self.texts = read_templates() if texts is None else texts
         self.parsed: dict[str, Template] = {}
 
+    @property
+    def names(self) -> list[str]:
+        """Every function and class that the templates define."""
+        definition = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
+        return [name for text in self.texts.values() for name in definition.findall(text)]
+
     def template(self, name: str) -> Template:
         if name not in self.parsed:
             self.parsed[name] = Template(name, self.texts[name])

@@ -45,6 +45,9 @@ def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
     if conversion.missing:
         yield ""
         yield f"not found, so not looked at: {', '.join(conversion.missing)}"
+    if conversion.used_by:
+        yield ""
+        yield from _used_by(conversion)
     if conversion.hazards:
         yield ""
         yield from (line for one in conversion.hazards for line in _hazard(conversion, one))
@@ -58,6 +61,15 @@ def _start(conversion: Conversion, written: str | None) -> str:
     return (
         launch + " (the last cell does, when all cells run)" if (written or "").endswith(".ipynb") else launch
     )
+
+
+def _used_by(conversion: Conversion) -> Iterator[str]:
+    """Which other scripts get changed files, and what becomes of them."""
+    for one in conversion.used_by:
+        uses = ", ".join(map(str, one.uses[:3])) + (", ..." if len(one.uses) > 3 else "")
+        yield f"used by {one.path}, too: {uses}"
+    yield "        started with python, they run as before, on one device; to run one on several, convert the project"
+    yield "        as it was for that one: dp2ddp convert SCRIPT -o FOLDER"
 
 
 def verdict(conversion: Conversion, written: str | None) -> str:
@@ -117,6 +129,9 @@ def conversion_json(conversion: Conversion, written: str | None) -> str:
         "strategy": {kind: {"value": one.value, "because": one.because} for kind, one in choices.items()},
         "edits": [_as_data(one) for one in conversion.edits],
         "notes": [_as_data(one) for one in conversion.notes],
+        "used_by": [
+            {"file": str(one.path), "uses": [str(use) for use in one.uses]} for one in conversion.used_by
+        ],
         "missing": list(conversion.missing),
         "hazards": [{**_as_data(one), "advice": _advice(one)} for one in conversion.hazards],
     }

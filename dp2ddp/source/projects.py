@@ -14,6 +14,7 @@ from dp2ddp.errors import SourceError
 from dp2ddp.source.files import SourceFile, read_source
 from dp2ddp.source.parsing import parse_leniently
 
+HELPERS = "ddp_helpers"  # the module that holds what a conversion lends to a project's files
 TOPS = (".git", "setup.py", "pyproject.toml", "setup.cfg")  # what stands in a repository's uppermost folder
 
 
@@ -34,6 +35,8 @@ class Project:
     modules: tuple[LocalModule, ...] = ()
     missing: tuple[str, ...] = ()  # top-level names that are imported, and neither found here nor installed
     entry_module: str = ""  # "package.train", of a script that is started with `python -m package.train`
+
+    helpers: SourceFile | None = None  # what stands already where the helpers of a conversion go
 
     @property
     def root(self) -> Path | None:
@@ -59,7 +62,7 @@ def read_project(path: str | Path, as_module: bool = False) -> Project:
     name = entry_module(entry, as_module)
     search = _Search(entry.path, tuple(name.split(".")[:-1]))
     modules = tuple(search.reachable(entry))
-    return Project(entry, modules, tuple(sorted(search.missing)), name)
+    return Project(entry, modules, tuple(sorted(search.missing)), name, helpers=search.helpers())
 
 
 def module_file(name: str) -> Path:
@@ -154,6 +157,11 @@ class _Search:
         nodes = list(ast.walk(tree))
         names = [name for node in nodes for name in _imported_names(node, package)]
         return [*again, *names, *(name for node in nodes for name in self._loaded_by_name(node))]
+
+    def helpers(self) -> SourceFile | None:
+        """The module that an earlier conversion has put there, or one of the user's own that has its name."""
+        file = self.roots[0] / f"{HELPERS}.py"
+        return read_source(self.shown(file)) if file.is_file() else None
 
     @property
     def missing(self) -> set[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -259,3 +261,97 @@ class TestModules:
 
         assert result.returncode == 0, result.stdout + result.stderr
         assert "-m lib.train" in result.stdout
+
+
+class TestSeveralEntries:
+    """train.py is converted in place; test.py and export.py share its modules."""
+
+    TEST = """
+import torch
+from lib.models import build_model
+
+model = build_model()
+model.load_state_dict(torch.load("saved/last.pt"))
+torch.manual_seed(1)
+print(type(model.module).__name__, model.eval()(torch.randn(5, 6)).sum().item())
+"""
+    EXPORT = """
+import torch
+from lib.utils import keep
+
+def main():
+    net = torch.nn.DataParallel(torch.nn.Linear(2, 1).cuda())
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for rows in torch.arange(10.).view(5, 2).split(2):
+        loss = net(rows).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    keep(net.state_dict(), "exported")
+
+if __name__ == "__main__":
+    main()
+"""
+
+    @pytest.fixture
+    def entries(self, project: Path) -> Path:
+        (project / "test.py").write_text(self.TEST)
+        (project / "export.py").write_text(self.EXPORT)
+        (project / "tools").mkdir()
+        (project / "tools" / "plot.py").write_text("from lib import nothing\nprint('plot')\n")
+        git("init")
+        git("add", ".")
+        git("commit", "-m", "all")
+        return project
+
+    def test_the_report_says_which_other_scripts_get_changed_modules(self, entries: Path) -> None:
+        report = convert("train.py", "--diff").stderr
+        data = json.loads(convert("train.py", "--check", "--json").stdout)
+
+        assert "used by export.py, too: lib/utils.py\nused by test.py, too: lib/models/net.py\n" in report
+        assert "started with python, they run as before, on one device" in report
+        assert data["used_by"] == [
+            {"file": "export.py", "uses": ["lib/utils.py"]},
+            {"file": "test.py", "uses": ["lib/models/net.py"]},
+        ]
+
+    def test_a_script_that_nobody_shares_modules_with(self, project: Path) -> None:
+        assert "used by" not in convert("train.py", "--diff").stderr
+
+    def test_a_second_script_keeps_the_helpers_of_the_first(self, entries: Path) -> None:
+        convert("train.py", "--in-place")
+        first = (entries / "ddp_helpers.py").read_text()
+        git("add", ".")
+        git("commit", "-m", "train")
+        result = convert("export.py", "--in-place")
+
+        assert result.exit_code == 0, result.output
+        helpers = (entries / "ddp_helpers.py").read_text()
+        assert defined(first) <= defined(helpers)
+        assert "from ddp_helpers import" in (entries / "export.py").read_text()
+
+    def test_a_script_whose_model_was_converted_with_another_one(self, entries: Path) -> None:
+        convert("train.py", "--in-place")
+        result = convert("test.py")
+
+        assert result.exit_code == 3
+        assert "lib/models/net.py was converted with another script" in result.stderr
+
+    @pytest.mark.torchrun
+    def test_what_was_not_converted_runs_as_before(self, entries: Path) -> None:
+        """On one device, with checkpoints of either version."""
+        run = ("run", "--virtual", "--mode", "dp", "-n", "1")
+        dp2ddp(entries, *run, "train.py")
+        before = dp2ddp(entries, *run, "test.py")
+        convert("train.py", "--in-place")
+        after = dp2ddp(entries, *run, "test.py")
+        again = dp2ddp(entries, *run, "train.py")
+
+        assert before.stdout.startswith("Net ")
+        assert after.stdout == before.stdout
+        assert again.returncode == 0
+        assert dp2ddp(entries, *run, "test.py").stdout == before.stdout
+
+
+def defined(text: str) -> set[str]:
+    return set(re.findall(r"^(?:def|class) (\w+)", text, re.MULTILINE))

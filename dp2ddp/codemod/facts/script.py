@@ -13,11 +13,12 @@ from dp2ddp.codemod.facts.positions import LINE_END, Positions
 from dp2ddp.codemod.facts.scopes import OtherModules, Scopes
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import parse
+from dp2ddp.source.projects import HELPERS
 
 # The lines around helpers that a conversion has copied into a script.
 HELPERS_START = "# --- helpers copied from dp2ddp.templates"
 HELPERS_END = "# --- end of the copied helpers"
-SUPPORT = "ddp_helpers"  # the module that holds them where a project has more than one file to convert
+SUPPORT = HELPERS  # the module that holds them where a project has more than one file to convert
 
 
 SETTINGS = {"args", "opt", "opts", "cfg", "config", "conf", "options", "hparams", "hps", "params", "FLAGS"}
