@@ -12,8 +12,14 @@ import environment  # noqa: E402  (found through the line above)
 
 def main() -> int:
     environment.enter()
-    names = sys.argv[1:] or sorted(path.parent.name for path in HERE.glob("*/train.py"))
-    return max([convert(HERE / name / "train.py") for name in names])
+    names = sys.argv[1:] or sorted(path.parent.name for path in HERE.glob("*/train_ddp.py"))
+    return max([convert(script_of(HERE / name)) for name in names])
+
+
+def script_of(example: Path) -> Path:
+    """What is converted: a script, or a notebook."""
+    script = example / "train.py"
+    return script if script.exists() else script.with_suffix(".ipynb")
 
 
 def convert(script: Path) -> int:

@@ -15,10 +15,22 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
-CONVERTED = sorted(path.parent.name for path in EXAMPLES.glob("*/train.py"))
-ONE_FORWARD = ("seed_by_hand", "seed_four_layers", "seed_random_dataset")  # programs that train nothing
+CONVERTED = sorted(path.parent.name for path in EXAMPLES.glob("*/train_ddp.py"))
+ONE_FORWARD = (  # programs that train nothing
+    "notebook_four_layers",
+    "notebook_random_dataset",
+    "seed_by_hand",
+    "seed_four_layers",
+    "seed_random_dataset",
+)
 TRAINING = [name for name in CONVERTED if name not in ONE_FORWARD]
 WORLDS = (2, 3, 4)
+
+def original(name: str) -> Path:
+    """What an example converts: a script, or a notebook."""
+    script = EXAMPLES / name / "train.py"
+    return script if script.exists() else script.with_suffix(".ipynb")
+
 
 Document = dict[str, Any]  # JSON, schema dp2ddp.verify/1
 
@@ -39,7 +51,7 @@ def verified(name: str) -> dict[int, Document]:
     """The verdicts about an example, by number of devices."""
     folder = EXAMPLES / name
     worlds = ",".join(map(str, WORLDS))
-    command = ("verify", folder / "train.py", "--converted", folder / "train_ddp.py", "-n", worlds, "--json")
+    command = ("verify", original(name), "--converted", folder / "train_ddp.py", "-n", worlds, "--json")
     document = json.loads(dp2ddp(*command))
     return {verdict["world"]: verdict for verdict in document["verdicts"]}
 
@@ -51,7 +63,7 @@ def by_example(names: list[str]) -> pytest.MarkDecorator:
 
 @by_example(CONVERTED)
 def test_the_checked_in_conversion_is_todays(name: str) -> None:
-    today = dp2ddp("convert", EXAMPLES / name / "train.py", "-o", "-")
+    today = dp2ddp("convert", original(name), "-o", "-")
     assert today == (EXAMPLES / name / "train_ddp.py").read_text(encoding="utf-8")
 
 

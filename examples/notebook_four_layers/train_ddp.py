@@ -1,0 +1,957 @@
+# train.ipynb, cell by cell
+
+# %% [markdown]
+# + 数据并行 vs 模型并行
+#   + 数据并行：模型拷贝、数据在batch上进行split/chunk，即每个设备上都有一份模型的拷贝，每个设备处理一部分输入(batch_size / device_num)
+#   + 模型并行：数据拷贝、模型split/chunk(单卡放不下模型的情况)
+# + DP架构的本质是ps-worker架构：
+#
+# + DP的主要缺点在于：
+#   + 单进程多线程：受限于python的GIL，会带来性能开销，速度很慢
+#   + 主卡性能和通信开销容易成为瓶颈，GPU利用率通常很低
+#   + 不支持模型并行
+
+# %% cell 1
+import torch
+import torch.nn as nn
+from torch.utils.data import Dataset, DataLoader
+
+
+# --- helpers copied from dp2ddp.templates (arguments, outputs, process, replicas, rows, whole, ddp): yours now, they need torch alone
+
+import atexit
+import contextlib
+import contextvars
+import copy
+import copyreg
+import datetime
+import gc
+import io
+import os
+import pickle
+import random
+import signal
+import sys
+import torch.distributed
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from torch._utils import ExceptionWrapper
+from torch.nn.parallel import DistributedDataParallel
+from types import TracebackType
+from typing import Any, TypeVar
+
+
+# Cuts a tensor: (number of chunks, own chunk).
+Take = Callable[[torch.Tensor], tuple[int, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one replica is called with, and how many replicas there are."""
+
+    inputs: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    replicas: int
+
+
+def split_arguments(
+    inputs: tuple[Any, ...], kwargs: dict[str, Any], rank: int, world: int, take: Take
+) -> Part:
+    """The arguments of replica number rank, by DataParallel's rules; take(tensor) is (number of chunks, own chunk).
+
+    Tensors are cut into chunks wherever they are in tuples, lists and dicts; anything else goes to every
+    replica as it is. Arguments with fewer chunks set the number of replicas, and rows beyond are dropped.
+    Keyword arguments alone may call for more replicas, which then get no positional arguments.
+    """
+    input_chunks, own_inputs = split_argument(inputs, world, take) if inputs else (0, ())
+    kwarg_chunks, own_kwargs = split_argument(kwargs, world, take) if kwargs else (0, {})
+    if not input_chunks and not kwarg_chunks:
+        return Part((), {}, 1)
+    if input_chunks < kwarg_chunks:
+        return Part(own_inputs if rank < input_chunks else (), own_kwargs, kwarg_chunks)
+    if kwarg_chunks < input_chunks and kwarg_chunks >= len(inputs):
+        raise AssertionError(
+            f"The number of modules {input_chunks} is not equal to "
+            f"the number of keyword arguments {kwarg_chunks}"
+        )
+    return Part(own_inputs, own_kwargs if rank < kwarg_chunks else {}, input_chunks)
+
+
+def split_argument(value: Any, world: int, take: Take) -> tuple[int, Any]:
+    """The number of chunks of an argument, and the own one."""
+    if isinstance(value, torch.Tensor):
+        return take(value)
+    if not isinstance(value, (tuple, list, dict)) or not value:
+        return world, value
+    items = value.items() if isinstance(value, dict) else value
+    counts, own = zip(*(split_argument(item, world, take) for item in items), strict=True)
+    kind = type(value)
+    return min(counts), own if kind is tuple else kind(*own) if hasattr(value, "_fields") else kind(own)
+
+
+def chunk_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
+    """Rows of each chunk as torch.chunk cuts them, which may be fewer than ranks: 5 over 4 is 2, 2, 1."""
+    return tuple(chunk.shape[dim] for chunk in tensor.detach().chunk(world, dim))
+
+
+def rank_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
+    """Rows of each rank, zeros for ranks that get none: 5 over 4 is 2, 2, 1, 0."""
+    sizes = chunk_sizes(tensor, world, dim)
+    return sizes + (0,) * (world - len(sizes))
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors that DataParallel finds in an argument, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+
+
+@dataclass(frozen=True)
+class Face:
+    """What the other ranks need to know of a tensor in a replica's output."""
+
+    place: int
+    shape: torch.Size
+    dtype: torch.dtype
+    needs_gradient: bool
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A dict, list, tuple or other iterable in a replica's output."""
+
+    kind: type
+    keys: tuple[Any, ...]
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Anything else in a replica's output: DataParallel cannot gather it."""
+
+    kind: type
+
+
+def describe_output(output: Any, tensors: list[torch.Tensor]) -> Face | Branch | Opaque | None:
+    """A replica's output as the other ranks may see it; its tensors go to the list."""
+    if isinstance(output, torch.Tensor):
+        tensors.append(output)
+        return Face(len(tensors) - 1, output.shape, output.dtype, output.requires_grad)
+    if output is None:
+        return None
+    if isinstance(output, dict):
+        items = tuple(describe_output(item, tensors) for item in output.values())
+        return Branch(type(output), tuple(output), items)
+    if isinstance(output, str) or not hasattr(output, "__iter__"):
+        return Opaque(type(output))
+    return Branch(type(output), (), tuple(describe_output(item, tensors) for item in output))
+
+
+def gather_outputs(found: Sequence[Any], join: Callable[[Sequence[Face]], torch.Tensor]) -> Any:
+    """The replicas' described outputs as one, by DataParallel's rules: the first replica sets the form."""
+    first = found[0]
+    if isinstance(first, Face):
+        return join(found)
+    if first is None:
+        return None
+    if isinstance(first, Opaque):
+        if first.kind is str:
+            return str(map(str, ()))  # what DataParallel makes of it: '<map object at ...>'
+        raise TypeError(f"'{first.kind.__name__}' object is not iterable")
+    if issubclass(first.kind, dict):
+        return first.kind((key, gather_outputs(items, join)) for key, items in by_key(found))
+    items = (gather_outputs(items, join) for items in zip(*(branch.items for branch in found), strict=True))
+    return first.kind._make(items) if hasattr(first.kind, "_make") else first.kind(items)
+
+
+def by_key(found: Sequence[Branch]) -> list[tuple[Any, list[Any]]]:
+    """The replicas' dicts: each key with the item that each replica has for it."""
+    if any(len(branch.keys) != len(found[0].keys) for branch in found):
+        raise ValueError("All dicts must have the same number of keys")
+    dicts = [dict(zip(branch.keys, branch.items, strict=True)) for branch in found]
+    return [(key, [each[key] for each in dicts]) for key in found[0].keys]
+
+
+def joinable_shapes(faces: Sequence[Face], dim: int) -> list[torch.Size]:
+    """The shapes of tensors that are to be joined along dim; numbers become vectors of one."""
+    shapes = [face.shape for face in faces]
+    if dim == 0 and not any(shapes):
+        warnings.warn(
+            "Was asked to gather along dimension 0, but all input tensors were scalars; "
+            "will instead unsqueeze and return a vector.",
+            stacklevel=2,
+        )
+        return [torch.Size([1]) for _ in shapes]
+    rests = [(face.dtype, len(face.shape), face.shape[:dim], face.shape[dim:][1:]) for face in faces]
+    if any(rest != rests[0] for rest in rests):
+        raise RuntimeError(
+            f"Gather got tensors of shapes {[tuple(shape) for shape in shapes]} and types "
+            f"{[face.dtype for face in faces]}, which cannot be joined along dimension {dim}"
+        )
+    return shapes
+
+
+# Environment variable with the process id of a rank. Children inherit it (loader workers, pools,
+# subprocesses) and see by it that they are not the rank itself.
+RANK_PROCESS = "RANK_PROCESS"
+
+
+# True while rank 0 does something on its own: whatever runs then must not wait for the other ranks.
+ALONE = contextvars.ContextVar("ALONE", default=False)
+
+
+# How long a rank waits for the others. Rank 0 may evaluate or download alone for longer than torch's half hour;
+# a rank that ends is noticed at once (its connections close), so this bounds only ranks that parted ways.
+PATIENCE = datetime.timedelta(hours=2)
+
+
+# Seconds after which the end of a process is forced.
+LAST_WAIT = 60
+
+
+# Bytes that go along with every exchange; what is longer needs a second round.
+FRAME = 2048
+
+
+def join_process_group() -> None:
+    """Make this process one rank of the run that torchrun started; without torchrun, do nothing.
+
+    Afterwards every rank has the random streams of rank 0, so that all of them shuffle, augment and
+    initialise alike, and only rank 0 is heard: the other ranks' stdout and stderr go nowhere
+    (uncaught exceptions do come through). Call it once, as early as possible.
+    """
+    if RANK_PROCESS in os.environ or "RANK" not in os.environ:
+        return
+    torch.distributed.init_process_group(choose_backend(), timeout=PATIENCE)
+    os.environ[RANK_PROCESS] = str(os.getpid())
+    atexit.register(leave_process_group)
+    set_random_streams(exchange(random_streams())[0])
+    if own_rank() > 0:
+        be_quiet()
+
+
+def choose_backend() -> str:
+    """NCCL for tensors on a GPU if each rank has a GPU of its own, gloo for everything else.
+
+    The host's small messages go over gloo in either case, so that they never wait for the GPU.
+    """
+    if not torch.cuda.is_available():
+        return "gloo"
+    devices = torch.cuda.device_count()
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % devices)
+    torch.cuda.init()
+    own_device_each = int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices
+    return "cpu:gloo,cuda:nccl" if own_device_each and torch.distributed.is_nccl_available() else "gloo"
+
+
+def is_rank_process() -> bool:
+    """Whether this process joined; false in its children, where no other rank can be reached."""
+    return os.environ.get(RANK_PROCESS) == str(os.getpid()) and torch.distributed.is_initialized()
+
+
+def world_size() -> int:
+    """How many ranks there are to talk to: 1 without torchrun, in child processes, and on rank 0 alone."""
+    return torch.distributed.get_world_size() if is_rank_process() and not ALONE.get() else 1
+
+
+def own_rank() -> int:
+    """The number of this rank, 0 if it is the only one."""
+    return torch.distributed.get_rank() if world_size() > 1 else 0
+
+
+def exchange(value: Any) -> list[Any]:
+    """What every rank brought, in rank order; no rank goes on before all of them came."""
+    if world_size() == 1:
+        return [value]
+    messages = gather_bytes(dump_or_say_why_not(value))
+    values = [pickle.loads(message) for message in messages]
+    for rank, found in enumerate(values):
+        if isinstance(found, pickle.PicklingError):
+            raise TypeError(f"rank {rank} cannot send this to the other ranks: {found}")
+    return values
+
+
+def dump_or_say_why_not(value: Any) -> bytes:
+    """The pickled value, or the pickled reason: a rank that raised here would leave the others waiting."""
+    try:
+        return pickle.dumps(value)
+    except Exception as error:
+        return pickle.dumps(pickle.PicklingError(str(error)))
+
+
+def gather_bytes(message: bytes) -> list[bytes]:
+    """Every rank's message. Up to FRAME bytes travel in one round, with their length in front."""
+    content = len(message).to_bytes(8, "little") + message
+    frames = gather_equal(content[:FRAME].ljust(FRAME, b"\0"))
+    lengths = [8 + int.from_bytes(frame[:8], "little") for frame in frames]
+    if max(lengths) > FRAME:
+        rests = gather_equal(content[FRAME:].ljust(max(lengths) - FRAME, b"\0"))
+        frames = [frame + rest for frame, rest in zip(frames, rests, strict=True)]
+    return [frame[8:length] for frame, length in zip(frames, lengths, strict=True)]
+
+
+def gather_equal(content: bytes) -> list[bytes]:
+    """Every rank's bytes, as many of them on each rank."""
+    found = [bytearray(len(content)) for _ in range(world_size())]
+    places = [torch.frombuffer(place, dtype=torch.uint8) for place in found]
+    torch.distributed.all_gather(places, torch.frombuffer(bytearray(content), dtype=torch.uint8))
+    return [bytes(place) for place in found]
+
+
+def random_streams() -> dict[str, Any]:
+    """The states of the streams that a script draws from: Python's, numpy's, torch's, the GPU's."""
+    streams: dict[str, Any] = {"random": random.getstate(), "torch": torch.get_rng_state()}
+    if torch.cuda.is_initialized():
+        streams["cuda"] = torch.cuda.get_rng_state()
+    if "numpy" in sys.modules:
+        name, keys, *rest = sys.modules["numpy"].random.get_state()
+        streams["numpy"] = (name, keys.tobytes(), *rest)
+    return streams
+
+
+def set_random_streams(streams: dict[str, Any]) -> None:
+    """Go on from these states; streams that are not named stay as they are."""
+    if "random" in streams:
+        random.setstate(streams["random"])
+    if "torch" in streams:
+        torch.set_rng_state(streams["torch"])
+    if "cuda" in streams:
+        torch.cuda.set_rng_state(streams["cuda"])
+    if "numpy" in streams and "numpy" in sys.modules:
+        numpy = sys.modules["numpy"]
+        name, keys, *rest = streams["numpy"]
+        numpy.random.set_state((name, numpy.frombuffer(keys, dtype=numpy.uint32), *rest))
+
+
+def be_quiet() -> None:
+    """Send what this process prints nowhere, except the traceback of what ends it."""
+    sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
+    sys.excepthook = report_exception
+
+
+def report_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """sys.excepthook of a quiet rank: the real stderr hears of it."""
+    traceback.print_exception(kind, error, trace, file=sys.__stderr__)
+
+
+def leave_process_group() -> None:
+    """Part from the other ranks. Runs by itself at exit, whatever the reason, and never hangs."""
+    if not is_rank_process():
+        return
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    if hasattr(signal, "alarm"):  # whatever hangs in here, the system's clock ends this process
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(LAST_WAIT)
+    drop_reducers()
+    torch.distributed.destroy_process_group()
+    del os.environ[RANK_PROCESS]
+    if hasattr(signal, "alarm"):
+        signal.alarm(0)
+
+
+def drop_reducers() -> None:
+    """Take every live DistributedDataParallel's reducer away.
+
+    A reducer that outlives the interpreter aborts the process in about one of four runs over gloo
+    ("terminate called without an active exception"), with or without destroy_process_group.
+    """
+    for thing in gc.get_objects():
+        if issubclass(type(thing), torch.nn.parallel.DistributedDataParallel):
+            drop_reducer(thing)
+
+
+def drop_reducer(ddp: torch.nn.parallel.DistributedDataParallel) -> None:
+    """Take a DistributedDataParallel's reducer away, and with it the hooks on its parameters."""
+    vars(ddp).pop("reducer", None)
+    vars(ddp).pop("logger", None)
+
+
+def replica_of(module: torch.nn.Module, stand_ins: Mapping[torch.Tensor, torch.Tensor]) -> torch.nn.Module:
+    """A shallow copy of a module that computes with other tensors in place of its parameters and buffers.
+
+    What forward assigns to self stays with the copy, as with DataParallel's replicas.
+    """
+    replicas = {part: part._replicate_for_data_parallel() for part in module.modules()}
+    for part, replica in replicas.items():
+        for name, child in part._modules.items():
+            if child is not None:
+                setattr(replica, name, replicas[child])
+        for name, parameter in part._parameters.items():
+            if parameter is None:
+                replica._parameters[name] = None
+            else:
+                setattr(replica, name, stand_ins[parameter])
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                setattr(replica, name, stand_ins[buffer])
+    return replicas[module]
+
+
+class DeviceStream:
+    """The random stream that a device other than the first has under DataParallel.
+
+    torch.manual_seed seeds all devices alike, and from there on each goes its own way: the script draws from
+    the first device only, the replica on another device is the only one to draw from that. Here the script
+    draws from the same stream on every rank, so on ranks > 0 what the model draws needs a stream of its own.
+    It starts anew when the script sets another seed. The same seed once more is noticed only if the script
+    has drawn nothing between setting it and calling the model.
+    """
+
+    def __init__(self) -> None:
+        self.seed: int | None = None
+        self.state = torch.empty(0)
+
+    @contextlib.contextmanager
+    def drawn_from(self, generator: torch.Generator) -> Iterator[None]:
+        """A block in which a generator gives this stream's numbers."""
+        if self.was_seeded(generator):
+            self.seed = generator.initial_seed()
+            generator.manual_seed(self.seed)
+        else:
+            generator.set_state(self.state)
+        try:
+            yield
+        finally:
+            self.state = generator.get_state()
+
+    def was_seeded(self, generator: torch.Generator) -> bool:
+        """Whether the script has seeded the generator since: another seed, or nothing drawn since."""
+        seed = generator.initial_seed()
+        fresh = torch.Generator(generator.device).manual_seed(seed)
+        return seed != self.seed or torch.equal(generator.get_state(), fresh.get_state())
+
+
+def default_generator(device: torch.device) -> torch.Generator:
+    """The generator that a module on this device draws from."""
+    if device.type == "cuda":
+        return torch.cuda.default_generators[torch.cuda.current_device()]
+    return torch.default_generator
+
+
+def changed_streams(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the random streams that something was drawn from since."""
+    return {name: state for name, state in now.items() if not same_state(state, before.get(name))}
+
+
+def same_state(one: Any, other: Any) -> bool:
+    """Whether two states of a random stream are the same."""
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
+
+
+def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """torch.cat of every rank's tensor along dim; rank r brings sizes[r] rows, which may be none.
+
+    Travels as bytes, padded to the largest part, so that any dtype and any backend will do.
+    """
+    rows = own.detach().movedim(dim, 0)  # (rows, ...)
+    padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
+    padded[: len(rows)] = rows
+    parts = [torch.empty_like(padded) for _ in sizes]
+    torch.distributed.all_gather([as_bytes(part) for part in parts], as_bytes(padded))
+    whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+    # Not a view: scripts write into what a forward returned, and autograd lets nobody write into a Function's views.
+    return whole if dim == 0 else whole.movedim(0, dim).clone(memory_format=torch.contiguous_format)
+
+
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a contiguous tensor as a vector of bytes."""
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+class RowsApart:
+    """Whether each rank works on rows of its own: since a model was wrapped that takes them (split=False).
+
+    A script may wrap under a condition. Until it does, loaders give whole batches, and nothing is to be gathered.
+    """
+
+    now = False
+
+
+def own_slice(whole: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """The rows of a whole tensor that are this rank's, if rank r has sizes[r] of them."""
+    rank = own_rank()
+    return whole.narrow(dim, sum(sizes[:rank]), sizes[rank])
+
+
+# How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
+# None if each rank holds a copy, whose gradients add up; its shape if these gradients may be sparse.
+Layout = tuple[int, tuple[int, ...]] | torch.Size | None
+
+
+class FromWhole(torch.autograd.Function):
+    """What all ranks hold alike becomes each rank's own: its copy, or its rows.
+
+    The backward pass is IntoWhole, whose backward pass is FromWhole, and so on: gradients of gradients work.
+    The first output, a zero called the link, belongs to every result of the ranks' work. So the backward pass
+    comes by here on every rank, once, also on a rank without rows; or else the others would wait for it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        link = whole[0].new_zeros((), dtype=torch.float32)
+        own = (link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True)))
+        ctx.layouts = layouts
+        ctx.forms = [(part.shape, part.dtype, part.device) for part in own]
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(link)
+        ctx.replica_is_done, ctx.early = False, []
+        return own
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        if gradients[0] is None and ctx.replica_is_done:
+            # Not by way of the link: a reentrant checkpoint, which runs parts of the backward pass beforehand, on
+            # ranks with rows only. Its gradients wait for the one pass that comes by on all ranks.
+            ctx.early.append(gradients)
+            return (None,) * len(gradients)
+        each = zip(*ctx.early, gradients, strict=True)
+        link_gradient, *sums = (added(found, *form) for found, form in zip(each, ctx.forms, strict=True))
+        ctx.early = []
+        if torch.is_grad_enabled():  # there will be gradients of gradients
+            (link,) = ctx.saved_tensors
+            link_gradient = link + link_gradient
+        return None, *IntoWhole.apply(ctx.layouts, link_gradient, *sums)
+
+
+class IntoWhole(torch.autograd.Function):
+    """What each rank holds becomes what all ranks hold alike: the sum of copies, or all rows in order."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, layouts: Sequence[Layout], link: torch.Tensor, *own: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.layouts = layouts
+        pairs = list(zip(own, layouts, strict=True))
+        sums = iter(sum_over_ranks([tensor for tensor, layout in pairs if layout is None]))
+        return tuple(next(sums) if layout is None else from_ranks(tensor, layout) for tensor, layout in pairs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        return None, *FromWhole.apply(ctx.layouts, *gradients)
+
+
+def replica_is_done(link: torch.Tensor) -> None:
+    """Tell the FromWhole that a link came from that the replica has run, and what comes next is the backward pass."""
+    node: Any = link.grad_fn
+    while node is not None and not hasattr(node, "replica_is_done"):  # .to(device) may stand between
+        node = node.next_functions[0][0] if node.next_functions else None
+    if node is not None:
+        node.replica_is_done = True
+
+
+def added(
+    found: Sequence[torch.Tensor | None], shape: torch.Size, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """The sum of gradients; zeros where there are none."""
+    given = [gradient for gradient in found if gradient is not None]
+    if not given:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return sum(given[1:], start=given[0])
+
+
+def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """This rank's part of a tensor that all ranks hold."""
+    if tensor.is_sparse:
+        return tensor.clone()
+    if layout is None or isinstance(layout, torch.Size):
+        return tensor.view_as(tensor)
+    return own_slice(tensor, layout[1], layout[0]).clone()
+
+
+def from_ranks(own: torch.Tensor, layout: tuple[int, tuple[int, ...]] | torch.Size) -> torch.Tensor:
+    """The ranks' rows in order, or the sum of gradients that are sparse if those of all ranks with rows are."""
+    if not isinstance(layout, torch.Size):
+        return concatenate_ranks(own, layout[1], layout[0])
+    told = (own._indices().cpu(), own._values().cpu()) if own.is_sparse else own.cpu() if own.any() else None
+    found = [each for each in exchange(told) if each is not None]
+    parts = [
+        torch.sparse_coo_tensor(each[0], each[1], layout) if isinstance(each, tuple) else each
+        for each in found
+    ]
+    if not all(part.is_sparse for part in parts):
+        parts = [part.to_dense() if part.is_sparse else part for part in parts]
+    return added(parts, layout, own.dtype, torch.device("cpu")).to(own.device)
+
+
+def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Each tensor's sum over the ranks, with one all_reduce for all tensors of a kind."""
+    sums = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
+    for places in alike(sums):
+        flat = torch.cat([sums[i].reshape(-1) for i in places])
+        torch.distributed.all_reduce(torch.view_as_real(flat) if flat.is_complex() else flat)
+        parts = flat.split([sums[i].numel() for i in places])
+        for i, part in zip(places, parts, strict=True):
+            sums[i] = part.view(sums[i].shape)
+    return sums
+
+
+def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
+    """The positions of the tensors, grouped by dtype and device."""
+    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for i, tensor in enumerate(tensors):
+        groups.setdefault((tensor.dtype, tensor.device), []).append(i)
+    return list(groups.values())
+
+
+def copy_from_rank(source: int, tensors: Sequence[torch.Tensor]) -> None:
+    """Give these tensors the values they have on one rank, with one broadcast for all tensors of a kind."""
+    for places in alike(tensors):
+        flat = torch.cat([tensors[i].detach().reshape(-1) for i in places])
+        torch.distributed.broadcast(as_bytes(flat), source)
+        parts = flat.split([tensors[i].numel() for i in places])
+        for i, part in zip(places, parts, strict=True):
+            if own_rank() != source:
+                tensors[i].data.copy_(part.view(tensors[i].shape))
+
+
+Kind = TypeVar("Kind", bound=type)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a rank tells the others about its forward pass."""
+
+    outputs: tuple[Any, ...]  # one described output; none without rows, or after an error
+    error: ExceptionWrapper | None = None
+    text: str = ""
+    streams: dict[str, Any] | None = None
+    changed_buffers: bool = False
+    changed_parameters: bool = False
+    drew_on_host: bool = False
+
+
+def called_data_parallel(kind: Kind) -> Kind:
+    """Give a class the name that was printed, saved and compared before."""
+    kind.__name__ = "DataParallel"
+    return kind
+
+
+@called_data_parallel
+class GraphDDP(DistributedDataParallel):
+    """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
+
+    Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
+    that come or thaw later. With split=False the inputs are this rank's rows already.
+    It is a DistributedDataParallel by name only: for isinstance, .module, and the keys of the state dict.
+    """
+
+    in_turn = False  # whether the ranks run the module one after another
+    # One a process: a device has one default generator, whichever model draws from it.
+    device_stream = DeviceStream()
+
+    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
+        torch.nn.Module.__init__(self)
+        self.module = module
+        self.dim = dim
+        self.split = split
+        RowsApart.now = RowsApart.now or not split
+        self.trained = False
+        self.buffers_then: list[int] = []
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if world_size() > 1:
+            return self.forward_on_ranks(inputs, kwargs)
+        alone = split_arguments(inputs, kwargs, 0, 1, lambda tensor: (1, tensor.to(self.device)))
+        return self.module(*alone.inputs, **alone.kwargs)
+
+    def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run this rank's replica, tell the others how it went, and join the outputs."""
+        self.catch_up()
+        link, copies, part = self.enter(inputs, kwargs)
+        tensors: list[torch.Tensor] = []
+        reports = exchange(self.run_replica(part, copies, tensors))
+        replica_is_done(link)
+        self.follow(reports)
+        link = self.tie(link)
+        ranks = [rank for rank, report in enumerate(reports) if report.outputs]
+        return gather_outputs(
+            [reports[rank].outputs[0] for rank in ranks],
+            lambda faces: self.join_tensors(dict(zip(ranks, faces, strict=True)), tensors, link),
+        )
+
+    def enter(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[torch.Tensor, dict[Any, Any], Part]:
+        """From what all ranks hold to this rank's: the link, copies of parameters, its part of the inputs."""
+        world, grad = world_size(), torch.is_grad_enabled()
+        parameters = self.parameters_in_graph()
+        cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad and self.split}
+        sparse = self.sparse_parameters()
+        layouts: list[Layout] = [p.shape if p in sparse else None for p in parameters]
+        layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
+        if layouts:
+            link, *own = FromWhole.apply(tuple(layouts), *parameters, *cut.values())
+        else:
+            link, own = torch.zeros((), device=self.device, requires_grad=grad), []
+        copies, chunks = own[: len(parameters)], dict(zip(cut, own[len(parameters) :], strict=True))
+        part = split_arguments(inputs, kwargs, own_rank(), world, lambda tensor: self.take(tensor, chunks))
+        return link.to(self.device), dict(zip(parameters, copies, strict=True)), part
+
+    def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
+        """The number of chunks of an input, and this rank's, on its device."""
+        world = world_size()
+        if not self.split:
+            return world, tensor.to(self.device)
+        count = len(chunk_sizes(tensor, world, self.dim))
+        if id(tensor) in chunks:
+            return count, chunks[id(tensor)].to(self.device)
+        own = own_slice(tensor, rank_sizes(tensor, world, self.dim), self.dim)
+        return count, own.to(self.device, copy=True)
+
+    def has_rows(self, part: Part) -> bool:
+        """Whether there is anything to do for this rank's replica."""
+        if self.split:
+            return own_rank() < part.replicas
+        first = next(tensors_in((part.inputs, part.kwargs)), None)
+        return own_rank() == 0 or first is None or first.dim() == 0 or first.shape[self.dim] > 0
+
+    def host_streams(self) -> dict[str, Any]:
+        """The random streams that all replicas draw from: all but the one of the module's device."""
+        own = "cuda" if self.device.type == "cuda" else "torch"
+        return {name: state for name, state in random_streams().items() if name != own}
+
+    def run_replica(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
+        """Call a replica with its part of the inputs. The tensors of its output go to the list."""
+        if not self.has_rows(part):
+            return Report(())
+        replica = replica_of(self.module, self.stand_ins(copies))
+        return self.run(lambda: describe_output(replica(*part.inputs, **part.kwargs), tensors))
+
+    def run(self, call: Callable[[], Any]) -> Report:
+        """Do a replica's work, which gives its described output."""
+        before, versions = random_streams(), self.versions()
+        outputs: tuple[Any, ...] = ()
+        error = None
+        with self.replica_streams(before) as text:
+            try:
+                outputs = (call(),)
+            except Exception:  # it is raised on every rank, in follow
+                error = ExceptionWrapper(where=f"in replica {own_rank()} on device {self.device}")
+            on_host = changed_streams(self.host_streams(), before)
+        drawn = changed_streams(random_streams(), before)
+        if self.in_turn:
+            drawn = {name: state for name, state in drawn.items() if name not in on_host}
+        buffers, parameters = (now != then for now, then in zip(self.versions(), versions, strict=True))
+        return Report(
+            outputs,
+            error,
+            text.getvalue(),
+            drawn,
+            buffers or self.is_training,
+            parameters,
+            bool(on_host) and not self.in_turn,
+        )
+
+    @contextlib.contextmanager
+    def replica_streams(self, before: dict[str, Any]) -> Iterator[io.StringIO]:
+        """On ranks > 0, draw from the device's own stream, then go on with the script's; keep the print."""
+        text = io.StringIO()
+        if own_rank() == 0:
+            yield text
+            return
+        with contextlib.redirect_stdout(text), self.device_stream.drawn_from(default_generator(self.device)):
+            yield text
+        shared = self.host_streams() if self.in_turn else {}
+        set_random_streams({name: state for name, state in before.items() if name not in shared})
+
+    def stand_ins(self, copies: dict[Any, Any]) -> dict[torch.Tensor, torch.Tensor]:
+        """What a replica computes with: as with DataParallel, only replica 0 can change the module's own.
+
+        Except that parameters are copied in the first training pass only, in which layers may look at the
+        data to initialise themselves. To copy them at every step would cost more than it is worth.
+        """
+        stand_ins = {tensor: copies.get(tensor, tensor) for tensor in self.module.parameters()}
+        if own_rank() == 0:
+            return {**stand_ins, **{buffer: buffer for buffer in self.module.buffers()}}
+        if self.is_training and not self.trained:
+            stand_ins = {tensor: copy.clone() for tensor, copy in stand_ins.items()}
+        return {**stand_ins, **{buffer: buffer.clone() for buffer in self.module.buffers()}}
+
+    def follow(self, reports: Sequence[Report]) -> None:
+        """Let every rank go on as rank 0 does: errors, printed lines, random streams, buffers."""
+        if own_rank() == 0:
+            for report in reports[1:]:
+                sys.stdout.write(report.text)
+        elif reports[0].streams:
+            set_random_streams(reports[0].streams)
+        for report in reports:
+            if report.error is not None:
+                report.error.reraise()
+        if len(reports) > 1 and any(report.drew_on_host for report in reports) and reports[1].outputs:
+            raise RuntimeError(
+                "The module draws random numbers on the host in its forward pass (random, numpy, or torch on the "
+                "CPU). Let the ranks draw one after another: take dp2ddp.templates.in_turn.InTurnDDP."
+            )
+        if reports[0].changed_buffers:
+            copy_from_rank(0, list(self.module.buffers()))
+        first_training = self.is_training and not self.trained
+        if first_training or any(report.changed_parameters for report in reports):
+            copy_from_rank(0, list(self.module.parameters()))
+        self.trained = (self.trained or first_training) and not self.in_turn
+        may_run_again = self.is_training and torch.is_grad_enabled()
+        self.buffers_then = self.versions()[0] if may_run_again else []
+
+    def catch_up(self) -> None:
+        """Take over what rank 0's replica changed since its forward: a checkpoint runs layers again in backward."""
+        if self.buffers_then and exchange(self.versions()[0] != self.buffers_then)[0]:
+            copy_from_rank(0, list(self.module.buffers()))
+
+    def join_tensors(
+        self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor
+    ) -> torch.Tensor:
+        """One tensor from the ranks' tensors, by the rules of torch.nn.parallel.gather."""
+        shapes = dict(zip(faces, joinable_shapes(list(faces.values()), self.dim), strict=True))
+        sizes = tuple(shapes[rank][self.dim] if rank in shapes else 0 for rank in range(world_size()))
+        if own_rank() in faces:
+            own = tensors[faces[own_rank()].place].view(shapes[own_rank()])
+        else:
+            some = next(iter(shapes))
+            own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(self.dim, 0, 0)
+        if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
+            return concatenate_ranks(own, sizes, self.dim)
+        return IntoWhole.apply(((self.dim, sizes),), link, own)[0]
+
+    def tensor_of(
+        self, rank: int, face: Face, tensors: list[torch.Tensor], link: torch.Tensor
+    ) -> torch.Tensor:
+        """One rank's tensor, on every rank."""
+        flat = Face(face.place, torch.Size([face.shape.numel()]), face.dtype, face.needs_gradient)
+        return self.join_tensors({rank: flat}, tensors, link).view(face.shape)
+
+    def parameters_in_graph(self) -> list[torch.nn.Parameter]:
+        """The parameters whose gradients are added up inside the autograd graph."""
+        return self.trainable()
+
+    def sparse_parameters(self) -> set[torch.Tensor]:
+        """The weights of embeddings whose gradients hold only the rows that were looked up."""
+        layers = [part for part in self.module.modules() if getattr(part, "sparse", False) is True]
+        return {p for layer in layers for p in layer.parameters(recurse=False)}
+
+    def tie(self, link: torch.Tensor) -> torch.Tensor:
+        """The link that the joined outputs get."""
+        return link
+
+    def trainable(self) -> list[torch.nn.Parameter]:
+        """The parameters that this forward pass can give a gradient."""
+        return [p for p in self.module.parameters() if p.requires_grad and torch.is_grad_enabled()]
+
+    @property
+    def is_training(self) -> bool:
+        """Whether any part of the module is in training mode."""
+        return any(part.training for part in self.module.modules())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the module is."""
+        for tensor in [*self.module.parameters(), *self.module.buffers()]:
+            return tensor.device
+        return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
+
+    def versions(self) -> tuple[list[int], list[int]]:
+        """Numbers that grow when a buffer, or a parameter, is changed in place."""
+        return (
+            [buffer._version for buffer in self.module.buffers()],
+            [parameter._version for parameter in self.module.parameters()],
+        )
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Gradients are whole after every backward pass, as DataParallel's are."""
+        yield
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
+        wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
+        own = ("dim", "split", "trained", "buffers_then", "reducing")
+        vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
+        return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "GraphDDP":
+        twin = memo[id(self)] = type(self).__new__(type(self))
+        twin.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return twin
+
+    def __copy__(self) -> "GraphDDP":
+        twin = type(self).__new__(type(self))
+        twin.__setstate__(self.__getstate__())
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self).copy()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        torch.nn.Module.__setstate__(self, state)
+
+
+# --- end of the copied helpers
+
+input_size = 10
+hidden_size = 20
+output_size = 5
+num_layers = 2
+batch_size = 32
+data_size = 1000
+
+# %% cell 2
+class SimpleDataset(Dataset):
+    def __init__(self, size):
+        self.data = torch.randn(size, input_size)
+        self.labels = torch.randint(0, 1, (size, output_size))
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, idx):
+        return self.data[idx], self.labels[idx]
+
+join_process_group()
+
+random_loader = DataLoader(SimpleDataset(data_size), batch_size=batch_size, shuffle=True)
+
+# %% cell 3
+for batch in random_loader:
+    data, labels = batch
+    print(f"Data shape: {data.shape}, Labels shape: {labels.shape}")
+    break
+
+# %% cell 4
+class Model(nn.Module):
+    def __init__(self, input_size, hidden_size, output_size, num_layers):
+        super(Model, self).__init__()
+        self.fc1 = nn.Linear(input_size, hidden_size)
+        self.fc2 = nn.Linear(hidden_size, hidden_size)
+        self.fc3 = nn.Linear(hidden_size, hidden_size)
+        self.fc4 = nn.Linear(hidden_size, output_size)
+
+    def forward(self, x):
+        x = torch.relu(self.fc1(x))
+        x = torch.relu(self.fc2(x))
+        x = torch.relu(self.fc3(x))
+        x = self.fc4(x)
+        return x
+
+# %% cell 5
+model = Model(input_size, hidden_size, output_size, num_layers)
+
+# device_ids = None 决定参与训练的GPU有哪些
+# output_device = None 决定汇总结果的GPU是哪个
+model = GraphDDP(model)
+model.to('cuda')
+
+# %% cell 6
+for data in random_loader:
+    inputs, labels = data
+    input = inputs.to('cuda')
+    output = model(input)
+    print("Outside: input size", input.size(),
+          "output_size", output.size())
+    break
