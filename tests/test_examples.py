@@ -26,6 +26,7 @@ ONE_FORWARD = (  # programs that train nothing
 TRAINING = [name for name in CONVERTED if name not in ONE_FORWARD]
 WORLDS = (2, 3, 4)
 
+
 def original(name: str) -> Path:
     """What an example converts: a script, or a notebook."""
     script = EXAMPLES / name / "train.py"

@@ -139,8 +139,10 @@ class Conversion:
 
     def launch_of(self, written: str | None) -> str:
         """The launch line for the file that the result was written to; a notebook starts the script that it writes."""
-        if not written or written.endswith(".ipynb"):
+        if not written:
             return self.launch
+        if written.endswith(".ipynb"):
+            return self.launch_with(f"{Path(written).stem}.py")
         if self.before.cells:
             return self._launch_of_notebook(written)
         if not self.entry_module:

@@ -75,6 +75,7 @@ LOOKERS = _of(
     "nvidia-smi nvidia-debugdump ls ll pwd cat head tail less which whereis type du df free lscpu lspci lsb_release "
     "uname whoami hostname date ps top htop tree wc echo grep file stat nproc printenv gpustat tensorboard neofetch"
 )
+NOWHERE = _of("cd export")
 GIT_LOOKS = _of("log status diff branch show rev-parse remote --version")
 _PARTS = re.compile(r"&&|\|\||[;|\n]")
 _WRITES = re.compile(r">(?!\s*/dev/null|\s*&\d)")
@@ -145,13 +146,13 @@ def _in_the_way(name: str, rest: str) -> Meaning:
 
 def shell(command: str, known: Collection[str]) -> Meaning:
     """`!command`: what only shows or installs is set aside; what changes something runs where it stands."""
-    parts = [_words(part) for part in _PARTS.split(command.strip())]
-    parts = [part for part in parts if part]
-    if not _WRITES.search(command) and all(part[0] in ("cd", "export") for part in parts):
-        return NO_EFFECT
-    if not _WRITES.search(command) and all(_looks(part) or part[0] == "cd" for part in parts):
-        return INSTALLS if any(_installs(part) for part in parts) else SHOWS
-    return Meaning("it runs where it stands", f"os.system({expanded(command.strip(), known)})")
+    parts = [(part, words) for part in _PARTS.split(command.strip()) if (words := _words(part))]
+    changing = [words for part, words in parts if not _installs(words) and _WRITES.search(part)]
+    if changing or not all(_looks(words) for _, words in parts):
+        return Meaning("it runs where it stands", f"os.system({expanded(command.strip(), known)})")
+    if all(words[0] in NOWHERE for _, words in parts):
+        return NO_EFFECT  # they change a shell that is gone afterwards
+    return INSTALLS if any(_installs(words) for _, words in parts) else SHOWS
 
 
 def _words(part: str) -> list[str]:
@@ -163,7 +164,7 @@ def _words(part: str) -> list[str]:
 
 
 def _looks(words: list[str]) -> bool:
-    if _installs(words) or words[0] in LOOKERS:
+    if _installs(words) or words[0] in LOOKERS | NOWHERE:
         return True
     return words[1:2] in (["--version"], ["-V"]) or words[0] == "git" and bool(GIT_LOOKS & set(words[1:2]))
 

@@ -87,9 +87,8 @@ def script_of(cells: Sequence[RawCell], path: Path | None) -> SourceFile:
     code = [one for one in cells if is_code(one)]
     if not code:
         raise SourceError(f"{name}: a notebook without code")
-    drafts = [
-        draft_cell(one.text, number, path, words_of(code_texts(cells))) for number, one in enumerate(code, 1)
-    ]
+    words = words_of(one.text for one in code)
+    drafts = [draft_cell(one.text, number, path, words) for number, one in enumerate(code, 1)]
     trees = [parse(_alone(draft, path)) for draft in drafts]
     bound = frozenset(bound for tree in trees for bound in names_of(tree))
     drafts = [with_names_of_scripts(draft, tree, bound) for draft, tree in zip(drafts, trees, strict=True)]
@@ -98,10 +97,6 @@ def script_of(cells: Sequence[RawCell], path: Path | None) -> SourceFile:
 
 def is_code(cell: RawCell) -> bool:
     return cell.kind == "code" and bool(cell.text.strip())
-
-
-def code_texts(cells: Sequence[RawCell]) -> list[str]:
-    return [one.text for one in cells if is_code(one)]
 
 
 def _alone(draft: Draft, path: Path | None) -> SourceFile:
@@ -138,9 +133,10 @@ def _head(drafts: Sequence[Draft], path: Path | None) -> Iterator[str]:
     futures = sorted({name for draft in drafts for name in draft.futures})
     if futures:
         yield f"from __future__ import {', '.join(futures)}"
-    body = "".join(draft.text for draft in drafts)
+    lines = (line for draft in drafts for line in draft.text.splitlines())
+    drawing = any(NEEDS_AGG.search(line) for line in lines if not line.startswith("#"))
     modules = {name for draft in drafts for name in draft.modules}
-    settings = [AGG] if NEEDS_AGG.search(body) else []
+    settings = [AGG] if drawing else []
     yield from (f"import {name}" for name in sorted(modules | ({"os"} if settings else set())))
     yield from settings
     if needs := {name for draft in drafts for name in draft.needs}:

@@ -1,0 +1,309 @@
+"""`convert`, `run` and `verify` on notebooks, as a person sees them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from click.testing import CliRunner, Result
+from ipynb import notebook
+
+from dp2ddp.cli import main
+from tests.cli.scripts import dp2ddp
+
+IMPORTS = (
+    "%matplotlib inline\n!pip install torch\nimport torch\nimport torch.nn as nn\n"
+    "from torch.utils.data import DataLoader, TensorDataset"
+)
+DATA = (
+    "torch.manual_seed(0)\ndata = TensorDataset(torch.randn(11, 3), torch.randn(11, 2))\n"
+    "loader = DataLoader(data, batch_size=4, shuffle=True)"
+)
+MODEL = (
+    "model = nn.DataParallel(nn.Linear(3, 2).cuda())\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    "model"
+)
+LOOP = """%%time
+!mkdir -p out
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(x.cuda()), y.cuda())
+    loss.backward()
+    optimizer.step()
+    display(loss.item())
+torch.save(model.state_dict(), "out/last.pt")"""
+CELLS = ("md:# Training", IMPORTS, DATA, "md:The *model*:", MODEL, LOOP)
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Path:
+    return notebook(tmp_path, *CELLS)
+
+
+def convert(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["convert", *map(str, arguments)])
+
+
+def cells_of(path: Path) -> list[Any]:
+    document = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    nbformat.validate(document)  # type: ignore[no-untyped-call]
+    return list(document.cells)
+
+
+class TestConvert:
+    def test_a_script_lies_beside_the_notebook_which_stays(self, training: Path) -> None:
+        before = training.read_bytes()
+
+        result = convert(training)
+
+        assert result.exit_code == 0, result.output
+        text = training.with_name("train_ddp.py").read_text()
+        assert "model = ExactDDP(nn.Linear(3, 2).cuda(), split=False)" in text
+        assert [int(number) for number in re.findall(r"^# %% cell (\d+)$", text, re.MULTILINE)] == [
+            1,
+            2,
+            3,
+            4,
+        ]
+        assert training.read_bytes() == before
+        assert sorted(one.name for one in training.parent.iterdir()) == ["train.ipynb", "train_ddp.py"]
+
+    def test_the_report_names_cells_and_lines_and_lists_what_was_set_aside(self, training: Path) -> None:
+        said = convert(training, "--check").stdout
+
+        assert "cell 3, line 1:  a rank runs its chunk on its own device" in said
+        assert "cell 4, line 2:  done once, by rank 0" in said
+        assert (
+            "note    cell 1, line 1:  `%matplotlib inline` is set aside: it sets up the notebook (DDP911)"
+            in said
+        )
+        assert "note    cell 1, line 2:  `!pip install torch` is set aside: install" in said
+        assert not re.search(r"(?<!cell \d, )line \d", said)
+
+    def test_json_has_the_cell_and_its_line(self, training: Path) -> None:
+        document = json.loads(convert(training, "--check", "--json").stdout)
+
+        wrap = next(one for one in document["edits"] if one["code"] == "DDP201")
+        assert (wrap["cell"], wrap["line"]) == (3, 1)
+        assert ("DDP911", 1, 2) in {(one["code"], one["cell"], one["line"]) for one in document["notes"]}
+
+    def test_a_script_has_no_cells_in_json(self, tmp_path: Path) -> None:
+        script = tmp_path / "train.py"
+        script.write_text(
+            f"{DATA}\n{MODEL}".replace("torch.manual", "import torch\nimport torch.nn as nn\ntorch.manual", 1)
+        )
+
+        document = json.loads(convert(script, "--check", "--json").stdout)
+
+        assert {one["cell"] for one in document["edits"]} == {None}
+
+    def test_the_difference_is_the_one_to_the_script_that_the_notebook_is(self, training: Path) -> None:
+        lines = convert(training, "--diff").stdout.splitlines()
+
+        assert lines[:2] == [f"--- {training}", f"+++ {training} (converted)"]
+        assert "-model = nn.DataParallel(nn.Linear(3, 2).cuda())" in lines
+        assert '-os.system("mkdir -p out")  # !mkdir -p out' in lines
+        assert not any(line.startswith(("-# set aside", "-#  %%")) for line in lines)
+
+    def test_a_hazard_names_its_cell(self, tmp_path: Path) -> None:
+        path = notebook(tmp_path, IMPORTS, DATA, MODEL, "x = 1\n%run more.py")
+
+        result = convert(path)
+
+        assert result.exit_code == 1
+        assert (
+            f"hazard  {path}, cell 4, line 2: `%run more.py` runs another file in this notebook (DDP911)"
+            in result.stdout
+        )
+        assert "import that file as a module" in result.stdout
+
+    def test_a_rule_can_be_left_out_and_a_line_silenced(self, tmp_path: Path) -> None:
+        path = notebook(tmp_path, IMPORTS, DATA, MODEL, "%my_magic  # dp2ddp: ignore[DDP911]")
+
+        assert convert(path, "--diff").exit_code == 0
+
+    def test_a_notebook_without_data_parallel_has_nothing_to_convert(self, tmp_path: Path) -> None:
+        path = notebook(tmp_path, "md:about DataParallel", "%run other.py\nprint('DataParallel')")
+
+        result = convert(path)
+
+        assert (result.exit_code, result.stdout) == (0, f"{path}: nothing to convert\n")
+        assert [one.name for one in tmp_path.iterdir()] == ["train.ipynb"]
+
+    def test_in_place_says_what_to_do(self, training: Path) -> None:
+        result = convert(training, "--in-place")
+
+        assert result.exit_code == 3
+        assert "a notebook stays as it is; leave --in-place out" in result.stderr
+        assert result.stderr.count("\n") == 1
+
+    def test_it_starts_in_the_folder_of_the_notebook(
+        self, training: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(training.parent.parent)
+
+        said = convert(Path(training.parent.name, "train.ipynb")).stdout
+
+        assert (
+            f"start it with: cd {training.parent.name} && torchrun --standalone --nproc-per-node gpu train_ddp.py\n"
+            in said
+        )
+
+    def test_modules_are_converted_with_it(self, tmp_path: Path) -> None:
+        home = tmp_path / "home"
+        home.mkdir()
+        (home / "train.py").write_text("raise SystemExit('the script of the same name is another')\n")
+        (home / "zoo.py").write_text(
+            "import torch\n\ndef net():\n    return torch.nn.DataParallel(torch.nn.Linear(3, 2))\n"
+        )
+        path = notebook(home, "from zoo import net\nimport torch", "model = net()")
+
+        result = convert(path, "-o", tmp_path / "copy")
+
+        assert result.exit_code == 0, result.output
+        assert "GraphDDP" in (tmp_path / "copy" / "zoo.py").read_text()
+        assert "join_process_group" in (tmp_path / "copy" / "train_ddp.py").read_text()
+        assert "SystemExit" in (tmp_path / "copy" / "train.py").read_text()
+        assert "&& torchrun --standalone --nproc-per-node gpu train_ddp.py" in result.stdout
+
+
+class TestNotebook:
+    def test_its_cells_write_the_script_and_start_it(self, training: Path) -> None:
+        convert(training)
+        script = training.with_name("train_ddp.py").read_text()
+
+        result = convert(training, "--notebook")
+
+        assert result.exit_code == 0, result.output
+        written = cells_of(training.with_name("train_ddp.ipynb"))
+        assert code_lines(_executed(written)["train_ddp.py"]) == code_lines(script)
+        assert written[-1].source.endswith("!torchrun --standalone --nproc-per-node gpu train_ddp.py")
+        assert "--nproc-per-node gpu train_ddp.py (the last cell does, when all cells run)" in result.stdout
+
+    def test_prose_stays_and_outputs_go(self, training: Path) -> None:
+        convert(training, "--notebook")
+
+        written = cells_of(training.with_name("train_ddp.ipynb"))
+
+        prose = [one.source for one in written if one.cell_type == "markdown"]
+        assert prose == ["# Training", "The *model*:"]
+        assert all(
+            one.outputs == [] and one.execution_count is None for one in written if one.cell_type == "code"
+        )
+
+    def test_what_the_script_sets_aside_stays_a_cell(self, tmp_path: Path) -> None:
+        path = notebook(tmp_path, "%%html\n<b>bold</b>", IMPORTS, MODEL)
+
+        convert(path, "--notebook")
+
+        sources = [one.source for one in cells_of(tmp_path / "train_ddp.ipynb")]
+        assert "%%html\n<b>bold</b>" in sources
+        assert "%matplotlib inline\n!pip install torch" in sources
+
+    def test_the_helpers_are_one_folded_cell(self, training: Path) -> None:
+        convert(training, "--notebook")
+
+        folded = [
+            one for one in cells_of(training.with_name("train_ddp.ipynb"))
+            if one.metadata.get("jupyter", {}).get("source_hidden")
+        ]  # fmt: skip
+
+        (helpers,) = folded
+        assert "def join_process_group" in helpers.source
+        assert "# %% cell" not in helpers.source
+
+    @pytest.mark.parametrize("again", [1, 4], ids=["one cell twice", "the first part alone"])
+    def test_parts_that_are_written_twice_or_are_missing_do_not_start(
+        self, training: Path, again: int
+    ) -> None:
+        convert(training, "--notebook")
+        written = cells_of(training.with_name("train_ddp.ipynb"))
+        parts = [one for one in written if one.source.startswith("%%writefile")]
+        files = _executed([*written[:-1], parts[-1] if again == 1 else parts[0]])
+        training.with_name("train_ddp.py").write_text(files["train_ddp.py"])
+
+        check = written[-1].source.rpartition("\n!")[0]
+        answer = subprocess.run(
+            [sys.executable, "-c", check], cwd=training.parent, capture_output=True, text=True, check=False
+        )
+
+        assert answer.returncode == 1
+        assert "run all cells again, from the top" in answer.stderr
+
+    def test_the_same_notebook_twice_is_up_to_date(self, training: Path) -> None:
+        convert(training, "--notebook")
+
+        assert "up to date" in convert(training, "--notebook").stderr
+
+    def test_a_script_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "train.py").write_text("import torch\nnet = torch.nn.DataParallel(net)\n")
+
+        assert convert(tmp_path / "train.py", "--notebook").exit_code == 2
+
+    def test_local_modules_that_change_too_are_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "zoo.py").write_text(
+            "import torch\n\ndef net():\n    return torch.nn.DataParallel(torch.nn.Linear(3, 2))\n"
+        )
+        path = notebook(tmp_path, "from zoo import net\nimport torch", "model = net()")
+
+        result = convert(path, "--notebook")
+
+        assert result.exit_code == 3
+        assert "zoo.py" in result.stderr
+        assert result.stderr.count("\n") == 1
+
+
+def _executed(cells: list[Any]) -> dict[str, str]:
+    """The files that `%%writefile` cells leave."""
+    files: dict[str, str] = {}
+    for cell in cells:
+        head, _, text = cell.source.partition("\n")
+        if head.startswith("%%writefile"):
+            name = head.split()[-1]
+            files[name] = (files.get(name, "") if " -a " in head else "") + text + "\n"
+    return files
+
+
+def code_lines(text: str) -> list[str]:
+    """Without empty lines and without prose, which a notebook has in cells of its own."""
+    text = re.sub(r"^# %% \[markdown\]\n(#.*\n)*", "", text, flags=re.MULTILINE)
+    return [line for line in text.splitlines() if line.strip()]
+
+
+@pytest.mark.torchrun
+class TestRunning:
+    def test_a_notebook_trains_the_same_and_the_scripts_start_in_its_folder(self, tmp_path: Path) -> None:
+        (tmp_path / "deep").mkdir()
+        notebook(tmp_path / "deep", *CELLS, "print(open('here.txt').read())")
+        (tmp_path / "deep" / "here.txt").write_text("read from the folder of the notebook")
+
+        result = dp2ddp(tmp_path, "verify", "deep/train.ipynb", "-n", 2)
+
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert "SAME deep/train.ipynb trains the same" in result.stdout
+        assert "3 on every rank" in result.stdout
+        assert "1 file left behind, the same" in result.stdout
+        assert sorted(one.name for one in (tmp_path / "deep").iterdir()) == ["here.txt", "train.ipynb"]
+
+    @pytest.mark.parametrize("mode", ["dp", "ddp"])
+    def test_a_traceback_names_cells(self, tmp_path: Path, mode: str) -> None:
+        notebook(
+            tmp_path,
+            IMPORTS,
+            "def f(x):\n    return model(x).sum() / nothing",
+            MODEL,
+            "%time y = 1\n\nf(torch.ones(4, 3))",
+        )
+
+        result = dp2ddp(tmp_path, "run", "train.ipynb", "--mode", mode, "-n", 2)
+
+        assert result.returncode == 3
+        assert 'train.ipynb, cell 4", line 3, in <module>' in result.stderr
+        assert 'train.ipynb, cell 2", line 2, in f' in result.stderr
+        assert "train.ipynb: failed" in result.stderr.splitlines()[-1]
