@@ -54,6 +54,7 @@ class Memory:
         self.containers: list[Any] = []
         self.known: list[Any] = []
         self.versions: dict[int, int] = {}
+        self.arrays: list[tuple[Any, Any]] = []
         self.generators: list[Any] = []
         self.labels: dict[int, Any] = {}
         for found in shared_containers(module):
@@ -64,7 +65,13 @@ class Memory:
 
     def learn(self, value: Any) -> None:
         """Number something that all ranks have, and what is in it."""
-        if isinstance(value, PLAIN) or id(value) in self.labels or type(value).__module__ == "numpy":
+        if isinstance(value, PLAIN) or id(value) in self.labels:
+            return
+        if type(value).__module__ == "numpy":
+            if is_array(value):
+                self.labels[id(value)] = Known(len(self.known))
+                self.known.append(value)
+                self.arrays.append((value, value.copy()))
             return
         if generator_state(value) is not None:
             self.generators.append(value)
@@ -81,10 +88,15 @@ class Memory:
                 self.learn(item)
 
     def tell(self) -> Any:
-        """What the containers hold now, for the other ranks, and which tensors of before have changed in place."""
+        """What the containers hold now, for the other ranks, and which tensors and arrays have changed in place."""
         changed = [place for place, version in self.versions.items() if self.known[place]._version != version]
         content = [self.describe_content(container) for container in self.containers]
-        return changed, [generator_state(generator) for generator in self.generators], content
+        arrays = {
+            place: array
+            for place, (array, before) in enumerate(self.arrays)
+            if array.tobytes() != before.tobytes()
+        }
+        return changed, arrays, [generator_state(generator) for generator in self.generators], content
 
     def describe_content(self, container: Any) -> Any:
         if isinstance(container, dict):
@@ -111,7 +123,9 @@ class Memory:
 
     def follow(self, turn: int, told: Any, device: torch.device) -> None:
         """Hold what the rank has left whose turn it was."""
-        changed, states, told = told
+        changed, arrays, states, told = told
+        for place, array in arrays.items():
+            self.arrays[place][0][...] = array
         for generator, state in zip(self.generators, states, strict=True):
             set_generator_state(generator, state)
         for place in changed:
@@ -192,7 +206,8 @@ def fresh_in(told: Any) -> Iterator[Fresh]:
 
 
 def shared_containers(module: torch.nn.Module) -> Iterator[Any]:
-    """Containers among the attributes of a module's parts, and those that their forwards and hooks refer to."""
+    """Containers, tensors and arrays among the attributes of a module's parts, and those that their forwards and
+    hooks refer to."""
     usual = vars(torch.nn.Module())
     seen: set[int] = set()
     for part in module.modules():
@@ -227,8 +242,9 @@ def containers_of(function: Any, seen: "set[int]") -> Iterator[Any]:
 
 
 def containers_at(value: Any, seen: "set[int]") -> Iterator[Any]:
-    """A value itself, if it is a container, or what it can reach, if it is a function of the script."""
-    if isinstance(value, CONTAINERS) or generator_state(value) is not None:
+    """A value itself, if it holds something, or what it can reach, if it is a function of the script."""
+    holds = isinstance(value, (*CONTAINERS, torch.Tensor)) or is_array(value)
+    if holds or generator_state(value) is not None:
         yield value
     elif has_attributes(value):
         yield value
@@ -260,10 +276,20 @@ def set_generator_state(generator: Any, state: Any) -> None:
         generator.set_state(state)
 
 
+def is_array(value: Any) -> bool:
+    """Whether this is an array of numpy, which a forward may change in place."""
+    return (
+        type(value).__module__ == "numpy"
+        and hasattr(value, "tobytes")
+        and hasattr(value, "shape")
+        and value.shape
+    )
+
+
 def has_attributes(value: Any) -> bool:
     """Whether this is an object of the script's own, whose methods may change it."""
     others = (torch.nn.Module, torch.Tensor, type, FunctionType, MethodType, ModuleType, functools.partial)
-    foreign = ("torch", "numpy", "builtins", "collections", "argparse")
+    foreign = ("torch", "numpy", "builtins", "collections")
     return (
         hasattr(value, "__dict__")
         and not isinstance(value, (*others, *CONTAINERS))

@@ -1,4 +1,4 @@
-"""What a forward, or a hook, keeps for the rest of the script: lists, dicts, counters, attributes of objects."""
+"""What a forward, or a hook, keeps for the next one or the rest of the script: lists, dicts, counters, attributes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dp2ddp.codemod.facts.cached import is_cache_entry
+from dp2ddp.codemod.facts.carried import Carried, is_own
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.script import Script
@@ -29,11 +31,12 @@ CONTAINERS = ("list", "dict", "set", "defaultdict", "Counter", "deque", "Ordered
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """Something that a forward fills, and the rest of the script reads."""
+    """Something that a forward fills, and the next one or the rest of the script reads."""
 
     node: ast.AST  # where it is filled
     name: str
     is_reached: bool  # by the wrapper, when the script runs
+    is_read_outside: bool
 
 
 class Memory:
@@ -43,23 +46,49 @@ class Memory:
         self, script: Script, places: Places, wraps: Sequence[Wrap], scripts: Sequence[Script]
     ) -> None:
         self.script, self.places, self.wraps, self.scripts = script, places, wraps, scripts
+        self.carried = Carried(script, places)
         self.backward_hooks = set(self._hooks(BACKWARD_HOOKS))
         self.hooks = {*self._hooks(HOOKS), *self.backward_hooks}
 
     def kept(self) -> Iterator[Kept]:
-        """What is filled in a forward and read outside, each once."""
+        """What is filled in a forward, and read outside or by the next forward, each once."""
         told: set[str] = set()
-        for node, kept in self.changes():
+        changes = list(self.changes())
+        places = {kept for _, kept in changes}
+        for node, kept in changes:
             name = self.script.told(kept)
-            if name not in told and self.is_read_outside(kept):
+            outside = self.is_read_outside(kept)
+            if name not in told and (outside or self._is_read_by_next(node, kept, places)):
                 told.add(name)
                 behind = any(one in self.backward_hooks for one in self.script.scopes.ancestors(node))
-                yield Kept(node, name, self._is_reached(kept) and not behind)
+                yield Kept(node, name, self._is_reached(kept) and not behind, outside)
+
+    def _is_read_by_next(self, node: ast.AST, kept: ast.expr, changes: set[ast.expr]) -> bool:
+        """Whether a forward may see what one before has left: not of a cache, nor of what it has just put there."""
+        if is_cache_entry(self.script, node, kept) or is_own(kept) and not self.carried.outlives(kept):
+            return False
+        if isinstance(node, ast.Call) and self.carried.gives(node):
+            return True
+        function = self.script.scopes.function(node)
+        end = (getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0))
+        for script in self.scripts:
+            for one in self._reads_in(script, kept):
+                before = script is not self.script or (one.lineno, one.col_offset) <= end
+                elsewhere = before or script.scopes.function(one) is not function
+                if (
+                    self.is_in_forward(one, script)
+                    and one not in changes
+                    and (elsewhere or not isinstance(node, ast.Assign))
+                ):
+                    return True
+        return False
 
     def _is_reached(self, kept: ast.expr) -> bool:
         """Whether it is a container or an attribute that can be found when the script runs, and not a plain name."""
+        if self.carried.is_iterator(kept) or self.carried.is_default(kept):
+            return False
         if isinstance(kept, ast.Attribute):
-            return _is_own(kept)
+            return is_own(kept)
         return isinstance(kept.ctx, ast.Load) if isinstance(kept, ast.Name) else False
 
     def _hooks(self, registered: tuple[str, ...]) -> Iterator[ast.AST]:
@@ -104,20 +133,21 @@ class Memory:
                 kept = _kept(changed)
                 if kept is not None and self._outlives(changed, kept):
                     yield node, kept
+            yield from ((node, kept) for kept in self.carried.changes(node))
 
     def _set_on_object(self, node: ast.AST) -> Iterator[ast.expr]:
         """`self.features = output` in a hook that is a method of an object, which is no module."""
         owner = self.script.scopes.owner_class(node)
         if owner and self.places.kind(owner) is None and isinstance(node, (ast.Assign, ast.AugAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from (one for one in targets if isinstance(one, ast.Attribute) and _is_own(one))
+            yield from (one for one in targets if isinstance(one, ast.Attribute) and is_own(one))
 
-    def is_in_forward(self, node: ast.AST) -> bool:
-        around = self.script.scopes.ancestors(node)
+    def is_in_forward(self, node: ast.AST, script: Script | None = None) -> bool:
+        around = (script or self.script).scopes.ancestors(node)
         return self.places.of(node) is Place.FORWARD or any(one in self.hooks for one in around)
 
     def _outlives(self, changed: ast.expr, kept: ast.expr) -> bool:
-        if isinstance(kept, ast.Attribute) and _is_own(kept):
+        if isinstance(kept, ast.Attribute) and is_own(kept):
             if changed is kept and isinstance(kept.ctx, ast.Store):
                 return True
             return any(map(self._is_container, self._values_of(kept.attr)))
@@ -147,22 +177,23 @@ class Memory:
                 yield node.value
 
     def is_read_outside(self, kept: ast.expr) -> bool:
-        return any(self._is_read_in(script, kept) for script in self.scripts)
+        return any(
+            not self.is_in_forward(one) for script in self.scripts for one in self._reads_in(script, kept)
+        )
 
-    def _is_read_in(self, script: Script, kept: ast.expr) -> bool:
+    def _reads_in(self, script: Script, kept: ast.expr) -> Iterator[ast.Attribute | ast.Name]:
         for node in script.nodes(ast.Attribute, ast.Name):
             assert isinstance(node, (ast.Attribute, ast.Name))
-            if not isinstance(node.ctx, ast.Load) or self.is_in_forward(node):
+            if not isinstance(node.ctx, ast.Load):
                 continue
             if isinstance(node, ast.Attribute):
                 name = (
                     kept.attr if isinstance(kept, ast.Attribute) else script is not self.script and _id(kept)
                 )
                 if node.attr == name:
-                    return True
+                    yield node
             elif isinstance(kept, ast.Name) and node.id == kept.id and self._is_same(script, node, kept):
-                return True
-        return False
+                yield node
 
     def _is_same(self, script: Script, node: ast.Name, kept: ast.Name) -> bool:
         """Whether two names of the same text mean the same; in another file they may."""
@@ -216,7 +247,7 @@ def _changed(node: ast.AST) -> Iterator[ast.expr]:
     for target in targets:
         if isinstance(target, ast.Subscript):
             yield target.value
-        elif isinstance(target, ast.Name) or isinstance(target, ast.Attribute) and not _is_own(target):
+        elif isinstance(target, ast.Name) or isinstance(target, ast.Attribute) and not is_own(target):
             yield target  # `self.NAME = ...` is set on a replica, and lost
 
 
@@ -226,7 +257,3 @@ def _kept(changed: ast.expr) -> ast.expr | None:
         changed = changed.value
     is_of_name = isinstance(changed, ast.Attribute) and isinstance(changed.value, ast.Name)
     return changed if isinstance(changed, ast.Name) or is_of_name else None
-
-
-def _is_own(attribute: ast.Attribute) -> bool:
-    return isinstance(attribute.value, ast.Name) and attribute.value.id == "self"

@@ -7,6 +7,7 @@ Every rank walks the main flow in the same order, so ranks may meet there. A for
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from enum import Enum
 
 from dp2ddp.codemod.facts.modules import Modules
@@ -47,6 +48,7 @@ class Places:
         self.find = modules.definition
         self.kinds: dict[ast.AST, str | None] = {}
         self.reached: dict[ast.ClassDef, set[str]] = {}
+        self.parts: dict[Script, dict[str, list[ast.Call]]] = {}
         self.functions = {
             function: place
             for script in modules.scripts
@@ -68,11 +70,33 @@ class Places:
 
     def _spread_to_called(self, script: Script, call: ast.Call) -> bool:
         """Whether something was found out about what a call runs."""
-        found = [one for _, one in self.modules.definitions(script, call.func) if isinstance(one, Function)]
+        called = [*self.modules.definitions(script, call.func), *self._methods(script, call.func)]
+        found = [one for _, one in called if isinstance(one, Function)]
         found = [one for one in found if one not in self.functions]
         place = self._of(script, call) if found else Place.MAIN
         self.functions |= {one: place for one in found if place is not Place.MAIN}
         return bool(found) and place is not Place.MAIN
+
+    def _methods(self, script: Script, function: ast.expr) -> Iterator[tuple[Script, ast.AST]]:
+        """`self.schedule.step`, where `self.schedule = Schedule(...)` makes an object of the script's own."""
+        match function:
+            case ast.Attribute(value=ast.Attribute(value=ast.Name(id="self"), attr=part), attr=method):
+                for made in self._parts(script).get(part, ()):
+                    owner = self.find(script, made.func)
+                    for one in getattr(owner[1], "body", ()) if owner else ():
+                        if owner and isinstance(one, Function) and one.name == method:
+                            yield owner[0], one
+
+    def _parts(self, script: Script) -> dict[str, list[ast.Call]]:
+        """What calls make the attributes of a file's objects."""
+        if script not in self.parts:
+            found = self.parts[script] = {}
+            for node in script.nodes(ast.Assign):
+                assert isinstance(node, ast.Assign)
+                for target in node.targets if isinstance(node.value, ast.Call) else ():
+                    if isinstance(target, ast.Attribute) and isinstance(node.value, ast.Call):
+                        found.setdefault(target.attr, []).append(node.value)
+        return self.parts[script]
 
     def of(self, node: ast.AST) -> Place:
         script = self.modules.home.get(node)

@@ -113,6 +113,14 @@ def draws_in_backward(script: Script) -> Iterator[Call]:
             yield call
 
 
+def is_remembered(script: Script, node: ast.AST) -> bool:
+    """Whether a node stands in a function under `functools.lru_cache` or `functools.cache`."""
+    functions = (one for one in script.scopes.ancestors(node) if isinstance(one, ast.FunctionDef))
+    decorators = (one for function in functions for one in function.decorator_list)
+    names = (script.scopes.name(one.func if isinstance(one, ast.Call) else one) for one in decorators)
+    return any(one in ("functools.lru_cache", "functools.cache") for one in names)
+
+
 def _draws(call: Call) -> bool:
     name = call.name or ""
     likes = {f"{one}_like" for one in TORCH_DRAWS} | {"torch.bernoulli", "torch.multinomial"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.models import Kind
-from dp2ddp.codemod.facts.randomness import draws_in_backward, host_draws_in_forward
+from dp2ddp.codemod.facts.randomness import draws_in_backward, host_draws_in_forward, is_remembered
 from dp2ddp.codemod.rule import Flags, Notes, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -19,6 +19,8 @@ class DrawInForward(Rule):
     A note for draws of `random`, `numpy.random`, and of torch on the CPU (`torch.randn(size).cuda()`) inside the
     forward of a module; the wrapper is `InTurnDDP`. A hazard where DataParallel is subclassed, handed on or taken
     apart.
+
+    A hazard for draws in a function under `functools.lru_cache`, whose memory cannot be told from rank to rank.
 
     A hazard for draws in the backward of a torch.autograd.Function (shake-shake): a rank has its device's stream
     only while its replica runs forward.
@@ -88,6 +90,20 @@ class DrawInForward(Rule):
             """,
             message="drawn in a backward",
         ),
+        Flags(
+            before="""
+                import functools
+                import torch
+                @functools.lru_cache(maxsize=None)
+                def mask(n):
+                    return torch.rand(n)
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        return x * mask(x.shape[1]).to(x.device)
+                net = torch.nn.DataParallel(Net())
+            """,
+            message="drawn once, and kept by functools",
+        ),
         Untouched("""
             import random
             import torch
@@ -110,7 +126,13 @@ class DrawInForward(Rule):
             )
         for call in host_draws_in_forward(facts.script, facts.places):
             told = call.name or f".{call.method}"
-            if facts.hides_wraps or any(wrap.kind is not Kind.WRAP for wrap in facts.all_wraps):
+            if is_remembered(facts.script, call.node):
+                yield Hazard(
+                    call.node,
+                    f"{told}() is drawn once, and kept by functools: a rank would draw and keep its own",
+                    "draw it in __init__, as a buffer of the module",
+                )
+            elif facts.hides_wraps or any(wrap.kind is not Kind.WRAP for wrap in facts.all_wraps):
                 yield Hazard(
                     call.node,
                     f"{told}() is drawn inside a forward, where DataParallel itself draws in any order",

@@ -1,4 +1,4 @@
-"""DDP908: what a forward keeps for the rest of the script."""
+"""DDP908: what a forward keeps for the next one, or for the rest of the script."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dp2ddp.codemod.strategy import Strategy
 
 
 class MemoryOfForward(Rule):
-    """Say where a forward fills a list, a dict or a counter that the rest of the script reads.
+    """Say where a forward fills a list, a dict or a counter that the next one or the rest of the script reads.
 
     ## What it does
     A note where a forward, or a forward hook of a part of the model, changes a container or an object that outlives
-    the call and that is read outside of forwards; the wrapper is `InTurnDDP`. A hazard for plain globals,
-    attributes of classes and what backward hooks keep, which cannot be followed, and where DataParallel is subclassed
-    or taken apart.
+    the call and that is read outside, or by the next forward; the wrapper is `InTurnDDP`. A hazard for plain globals,
+    attributes of classes, iterators, and what backward hooks keep, which cannot be followed, and where DataParallel is
+    subclassed or taken apart.
 
     ## Why
     DataParallel's replicas are threads of one process: all W of them fill the same list. With `InTurnDDP` each rank
@@ -26,7 +26,7 @@ class MemoryOfForward(Rule):
 
     ## Safety
     Attributes of the module that are set anew in each forward, and buffers, behave as under DataParallel and need no
-    turns. Neither does a cache that only forwards read.
+    turns. Neither does a cache that only forwards read, and whose entries follow from their keys.
 
     ## References
     SEMANTICS section 1 (replicas share what the module's attributes refer to).
@@ -174,6 +174,32 @@ class MemoryOfForward(Rule):
             """,
             message="`gradients` is filled",
         ),
+        Notes(
+            before="""
+                import torch
+                class Net(torch.nn.Module):
+                    def __init__(self):
+                        self.state = {"calls": 0}
+                    def forward(self, x):
+                        self.state["calls"] += 1
+                        return x / self.state["calls"]
+                net = torch.nn.DataParallel(Net())
+            """,
+            message="`self.state` is filled in the forward and read by the next",
+        ),
+        Flags(
+            before="""
+                import itertools
+                import torch
+                class Net(torch.nn.Module):
+                    def __init__(self):
+                        self.scales = itertools.cycle([1, 2, 3])
+                    def forward(self, x):
+                        return x * next(self.scales)
+                net = torch.nn.DataParallel(Net())
+            """,
+            message="`self.scales` is filled in the forward of a model and read by the next",
+        ),
         Untouched(
             """
                 import torch
@@ -196,13 +222,16 @@ class MemoryOfForward(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         takes_turns = not facts.hides_wraps and all(wrap.kind is Kind.WRAP for wrap in facts.all_wraps)
         for kept in facts.memory if facts.all_wraps else ():
+            reader = "read outside" if kept.is_read_outside else "read by the next"
             if kept.is_reached and takes_turns:
                 yield Note(
-                    kept.node, f"`{kept.name}` is filled in the forward and read outside: ranks take turns"
+                    kept.node, f"`{kept.name}` is filled in the forward and {reader}: ranks take turns"
                 )
             else:
                 yield Hazard(
                     kept.node,
-                    f"`{kept.name}` is filled in the forward of a model and read outside: a rank would fill its own",
-                    "let the forward return it, and fill it behind the forward",
+                    f"`{kept.name}` is filled in the forward of a model and {reader}: a rank would fill its own",
+                    "let the forward return it, and fill it behind the forward"
+                    if kept.is_read_outside
+                    else "change it in the loop, and pass it in; or keep it in a list or dict of the module",
                 )
