@@ -187,7 +187,8 @@ def _write_in_place(conversion: Conversion, force: bool) -> str | None:
     files = {one.before.path: one.data for one in conversion.changed_files if one.before.path}
     if not force:
         refuse_unkept([path for path in files if path.exists()])
-    write_together(files, {one.before.path: one.before.data for one in conversion.files if one.before.path})
+    read = {one.before.path: one.before.data for one in (*conversion.files, *conversion.changed_files)}
+    write_together(files, {path: data for path, data in read.items() if path and path.exists()})
     if files and not force:
         click.echo(f"undo it with: {' && '.join(undo_commands(list(files)))}", err=True)
     return str(conversion.before.path) if files else None

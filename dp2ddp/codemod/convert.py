@@ -91,6 +91,7 @@ class Conversion:
     entry_module: str = ""  # "package.train", of a script that is started with -m
     used_by: tuple[OtherEntry, ...] = ()  # other scripts that import what is changed here
     missing: tuple[str, ...] = ()  # imports that were not found, so that nobody has looked at what they do
+    unread: tuple[str, ...] = ()  # local modules that are no Python: nobody has looked at them either
 
     @property
     def files(self) -> tuple[FileConversion, ...]:
@@ -178,8 +179,14 @@ def _lines(text: str) -> list[str]:
 
 def convert(project: Project, options: Options | None = None) -> Conversion:
     """Convert the entry script of a project and its local modules; nothing is imported, run or written."""
-    found = _convert(project, options or Options())
-    return replace(found, missing=project.missing, entry_module=project.entry_module)
+    try:
+        found = _convert(project, options or Options())
+    except RecursionError as error:
+        name = project.entry.name
+        raise ConversionError(
+            f"{name}: nested too deeply to be converted, it or a module of its own"
+        ) from error
+    return replace(found, missing=project.missing, unread=project.unread, entry_module=project.entry_module)
 
 
 def _convert(project: Project, options: Options) -> Conversion:
@@ -189,6 +196,7 @@ def _convert(project: Project, options: Options) -> Conversion:
     if not any(MENTION.search(one.text) for one in (entry, *(module.source for module in project.modules))):
         parse(entry)  # a file that is no Python is an error all the same
         return Conversion(FileConversion(entry, entry.text))
+    _refuse_unread(project)
     facts = gather_facts(project)
     strategy = choose(facts, options.data, options.join, options.gradients)
     if not facts.uses_data_parallel:  # a note at most: wrapped for one device only
@@ -219,6 +227,13 @@ def _refuse_half_converted(project: Project) -> None:
                 f"{project.entry.name}: {module.source.name} was converted with another script, in a way that was "
                 "chosen for that one; convert this one in the project as it was before (-o FOLDER)"
             )
+
+
+def _refuse_unread(project: Project) -> None:
+    """A SourceError for a local module that has DataParallel in it and is no Python: half a conversion helps nobody."""
+    for module in project.modules:
+        if MENTION.search(module.source.text):
+            parse(module.source)
 
 
 def _unchanged(plans: Mapping[Facts, Plan], strategy: Strategy) -> Conversion:

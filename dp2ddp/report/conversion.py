@@ -48,6 +48,9 @@ def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
     if conversion.used_by:
         yield ""
         yield from _used_by(conversion)
+    if conversion.unread:
+        yield ""
+        yield from (f"not read, so not looked at: {one}" for one in conversion.unread)
     if conversion.hazards:
         yield ""
         yield from (line for one in conversion.hazards for line in _hazard(conversion, one))
@@ -133,6 +136,7 @@ def conversion_json(conversion: Conversion, written: str | None) -> str:
             {"file": str(one.path), "uses": [str(use) for use in one.uses]} for one in conversion.used_by
         ],
         "missing": list(conversion.missing),
+        "unread": list(conversion.unread),
         "hazards": [{**_as_data(one), "advice": _advice(one)} for one in conversion.hazards],
     }
     return json.dumps(document, indent=2) + "\n"

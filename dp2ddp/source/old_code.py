@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.parsing import ASYNC_ARGUMENT, async_arguments, parse_leniently
+from dp2ddp.source.parsing import ASYNC_ARGUMENT, LINE_END, async_arguments, parse_leniently
 from dp2ddp.source.projects import Project
 
 OLD, NEW = "async", "non_blocking"
-LINE_END = re.compile(r"\r\n|\r|\n")  # as Python's tokenizer counts
 
 
 def mended(source: SourceFile) -> SourceFile:

@@ -18,6 +18,11 @@ ASYNC_NAME = re.compile(r"\basync\b(?!\s+(?:def|for|with)\b)")
 PYTHON_2 = re.compile(
     r"^\s*(print\s+[^\s(=]|exec\s+[\"'\w]|raise\s+\w+\s*,|except\s+[\w.]+\s*,\s*\w+\s*:)", re.MULTILINE
 )
+# What only Python 2 reads, in the line that Python 3 stops at: 0777, 10L, <>, `x`, ur"", exec x, def f(a, (b, c)).
+PYTHON_2_LINE = re.compile(
+    r"(?<![\w.])0[0-7]+\b(?!\.)|(?<![\w.])\d+[lL]\b|<>|`|\b[uU][rR][\"']|^\s*exec\s|\bdef\s+\w+\((?:[^()]*,)?\s*\(|\blambda\s*\("
+)
+LINE_END = re.compile(r"\r\n|\r|\n")  # as Python counts lines
 
 
 def parse(source: SourceFile) -> ast.Module:
@@ -26,7 +31,7 @@ def parse(source: SourceFile) -> ast.Module:
         return _parse(source.text)
     except (SyntaxError, ValueError) as error:
         raise SourceError(_explain(source, error)) from error
-    except RecursionError as error:
+    except (RecursionError, MemoryError) as error:  # MemoryError: what the parser of Python 3.12 says to it
         raise SourceError(f"{source.name}: nested too deeply to be read") from error
 
 
@@ -34,7 +39,7 @@ def parse_leniently(text: str) -> ast.Module | None:
     """The tree, or None where there is none."""
     try:
         return _parse(text)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
@@ -83,11 +88,11 @@ def _explain(source: SourceFile, error: SyntaxError | ValueError) -> str:
     place = source.place(error.lineno or 1).in_file(source.name, error.offset or 1)
     if ASYNC_NAME.search(_line(source.text, error.lineno)):
         return f"{place}: `async` is a keyword since Python 3.7, and cannot be a name any more; rename it"
-    if PYTHON_2.search(source.text):
+    if PYTHON_2.search(source.text) or PYTHON_2_LINE.search(_line(source.text, error.lineno)):
         return f"{place}: Python 2; convert it first (with 2to3, which is part of Python 3.0 to 3.12), then run dp2ddp"
     return f"{place}: {error.msg}"
 
 
 def _line(text: str, number: int | None) -> str:
-    lines = text.splitlines()
+    lines = LINE_END.split(text)
     return lines[number - 1] if number and number <= len(lines) else ""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dp2ddp.errors import SourceError
 from dp2ddp.source.files import SourceFile, read_source
-from dp2ddp.source.parsing import parse_leniently
+from dp2ddp.source.parsing import parse, parse_leniently
 
 HELPERS = "ddp_helpers"  # the module that holds what a conversion lends to a project's files
 TOPS = (".git", "setup.py", "pyproject.toml", "setup.cfg")  # what stands in a repository's uppermost folder
@@ -34,8 +34,8 @@ class Project:
     entry: SourceFile
     modules: tuple[LocalModule, ...] = ()
     missing: tuple[str, ...] = ()  # top-level names that are imported, and neither found here nor installed
+    unread: tuple[str, ...] = ()  # local modules that are no Python, or no text: one line for each
     entry_module: str = ""  # "package.train", of a script that is started with `python -m package.train`
-
     helpers: SourceFile | None = None  # what stands already where the helpers of a conversion go
 
     @property
@@ -62,7 +62,8 @@ def read_project(path: str | Path, as_module: bool = False) -> Project:
     name = entry_module(entry, as_module)
     search = _Search(entry.path, tuple(name.split(".")[:-1]))
     modules = tuple(search.reachable(entry))
-    return Project(entry, modules, tuple(sorted(search.missing)), name, helpers=search.helpers())
+    missing, unread = tuple(sorted(search.missing)), tuple(search.unread)
+    return Project(entry, modules, missing, unread, name, helpers=search.helpers())
 
 
 def module_file(name: str) -> Path:
@@ -117,6 +118,7 @@ class _Search:
         self.roots = [first, *_python_path()]  # where Python itself looks before installed packages
         self.late_roots = tuple(_folders_above(entry))
         self.unfound: list[tuple[str, ...]] = []
+        self.unread: list[str] = []
 
     def reachable(self, entry: SourceFile) -> Iterator[LocalModule]:
         """Every local module once, with all its names, in the order in which imports reach it."""
@@ -132,15 +134,25 @@ class _Search:
                 names[file].append(name)
                 if file == self.entry:
                     continue
-                try:
-                    sources[file] = sources.get(file) or read_source(self.shown(file))
-                except SourceError:
-                    continue  # unreadable for us; Python itself will say so when the script runs
+                source = sources.get(file) or self._read(file)
+                if source is None:
+                    continue
+                sources[file] = source
                 package = name if file.name == "__init__.py" else name[:-1]
                 queue += self._imported(sources[file], package)
         for file, source in sources.items():
             first, *more = (".".join(name) for name in names[file])
             yield LocalModule(first, source, tuple(more))
+
+    def _read(self, file: Path) -> SourceFile | None:
+        """A local module; what is wrong with it is said, though Python will say so too when the script runs."""
+        source = None
+        try:
+            source = read_source(self.shown(file))
+            parse(source)
+        except SourceError as error:
+            self.unread.append(str(error))
+        return source
 
     def shown(self, file: Path) -> Path:
         """A file as the user would type it: from the current folder, unless the script is named from the root."""
@@ -160,8 +172,9 @@ class _Search:
 
     def helpers(self) -> SourceFile | None:
         """The module that an earlier conversion has put there, or one of the user's own that has its name."""
-        file = self.roots[0] / f"{HELPERS}.py"
-        return read_source(self.shown(file)) if file.is_file() else None
+        places = (self.roots[0] / HELPERS / "__init__.py", self.roots[0] / f"{HELPERS}.py")  # as Python looks
+        file = next((one for one in places if one.is_file()), None)
+        return read_source(self.shown(file)) if file else None
 
     @property
     def missing(self) -> set[str]:
@@ -184,9 +197,7 @@ class _Search:
 
     def _loaded_by_name(self, node: ast.AST) -> Iterator[tuple[str, ...]]:
         """`import_module("models." + name + "_model")`: any module of that package may be meant."""
-        if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith(
-            ("import_module", "__import__")
-        ):
+        if not isinstance(node, ast.Call) or not _dotted(node.func).endswith(("import_module", "__import__")):
             return
         text = next(iter(_leading_texts(node.args[0])), "") if node.args else ""
         package = tuple(text.split(".")[:-1])
@@ -223,22 +234,31 @@ def added_roots(tree: ast.Module, file: Path) -> Iterator[Path]:
         for target in node.targets
         if isinstance(target, ast.Name)
     }
+    adders = {"sys.path.insert", "sys.path.append", *_own_adders(tree)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _adds_paths(tree, node):
+        if isinstance(node, ast.Call) and node.args and _dotted(node.func) in adders:
             folder = _folder_of(node.args[-1], values, file)
             if folder and folder.is_dir():
                 yield folder.resolve()
 
 
-def _adds_paths(tree: ast.Module, call: ast.Call) -> bool:
-    """`sys.path.insert(0, x)`, `sys.path.append(x)`, or a function of the file's own that does that: `add_path(x)`."""
-    if not call.args:
-        return False
-    told = ast.unparse(call.func)
-    if told in ("sys.path.insert", "sys.path.append"):
-        return True
-    own = (one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == told)
-    return any("sys.path" in ast.unparse(one) for one in own)
+def _own_adders(tree: ast.Module) -> Iterator[str]:
+    """Functions of the file's own that add to sys.path: `add_path(x)`."""
+    for function in tree.body:
+        if isinstance(function, ast.FunctionDef) and any(
+            isinstance(node, ast.Attribute) and _dotted(node) == "sys.path" for node in ast.walk(function)
+        ):
+            yield function.name
+
+
+def _dotted(node: ast.expr) -> str:
+    """`a.b.c` as text; of `f(x).c` only what stands behind the call."""
+    names = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    names.append(node.id if isinstance(node, ast.Name) else "")
+    return ".".join(reversed(names))
 
 
 def _folder_of(node: ast.expr, values: dict[str, ast.expr], file: Path, depth: int = 8) -> Path | None:
@@ -262,8 +282,8 @@ def _folder_of(node: ast.expr, values: dict[str, ast.expr], file: Path, depth: i
         case ast.Call(func=ast.Attribute(attr="resolve" | "absolute", value=value), args=[]):
             return _folder_of(value, **inner)  # type: ignore[arg-type]
         case ast.Call(func=function, args=[first, *rest]):
-            return _folder_of_call(ast.unparse(function).rpartition(".")[2], first, rest, inner)
-        case ast.Call(func=function) if ast.unparse(function).endswith("getcwd"):
+            return _folder_of_call(_dotted(function).rpartition(".")[2], first, rest, inner)
+        case ast.Call(func=function) if _dotted(function).endswith("getcwd"):
             return Path.cwd()
     return None
 

@@ -55,9 +55,9 @@ NO_ENTRY = Entry(None, None, False)  # of a file that is imported, not started
 
 def find_entry(modules: Modules) -> Entry:
     script = modules.entry
-    body = script.tree.body
+    body, on_import = script.tree.body, _OnImport(modules)
     first = next(
-        (one for one in body if not _is_definition(script, one) or acts_on_import(modules, script, one)), None
+        (one for one in body if not _is_definition(script, one) or on_import.acts(script, one)), None
     )
     imports = [one for one in body[: body.index(first) if first else None] if _is_import(one)]
     guard = first is not None and is_main_guard(first)
@@ -77,20 +77,34 @@ def last_import(script: Script) -> ast.stmt | None:
     )
 
 
-def acts_on_import(
-    modules: Modules, script: Script, statement: ast.stmt, seen: frozenset[str] = frozenset()
-) -> bool:
-    """Whether an import runs a local module that does more than define: it prints, writes, draws or asks devices."""
-    for name in _imported(modules, script, statement) - seen:
-        imported = modules.by_name[name]
-        for inner in imported.tree.body:
-            if is_main_guard(inner):
-                continue
-            if not (_is_definition(imported, inner) or is_quiet(imported, inner)):
+class _OnImport:
+    """Which imports run a local module that does more than define: it prints, writes, draws or asks devices."""
+
+    def __init__(self, modules: Modules) -> None:
+        self.modules = modules
+        self.read: dict[str, tuple[bool, set[str]]] = {}
+
+    def acts(self, script: Script, statement: ast.stmt) -> bool:
+        pending = _imported(self.modules, script, statement)
+        seen: set[str] = set()
+        while pending:
+            name = pending.pop()
+            seen.add(name)
+            acts, imports = self._of(name)
+            if acts:
                 return True
-            if acts_on_import(modules, imported, inner, seen | {name}):
-                return True
-    return False
+            pending |= imports - seen
+        return False
+
+    def _of(self, name: str) -> tuple[bool, set[str]]:
+        """Whether a module acts itself, and the local modules that it imports."""
+        if name not in self.read:
+            script = self.modules.by_name[name]
+            run = [one for one in script.tree.body if not is_main_guard(one)]
+            imports = set().union(*(_imported(self.modules, script, one) for one in run))
+            acts = not all(_is_definition(script, one) or is_quiet(script, one) for one in run)
+            self.read[name] = acts, imports
+        return self.read[name]
 
 
 def _imported(modules: Modules, script: Script, statement: ast.stmt) -> set[str]:

@@ -52,36 +52,41 @@ class Reach:
             script for name, script in by_name.items() if any(_is_within(name, module) for module in asked)
         }
         self.mentioned = self._mentioned(scripts)
+        self._held: dict[ast.stmt, bool] = {}
 
     def holds(self, script: Script, node: ast.AST) -> bool:
         """Whether a node of a file can run when the entry script is started."""
         if script not in self.modules or isinstance(node, ast.Module):
             return True  # the entry script, or all that is reached, read as one (facts/program.py)
         statement = _top_statement(script, node)
-        return not is_main_guard(statement) and self._is_reached(script, statement, self.mentioned)
+        if statement not in self._held:
+            self._held[statement] = not is_main_guard(statement) and (
+                _name(statement) in self.mentioned or self._is_always_reached(script, statement)
+            )
+        return self._held[statement]
 
-    def _is_reached(self, script: Script, statement: ast.stmt, names: set[str]) -> bool:
-        name = _name(statement)
-        if name is None or name in names or self.everything or script in self.whole:
+    def _is_always_reached(self, script: Script, statement: ast.stmt) -> bool:
+        """Whether a statement of a local module counts, whoever mentions its name."""
+        if _name(statement) is None or self.everything or script in self.whole:
             return True
         return any(not _keeps_to_itself(script, one) for one in getattr(statement, "decorator_list", ()))
 
     def _mentioned(self, scripts: Sequence[Script]) -> set[str]:
         """The names that code which can be reached mentions."""
         entry = scripts[0]
-        names = {name for node in entry.tree.body if _is_own(entry, node) for name in _identifiers(node)}
-        pending = [(one, node) for one in scripts[1:] for node in one.tree.body if not is_main_guard(node)]
-        found = True
-        while found:
-            reached = [self._is_reached(*each, names) for each in pending]
-            names |= {
-                name
-                for (_, node), is_new in zip(pending, reached, strict=True)
-                if is_new
-                for name in _identifiers(node)
-            }
-            pending = [each for each, is_new in zip(pending, reached, strict=True) if not is_new]
-            found = any(reached)
+        pending: list[ast.AST] = [node for node in entry.tree.body if _is_own(entry, node)]
+        waiting: dict[str, list[ast.AST]] = {}  # definitions that nobody has mentioned yet
+        for script in scripts[1:]:
+            for node in script.tree.body:
+                if self._is_always_reached(script, node) and not is_main_guard(node):
+                    pending.append(node)
+                elif not is_main_guard(node):
+                    waiting.setdefault(_name(node) or "", []).append(node)
+        names: set[str] = set()
+        while pending:
+            new = set(_identifiers(pending.pop())) - names
+            names |= new
+            pending += [node for name in new for node in waiting.pop(name, ())]
         return names
 
 

@@ -84,6 +84,7 @@ class Scopes:
         self.scope_of: dict[ast.AST, Scope] = {module: self.top}
         self.stars: list[str] = []
         self.nodes: list[ast.AST] = []
+        self._names: dict[ast.AST | None, str | None] = {}
         self._visit_children(module, self.top)
 
     # --- building
@@ -135,10 +136,12 @@ class Scopes:
 
     def name(self, node: ast.AST | None) -> str | None:
         """The qualified name of an expression, or None."""
-        found = self._name(node, set())
-        if found and self.others and not found.startswith((SCRIPT, "builtins.")):
-            found = self.others.meaning(found)
-        return CANONICAL.get(found, found) if found else None
+        if node not in self._names:
+            found = self._name(node, set())
+            if found and self.others and not found.startswith((SCRIPT, "builtins.")):
+                found = self.others.meaning(found)
+            self._names[node] = CANONICAL.get(found, found) if found else None
+        return self._names[node]
 
     def exported(self, name: str) -> str | None:
         """What another module gets that imports a name from this one; None if this one does not have it."""
