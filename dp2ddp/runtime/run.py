@@ -248,7 +248,11 @@ def run_here(
         )
         if sys.stdout is not None:  # closed
             sys.stdout.flush()
-        process = Process(stage, {**launch.environment(), **(settings or {})}, stdin=None)
+        process = Process(
+            stage,
+            {**launch.environment(), **(settings or {})},
+            stdin=None if sys.stdin else subprocess.DEVNULL,
+        )
         with _passing_interrupts_on(process):
             return watch([process], patience)[0]
 

@@ -114,22 +114,33 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() if path.is_file() else b"" for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("arguments", [[*CONVERT, "train.py"], [*RUN_DDP, "train.py"]], ids=" ".join)
-def test_a_folder_that_nobody_may_write_into(tmp_path: Path, arguments: list[str]) -> None:
-    script(tmp_path, TRAIN)
-    tmp_path.chmod(0o555)
-    try:
-        result = subprocess.run(
-            [sys.executable, "-m", "dp2ddp", *arguments],
-            cwd=tmp_path, capture_output=True, text=True, check=False, preexec_fn=like_anybody,
-        )  # fmt: skip
-    finally:
-        tmp_path.chmod(0o755)
+def test_a_folder_that_nobody_may_write_into(tmp_path: Path) -> None:
+    result = in_a_closed_folder(tmp_path, TRAIN, *CONVERT, "train.py")
     assert (result.returncode, result.stdout) == (3, "")
     assert "cannot be written" in result.stderr
     assert "Permission denied" in result.stderr
     assert result.stderr.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
+@pytest.mark.torchrun
+def test_a_run_needs_no_place_for_the_conversion(tmp_path: Path) -> None:
+    text = TRAIN.replace('torch.save(model.state_dict(), "last.pt")', "")
+    result = in_a_closed_folder(tmp_path, text, *RUN_DDP, "train.py")
+    assert (result.returncode, result.stdout.count("epoch")) == (0, 2), result.stderr
+
+
+def in_a_closed_folder(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    script(folder, text)
+    folder.chmod(0o555)
+    try:
+        result = subprocess.run(
+            [sys.executable, "-m", "dp2ddp", *arguments],
+            cwd=folder, capture_output=True, text=True, check=False, preexec_fn=like_anybody,
+        )  # fmt: skip
+    finally:
+        folder.chmod(0o755)
+    assert [path.name for path in folder.iterdir()] == ["train.py"]
+    return result
 
 
 def like_anybody() -> None:
