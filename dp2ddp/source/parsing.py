@@ -49,7 +49,7 @@ def is_python(text: str) -> bool:
     return tree is not None and (STAND_IN in text or not any(async_arguments(tree)))
 
 
-@lru_cache(maxsize=64)  # a project's modules are read for their imports, and again for what they do
+@lru_cache(maxsize=1024)  # a project's modules are read for their imports, and again for what they do
 def _parse(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter(

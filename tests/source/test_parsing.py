@@ -48,3 +48,38 @@ def test_errors_name_the_place(text: str, said: str) -> None:
 
 def test_leniently_there_is_just_no_tree() -> None:
     assert parse_leniently("def (") is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["mode = 0777", "size = 10L", "if a <> b: pass", "x = `y`", 'x = ur"a"', "exec code in names",
+     "f = lambda (a, b): a", "def f(a, (b, c)): pass", "def f((b, c)): pass"],
+)  # fmt: skip
+def test_what_only_python_2_reads(line: str) -> None:
+    with pytest.raises(SourceError, match="<stdin>:2:.*Python 2; convert it first"):
+        parse(SourceFile(None, f"import torch\n{line}\n"))
+
+
+@pytest.mark.parametrize(
+    "line", ["x = (0.5", "x = 1 +", "x = f(lambda a: (a)", "x = 100l0", "def f(a=(1)): return ("]
+)
+def test_what_is_wrong_in_python_3_too(line: str) -> None:
+    with pytest.raises(SourceError) as error:
+        parse(SourceFile(None, f"import torch\n{line}\n"))
+    assert "Python 2" not in str(error.value)
+
+
+def test_tabs_and_spaces_mixed_are_one_clear_line() -> None:
+    with pytest.raises(SourceError, match="<stdin>:3:.*inconsistent use of tabs and spaces in indentation"):
+        parse(SourceFile(None, "if x:\n\ty = 1\n        z = 2\n"))
+
+
+def test_a_form_feed_ends_no_line() -> None:
+    with pytest.raises(SourceError, match="<stdin>:3:.*Python 2"):
+        parse(SourceFile(None, "x = 1\n\x0c\nx = 0777\n"))
+
+
+@pytest.mark.parametrize("text", ["(" * 500, "-" * 3000 + "1", "+".join("1" * 3000), "m" + ".b(1)" * 1500])
+def test_what_is_nested_too_deeply_is_one_line(text: str) -> None:
+    with pytest.raises(SourceError, match="nested"):
+        parse(SourceFile(None, text))

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from dp2ddp.source import projects
+from dp2ddp.source.files import SourceFile, read_source
 from dp2ddp.source.projects import read_project
 
 
@@ -131,3 +135,37 @@ def test_a_file_that_is_imported_by_two_names_is_one_module(tmp_path: Path) -> N
         ("kit.utils", ("utils",)),
         ("data", ()),
     ]
+
+
+def test_only_what_imports_reach_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(300):
+        before = f"import m{number - 1}\n" if number else ""
+        (tmp_path / f"m{number}.py").write_text(before)
+    (tmp_path / "train.py").write_text("import m3\n")
+    read = []
+
+    def reading(path: str | Path) -> SourceFile:
+        read.append(Path(path).name)
+        return read_source(path)
+
+    monkeypatch.setattr(projects, "read_source", reading)
+    read_project(tmp_path / "train.py")
+
+    assert read == ["train.py", "m3.py", "m2.py", "m1.py", "m0.py"]
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import old, latin, mixed\n")
+    (tmp_path / "old.py").write_text("print 'x'\n")
+    (tmp_path / "latin.py").write_bytes(b"x = '\xe9'\n")
+    (tmp_path / "mixed.py").write_text("if x:\n\ty = 1\n        z = 2\n")
+
+    old, latin, mixed = read_project(tmp_path / "train.py").unread
+
+    assert "old.py:1:1: Python 2" in old
+    assert "latin.py: not readable as text" in latin
+    assert "mixed.py:3:1: inconsistent use of tabs" in mixed
+
+
+def test_deep_expressions_are_no_reason_to_stop(tmp_path: Path) -> None:
+    assert project(tmp_path, train="import a\nx = m" + ".b(1)" * 250 + "\n", a="") == ["a"]

@@ -54,17 +54,14 @@ def bases(script: Script, owner: ast.ClassDef | None) -> Iterator[ast.ClassDef]:
 
 def _one_of(script: Script, owner: ast.ClassDef, name: str) -> Method | None:
     """The one method that `self.name` can mean: that of the class or, where others are made from it, of theirs."""
-    heirs = (one for one in script.nodes(ast.ClassDef) if isinstance(one, ast.ClassDef))
-    classes = [owner, *(one for one in heirs if _is_made_from(script, one, owner))]
+    classes, pending = {owner}, [owner]
+    while pending:
+        heirs = [one for one in script.heirs.get(pending.pop(), ()) if one not in classes]
+        classes.update(heirs)
+        pending += heirs
     found = {method_of(script, one, name) for one in classes} - {None}
     real = [one for one in found if one and not _is_abstract(one)]
     return real[0] if len(real) == 1 else None
-
-
-def _is_made_from(script: Script, one: ast.ClassDef, owner: ast.ClassDef, depth: int = DEPTH) -> bool:
-    return depth > 0 and any(
-        base is owner or _is_made_from(script, base, owner, depth - 1) for base in bases(script, one)
-    )
 
 
 def _is_abstract(method: Method) -> bool:

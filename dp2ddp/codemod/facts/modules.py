@@ -21,6 +21,7 @@ class Modules:
         self.by_name: dict[str, Script] = {}  # a file that is imported by two names stands under both
         self.entry_module = project.entry_module
         self._asked: set[tuple[str, str]] = set()
+        self._splits: dict[str, tuple[str | None, str]] = {}
         self.by_name.update(self._parsed(project.modules))
         self.entry = Script(project.entry, modules=self, package=_package_of(project))
 
@@ -86,6 +87,11 @@ class Modules:
 
     def _split(self, name: str) -> tuple[str | None, str]:
         """The longest local module that a qualified name begins with, and the rest."""
+        if name not in self._splits:
+            self._splits[name] = self._split_anew(name)
+        return self._splits[name]
+
+    def _split_anew(self, name: str) -> tuple[str | None, str]:
         parts = name.split(".")
         for length in range(len(parts), 0, -1):
             module = ".".join(parts[:length])

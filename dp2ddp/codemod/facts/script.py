@@ -134,6 +134,17 @@ class Script:
         functions = self.nodes(ast.FunctionDef, ast.AsyncFunctionDef)
         return {node.name for node in functions if isinstance(self.scopes.parents[node], ast.ClassDef)}  # type: ignore[attr-defined]
 
+    @cached_property
+    def heirs(self) -> dict[ast.AST, list[ast.ClassDef]]:
+        """The classes of the project, by the classes of the project that are their bases."""
+        found: dict[ast.AST, list[ast.ClassDef]] = {}
+        for node in self.nodes(ast.ClassDef):
+            assert isinstance(node, ast.ClassDef)
+            for base in map(self.scopes.definition, node.bases):
+                if isinstance(base, ast.ClassDef):
+                    found.setdefault(base, []).append(node)
+        return found
+
     def text(self, node: ast.AST) -> str:
         return self.positions.source(node)
 

@@ -1,0 +1,90 @@
+"""Projects of many files: nothing is looked at again and again, and what cannot be read is not passed over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.codemod.convert import Options, convert
+from dp2ddp.errors import ConversionError, SourceError
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.projects import read_project
+from tests.codemod.scripts import converted, facts_of, project_of
+
+WRAP = "import torch\nnet = torch.nn.DataParallel(Net())\n"
+
+
+def chain(length: int, last: str) -> dict[str, str]:
+    """Modules that import the two before them: the ways from the last one to the first double with each."""
+    first = {"m0": last, "m1": "import m0\n"}
+    return first | {f"m{one}": f"import m{one - 1}\nimport m{one - 2}\n" for one in range(2, length)}
+
+
+@pytest.mark.parametrize(("last", "joins_before"), [("", "Net"), ("print('hello')\n", "import m39")])
+def test_what_runs_on_import_is_found_out_once_a_module(last: str, joins_before: str) -> None:
+    act = facts_of(f"import torch\nimport m39\n{WRAP}", **chain(40, last)).entry.first_act
+    assert act is not None
+    assert act.lineno == (2 if last else 4)
+
+
+def test_what_is_mentioned_is_followed_through_many_modules() -> None:
+    modules = {
+        f"m{one}": f"from m{one + 1} import f{one + 1}\ndef f{one}():\n    f{one + 1}()\n"
+        for one in range(60)
+    }
+    modules["m60"] = "import os\ndef f60():\n    os.makedirs('a')\ndef unused():\n    os.makedirs('b')\n"
+    conversion = convert(project_of(f"from m0 import f0\n{WRAP}f0()\n", **modules), Options(imports=True))
+
+    (changed,) = (one for one in conversion.modules if one.changed)
+    assert "on_rank_zero(os.makedirs, 'a')" in changed.after
+    assert "    os.makedirs('b')" in changed.after
+
+
+def test_helpers_of_an_earlier_conversion_reach_nothing() -> None:
+    """They mention `sys.modules` and many names, among them those of functions that nobody calls."""
+    text = f"import quiet\n{WRAP}torch.save(net.state_dict(), 'a.pt')\n"
+    module = "import torch\ndef main():\n    net = torch.nn.DataParallel(Net())\n"
+    first = convert(project_of(text, quiet=module))
+    second = convert(project_of(first.after, quiet=module))
+
+    assert first.changed
+    assert not first.is_project
+    assert not second.changed
+
+
+def test_a_module_with_data_parallel_that_is_no_python_stops_the_conversion(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(f"import lib\n{WRAP}")
+    (tmp_path / "lib.py").write_text("import torch\nnet = torch.nn.DataParallel(Net())\nprint 'x'\n")
+
+    with pytest.raises(SourceError, match=r"lib\.py:3:1: Python 2"):
+        convert(read_project(tmp_path / "train.py"))
+
+
+def test_another_module_that_is_no_python_is_named(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(f"import lib\n{WRAP}")
+    (tmp_path / "lib.py").write_text("print 'x'\n")
+
+    conversion = convert(read_project(tmp_path / "train.py"))
+
+    assert conversion.changed
+    assert [one.partition("lib.py")[2][:14] for one in conversion.unread] == [":1:1: Python 2"]
+
+
+def test_what_is_nested_too_deeply_for_us_is_one_line() -> None:
+    text = WRAP + "if a: pass\n" + "".join(f"elif x{one}: y = 1\n" for one in range(1500))
+    with pytest.raises(ConversionError, match="nested too deeply to be converted") as error:
+        converted(text)
+    assert "\n" not in str(error.value)
+
+
+def test_join_asked_for_where_a_module_wraps() -> None:
+    """Rows of another file than the wrap's: the hazard stands where the wrap is."""
+    module = "import torch\ndef build():\n    return torch.nn.DataParallel(Net())\n"
+    script = "import lib, torch\nnet = lib.build()\nfor x in loader:\n    net(x)\n"
+    conversion = convert(project_of(script, lib=module), Options(join="outputs"))
+    assert {one.file for one in conversion.hazards if one.code == "DDP305"} == {"lib.py"}
+
+
+def test_bytes_that_were_read_are_told() -> None:
+    assert SourceFile(None, "é\r\n", "latin-1", bom=False).data == b"\xe9\r\n"
