@@ -99,6 +99,10 @@ def _pass(script: Script, statement: ast.AST, known: set[str], order: list[str])
     """A statement between the head of the loop and the forward: it moves parts, or has nothing to do with them."""
     if not any(isinstance(one, ast.Name) and one.id in known for one in ast.walk(statement)):
         return
+    if isinstance(statement, ast.If) and not _reads(statement.test, known):
+        for inner in (*statement.body, *statement.orelse):
+            _pass_sometimes(script, inner, known, order)
+        return
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         raise NotFollowedError("the batch is used before the forward", statement)
     for one, given in _pairs(statement.targets[0], statement.value):
@@ -110,6 +114,14 @@ def _pass(script: Script, statement: ast.AST, known: set[str], order: list[str])
         known.add(one.id)
         if one.id not in order:
             order.append(one.id)
+
+
+def _pass_sometimes(script: Script, statement: ast.stmt, known: set[str], order: list[str]) -> None:
+    """`if use_cuda: x = x.cuda()`: what is a part stays one, and nothing else becomes one."""
+    names = set(known)
+    _pass(script, statement, names, order)
+    if names != known:
+        raise NotFollowedError("the batch gets another name under a condition", statement)
 
 
 def _pairs(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:

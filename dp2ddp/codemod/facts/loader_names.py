@@ -94,6 +94,8 @@ def _follow(script: Script, node: ast.expr, many: bool, names: LoaderNames) -> N
             _is_value(parent, node) and not many
         ):
             _follow(script, parent, True, names)
+        case ast.keyword() if not many and _is_dict(script, script.scopes.parents[parent]):
+            _follow(script, script.scopes.parents[parent], True, names)  # type: ignore[arg-type]  # a call
         case ast.Subscript(value=value, ctx=ast.Load()) if value is node and many:
             _follow(script, parent, False, names)
         case ast.Call() | ast.keyword() if found := _parameter(script, parent, node):
@@ -102,6 +104,11 @@ def _follow(script: Script, node: ast.expr, many: bool, names: LoaderNames) -> N
             _check_question(script, parent, node)
         case _:
             names.uses.append(node)
+
+
+def _is_dict(script: Script, node: ast.AST) -> bool:
+    """`dict(train=a, val=b)`."""
+    return isinstance(node, ast.Call) and script.scopes.name(node.func) == "builtins.dict" and not node.args
 
 
 def _is_bar(script: Script, call: ast.Call) -> bool:
@@ -220,6 +227,8 @@ def _check_bindings(script: Script, names: LoaderNames) -> None:
                 raise NotFollowedError(f"`{parameter[1]}` is not always a DataLoader", given)
     for whole in names.seen:
         values = whole.values if isinstance(whole, ast.Dict) else getattr(whole, "elts", ())
+        if isinstance(whole, ast.Call) and _is_dict(script, whole):
+            values = [one.value for one in whole.keywords]
         if not all(_is_loader(names, one, False) for one in values):
             raise NotFollowedError("something else stands beside a loader in a dict or list", whole)
 

@@ -38,6 +38,11 @@ def gathered(text: str) -> list[tuple[str, ...]]:
             id="enumerate",
         ),
         pytest.param(
+            HEAD + LOOP.replace("    x, y = x.c", "    if use_cuda:\n        x, y = x.c"),
+            ("y",),
+            id="moves under a condition",
+        ),
+        pytest.param(
             HEAD + "for batch in loader:\n    x, y = batch\n    net(x)\n    print(y)\n",
             ("y",),
             id="taken apart later",
@@ -166,6 +171,14 @@ def test_a_split_of_one_is_one() -> None:
 )
 def test_what_cannot_be_followed_stays_whole(text: str, why: str) -> None:
     assert why in (facts_of(text).flow.stopper or "")
+
+
+def test_a_part_under_a_condition_gets_no_other_name() -> None:
+    text = (
+        HEAD
+        + "for x, y in loader:\n    z = noise\n    if flag:\n        z = y.cuda()\n    criterion(net(x), z)\n"
+    )
+    assert "another name under a condition" in (facts_of(text).flow.stopper or "")
 
 
 def test_a_copy_that_is_only_saved_is_harmless() -> None:

@@ -134,6 +134,11 @@ def test_loaders_that_are_followed(text: str) -> None:
             "something else stands",
         ),
         (
+            "loaders = dict(a=DataLoader(TensorDataset(a, b), 8), b=[(x, y)])\n"
+            + LOOP.replace("LOADER", "loaders['b']"),
+            "something else stands",
+        ),
+        (
             TRAINER + "    def mean(self, name):\n        return getattr(self, name)['b']\n"
             "T({'a': DataLoader(TensorDataset(a, b), 8)}).run('a')\n",
             "`getattr(self, name)` may be a loader",

@@ -1,0 +1,4 @@
+from __future__ import absolute_import
+
+from .plain import *
+from .resmlp import *

@@ -1,0 +1,4 @@
+"""Useful utils"""
+from .eval import *
+from .logger import *
+from .misc import *

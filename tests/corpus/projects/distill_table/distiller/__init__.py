@@ -1,0 +1,4 @@
+from .hint import HintLoss
+from .similarity import Similarity
+
+DISTILLERS = {'hint': HintLoss, 'similarity': Similarity}

@@ -1,0 +1,2 @@
+from .registry import NETS
+from . import plain, stochastic

@@ -1,0 +1,2 @@
+from . import pretrain
+from .loop import train
