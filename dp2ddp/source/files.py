@@ -67,7 +67,7 @@ class SourceFile:
 def read_source(path: str | Path) -> SourceFile:
     """Read a script; `-` is standard input. Whatever cannot be read is a SourceError of one line."""
     if str(path) == "-":
-        return decode_source(_read_stdin(), None)
+        return decode_source(_no_notebook(_read_stdin()), None)
     if str(path).endswith(".ipynb"):
         from dp2ddp.source.notebooks import read_notebook  # nbformat takes half a second to import
 
@@ -114,6 +114,13 @@ def _read_stdin() -> bytes:
         return sys.stdin.buffer.read()
     except (OSError, ValueError) as error:
         raise SourceError(f"<stdin>: cannot be read ({error})") from error
+
+
+def _no_notebook(data: bytes) -> bytes:
+    """JSON is Python, too: a notebook on stdin would be one large expression that does nothing."""
+    if data.lstrip().startswith(b"{") and b'"nbformat"' in data:
+        raise SourceError("<stdin>: a notebook; name its file, so that its cells and its folder are known")
+    return data
 
 
 def _reason(error: OSError) -> str:

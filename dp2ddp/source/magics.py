@@ -31,6 +31,7 @@ SETS_UP = Meaning("it sets up the notebook")
 INSTALLS = Meaning("install what it installs before the training starts")
 MEASURES = Meaning("it runs a statement as often as the time allows, to measure it")
 FORGETS = Meaning("it tidies up names, which a script need not do")
+SKIPPED = Meaning("the cell is skipped")
 NO_EFFECT = Meaning("it has no effect on what follows")
 
 
@@ -203,6 +204,8 @@ def cell_magic(name: str, rest: str, body: str, used: Collection[str]) -> tuple[
         return SHOWS, False
     if name == "timeit":
         return MEASURES, False
+    if name == "script" and rest.split()[:1] in (["false"], ["true"], ["echo"], [":"]):
+        return SKIPPED, False
     if name in SHELLS and not rest.strip():
         meaning = shell(body, ())
         if meaning.code:

@@ -38,6 +38,14 @@ def changes(tree: ast.Module, bound: frozenset[str]) -> Iterator[Change]:
             yield from _attribute(node, node in tried)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in bound:
             yield from _name(node, node in tried)
+        elif (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in ("exit", "quit")
+        ):
+            yield Change(
+                node, None, Meaning("ends the notebook", advice="write `raise SystemExit` to end the script")
+            )
         elif _waits(node) and node not in own:
             yield Change(node, None, Meaning("waits outside of a function", advice=_ASYNC))
 

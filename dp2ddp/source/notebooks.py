@@ -14,12 +14,13 @@ from dp2ddp.source.cells import Aside, Cell, Cells
 from dp2ddp.source.files import SourceFile, dominant_newline
 from dp2ddp.source.notebook_cells import Draft, draft_cell, with_names_of_scripts, words_of
 from dp2ddp.source.notebook_names import names_of
-from dp2ddp.source.parsing import parse
+from dp2ddp.source.parsing import check_as_one, parse
 from dp2ddp.source.stand_ins import texts_of
 from dp2ddp.source.statements import count_lines
 
 MARK = "# %%"  # editors take it for the beginning of a cell
 NEEDS_AGG = re.compile(r"\b(matplotlib|pylab|seaborn|plt)\b")
+PICTURE = re.compile(r"(data:[\w/+.-]+;base64,)[\w+/=]{40,}")  # inside of prose, thousands of letters
 AGG = (
     'os.environ.setdefault("MPLBACKEND", "Agg")  # figures can be saved; a script opens no window that waits'
 )
@@ -92,7 +93,9 @@ def script_of(cells: Sequence[RawCell], path: Path | None) -> SourceFile:
     trees = [parse(_alone(draft, path)) for draft in drafts]
     bound = frozenset(bound for tree in trees for bound in names_of(tree))
     drafts = [with_names_of_scripts(draft, tree, bound) for draft, tree in zip(drafts, trees, strict=True)]
-    return _joined(cells, drafts, path, _order_of_runs(code))
+    source = _joined(cells, drafts, path, _order_of_runs(code))
+    check_as_one(source)
+    return source
 
 
 def is_code(cell: RawCell) -> bool:
@@ -145,7 +148,8 @@ def _head(drafts: Sequence[Draft], path: Path | None) -> Iterator[str]:
 
 def _commented(text: str, newline: str) -> str:
     """Prose, as editors that know cells of scripts want it."""
-    lines = (f"# {line}".rstrip() for line in re.split(r"\r\n|\r|\n", text.strip("\r\n")))
+    text = PICTURE.sub(r"\1...", text.strip("\r\n"))
+    lines = (f"# {line}".rstrip() for line in re.split(r"\r\n|\r|\n", text))
     return newline.join((f"{MARK} [markdown]", *lines)) + newline
 
 

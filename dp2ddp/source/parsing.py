@@ -43,6 +43,18 @@ def parse_leniently(text: str) -> ast.Module | None:
         return None
 
 
+def check_as_one(source: SourceFile) -> None:
+    """A SourceError for cells that are Python one by one, but not in one file: `global x` behind `x = 1`."""
+    if ASYNC_ARGUMENT.search(source.text):
+        return  # is mended later
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(source.text, source.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        raise SourceError(f"{_explain(source, error)} (in a script, which all cells are together)") from error
+
+
 def is_python(text: str) -> bool:
     """Whether the Python that runs here can read it as it stands."""
     tree = parse_leniently(text)

@@ -84,6 +84,16 @@ class TestCells:
     def test_a_cell_that_is_indented_as_a_whole_comes_to_the_margin(self, tmp_path: Path) -> None:
         assert body(read(tmp_path, "    a = 1\n    if a:\n        b = 2")) == ["a = 1", "if a:", "    b = 2"]
 
+    def test_pictures_inside_of_prose_are_cut_short(self, tmp_path: Path) -> None:
+        picture = f"![](data:image/png;base64,{'iVBORw0KGgo' * 900})"
+
+        assert "# ![](data:image/png;base64,...)\n" in read(tmp_path, f"md:{picture}", "x = 1").text
+
+    def test_a_shell_line_over_several_lines_keeps_their_number(self, tmp_path: Path) -> None:
+        source = read(tmp_path, "!wget -q \\\n  a.zip\nx = 1")
+
+        assert body(source) == ['os.system("wget -q    a.zip")  # !wget -q \\', "# set aside: a.zip", "x = 1"]
+
     def test_outputs_are_left_behind(self, tmp_path: Path) -> None:
         assert "an old output" not in read(tmp_path, "print(1)").text
 
@@ -200,9 +210,10 @@ class TestCellMagics:
         assert body(source) == ["# set aside: %%capture", "# set aside: %%time", "x = 1"]
 
     def test_a_cell_of_another_language_that_only_shows_is_set_aside_as_a_whole(self, tmp_path: Path) -> None:
-        source = read(tmp_path, "%%html\n<b>\n\nbold</b>", "%%bash\nnvidia-smi\nls", "%%timeit\nf(x)")
+        source = read(tmp_path, "%%html\n<b>\n\nbold</b>", "%%bash\nnvidia-smi\nls", "%%script false\nf(x)")
 
         assert all(line.startswith("# set aside: ") for line in body(source))
+        assert hazards(source) == []
         assert [one.partition(":")[0] for one in told(source)] == [
             "cell 1, line 1", "cell 2, line 1", "cell 3, line 1"
         ]  # fmt: skip
@@ -292,6 +303,7 @@ class TestNames:
             "print(Out[3])",
             "x = _ + 1",
             "get_ipython().kernel.do_shutdown(True)",
+            "exit",
             "from google.colab import userdata",
         ],
     )
@@ -336,6 +348,12 @@ class TestRefused:
     def test_an_open_bracket_ends_with_its_cell(self, tmp_path: Path) -> None:
         with pytest.raises(SourceError, match=r"t\.ipynb, cell 2, line 1: '\(' was never closed"):
             read(tmp_path, "md:prose", "a = 1", "x = (1,", "2)")
+
+    def test_cells_that_are_no_script_together(self, tmp_path: Path) -> None:
+        with pytest.raises(
+            SourceError, match=r"t\.ipynb, cell 2, line 2: .*before global declaration \(in a script"
+        ):
+            read(tmp_path, "best = 0", "\nglobal best\nbest = 1")
 
     def test_python_2_is_told_with_its_cell(self, tmp_path: Path) -> None:
         with pytest.raises(SourceError, match=r"t\.ipynb, cell 2, line 2: Python 2"):
