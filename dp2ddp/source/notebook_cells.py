@@ -185,6 +185,8 @@ def _called(method: str, text: str, words: Collection[str]) -> Meaning | None:
         given = [ast.literal_eval(one) for one in call.value.args]  # type: ignore[attr-defined]  # an expression
     except (SyntaxError, ValueError, AttributeError, IndexError):
         return None
+    if not given or not all(isinstance(one, str) for one in given):
+        return None
     if method in ("system", "getoutput"):
         return shell(given[0], words)
     name, _, rest = " ".join(given).lstrip("%").partition(" ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -342,6 +343,30 @@ class TestOrder:
         self, tmp_path: Path, counts: tuple[int | None, ...]
     ) -> None:
         assert told(read(tmp_path, "a = 1", "b = 2", "c = 3", counts=counts)) == []
+
+
+SNIPPETS = (
+    "x = 1", "!ls", "%time y = 2", "%%time\nz = 3\n", "names = !ls", "for i in [1]:\n    !echo {i} > a\n", "len?",
+    "%%bash\nls > a", "from __future__ import annotations", "from IPython.display import *", "'''\n%env A=1\n'''",
+    "from tqdm.notebook import tqdm\r\nw = 4", "from IPython.display import (HTML,\n  clear_output)\nHTML()",
+    "%cd\n\n\n", "# a comment\n\nf(\n)", "md:prose", "", "    v = 1\n    if v:\n        !ls",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_cells_make_a_script_whose_lines_are_theirs(tmp_path: Path, seed: int) -> None:
+    cells = random.Random(seed).choices(SNIPPETS, k=6)
+    code = [one for one in cells if one.strip() and not one.startswith("md:")]
+
+    source = read(tmp_path, *cells)
+
+    assert source.cells
+    compile(source.text, "t.py", "exec")
+    assert [one.lines for one in source.cells.cells] == [len(one.splitlines()) for one in code]
+    ends = [source.place(one.first + one.lines - 1) for one in source.cells.cells]
+    assert [(one.cell, one.line) for one in ends] == [
+        (n, len(one.splitlines())) for n, one in enumerate(code, 1)
+    ]
 
 
 class TestRefused:
