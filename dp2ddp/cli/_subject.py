@@ -81,4 +81,6 @@ def _converted(script: Path, as_module: bool) -> _Converted:
     # in a converted project the script keeps its name, which may become the name of a folder of results
     written = conversion.before.output if conversion.is_project else conversion.before.beside
     name = written.name if written else script.name
-    return _Converted(conversion.entry.data, name, modules, conversion.launch, conversion.world)
+    started = conversion.before.cells and not conversion.is_project and conversion.before.beside
+    launch = conversion.launch_of(str(started) if started else None)
+    return _Converted(conversion.entry.data, name, modules, launch, conversion.world)

@@ -268,7 +268,7 @@ def _folder_of(node: ast.expr, values: dict[str, ast.expr], file: Path, depth: i
         return None
     match node:
         case ast.Constant(value=str(text)):
-            return Path(text) if os.path.isabs(text) else Path.cwd() / text
+            return _runs_in(file) / text  # which is `text` alone where it begins at the root
         case ast.Name(id="__file__"):
             return file
         case ast.Name(id=name) if name in values:
@@ -286,6 +286,11 @@ def _folder_of(node: ast.expr, values: dict[str, ast.expr], file: Path, depth: i
         case ast.Call(func=function) if _dotted(function).endswith("getcwd"):
             return Path.cwd()
     return None
+
+
+def _runs_in(file: Path) -> Path:
+    """The folder in which a script starts: the current one; a notebook's own."""
+    return file.parent if file.suffix == ".ipynb" else Path.cwd()
 
 
 def _folder_of_call(

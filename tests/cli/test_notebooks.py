@@ -172,6 +172,20 @@ class TestConvert:
         assert "SystemExit" in (tmp_path / "copy" / "train.py").read_text()
         assert "&& torchrun --standalone --nproc-per-node gpu train_ddp.py" in result.stdout
 
+    def test_modules_are_found_where_the_notebook_goes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "home" / "repository").mkdir(parents=True)
+        zoo = "import torch\n\ndef net():\n    return torch.nn.DataParallel(torch.nn.Linear(3, 2))\n"
+        (tmp_path / "home" / "repository" / "zoo.py").write_text(zoo)
+        path = notebook(tmp_path / "home", "%cd repository", "from zoo import net\nmodel = net()")
+        monkeypatch.chdir(tmp_path)
+
+        said = convert(path, "--check").stdout
+
+        assert "home/repository/zoo.py:4" in said
+        assert "not found" not in said
+
 
 class TestNotebook:
     def test_its_cells_write_the_script_and_start_it(self, training: Path) -> None:
@@ -287,6 +301,7 @@ class TestRunning:
 
         assert result.returncode == 0, result.stdout + result.stderr
         assert "SAME deep/train.ipynb trains the same" in result.stdout
+        assert "cd deep && torchrun --standalone --nproc-per-node gpu train_ddp.py" in result.stdout
         assert "3 on every rank" in result.stdout
         assert "1 file left behind, the same" in result.stdout
         assert sorted(one.name for one in (tmp_path / "deep").iterdir()) == ["here.txt", "train.ipynb"]
