@@ -22,6 +22,10 @@ import torch.distributed
 # subprocesses) and see by it that they are not the rank itself.
 RANK_PROCESS = "RANK_PROCESS"
 
+# What torchrun says to the processes that it starts.
+LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK",
+            "ROLE_NAME", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")  # fmt: skip
+
 # True while rank 0 does something on its own: whatever runs then must not wait for the other ranks.
 ALONE = contextvars.ContextVar("ALONE", default=False)
 
@@ -68,24 +72,31 @@ def choose_backend() -> str:
 
 
 def forget_launcher() -> None:
-    """Take what torchrun has said out of the environment; call it right behind join_process_group().
+    """Let nobody find out that there are ranks; call it right behind join_process_group().
 
-    A script that asks for RANK or WORLD_SIZE wants to know whether it runs in a distributed mode of its own.
-    It does not: it goes the way that it went with DataParallel, and this process is one of its ranks.
+    Scripts and libraries ask for RANK or WORLD_SIZE, or whether torch.distributed is initialized, and then go
+    another way than they went with DataParallel: processes set up once more, SyncBatchNorm over all ranks, metrics
+    added up over ranks that hold the same numbers. As DataParallel's process did, this one answers no.
     """
     if is_rank_process():
-        for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        for name in LAUNCHER:
             os.environ.pop(name, None)
+        torch.distributed.is_initialized = has_own_group
 
 
 def has_own_group() -> bool:
     """torch.distributed.is_initialized(), as the script means it: the process group of the ranks is not its own."""
-    return torch.distributed.is_initialized() and RANK_PROCESS not in os.environ
+    return has_process_group() and RANK_PROCESS not in os.environ
+
+
+def has_process_group() -> bool:
+    """torch.distributed.is_initialized(), also behind forget_launcher()."""
+    return torch.distributed.distributed_c10d.is_initialized()
 
 
 def is_rank_process() -> bool:
     """Whether this process joined; false in its children, where no other rank can be reached."""
-    return os.environ.get(RANK_PROCESS) == str(os.getpid()) and torch.distributed.is_initialized()
+    return os.environ.get(RANK_PROCESS) == str(os.getpid()) and has_process_group()
 
 
 def world_size() -> int:

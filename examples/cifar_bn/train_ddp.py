@@ -249,9 +249,14 @@ def choose_backend() -> str:
     return "cpu:gloo,cuda:nccl" if own_device_each and torch.distributed.is_nccl_available() else "gloo"
 
 
+def has_process_group() -> bool:
+    """torch.distributed.is_initialized(), also behind forget_launcher()."""
+    return torch.distributed.distributed_c10d.is_initialized()
+
+
 def is_rank_process() -> bool:
     """Whether this process joined; false in its children, where no other rank can be reached."""
-    return os.environ.get(RANK_PROCESS) == str(os.getpid()) and torch.distributed.is_initialized()
+    return os.environ.get(RANK_PROCESS) == str(os.getpid()) and has_process_group()
 
 
 def world_size() -> int:

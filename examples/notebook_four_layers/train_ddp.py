@@ -252,9 +252,14 @@ def choose_backend() -> str:
     return "cpu:gloo,cuda:nccl" if own_device_each and torch.distributed.is_nccl_available() else "gloo"
 
 
+def has_process_group() -> bool:
+    """torch.distributed.is_initialized(), also behind forget_launcher()."""
+    return torch.distributed.distributed_c10d.is_initialized()
+
+
 def is_rank_process() -> bool:
     """Whether this process joined; false in its children, where no other rank can be reached."""
-    return os.environ.get(RANK_PROCESS) == str(os.getpid()) and torch.distributed.is_initialized()
+    return os.environ.get(RANK_PROCESS) == str(os.getpid()) and has_process_group()
 
 
 def world_size() -> int:
@@ -409,25 +414,32 @@ class DeviceStream:
     def __init__(self) -> None:
         self.seed: int | None = None
         self.state = torch.empty(0)
+        self.placed = torch.empty(
+            0
+        )  # a state that the script has set itself: no seed, which would be for all
 
     @contextlib.contextmanager
     def drawn_from(self, generator: torch.Generator) -> Iterator[None]:
         """A block in which a generator gives this stream's numbers."""
-        if self.was_seeded(generator):
-            self.seed = generator.initial_seed()
-            generator.manual_seed(self.seed)
-        else:
-            generator.set_state(self.state)
+        self.settle(generator)
+        generator.set_state(self.state)
         try:
             yield
         finally:
             self.state = generator.get_state()
 
-    def was_seeded(self, generator: torch.Generator) -> bool:
-        """Whether the script has seeded the generator since: another seed, or nothing drawn since."""
-        seed = generator.initial_seed()
-        fresh = torch.Generator(generator.device).manual_seed(seed)
-        return seed != self.seed or torch.equal(generator.get_state(), fresh.get_state())
+    def settle(self, generator: torch.Generator) -> None:
+        """Begin anew if the script has seeded the generator since: another seed, or nothing drawn since."""
+        now, seed = generator.get_state(), generator.initial_seed()
+        fresh = torch.Generator(generator.device).manual_seed(seed).get_state()
+        if not torch.equal(now, self.placed) and (seed != self.seed or torch.equal(now, fresh)):
+            self.seed, self.state = seed, fresh
+
+    def place(self, generator: torch.Generator, state: torch.Tensor) -> None:
+        """Set the script's own state, which is that of the first device, and leave this stream as it is."""
+        self.settle(generator)
+        generator.set_state(state)
+        self.seed, self.placed = generator.initial_seed(), generator.get_state()
 
 
 def default_generator(device: torch.device) -> torch.Generator:

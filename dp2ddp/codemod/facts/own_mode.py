@@ -8,18 +8,57 @@ environment (torchrun has set RANK and WORLD_SIZE) or torch (the ranks have a pr
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.facts.models import DDP
 from dp2ddp.codemod.facts.modules import Modules
-from dp2ddp.codemod.facts.script import Call, Script, literal
+from dp2ddp.codemod.facts.script import Call, Script
 
-LAUNCHER = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+LAUNCHER = {
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+}
+LAUNCHER |= {"TORCHELASTIC_RUN_ID"}
+WHOLE = {"copy", "items", "keys", "values"}  # of os.environ
+# What asks torch.distributed on its own, and does something else among ranks: layers that share their statistics,
+# metrics that add up over ranks.
+ASKING = re.compile(r"\bSyncBatchNorm\b|\bis_initialized\b|\bis_torchelastic_launched\b")
+ASKING_LIBRARIES = {
+    *(
+        "accelerate",
+        "catalyst",
+        "detectron2",
+        "fairseq",
+        "fvcore",
+        "ignite",
+        "kornia",
+        "lightning",
+        "lightly",
+    ),
+    *(
+        "mmcv",
+        "mmdet",
+        "mmengine",
+        "mmseg",
+        "monai",
+        "pytorch_lightning",
+        "pytorch_metric_learning",
+        "speechbrain",
+    ),
+    *("timm", "torchmetrics", "transformers"),
+}
 MAKES_GROUP = ("torch.distributed.init_process_group",)
 ASKS = "torch.distributed.is_initialized"
 WITHOUT_GROUP = {  # what torch answers without a process group, and alike with one
     ASKS,
     *(f"torch.distributed.is_{what}_available" for what in ("nccl", "gloo", "mpi")),
+    "torch.distributed.is_torchelastic_launched",  # by the environment
     "torch.distributed.is_available",
 }
 DEEPEST = 5  # functions that call each other end somewhere
@@ -103,17 +142,27 @@ def _is_condition(script: Script, parent: ast.AST, inner: ast.AST) -> bool:
 
 
 def _is_behind_return(script: Script, parent: ast.AST, inner: ast.AST) -> bool:
-    """`if not args.distributed: return`, further up in the same block."""
+    """`if not args.distributed: return`, further up in the same block, or in an `else` there."""
     for block in (getattr(parent, "body", None), getattr(parent, "orelse", None)):
         if isinstance(block, list) and inner in block:
             before = block[: block.index(inner)]
             return any(
-                isinstance(one, ast.If)
-                and isinstance(one.body[-1], (ast.Return, ast.Raise))
-                and _depends(script, one.test)
+                isinstance(branch[-1], (ast.Return, ast.Raise)) and _depends(script, test)
                 for one in before
+                if isinstance(one, ast.If)
+                for test, branch in _branches_of(one)
             )
     return False
+
+
+def _branches_of(choice: ast.If) -> Iterator[tuple[ast.expr, list[ast.stmt]]]:
+    """The blocks of if, elif and else, each with the last test before it."""
+    yield choice.test, choice.body
+    match choice.orelse:
+        case [ast.If() as other]:
+            yield from _branches_of(other)
+        case [*block] if block:
+            yield choice.test, block
 
 
 def _depends(script: Script, test: ast.expr) -> bool:
@@ -138,27 +187,33 @@ def _calls_of(modules: Modules, script: Script, function: ast.AST) -> Iterator[t
 
 
 def asks_launcher(script: Script, part: ast.AST) -> bool:
-    """Whether a part of a script reads what torchrun sets: `os.environ["RANK"]`, `os.getenv(...)`, `"RANK" in ...`."""
-    return any(_asked(script, node) in LAUNCHER for node in ast.walk(part))
+    """Whether a part of a script names what torchrun sets, to read it or to set it, or hands on all of os.environ."""
+    return any(_names_launcher(script, node) for node in ast.walk(part))
 
 
-def _asked(script: Script, node: ast.AST) -> object:
-    """The name of the environment variable that an expression reads."""
-    name = script.scopes.name
+def _names_launcher(script: Script, node: ast.AST) -> bool:
+    """`os.environ["RANK"]`, `("RANK", "PMI_RANK")` for a loop over names, `dict(os.environ)`."""
     match node:
-        case ast.Subscript(value=owner, slice=key, ctx=ast.Load()) if name(owner) == "os.environ":
-            return literal(key)
-        case ast.Compare(left=key, comparators=[owner]) if name(owner) == "os.environ":
-            return literal(key)
-        case ast.Call(func=function, args=[key, *_]) if name(function) in ("os.environ.get", "os.getenv"):
-            return literal(key)
-    return None
+        case ast.Constant(value=str(text)):
+            return text in LAUNCHER
+        case ast.Name() | ast.Attribute() if script.scopes.name(node) == "os.environ":
+            parent = script.scopes.parents[node]
+            is_one = isinstance(parent, (ast.Subscript, ast.Compare))
+            return not (is_one or isinstance(parent, ast.Attribute) and parent.attr not in WHOLE)
+    return False
 
 
-def launcher_is_asked(modules: Modules) -> bool:
-    """Whether any file of the project reads what torchrun sets."""
-    mentioning = (one for one in modules.scripts if any(name in one.source.text for name in LAUNCHER))
-    return any(asks_launcher(script, script.tree) for script in mentioning)
+def launcher_matters(modules: Modules) -> bool:
+    """Whether anything of the project, or a library that it imports, may ask whether it runs among ranks."""
+    return any(
+        asks_launcher(script, script.tree) or ASKING.search(script.source.text) or _imports_asking(script)
+        for script in modules.scripts
+    )
+
+
+def _imports_asking(script: Script) -> bool:
+    tops = {origin.partition(".")[0] for origin in script.scopes.top.imports.values()}
+    return not tops.isdisjoint(ASKING_LIBRARIES)
 
 
 def tests_for_ddp(script: Script) -> Iterator[ast.Call]:
@@ -166,3 +221,13 @@ def tests_for_ddp(script: Script) -> Iterator[ast.Call]:
     for call in script.calls_of("builtins.isinstance"):
         if len(call.node.args) == 2 and script.scopes.name(call.node.args[1]) in DDP:
             yield call.node
+
+
+def kinds_with_ddp(script: Script) -> Iterator[tuple[ast.Tuple, list[ast.expr]]]:
+    """Tuples of classes, for an isinstance, with DistributedDataParallel among them; and the others in each."""
+    for node in script.nodes(ast.Tuple):
+        assert isinstance(node, ast.Tuple)
+        names = [script.scopes.name(one) for one in node.elts]
+        is_of_classes = all(isinstance(one, (ast.Name, ast.Attribute)) for one in node.elts)
+        if is_of_classes and "torch.nn.DataParallel" not in names and not set(names).isdisjoint(DDP):
+            yield node, [one for one, name in zip(node.elts, names, strict=True) if name not in DDP]

@@ -8,7 +8,8 @@ from dp2ddp.codemod.edits import Finding, Hazard, InsertBefore, Lift, Note, Repl
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.own_mode import (
     ASKS,
-    launcher_is_asked,
+    kinds_with_ddp,
+    launcher_matters,
     own_mode,
     tests_for_ddp,
     without_condition,
@@ -23,7 +24,8 @@ class AlreadyDistributed(Rule):
     ## What it does
     Where `init_process_group`, DistributedDataParallel and the like stand behind a condition (`if args.distributed:`),
     they stay as they are. What torchrun says by the environment (RANK, WORLD_SIZE) is taken away before the script
-    asks for it, and `dist.is_initialized()` says whether the script has a process group of its own. A hazard where
+    asks for it, and `dist.is_initialized()` says whether the script has a process group of its own, to libraries as
+    well: SyncBatchNorm stays what it was under DataParallel, metrics are not added up over ranks. A hazard where
     no condition stands before such a call.
 
     ## Why
@@ -71,6 +73,7 @@ class AlreadyDistributed(Rule):
                 net = torch.nn.DataParallel(net)
                 rank = dist.get_rank() if dist.is_initialized() else 0
                 ours = isinstance(net, torch.nn.parallel.DistributedDataParallel)
+                known = isinstance(net, (torch.nn.parallel.DistributedDataParallel, torch.nn.Sequential))
             """,
             after="""
                 import os
@@ -83,6 +86,7 @@ class AlreadyDistributed(Rule):
                 net = torch.nn.DataParallel(net)
                 rank = dist.get_rank() if has_own_group() else 0
                 ours = (type(net) is torch.nn.parallel.DistributedDataParallel)
+                known = isinstance(net, (torch.nn.Sequential,))
             """,
         ),
         Untouched("import torch\nnet = torch.nn.DataParallel(net)"),
@@ -91,8 +95,10 @@ class AlreadyDistributed(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         if facts.is_converted or not facts.all_wraps:
             return
-        if facts.is_entry and facts.entry.first_act and launcher_is_asked(facts.modules):
-            because = "the script asks the environment whether it runs in a distributed mode of its own: no"
+        if facts.is_entry and facts.entry.first_act and launcher_matters(facts.modules):
+            because = (
+                "whatever asks whether it runs among ranks is told what it was told under DataParallel: no"
+            )
             yield InsertBefore(facts.entry.first_act, f"{facts.names.helper('forget_launcher')}()", because)
             yield Lift("forget_launcher", because)
         node = without_condition(facts.modules, facts.script)
@@ -118,7 +124,11 @@ def _own_mode_stays_off(facts: Facts) -> Iterator[Finding]:
     for call in facts.script.calls_of(ASKS):
         yield Replace(call.node.func, facts.names.helper("has_own_group"), because)
         yield Lift("has_own_group", because)
+    because = "the wrapper that takes DataParallel's place is a DistributedDataParallel, by name"
     for test in tests_for_ddp(facts.script):
-        because = "the wrapper that takes DataParallel's place is a DistributedDataParallel, by name"
         holes = {"model": test.args[0], "kind": test.args[1]}
         yield Replace(test, "(type({model}) is {kind})", because, holes)
+    for kinds, others in kinds_with_ddp(facts.script):
+        yield Replace(
+            kinds, f"({''.join(f'{facts.script.text(one)}, ' for one in others).rstrip()})", because
+        )

@@ -8,7 +8,7 @@ import pytest
 
 from dp2ddp.codemod.facts.devices import find_device_indices
 from dp2ddp.codemod.facts.modules import Modules
-from dp2ddp.codemod.facts.own_mode import asks_launcher, launcher_is_asked, without_condition
+from dp2ddp.codemod.facts.own_mode import asks_launcher, launcher_matters, without_condition
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project
 
@@ -32,6 +32,8 @@ def modules_of(text: str) -> Modules:
         "class Meter:\n    def all_reduce(self):\n        dist.all_reduce(self.x)\n"
         "if args.distributed:\n    meter.all_reduce()\n",
         "ready = dist.is_available() and dist.is_initialized()\n",
+        "def init(args):\n    if 'RANK' in os.environ:\n        args.rank = 1\n    elif args.slurm:\n"
+        "        args.rank = 2\n    else:\n        return\n    dist.init_process_group('nccl')\ninit(args)\n",
         "def never_called():\n    dist.init_process_group('nccl')\n",
     ],
 )
@@ -63,13 +65,17 @@ def test_no_condition_stands_before_it(text: str) -> None:
         ("n = os.environ.get('WORLD_SIZE', 1)\n", True),
         ("ours = 'LOCAL_RANK' in os.environ\n", True),
         ("from os import getenv\nn = getenv('WORLD_SIZE')\n", True),
-        ("os.environ['MASTER_ADDR'] = 'localhost'\n", False),
-        ("home = os.environ['HOME']\nRANK = 'RANK'\n", False),
+        ("os.environ['MASTER_ADDR'] = 'localhost'\n", True),  # what the ranks have to meet by
+        ("names = ['PMI_RANK', 'RANK']\n", True),
+        ("variables = os.environ.copy()\n", True),
+        ("variables = dict(os.environ)\n", True),
+        ("home = os.environ['HOME']\nRANK = os.environ.get('PATH')\n", False),
+        ("os.environ['HOME'] = os.environ.setdefault('HOME', 'x')\n", False),
     ],
 )
 def test_what_torchrun_says_is_asked_for(text: str, asked: bool) -> None:
     modules = modules_of(text)
-    assert launcher_is_asked(modules) is asked
+    assert launcher_matters(modules) is asked
     assert any(asks_launcher(modules.entry, one) for one in modules.entry.nodes(ast.Assign)) is asked
 
 
