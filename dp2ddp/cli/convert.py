@@ -195,8 +195,9 @@ def _write_in_place(conversion: Conversion, force: bool) -> str | None:
 
 
 def _others(conversion: Conversion) -> str:
-    names = [one.before.name for one in conversion.changed_files if one is not conversion.entry]
-    names = names if len(names) == 1 else [one.before.name for one in conversion.modules if one.changed]
+    names = [one.before.name for one in conversion.modules if one.changed]
+    if not names:
+        return "other modules import it, or use its helpers, so it must keep its name"
     count = f"{len(names)} local module{'s' if len(names) > 1 else ''}"
     shown = ", ".join(os.path.relpath(name) for name in names[:4]) + (", ..." if len(names) > 4 else "")
     return f"{count} must change too ({shown})"

@@ -245,7 +245,7 @@ def _convert_files(
     project: Project, facts: Facts, plans: Mapping[Facts, Plan], strategy: Strategy, options: Options
 ) -> Conversion:
     changing = [one for one in facts.others if plans[one].edits]
-    shared = bool(changing) or _earlier_helpers(project) is not None
+    shared = bool(changing or project.entry_names) or _earlier_helpers(project) is not None
     helpers_from = PACKAGE if options.imports else SUPPORT if shared else None
     files = [
         FileConversion(one.script.source, edit_file(one, plan, helpers_from), plan)

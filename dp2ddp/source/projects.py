@@ -36,6 +36,9 @@ class Project:
     missing: tuple[str, ...] = ()  # top-level names that are imported, and neither found here nor installed
     unread: tuple[str, ...] = ()  # local modules that are no Python, or no text: one line for each
     entry_module: str = ""  # "package.train", of a script that is started with `python -m package.train`
+    entry_names: tuple[
+        str, ...
+    ] = ()  # by which modules import the entry script itself: it runs once more, then
     helpers: SourceFile | None = None  # what stands already where the helpers of a conversion go
 
     @property
@@ -63,7 +66,9 @@ def read_project(path: str | Path, as_module: bool = False) -> Project:
     search = _Search(entry.path, tuple(name.split(".")[:-1]))
     modules = tuple(search.reachable(entry))
     missing, unread = tuple(sorted(search.missing)), tuple(search.unread)
-    return Project(entry, modules, missing, unread, name, helpers=search.helpers())
+    return Project(
+        entry, modules, missing, unread, name, helpers=search.helpers(), entry_names=search.entry_names
+    )
 
 
 def module_file(name: str) -> Path:
@@ -117,6 +122,7 @@ class _Search:
         first = entry.parents[len(package)]
         self.roots = [first, *_python_path()]  # where Python itself looks before installed packages
         self.late_roots = tuple(_folders_above(entry))
+        self.entry_names: tuple[str, ...] = ()
         self.unfound: list[tuple[str, ...]] = []
         self.unread: list[str] = []
 
@@ -140,6 +146,7 @@ class _Search:
                 sources[file] = source
                 package = name if file.name == "__init__.py" else name[:-1]
                 queue += self._imported(sources[file], package)
+        self.entry_names = tuple(".".join(name) for name in names[self.entry])
         for file, source in sources.items():
             first, *more = (".".join(name) for name in names[file])
             yield LocalModule(first, source, tuple(more))

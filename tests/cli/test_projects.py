@@ -263,6 +263,42 @@ class TestModules:
         assert "-m lib.train" in result.stdout
 
 
+class TestAScriptThatIsImported:
+    """engine.py takes what it needs out of train.py: a second copy under another name would not be that."""
+
+    @pytest.fixture
+    def imported(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        train = (
+            "import torch\nimport engine\nSTEPS = 3\ndef build():\n"
+            "    return torch.nn.DataParallel(torch.nn.Linear(3, 2).cuda())\n"
+        )
+        engine = (
+            "import torch\ndef run():\n    from train import STEPS, build\n    torch.manual_seed(0)\n"
+            "    net = build()\n"
+            "    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n    for _ in range(STEPS):\n"
+            "        loss = net(torch.randn(5, 3)).pow(2).mean()\n        optimizer.zero_grad()\n"
+            "        loss.backward()\n        optimizer.step()\n        print(loss.item())\n"
+        )
+        (tmp_path / "train.py").write_text(train + "if __name__ == '__main__':\n    engine.run()\n")
+        (tmp_path / "engine.py").write_text(engine)
+        monkeypatch.chdir(tmp_path)
+        return tmp_path
+
+    def test_it_keeps_its_name(self, imported: Path) -> None:
+        result = convert("train.py")
+
+        assert result.exit_code == 3
+        assert "must keep its name; use -o FOLDER" in result.stderr
+        assert convert("train.py", "-o", "ddp").exit_code == 0
+        assert (imported / "ddp" / "ddp_helpers.py").exists()
+
+    @pytest.mark.torchrun
+    def test_it_trains_the_same(self, imported: Path) -> None:
+        result = dp2ddp(imported, "verify", "train.py", "-n", "2")
+
+        assert result.returncode == 0, result.stdout + result.stderr
+
+
 class TestSeveralEntries:
     """train.py is converted in place; test.py and export.py share its modules."""
 

@@ -44,6 +44,12 @@ def test_a_circle_ends(tmp_path: Path) -> None:
     assert project(tmp_path, train="import a\n", a="import b\n", b="import a, train\n") == ["a", "b"]
 
 
+def test_a_script_that_its_own_modules_import_runs_once_more(tmp_path: Path) -> None:
+    project(tmp_path, train="import a\n", a="def f():\n    from train import args\n")
+
+    assert read_project(tmp_path / "train.py").entry_names == ("train",)
+
+
 def test_installed_modules_are_not_local(tmp_path: Path) -> None:
     assert project(tmp_path, train="import os, json, numpy\n") == []
 

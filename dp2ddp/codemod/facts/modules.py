@@ -24,6 +24,7 @@ class Modules:
         self._splits: dict[str, tuple[str | None, str]] = {}
         self.by_name.update(self._parsed(project.modules))
         self.entry = Script(project.entry, modules=self, package=_package_of(project))
+        self.by_name.update((name, self.entry) for name in project.entry_names)
 
     def _parsed(self, modules: tuple[LocalModule, ...]) -> Iterator[tuple[str, Script]]:
         for module in modules:
@@ -38,7 +39,7 @@ class Modules:
 
     @property
     def scripts(self) -> tuple[Script, ...]:
-        return self.entry, *dict.fromkeys(self.by_name.values())
+        return tuple(dict.fromkeys((self.entry, *self.by_name.values())))
 
     @cached_property
     def home(self) -> dict[ast.AST, Script]:

@@ -44,8 +44,8 @@ class Reach:
     """
 
     def __init__(self, entry: Script, by_name: Mapping[str, Script]) -> None:
-        self.modules = frozenset(by_name.values())
-        scripts = (entry, *dict.fromkeys(by_name.values()))
+        self.modules = frozenset(by_name.values()) - {entry}
+        scripts = tuple(dict.fromkeys((entry, *by_name.values())))
         self.everything = any(_may_reach_anything(one) for one in scripts)
         asked = {name for one in scripts for name in _asked_by_name(one)}
         self.whole = {
