@@ -32,6 +32,7 @@ QUIET_OF_HOLDER = {*QUIET_OF_PART, "step", "param_groups", "update", "update_par
 LISTS = (ast.comprehension, ast.ListComp, ast.List, ast.BinOp, ast.Starred)
 TABLES = (ast.DictComp, ast.Dict, ast.GeneratorExp, ast.SetComp, ast.Tuple)
 AROUND = ("builtins.zip", "builtins.enumerate", "builtins.list", "builtins.filter", "builtins.sorted")
+TELLING = tuple(f"builtins.{name}" for name in ("print", "len", "isinstance", "type", "hasattr", "id"))
 OPTIMIZER = "torch.optim."
 
 
@@ -155,11 +156,14 @@ def _asks_nothing(script: Script, target: ast.expr, body: ast.AST) -> bool:
 
 
 def _is_told(script: Script, node: ast.expr) -> bool:
-    """Whether it is compared, printed, counted or asked for its type."""
+    """Whether it, or a part of it (`layer.weight`), is compared, printed, counted or asked for its type."""
     parent = script.scopes.parents[node]
-    return isinstance(parent, (ast.Compare, ast.FormattedValue)) or script.scopes.name(
-        getattr(parent, "func", None)
-    ) in ("builtins.print", "builtins.len", "builtins.isinstance", "builtins.type")
+    while isinstance(parent, ast.Attribute):
+        parent = script.scopes.parents[parent]
+    return (
+        isinstance(parent, (ast.Compare, ast.FormattedValue))
+        or script.scopes.name(getattr(parent, "func", None)) in TELLING
+    )
 
 
 def _asks_only(script: Script, node: ast.expr, quiet: Set[str]) -> bool:

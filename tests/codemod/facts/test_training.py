@@ -88,7 +88,8 @@ def stopper(text: str) -> str | None:
             + LOOP.replace(
                 "    opt.z",
                 "    for m in net.modules():\n        if isinstance(m, torch.nn.BatchNorm2d):\n"
-                "            m.eval()\n            m.weight.data.clamp_(0, 1)\n    opt.z",
+                "            m.eval()\n            if hasattr(m.weight, 'data'):\n"
+                "                m.weight.data.clamp_(0, 1)\n    opt.z",
             ),
             id="layers set to evaluation in the loop",
         ),
