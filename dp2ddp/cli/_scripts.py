@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from dp2ddp.errors import Dp2DdpError, SourceError
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.convert import Conversion
+    from dp2ddp.source.files import SourceFile
 
 
 def existing_script(script: Path) -> None:
@@ -74,7 +75,10 @@ def mended_files_of(script: Path, as_module: bool = False) -> Mapping[Path, byte
     from dp2ddp.source.old_code import mended_files
     from dp2ddp.source.projects import read_project
 
-    files = mended_files(read_project(script, as_module))
+    project = read_project(script, as_module)
+    for line in _left_out(project.entry):
+        click.echo(f"dp2ddp: {line}", err=True)
+    files = mended_files(project)
     old = [path for path in files if path.suffix != ".ipynb"]
     if old:
         names = ", ".join(os.path.relpath(path) for path in old)
@@ -84,6 +88,13 @@ def mended_files_of(script: Path, as_module: bool = False) -> Mapping[Path, byte
             err=True,
         )
     return files
+
+
+def _left_out(source: SourceFile) -> Iterator[str]:
+    """What a notebook does, and the script that runs in its place does not."""
+    for one in source.cells.asides if source.cells else ():
+        if one.advice:
+            yield f"{source.place(one.line).in_file(source.name, 1)}: left out: {one.because}; {one.advice}"
 
 
 def folder_of(script: Path) -> Path:

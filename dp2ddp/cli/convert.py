@@ -98,6 +98,8 @@ def _write(conversion: Conversion, src: str, output: str | None, in_place: bool,
     """Write the result; returns the script to start, or None if nothing was written to a file."""
     if in_place and (output or src == "-"):
         raise click.UsageError("--in-place writes SRC itself: no -o, and no SRC from stdin")
+    if output and output.endswith(".ipynb"):
+        raise click.UsageError("a script is written; --notebook writes a notebook")
     if in_place and conversion.before.cells:
         raise SourceError(
             f"{src}: torchrun starts scripts, so a notebook stays as it is; leave --in-place out for a script beside it"
@@ -123,6 +125,8 @@ def _write_notebook(
 
     if in_place or not conversion.before.cells:
         raise click.UsageError("--notebook makes a new notebook out of a notebook")
+    if output and output != "-" and not output.endswith(".ipynb"):
+        raise click.UsageError("--notebook writes a notebook: name a file that ends in .ipynb")
     if not conversion.changed:
         return None
     if conversion.is_project:

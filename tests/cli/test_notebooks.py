@@ -255,6 +255,11 @@ class TestNotebook:
 
         assert "up to date" in convert(training, "--notebook").stderr
 
+    @pytest.mark.parametrize(("options", "name"), [((), "other.ipynb"), (("--notebook",), "other.py")])
+    def test_a_file_is_called_what_it_is(self, training: Path, options: tuple[str, ...], name: str) -> None:
+        assert convert(training, *options, "-o", training.with_name(name)).exit_code == 2
+        assert [one.name for one in training.parent.iterdir()] == ["train.ipynb"]
+
     def test_a_script_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "train.py").write_text("import torch\nnet = torch.nn.DataParallel(net)\n")
 
@@ -305,6 +310,17 @@ class TestRunning:
         assert "3 on every rank" in result.stdout
         assert "1 file left behind, the same" in result.stdout
         assert sorted(one.name for one in (tmp_path / "deep").iterdir()) == ["here.txt", "train.ipynb"]
+
+    def test_what_a_run_leaves_out_is_said(self, tmp_path: Path) -> None:
+        notebook(tmp_path, "print(1)", "%run other.py\nprint(2)")
+
+        result = dp2ddp(tmp_path, "run", "train.ipynb", "--mode", "dp")
+
+        assert (result.returncode, result.stdout) == (0, "1\n2\n")
+        assert (
+            "dp2ddp: train.ipynb, cell 2, line 1: left out: `%run other.py` runs another file"
+            in result.stderr
+        )
 
     @pytest.mark.parametrize("mode", ["dp", "ddp"])
     def test_a_traceback_names_cells(self, tmp_path: Path, mode: str) -> None:

@@ -274,7 +274,7 @@ class TestNames:
             "from IPython.core.interactiveshell import InteractiveShell",
             "InteractiveShell.ast_node_interactivity = 'all'\ndrive.mount('/x')\nclear_output(wait=True)\n"
             "show(3, HTML('<b>')); display('four'); ipd.display(ipd.HTML('x')); ipd.clear_output()\n"
-            "print(get_ipython())",
+            "bar = ipd.IntProgress(max=3); bar.value += 1\nprint(get_ipython())",
         )
         script = tmp_path / "t.py"
         script.write_text(source.text)
@@ -285,7 +285,7 @@ class TestNames:
 
         assert answer.stdout == "3\nfour\nNone\n"
         assert (
-            str(source.place(source.text.splitlines().index("print(get_ipython())") + 1)) == "cell 2, line 5"
+            str(source.place(source.text.splitlines().index("print(get_ipython())") + 1)) == "cell 2, line 6"
         )
 
     def test_what_its_author_tries_stays(self, tmp_path: Path) -> None:
