@@ -40,6 +40,15 @@ def _definitions(script: Script) -> Iterator[tuple[str, Scope, str, ast.AST]]:
             yield node.name, scope, ast.dump(node), node
         elif node.name in scope.imports:
             yield node.name, scope, "definition", node
+        elif scope is script.scopes.top and script.scopes.from_star(node.name):
+            yield node.name, scope, "definition", node
+            yield node.name, scope, "import", _star(script)
+
+
+def _star(script: Script) -> ast.AST:
+    """The first `from module import *`."""
+    imports = (one for one in script.nodes(ast.ImportFrom) if isinstance(one, ast.ImportFrom))
+    return next(one for one in imports if one.names[0].name == "*")
 
 
 def _is_overload(decorator: ast.expr) -> bool:

@@ -151,9 +151,9 @@ class Scopes:
             values = self.top.values.get(name, [])
             alias = self._name(values[0], set()) if len(values) == 1 else None
             return alias if alias and not alias.startswith((SCRIPT, "builtins.")) else f"{SCRIPT}.{name}"
-        return self._from_star(name)
+        return self.from_star(name)
 
-    def _from_star(self, name: str) -> str | None:
+    def from_star(self, name: str) -> str | None:
         for star in reversed(self.stars):
             if name in STAR_NAMES.get(star, ()) or self.others and self.others.binds(star, name):
                 return f"{star}.{name}"
@@ -184,7 +184,7 @@ class Scopes:
         return None
 
     def _unbound(self, name: str) -> str | None:
-        return self._from_star(name) or (f"builtins.{name}" if hasattr(builtins, name) else None)
+        return self.from_star(name) or (f"builtins.{name}" if hasattr(builtins, name) else None)
 
     def value(self, node: ast.AST | None) -> ast.AST | None:
         """Follow a name that is bound once to an expression; anything else is returned as it is."""

@@ -75,6 +75,16 @@ def test_two_things(text: str) -> None:
     assert redefined(script_of(text)) is not None
 
 
+def test_a_name_of_a_star_that_is_defined_here_too() -> None:
+    facts = facts_of("from data import *\ndef get_loader(): pass", data="def get_loader(): return 1")
+
+    assert redefined(facts.script) is not None
+    assert (
+        redefined(facts_of("from data import *\ndef other(): pass", data="def get_loader(): return 1").script)
+        is None
+    )
+
+
 @pytest.mark.parametrize(
     "text",
     [
