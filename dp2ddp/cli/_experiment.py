@@ -161,7 +161,8 @@ def _seen(run: Run, see: Callable[[str], None]) -> None:
     if run.failure and (run.failure.kind == "hang" or not run.ended_on_purpose):
         if words := _last_words(run):
             see(words)
-        raise RunError(failure_text(run))
+        original = ". It is the original that fails, as it is" if stage.mode == "dp" else ""
+        raise RunError(failure_text(run) + original)
     devices = f"{stage.world} device{'' if stage.world == 1 else 's'}"
     see(f"{devices}, {stage.mode} in {stage.dtype}: {run.seconds:.1f} s")
 

@@ -155,7 +155,8 @@ class Conversion:
 
     def launch_with(self, name: str) -> str:
         """The launch line with another name for the script."""
-        return shlex.join([*shlex.split(self.launch)[:-1], name])
+        old = shlex.split(self.launch)[-1]
+        return self.launch.removesuffix(shlex.quote(old)) + shlex.quote(name)
 
     def _launch_of_notebook(self, written: str) -> str:
         """In the folder of the notebook (of its copy), where Jupyter would run it."""

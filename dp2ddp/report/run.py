@@ -5,6 +5,13 @@ from __future__ import annotations
 from dp2ddp.runtime.run import Failure, Run
 
 _NO_INPUT = "EOFError: EOF when reading a line"
+_OLD_CODE = {  # what today's torch and Python say to old code, and what it is called now
+    "invalid index of a 0-dim tensor": "`loss.data[0]` is `loss.item()` since torch 0.5",
+    "Iter' object has no attribute 'next'": "`iterator.next()` is `next(iterator)`",
+    "module 'collections' has no attribute": "it is in collections.abc since Python 3.10",
+    "has no attribute 'clip_grad_norm'": "it is clip_grad_norm_ now",
+    "module 'torch.nn.init' has no attribute": "its functions end with an underscore now: xavier_uniform_",
+}
 
 
 def failure_text(run: Run) -> str:
@@ -33,4 +40,5 @@ def _count(number: int, noun: str) -> str:
 def _advice(failure: Failure) -> str:
     if failure.text == _NO_INPUT:
         return ". The script asks for input(), and stdin is empty here: pass the answer as an argument"
-    return ""
+    found = next((now for said, now in _OLD_CODE.items() if said in failure.text), None)
+    return f". Old code: {found}" if found else ""

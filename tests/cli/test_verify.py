@@ -161,7 +161,10 @@ class TestFailures:
         first = lines.index("Traceback (most recent call last):")
         assert '  File "train.py", line 7, in <module>' in lines[first:]
         assert "    raise ValueError('no data')" in lines[first:]
-        assert lines[-1] == "dp2ddp: train.py: failed in dp mode on 2 devices: ValueError: no data"
+        assert lines[-1] == (
+            "dp2ddp: train.py: failed in dp mode on 2 devices: ValueError: no data. "
+            "It is the original that fails, as it is"
+        )
 
     def test_a_crash_on_one_rank_of_the_conversion_names_the_rank(self, tmp_path: Path) -> None:
         script(tmp_path, "print('nothing')")

@@ -126,7 +126,7 @@ if args.resume:
     go_on("prefix taken off", model)
 
     model = make()
-    state = torch.load(path("unprefixed"), map_location="cpu")
+    state = torch.load(path("unprefixed"), map_location={"cuda:1": "cuda:0"})
     model.load_state_dict({"module." + name: value for name, value in state.items()})
     go_on("prefix put on", model)
 

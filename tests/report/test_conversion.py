@@ -60,6 +60,13 @@ def test_a_script_whose_own_name_has_a_blank_is_named_once() -> None:
     assert text.endswith("\nstart it with: torchrun --standalone --nproc-per-node 2 'a b_ddp.py'\n")
 
 
+def test_a_setting_with_a_blank_stays_a_setting() -> None:
+    text = SCRIPT + "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0, 1'\n"
+    launch = convert(Project(SourceFile(Path("train.py"), text))).launch_of("out.py")
+
+    assert launch == "CUDA_VISIBLE_DEVICES='0, 1' torchrun --standalone --nproc-per-node 2 out.py"
+
+
 def test_nothing_to_convert_is_one_line() -> None:
     assert verdict(converted("import torch\n"), None) == "<stdin>: nothing to convert"
 

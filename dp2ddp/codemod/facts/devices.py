@@ -35,7 +35,9 @@ def find_device_indices(script: Script, wraps: tuple[Wrap, ...]) -> tuple[Device
 def _texts(script: Script) -> Iterator[DeviceIndex]:
     """Strings that name an indexed device, however they are put together."""
     for node in script.scopes.nodes:
-        if isinstance(node, ast.expr) and not _is_documentation(script, node):
+        if isinstance(node, ast.expr) and not (
+            _is_documentation(script, node) or _is_saved_place(script, node)
+        ):
             found = _device_text(node)
             if found is not None and not isinstance(
                 script.scopes.parents[node], (ast.JoinedStr, ast.FormattedValue)
@@ -142,6 +144,15 @@ def _settings(script: Script) -> Iterator[DeviceIndex]:
 def _is_documentation(script: Script, node: ast.expr) -> bool:
     """A string that stands alone as a statement."""
     return isinstance(script.scopes.parents[node], ast.Expr)
+
+
+def _is_saved_place(script: Script, node: ast.expr) -> bool:
+    """`map_location={"cuda:1": "cuda:0"}`: where a tensor was when it was saved, and no device of this run."""
+    parent = script.scopes.parents[node]
+    if not isinstance(parent, ast.Dict) or node not in parent.keys:
+        return False
+    given = script.scopes.parents[parent]
+    return isinstance(given, ast.keyword) and given.arg == "map_location"
 
 
 def is_first_of_ids(told: str, wraps: tuple[Wrap, ...]) -> bool:

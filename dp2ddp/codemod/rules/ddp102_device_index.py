@@ -89,6 +89,18 @@ class DeviceIndexed(Rule):
                 y = y.cuda()
             """,
         ),
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net).cuda()
+                state = torch.load("best.pt", map_location={"cuda:1": "cuda:0"})
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net).cuda()
+                state = torch.load("best.pt", map_location={"cuda:1": "cuda"})
+            """,
+        ),
         Flags(
             before="""
                 import torch

@@ -1,0 +1,31 @@
+"""A failed run in words: what old code is called now, so that the original can be mended."""
+
+from __future__ import annotations
+
+import pytest
+
+from dp2ddp.report.run import failure_text
+from dp2ddp.runtime.run import Failure, Run
+from dp2ddp.runtime.stage import Stage
+
+STAGE = Stage(script="/a/train.py", mode="dp", world=2, folder="/a", desk="/b", name="train.py")
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        ("IndexError: invalid index of a 0-dim tensor. Use `tensor.item()`", "`loss.item()`"),
+        ("AttributeError: '_SingleProcessDataLoaderIter' object has no attribute 'next'", "`next(iterator)`"),
+        ("AttributeError: module 'collections' has no attribute 'Iterable'", "collections.abc"),
+        ("AttributeError: module 'torch.nn.init' has no attribute 'xavier_uniform'", "xavier_uniform_"),
+    ],
+)
+def test_old_code_is_told_what_it_is_called_now(error: str, advice: str) -> None:
+    text = failure_text(Run(STAGE, (1,), 1.0, Failure("crash", 0, error)))
+    assert text.startswith(f"train.py: failed in dp mode on 2 devices: {error}. Old code: ")
+    assert advice in text
+
+
+def test_any_other_error_stands_alone() -> None:
+    text = failure_text(Run(STAGE, (1,), 1.0, Failure("crash", 0, "ValueError: no data")))
+    assert text == "train.py: failed in dp mode on 2 devices: ValueError: no data"
