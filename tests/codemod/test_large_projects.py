@@ -86,5 +86,12 @@ def test_join_asked_for_where_a_module_wraps() -> None:
     assert {one.file for one in conversion.hazards if one.code == "DDP305"} == {"lib.py"}
 
 
+def test_a_module_that_wraps_when_it_is_imported() -> None:
+    """`net` is handed on before it is wrapped, at the level of the module."""
+    module = "import torch\nnet = Net()\nshow(net)\nnet = torch.nn.DataParallel(net)\n"
+    conversion = convert(project_of("import lib\nlib.net(x)\n", lib=module), Options(imports=True))
+    assert conversion.is_project or conversion.hazards
+
+
 def test_bytes_that_were_read_are_told() -> None:
     assert SourceFile(None, "é\r\n", "latin-1", bom=False).data == b"\xe9\r\n"

@@ -67,9 +67,8 @@ def _is_before_wrap(script: Script, wraps: tuple[Wrap, ...], node: ast.expr) -> 
             return False
         if any(isinstance(one, LOOPS) for one in script.scopes.ancestors(call)):
             return False
-    parameters = (
-        {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)} if function else set()
-    )
+    arguments = getattr(function, "args", None)  # none at the level of a module
+    parameters = {one.arg for one in ast.walk(arguments) if isinstance(one, ast.arg)} if arguments else set()
     return bool(mine) and script.told(node) not in parameters
 
 
