@@ -323,9 +323,9 @@ def set_random_streams(streams: dict[str, Any]) -> None:
 
 
 def be_quiet() -> None:
-    """Send what this process prints nowhere, except the traceback of what ends it."""
-    sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
-    sys.excepthook = report_exception
+    """Send what this process prints nowhere, by sys.__stdout__ too, except the traceback of what ends it."""
+    nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
+    vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere, excepthook=report_exception)
 
 
 def report_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -14,6 +14,7 @@ import torch
 from dp2ddp.templates.process import (
     RANK_PROCESS,
     alone,
+    be_quiet,
     choose_backend,
     drop_reducer,
     dump_or_say_why_not,
@@ -101,6 +102,17 @@ def test_a_quiet_rank_still_reports_what_ends_it(
     monkeypatch.setattr(sys, "__stderr__", sys.stderr)
     report_exception(ValueError, ValueError("the reason"), None)
     assert "ValueError: the reason" in capsys.readouterr().err
+
+
+def test_a_quiet_rank_stays_quiet_when_the_script_goes_back_to_the_first_stdout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("stdout", "stderr", "__stdout__", "excepthook"):
+        monkeypatch.setattr(sys, name, getattr(sys, name))
+    be_quiet()
+    assert sys.__stdout__ is sys.stdout
+    assert sys.stdout.name == os.devnull
+    sys.stdout.close()
 
 
 def test_dropping_a_reducer_twice_is_fine() -> None:

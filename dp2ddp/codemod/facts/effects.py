@@ -44,6 +44,7 @@ SAVERS = {  # functions of libraries that write a file
 SAVING_METHODS = {  # methods that write a file, whatever they belong to
     *("savefig", "to_csv", "to_excel", "to_pickle", "to_json", "to_parquet", "to_hdf"),
     *("write_text", "write_bytes", "save_pretrained", "extractall", "write_html", "write_image"),
+    *("tofile", "export_chrome_trace", "export_stacks"),
 }
 PATH_METHODS = {"mkdir", "unlink", "rmdir", "touch", "rename", "replace", "symlink_to"}
 TRACKERS = {
@@ -96,6 +97,15 @@ STARTERS = (
     ),
     *("concurrent.futures.ThreadPoolExecutor", "concurrent.futures.ProcessPoolExecutor"),
 )
+# Files that are read back while they are written, in ways that only one process can.
+READ_AND_WRITTEN = {  # where the mode stands, its keyword, and what is done where none is given
+    "numpy.memmap": (2, "mode", ""),
+    "numpy.lib.format.open_memmap": (1, "mode", ""),
+    "shelve.open": (1, "flag", "c"),
+    "dbm.open": (1, "flag", ""),
+    "sqlite3.connect": (None, "mode", ""),
+}
+DESCRIPTORS = ("O_WRONLY", "O_RDWR", "O_CREAT", "O_APPEND", "O_TRUNC")
 TEMPORARY = ("tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.mktemp")
 
 
@@ -104,7 +114,7 @@ class Effect:
     """A call that acts on the world outside."""
 
     call: Call
-    kind: str  # open, opener, save, file, process, saver, tracker, tracker call, handler, log file
+    kind: str  # open, opener, read and written, save, file, process, saver, tracker, tracker call, handler, log file
 
 
 def find_effects(script: Script) -> tuple[Effect, ...]:
@@ -118,12 +128,37 @@ def _kind(script: Script, call: Call) -> str | None:
         return "open" if writes(call.argument(1, "mode")) else None
     if name in OTHER_OPENERS:
         return "opener" if writes(call.argument(1, "mode")) else None
+    if (
+        name in READ_AND_WRITTEN
+        and _is_written(script, call)
+        or name == "os.open"
+        and _describes_writing(call)
+    ):
+        return "read and written"
+    if name == "tempfile.NamedTemporaryFile":  # one that is deleted at once is each rank's own
+        delete = call.keyword("delete")
+        return "opener" if delete and literal(delete.value) is False else None
     for kind, names in _TABLE:
         if name in names:
             return kind
     if name == "logging.basicConfig" and call.keyword("filename"):
         return "log file"
     return _kind_of_method(script, call)
+
+
+def _is_written(script: Script, call: Call) -> bool:
+    """A memory map or a shelf by its mode; a database, if anything is committed."""
+    if call.name == "sqlite3.connect":
+        return any(one.method == "commit" for one in script.calls)
+    place, keyword, usual = READ_AND_WRITTEN[call.name or ""]
+    mode = call.argument(place, keyword)
+    text = usual if mode is None else literal(mode)
+    letters = "w+" if "memmap" in (call.name or "") else "wcn"  # "c" is a copy, or makes a file
+    return not isinstance(text, str) or any(letter in text for letter in letters)
+
+
+def _describes_writing(call: Call) -> bool:
+    return any(isinstance(one, ast.Attribute) and one.attr in DESCRIPTORS for one in ast.walk(call.node))
 
 
 def _kind_of_method(script: Script, call: Call) -> str | None:

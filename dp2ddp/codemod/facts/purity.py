@@ -146,7 +146,16 @@ def is_pure_call(
         return owner is not None and _is_pure_of_self(script, call.func.attr, owner, depth)
     if call.func.attr == "get" and _may_take_from_a_queue(call):
         return False
-    return call.func.attr in PURE_METHODS
+    return call.func.attr in PURE_METHODS and _is_no_other(script, call.func.attr, depth)
+
+
+def _is_no_other(script: Script, method: str, depth: int) -> bool:
+    """Whether classes of the script have no method of this name, or one that is plain: `augment.crop(x)`."""
+    if method not in script.own_methods:
+        return True
+    classes = (one for one in script.nodes(ast.ClassDef) if isinstance(one, ast.ClassDef))
+    found = (methods_of(one).get(method) for one in classes)
+    return depth > 0 and all(is_pure(script, one, None, depth - 1) for one in found if one)
 
 
 def _may_take_from_a_queue(call: ast.Call) -> bool:

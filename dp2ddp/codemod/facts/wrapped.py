@@ -53,8 +53,11 @@ def _other_bindings(script: Script, wraps: tuple[Wrap, ...], names: Set[Variable
 
 
 def _is_wrapped(script: Script, value: ast.expr, wraps: tuple[Wrap, ...], names: Set[Variable]) -> bool:
-    """The wrap itself, whatever stands around it, or another name of what it made."""
-    if any(wrap.call.node in ast.walk(value) for wrap in wraps) or script.variable(value) in names:
+    """The wrap itself, whatever stands around it but `.module`, or another name of what it made."""
+    around = (one for one in ast.walk(value) if isinstance(one, ast.Attribute) and one.attr == "module")
+    unwrapped = {node for one in around for node in ast.walk(one.value)}
+    made = {wrap.call.node for wrap in wraps} - unwrapped
+    if not made.isdisjoint(ast.walk(value)) or script.variable(value) in names:
         return True
     match value:
         case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in KEEPING:

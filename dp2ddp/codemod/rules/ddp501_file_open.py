@@ -107,6 +107,34 @@ class FileOpen(Rule):
             """,
             message="open for writing",
         ),
+        Flags(
+            before="""
+                import sqlite3
+                import torch
+                net = torch.nn.DataParallel(net)
+                db = sqlite3.connect("runs.db")
+                db.execute("insert into log values (1)")
+                db.commit()
+            """,
+            message="sqlite3.connect() opens a file that every rank would write to",
+        ),
+        Flags(
+            before="""
+                import numpy as np
+                import torch
+                net = torch.nn.DataParallel(net)
+                features = np.memmap("features.dat", dtype="float32", mode="w+", shape=(8, 3))
+            """,
+            message="numpy.memmap() opens a file that every rank would write to",
+        ),
+        Untouched(
+            """
+                import numpy as np
+                import torch
+                net = torch.nn.DataParallel(net)
+                data = np.memmap("train.bin", dtype="uint16", mode="r")
+            """
+        ),
         Untouched(
             'import torch\nnet = torch.nn.DataParallel(net)\nwith open("words.txt") as words:\n    pass'
         ),
@@ -160,6 +188,14 @@ def _opened_to_read(facts: Facts, effect: Effect, read: ast.AST) -> Finding:
     )
 
 
+def _read_and_written(facts: Facts, effect: Effect) -> Iterator[Finding]:
+    yield Hazard(
+        effect.call.node,
+        f"{effect.call.name}() opens a file that every rank would write to",
+        "write it on rank 0 alone (dist.get_rank() == 0), or with open(path, 'a')",
+    )
+
+
 def _log_file(facts: Facts, effect: Effect) -> Iterator[Finding]:
     """`basicConfig(filename=f, filemode=m)` to `basicConfig(stream=open_on_rank_zero(f, m))`."""
     call = effect.call
@@ -177,6 +213,7 @@ _EDITS = {
     "open": _opened,
     "opener": _opened_otherwise,
     "path open": _path_opened,
+    "read and written": _read_and_written,
     "handler": _opened_otherwise,
     "rotating": _opened_otherwise,
     "log file": _log_file,

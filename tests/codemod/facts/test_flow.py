@@ -256,3 +256,8 @@ def test_what_the_forwards_statement_uses_is_gathered_before_it() -> None:
 def test_what_the_forward_takes_or_replaces_is_not_gathered_before_it(statement: str) -> None:
     text = BESIDE.replace("loss = criterion(net(x.cuda()), y)", statement)
     assert "in the statement of the forward" in (facts_of(text).flow.stopper or "")
+
+
+def test_the_module_of_a_wrap_is_the_model_itself() -> None:
+    text = HEAD.replace("DataParallel(Net())", "DataParallel(Net()).module") + LOOP
+    assert "`net` is not always the wrapped model" in str(facts_of(text).flow.stopper)

@@ -197,6 +197,12 @@ def test_a_data_set_of_another_module() -> None:
             + "loader = DataLoader(Rows(files), 8)",
             id="the next item of a queue, with patience",
         ),
+        pytest.param(
+            "class Augment:\n    def crop(self, x):\n        return x[random.randrange(3):]\naugment = Augment()\n"
+            + ROWS.replace("cv2.imread(self.files[i])", "augment.crop(cv2.imread(self.files[i]))")
+            + "loader = DataLoader(Rows(files), 8)",
+            id="a method that is called as one of tensors is",
+        ),
     ],
 )
 def test_samples_that_may_draw_or_leave_a_trace(text: str) -> None:
