@@ -77,6 +77,8 @@ def _gives_way(script: Script, statement: ast.stmt, wrap: Wrap, name: str) -> bo
         wrap.call.node
     ):
         return False
+    if statement is script.scopes.statement(wrap.call.node):
+        return False
     before = script.positions.span(statement).start < script.positions.span(wrap.call.node).start
     calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
     return before or bool(calls) and exclude_each_other(script, [calls[0], wrap.call.node])
