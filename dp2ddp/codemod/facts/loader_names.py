@@ -56,6 +56,7 @@ def find_loader_names(script: Script, loaders: tuple[Loader, ...]) -> LoaderName
     while _follow_names(script, names):
         pass
     _check_bindings(script, names)
+    _check_callers(script, names)
     _check_lookups(script, names)
     return names
 
@@ -231,6 +232,30 @@ def _check_bindings(script: Script, names: LoaderNames) -> None:
             values = [one.value for one in whole.keywords]
         if not all(_is_loader(names, one, False) for one in values):
             raise NotFollowedError("something else stands beside a loader in a dict or list", whole)
+
+
+def _check_callers(script: Script, names: LoaderNames) -> None:
+    """A function that is given a loader is given nothing else: not by default, and by no call that is not seen."""
+    known = names.plain | names.several
+    functions = {one: name for one, name in known if isinstance(one, ast.FunctionDef) and _takes(one, name)}
+    for function, name in functions.items():
+        defaults = [*function.args.defaults, *function.args.kw_defaults]
+        if not all(one is None or isinstance(one, ast.Constant) for one in defaults):
+            raise NotFollowedError(f"`{name}` is not always a DataLoader", function)
+        for mention in _mentions(script, function):
+            call = script.scopes.parents[mention]
+            if not isinstance(call, ast.Call) or call.func is not mention or _is_unseen(script, call):
+                raise NotFollowedError(f"`{script.told(mention)}` may be given something else", mention)
+
+
+def _takes(function: ast.FunctionDef, name: str) -> bool:
+    return any(one.arg == name for one in (*function.args.args, *function.args.kwonlyargs))
+
+
+def _is_unseen(script: Script, call: ast.Call) -> bool:
+    """A call of nobody knows which method; `model.train()` and `model.train(False)` hand no batches over."""
+    given = [*call.args, *(one.value for one in call.keywords)]
+    return callee(script, call) is None and not all(isinstance(one, ast.Constant) for one in given)
 
 
 def _is_loader(names: LoaderNames, node: ast.expr, many: bool) -> bool:

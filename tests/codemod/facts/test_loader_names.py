@@ -80,6 +80,12 @@ def stopper(text: str) -> str | None:
             id="a base class",
         ),
         pytest.param(
+            "class T:\n    def train(self, part):\n        net.train()\n        net.train(False)\n"
+            "        for x, y in part:\n            criterion(net(x), y)\n"
+            "T().train(DataLoader(TensorDataset(a, b), 8))\n",
+            id="a method that has the name of another",
+        ),
+        pytest.param(
             "from tqdm import tqdm\none = DataLoader(TensorDataset(a, b), 8)\nbar = tqdm(one, desc='x')\n"
             + LOOP.replace("LOADER", "bar")
             + "    bar.set_postfix(loss=1)\n",
@@ -132,6 +138,21 @@ def test_loaders_that_are_followed(text: str) -> None:
         (
             TRAINER + "T({'a': DataLoader(TensorDataset(a, b), 8), 'b': [(x, y)]}).run('b')\n",
             "something else stands",
+        ),
+        (
+            "batches = [(x, y)]\ndef run(part=batches):\n    for x, y in part:\n        criterion(net(x), y)\n"
+            "run()\nrun(DataLoader(TensorDataset(a, b), 8))\n",
+            "`part` is not always a DataLoader",
+        ),
+        (
+            "class T:\n    def run(self, part):\n        for x, y in part:\n            criterion(net(x), y)\n"
+            "T().run(DataLoader(TensorDataset(a, b), 8))\nfor t in others:\n    t.run([(x, y)])\n",
+            "`t.run` may be given something else",
+        ),
+        (
+            "def run(part):\n    for x, y in part:\n        criterion(net(x), y)\n"
+            "run(DataLoader(TensorDataset(a, b), 8))\nsteps = {'b': run}\nsteps['b']([(x, y)])\n",
+            "`run` may be given something else",
         ),
         (
             "loaders = dict(a=DataLoader(TensorDataset(a, b), 8), b=[(x, y)])\n"
