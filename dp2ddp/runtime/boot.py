@@ -16,12 +16,15 @@ import builtins
 import contextlib
 import ctypes
 import faulthandler
+import fcntl
 import functools
 import gc
 import importlib.util
 import io
 import os
 import signal
+import struct
+import termios
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -70,6 +73,7 @@ def run_stage(stage: Stage, rank: int) -> int:
     look_in_copies(stage.moved)
     if stage.capture:
         _capture_output(desk, rank)
+        have_terminal()
     atexit.register(complete_open_files)  # first in, last to run: behind all that the script registers
     _tell_where_on_signal(desk, rank)
     overlay = Overlay(stage.replaced)
@@ -108,6 +112,17 @@ def look_in_copies(moved: Iterable[tuple[str, str]]) -> None:
     sys.path[:] = map(here, sys.path)
     if "PYTHONPATH" in os.environ:  # of processes that the script starts
         os.environ["PYTHONPATH"] = os.pathsep.join(map(here, os.environ["PYTHONPATH"].split(os.pathsep)))
+
+
+def have_terminal() -> None:
+    """A terminal as stdin, at whose other end nobody sits: `stty size` has its answer, input() its end of file."""
+    try:
+        other_end, stdin = os.openpty()
+    except OSError:  # a machine without any
+        return
+    fcntl.ioctl(stdin, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    os.write(other_end, b"\x04" * 64)  # Ctrl-D: each ends one reading
+    os.dup2(stdin, 0)  # the other end stays open as long as this process
 
 
 def complete_open_files() -> None:

@@ -159,3 +159,17 @@ def test_what_a_tensorboard_writer_has_still_to_write_is_written(tmp_path: Path)
     (path,) = tmp_path.iterdir()
     assert event_lines(path) == [f"loss, step {step}: 0.5" for step in range(5)]
     writer.close()
+
+
+def test_a_terminal_at_which_nobody_sits_has_a_size_and_no_input() -> None:
+    """Scripts in the style of a well-known CIFAR one ask `stty size` when they are imported."""
+    code = (
+        "import os; from dp2ddp.runtime.boot import have_terminal; have_terminal()\n"
+        "print(os.popen('stty size', 'r').read().split())\n"
+        "for _ in range(2):\n    try: input()\n    except EOFError: print('end')\n"
+    )
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert result.stdout == "['24', '80']\nend\nend\n"
