@@ -21,6 +21,7 @@ from dp2ddp.codemod.facts.scopes import Scopes
 from dp2ddp.codemod.splices import Splice, splice_text
 
 HOLE = re.compile(r"\{(\w+)\}")
+COMMENT = re.compile(r"#[^\r\n]*")
 BLANK = re.compile(r"(?:[ \t\r\n\f]|\\\r?\n|#[^\r\n]*)*")  # what may stand between two tokens inside brackets
 
 
@@ -91,37 +92,49 @@ class Editor:
     def _set_argument(self, edit: SetArgument) -> Splice:
         call, end = edit.node, self.positions.span(edit.node).end - 1
         given = f"{edit.keyword}={edit.code}"
-        arguments = [*call.args, *call.keywords]
+        arguments = self._arguments(call)
         if not arguments:
             return Splice(Span(end, end), (given,))
-        last = max(self.positions.span(argument).end for argument in arguments)
-        blank = BLANK.match(self.text, last)
-        assert blank is not None
-        last = last if self.text[blank.end()] != ")" or blank.end() == end else blank.end() + 1  # f((x))
+        last = self._after(call, arguments, len(arguments) - 1)
         return Splice(Span(last, last), (f", {given}",))
 
     def _drop_argument(self, edit: DropArgument) -> Splice:
         """Together with the comma after it, or, for the last one, the comma before it."""
-        span = self.positions.span(edit.node)
-        arguments = sorted(
-            (*edit.call.args, *edit.call.keywords), key=lambda node: self.positions.span(node).start
-        )
+        call, arguments = edit.call, self._arguments(edit.call)
         index = arguments.index(edit.node)
         if index:
-            start = self._after(arguments[index - 1])
-            return Splice(Span(start, self._after(edit.node)), (), drops=True)
+            start = self._after(call, arguments, index - 1)
+            return Splice(Span(start, self._after(call, arguments, index)), (), drops=True)
         if len(arguments) > 1:
-            return Splice(Span(span.start, self.positions.span(arguments[1]).start), (), drops=True)
+            following = self._before(call, arguments, 1)
+            return Splice(Span(self._before(call, arguments, 0), following), (), drops=True)
         return Splice(
-            Span(self._opening_bracket(edit.call) + 1, self.positions.span(edit.call).end - 1), (), drops=True
+            Span(self._opening_bracket(call) + 1, self.positions.span(call).end - 1), (), drops=True
         )
 
-    def _after(self, node: ast.AST) -> int:
+    def _arguments(self, call: ast.Call) -> list[ast.expr | ast.keyword]:
+        """In the order of the text."""
+        return sorted((*call.args, *call.keywords), key=lambda node: self.positions.span(node).start)
+
+    def _before(self, call: ast.Call, arguments: list[ast.expr | ast.keyword], index: int) -> int:
+        """Where an argument starts, brackets around it included."""
+        if not index:
+            return self._behind_blanks(self._opening_bracket(call) + 1)
+        comma = self._behind_blanks(self._after(call, arguments, index - 1))
+        return self._behind_blanks(comma + 1)
+
+    def _after(self, call: ast.Call, arguments: list[ast.expr | ast.keyword], index: int) -> int:
         """Where an argument ends, brackets around it included."""
-        position = self.positions.span(node).end
-        while (blank := BLANK.match(self.text, position)) and self.text[blank.end()] not in ",)":
-            position = blank.end() + 1
+        span = self.positions.span(arguments[index])
+        around = COMMENT.sub("", self.text[self._before(call, arguments, index) : span.start])
+        position = span.end
+        for _ in range(around.count("(")):
+            position = self._behind_blanks(position) + 1
         return position
+
+    def _behind_blanks(self, position: int) -> int:
+        blank = BLANK.match(self.text, position)
+        return blank.end() if blank else position
 
     def _remove(self, statement: ast.stmt) -> Splice:
         span = self.positions.span(statement)

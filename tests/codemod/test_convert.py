@@ -293,3 +293,18 @@ class TestNamesOfImports:
         text = "from torch.utils.data import DataLoader, IterableDataset, TensorDataset\n" + WRAP + self.LOOP
         after = converted(text + "IterableDataset = 3\n", imports=False).after
         assert "import IterableDataset as IterableDataset_" in after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("DataParallel((m), device_ids=ids)", "GraphDDP((m))"),
+        ("DataParallel(((m)), ids, dim=0)", "GraphDDP(((m)), dim=0)"),
+        ("DataParallel(( # (a\n  (m)\n ), [0, 1])", "GraphDDP(( # (a\n  (m)\n ))"),
+        ("DataParallel(device_ids=(ids), module=(m))", "GraphDDP(module=(m))"),
+        ("DataParallel((m if a else b), (ids) , dim=0 )", "GraphDDP((m if a else b) , dim=0 )"),
+    ],
+)
+def test_brackets_around_arguments_stay(before: str, after: str) -> None:
+    conversion = converted(f"import torch\nids = [0, 1]\nnet = torch.nn.{before}\n")
+    assert f"net = {after}\n" in conversion.after
