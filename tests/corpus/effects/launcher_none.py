@@ -1,4 +1,4 @@
-# corpus: idioms = nn.DataParallel; has a DDP branch beside DP; not distributed (DDP branch beside); args.local_rank/world_size already; class method (__init__); self.attr = DP(...); device_ids from config or args; argparse; sampler=
+# corpus: idioms = nn.DataParallel; has a DDP branch beside DP; not distributed (DDP branch beside); args.local_rank/world_size already; class method (__init__); self.attr = DP(...); argparse; sampler=
 # corpus: worlds = 2
 """`--launcher none`: a toolbox in which the launcher chooses the mode, and every part asks for its rank and world."""
 import argparse
