@@ -22,6 +22,16 @@ def seed_again(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return result
 
 
+def seed_first_device(seed: int) -> None:
+    """torch.cuda.manual_seed(), which seeds one device: what the replicas on the others draw from goes on."""
+    if world_size() == 1:
+        torch.cuda.manual_seed(seed)
+        return
+    generator = default_generator(torch.device("cuda"))
+    fresh = torch.Generator(generator.device).manual_seed(seed).get_state()
+    GraphDDP.device_stream.place(generator, fresh)
+
+
 def get_device_states() -> list[torch.Tensor]:
     """torch.cuda.get_rng_state_all(), as one process with all devices has it.
 

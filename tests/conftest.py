@@ -13,6 +13,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
+# scripts as researchers name theirs (test.py, test_model.py): data of tests, no tests
+collect_ignore_glob = ["corpus/*/*", "programs/*", "codemod/conversions/*"]
+
 # pytest and its plugins write these themselves
 OF_PYTEST = {"PYTEST_CURRENT_TEST", "PYTEST_VERSION", "COLUMNS", "LINES"}
 # multiprocessing's own helper lives as long as the process that first needed it

@@ -9,20 +9,37 @@ from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.script import Call, Script
 from dp2ddp.codemod.facts.turns import LOOPS
 
-OF_ALL_DEVICES = ("torch.manual_seed", "torch.random.manual_seed", "torch.cuda.manual_seed_all")
-OF_ONE_DEVICE = ("torch.cuda.manual_seed",)
+OF_ALL_DEVICES = (
+    *("torch.manual_seed", "torch.random.manual_seed"),
+    *("torch.cuda.manual_seed_all", "torch.cuda.random.manual_seed_all"),
+)
+OF_ONE_DEVICE = ("torch.cuda.manual_seed", "torch.cuda.random.manual_seed")
 DEEPEST = 4  # functions that call each other end somewhere
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def repeated_seeds(modules: Modules, script: Script) -> Iterator[Call]:
-    """Seeds of torch that may be set to the same number twice."""
-    for call in script.calls_of(*OF_ALL_DEVICES, *OF_ONE_DEVICE):
-        if _may_repeat(modules, script, call.node, _used(call.node.args), DEEPEST):
+def seeds_to_tell(modules: Modules, script: Script) -> Iterator[Call]:
+    """Seeds of all devices that a rank cannot notice by itself: they may be set to the same number twice, or the
+    first device may have the same number already."""
+    one_alone = any(True for other in modules.scripts for _ in seeds_of_first(modules, other))
+    for call in script.calls_of(*OF_ALL_DEVICES):
+        if one_alone or _repeats(modules, script, call):
             yield call
 
 
-def has_seed_of_all(script: Script, call: Call) -> bool:
+def seeds_of_first(modules: Modules, script: Script) -> Iterator[Call]:
+    """Seeds of the first device that give it another number than the others have, or begin it anew."""
+    of_all = any(True for other in modules.scripts for _ in other.calls_of(*OF_ALL_DEVICES))
+    for call in script.calls_of(*OF_ONE_DEVICE):
+        if not _has_seed_of_all(script, call) and (of_all or _repeats(modules, script, call)):
+            yield call
+
+
+def _repeats(modules: Modules, script: Script, call: Call) -> bool:
+    return _may_repeat(modules, script, call.node, _used(call.node.args), DEEPEST)
+
+
+def _has_seed_of_all(script: Script, call: Call) -> bool:
     """Whether the same function seeds all devices with the same number: then the one device is no matter of its own."""
     function = script.scopes.function(call.node)
     given = [script.told(one) for one in call.node.args]

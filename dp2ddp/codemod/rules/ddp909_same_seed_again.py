@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Hazard, Lift, PassTo
+from dp2ddp.codemod.edits import Finding, Lift, PassTo, Replace
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.places import Place
-from dp2ddp.codemod.facts.seeds import OF_ONE_DEVICE, has_seed_of_all, repeated_seeds
-from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
+from dp2ddp.codemod.facts.seeds import seeds_of_first, seeds_to_tell
+from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
 
@@ -17,7 +17,8 @@ class SameSeedAgain(Rule):
 
     ## What it does
     `torch.manual_seed(0)` becomes `seed_again(torch.manual_seed, 0)` where it may be set to the same number twice: in a
-    loop, or in a function that is called more than once. A hazard for `torch.cuda.manual_seed` alone.
+    loop, or in a function that is called more than once. `torch.cuda.manual_seed(1)` becomes `seed_first_device(1)`
+    where no seed of all devices beside it has the same number.
 
     ## Why
     On ranks > 0 what the model draws (dropout) comes from a stream of its own, which begins anew when the script
@@ -25,7 +26,8 @@ class SameSeedAgain(Rule):
 
     ## Safety
     A seed that is set once is left alone, and so is one that each turn of the loop changes. `torch.cuda.manual_seed`
-    seeds one device of DataParallel, and not the others: with a seed of all devices beside it that makes no difference.
+    seeds one device of DataParallel, and not the others: with the same seed of all devices beside it that makes no
+    difference.
 
     ## References
     templates/replicas.py, DeviceStream; SEMANTICS 63.
@@ -70,14 +72,19 @@ class SameSeedAgain(Rule):
                     set_seed(args.seed)
             """,
         ),
-        Flags(
+        Rewrites(
             before="""
                 import torch
                 net = torch.nn.DataParallel(net)
-                for epoch in range(3):
-                    torch.cuda.manual_seed(0)
+                torch.manual_seed(1)
+                torch.cuda.manual_seed(2)
             """,
-            message="seeds the first device alone",
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                seed_again(torch.manual_seed, 1)
+                seed_first_device(2)
+            """,
         ),
         Untouched("""
             import torch
@@ -93,14 +100,12 @@ class SameSeedAgain(Rule):
         if facts.is_converted or not facts.all_wraps:
             return
         because = "the same seed may be set again: what replicas draw from begins anew, too"
-        for call in repeated_seeds(facts.modules, facts.script):
-            if facts.places.of(call.node) is not Place.MAIN or call.name in OF_ONE_DEVICE:
-                if not has_seed_of_all(facts.script, call):
-                    yield Hazard(
-                        call.node,
-                        f"{call.name}() seeds the first device alone, again and again",
-                        "seed all devices (torch.manual_seed), or each turn with a seed of its own",
-                    )
-                continue
-            yield PassTo(call.node, facts.names.helper("seed_again"), because)
-            yield Lift("seed_again", because)
+        for call in seeds_to_tell(facts.modules, facts.script):
+            if facts.places.of(call.node) is Place.MAIN:
+                yield PassTo(call.node, facts.names.helper("seed_again"), because)
+                yield Lift("seed_again", because)
+        because = "it seeds the first device alone, and what the other replicas draw from goes on"
+        for call in seeds_of_first(facts.modules, facts.script):
+            if facts.places.of(call.node) is Place.MAIN:  # in a forward, it is the replica's own device
+                yield Replace(call.node.func, facts.names.helper("seed_first_device"), because)
+                yield Lift("seed_first_device", because)
