@@ -40,15 +40,33 @@ def _definitions(script: Script) -> Iterator[tuple[str, Scope, str, ast.AST]]:
             yield node.name, scope, ast.dump(node), node
         elif node.name in scope.imports:
             yield node.name, scope, "definition", node
-        elif scope is script.scopes.top and script.scopes.from_star(node.name):
+        elif (
+            scope is script.scopes.top
+            and script.scopes.from_star(node.name)
+            and _may_be_the_stars(script, node)
+        ):
             yield node.name, scope, "definition", node
-            yield node.name, scope, "import", _star(script)
+            yield node.name, scope, "import", next(_stars(script))
 
 
-def _star(script: Script) -> ast.AST:
-    """The first `from module import *`."""
-    imports = (one for one in script.nodes(ast.ImportFrom) if isinstance(one, ast.ImportFrom))
-    return next(one for one in imports if one.names[0].name == "*")
+def _may_be_the_stars(
+    script: Script, definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+) -> bool:
+    """Whether a star's may be meant instead: the name is used above its definition, or the star stands below."""
+    stars = (one for one in _stars(script) if one.lineno > definition.lineno)
+    used = (
+        one
+        for one in script.nodes(ast.Name)
+        if isinstance(one, ast.Name) and one.id == definition.name and one.lineno < definition.lineno
+    )
+    return any(True for _ in (*stars, *used))
+
+
+def _stars(script: Script) -> Iterator[ast.ImportFrom]:
+    """Every `from module import *`."""
+    for one in script.nodes(ast.ImportFrom):
+        if isinstance(one, ast.ImportFrom) and one.names[0].name == "*":
+            yield one
 
 
 def _is_overload(decorator: ast.expr) -> bool:

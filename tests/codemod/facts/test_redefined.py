@@ -75,14 +75,21 @@ def test_two_things(text: str) -> None:
     assert redefined(script_of(text)) is not None
 
 
-def test_a_name_of_a_star_that_is_defined_here_too() -> None:
-    facts = facts_of("from data import *\ndef get_loader(): pass", data="def get_loader(): return 1")
+@pytest.mark.parametrize(
+    ("text", "two"),
+    [
+        pytest.param(
+            "from data import *\nx = make()\ndef make(): pass", True, id="used above its definition"
+        ),
+        pytest.param("def make(): pass\nfrom data import *\nmake()", True, id="the star comes later"),
+        pytest.param("from data import *\ndef make(): pass\nmake()", False, id="defined before it is used"),
+        pytest.param("from data import *\ndef other(): pass", False, id="another name"),
+    ],
+)
+def test_a_name_of_a_star_that_is_defined_here_too(text: str, two: bool) -> None:
+    facts = facts_of(text, data="def make(): return 1")
 
-    assert redefined(facts.script) is not None
-    assert (
-        redefined(facts_of("from data import *\ndef other(): pass", data="def get_loader(): return 1").script)
-        is None
-    )
+    assert (redefined(facts.script) is not None) == two
 
 
 @pytest.mark.parametrize(
