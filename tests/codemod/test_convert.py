@@ -308,3 +308,8 @@ class TestNamesOfImports:
 def test_brackets_around_arguments_stay(before: str, after: str) -> None:
     conversion = converted(f"import torch\nids = [0, 1]\nnet = torch.nn.{before}\n")
     assert f"net = {after}\n" in conversion.after
+
+
+def test_the_only_argument_takes_its_lines_with_it() -> None:
+    conversion = converted("import torch\nnet = torch.nn.DataParallel(net)\ny = x.cuda(\n    0\n)\nnet(y)\n")
+    assert "y = x.cuda()\nnet(y)\n" in conversion.after
