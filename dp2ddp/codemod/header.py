@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Iterable, Iterator
 
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.positions import Span
+from dp2ddp.codemod.facts.positions import Span, bounds
 from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START, SUPPORT
 from dp2ddp.codemod.lift import PACKAGE, ImportLine, Library, Lifted, Rename, import_lines
 from dp2ddp.codemod.plan import Plan
@@ -179,7 +179,7 @@ def _anchor(facts: Facts) -> int:
     if last is None and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
         last = body[0]
     if last is None:
-        return positions.above_comments(body[0].lineno)
+        return positions.above_comments(bounds(body[0])[0])
     _refuse_shared_line(facts, last)
     return positions.next_line(last.end_lineno or last.lineno)
 

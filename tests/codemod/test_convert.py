@@ -313,3 +313,10 @@ def test_brackets_around_arguments_stay(before: str, after: str) -> None:
 def test_the_only_argument_takes_its_lines_with_it() -> None:
     conversion = converted("import torch\nnet = torch.nn.DataParallel(net)\ny = x.cuda(\n    0\n)\nnet(y)\n")
     assert "y = x.cuda()\nnet(y)\n" in conversion.after
+
+
+def test_imports_stand_above_the_decorators_of_the_first_statement() -> None:
+    text = "@decorated\ndef wrapped(net):\n    import torch\n    return torch.nn.DataParallel(net)\nwrapped(net)\n"
+    after = converted(text).after
+    assert "\n\n@decorated\ndef wrapped(net):\n" in after
+    assert after.index("import GraphDDP") < after.index("@decorated")
