@@ -17,6 +17,7 @@ from dp2ddp.errors import Dp2DdpError, SourceError
 if TYPE_CHECKING:
     from dp2ddp.codemod.convert import Conversion
     from dp2ddp.source.files import SourceFile
+    from dp2ddp.source.projects import Project
 
 
 def existing_script(script: Path) -> None:
@@ -53,29 +54,26 @@ def module_of(script: Path, as_module: bool) -> str | None:
     return name
 
 
-def conversion_of(script: Path, as_module: bool = False, imports: bool = False) -> Conversion:
+def conversion_of(project: Project, imports: bool = False) -> Conversion:
     """The conversion; with open hazards they are shown and the command ends with 1."""
     from dp2ddp.codemod.convert import Options, convert
     from dp2ddp.report.conversion import conversion_text
-    from dp2ddp.source.projects import read_project
 
-    conversion = convert(read_project(script, as_module), Options(imports=imports))
+    conversion = convert(project, Options(imports=imports))
     if conversion.hazards:
         click.echo(conversion_text(conversion, None), err=True, nl=False)
         click.echo(
-            f"dp2ddp: {script} cannot be converted without you; verify your own version with --converted",
+            f"dp2ddp: {project.entry.name} cannot be converted without you; verify your own version with --converted",
             err=True,
         )
         sys.exit(1)
     return conversion
 
 
-def mended_files_of(script: Path, as_module: bool = False) -> Mapping[Path, bytes]:
+def mended_files_of(project: Project) -> Mapping[Path, bytes]:
     """The files that no current Python reads as they stand, as they run; what was mended is said on stderr."""
     from dp2ddp.source.old_code import mended_files
-    from dp2ddp.source.projects import read_project
 
-    project = read_project(script, as_module)
     for line in _left_out(project.entry):
         click.echo(f"dp2ddp: {line}", err=True)
     files = mended_files(project)
@@ -125,8 +123,11 @@ class Runnable:
 
 def runnable(script: Path, mode: str, as_module: bool = False) -> Runnable:
     """The script as a mode can run it: mended where it is too old, and converted for `ddp`."""
-    conversion = conversion_of(script, as_module, imports=True) if mode == "ddp" else None
+    from dp2ddp.source.projects import read_project
+
+    project = read_project(script, as_module)
+    conversion = conversion_of(project, imports=True) if mode == "ddp" else None
     if conversion is None or not conversion.changed:
-        return Runnable(mended_files_of(script, as_module), {})
+        return Runnable(mended_files_of(project), {})
     files = {one.before.path: one.data for one in conversion.changed_files if one.before.path}
     return Runnable(files, conversion.settings)

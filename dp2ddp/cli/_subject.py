@@ -17,6 +17,7 @@ from dp2ddp.cli._scripts import (
     script_file,
 )
 from dp2ddp.errors import RunError
+from dp2ddp.source.projects import Project, read_project
 
 HASHES = "PYTHONHASHSEED"
 
@@ -43,14 +44,15 @@ def subject_of(
     """The subject, the line that starts the converted script, and the number of devices that the script names."""
     script = script_file(script, as_module)
     module = module_of(script, as_module)
-    found = _given(converted) if converted else _converted(script, as_module)
+    project = read_project(script, as_module)
+    found = _given(converted) if converted else _converted(script, project)
     subject = Subject(
         script=script,
         name=str(script),
         converted=found.data,
         converted_name=found.name,
         modules=found.modules,
-        mended=mended_files_of(script, as_module),
+        mended=mended_files_of(project),
         # A version of the user's own may load each row on another rank than DataParallel's one process did, and
         # still mean the same. What convert writes draws the same numbers, and has to show it.
         sample_streams=converted is not None,
@@ -70,8 +72,8 @@ def _given(converted: Path) -> _Converted:
     return _Converted(converted.read_bytes(), converted.name, {}, launch, None)
 
 
-def _converted(script: Path, as_module: bool) -> _Converted:
-    conversion = conversion_of(script, as_module)
+def _converted(script: Path, project: Project) -> _Converted:
+    conversion = conversion_of(project)
     if not conversion.changed:
         raise RunError(
             f"{script}: nothing to convert, so nothing to compare; name your own version with --converted"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dp2ddp.codemod.edits import DropArgument
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.positions import LINE_END, bounds
+from dp2ddp.codemod.facts.positions import bounds
 from dp2ddp.codemod.plan import Plan
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.parsing import is_python
+from dp2ddp.source.parsing import LINE_END, is_python
 
 
 def check_result(facts: Facts, plan: Plan, after: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.errors import SourceError
-from dp2ddp.source.folders import LEFT_OUT
+from dp2ddp.source.folders import LEFT_OUT, as_typed
 from dp2ddp.source.projects import TOPS, Project, read_project
 
 GUARD = re.compile(rb"^if\s.*__name__", re.MULTILINE)
@@ -38,10 +38,10 @@ def other_entries(project: Project, changed: Collection[Path]) -> tuple[OtherEnt
         rb"\b(?:%s)\b" % b"|".join(re.escape(os.fsencode(one)) for one in _words({entry, *own}))
     )
     found = []
-    for path in _scripts(_top(entry)):
-        if path.resolve() not in {entry, *own} and words.search(path.read_bytes()):
+    for path, text in _scripts(_top(entry)):
+        if path.resolve() not in {entry, *own} and words.search(text):
             uses = tuple(files[one] for one in sorted(files.keys() & _imported(path)))
-            found += [OtherEntry(_as_typed(path), uses)] if uses else []
+            found += [OtherEntry(as_typed(path), uses)] if uses else []
     return tuple(found)
 
 
@@ -64,8 +64,8 @@ def _top(entry: Path) -> Path:
     return next(marked, entry.parent)
 
 
-def _scripts(top: Path) -> Iterator[Path]:
-    """Files that are started: they say so, or do something when they are read."""
+def _scripts(top: Path) -> Iterator[tuple[Path, bytes]]:
+    """Files that are started, with their texts: they say so, or do something when they are read."""
     count = 0
     for folder, names, files in os.walk(top):
         names[:] = sorted(name for name in names if name not in LEFT_OUT and not name.startswith("."))
@@ -75,9 +75,4 @@ def _scripts(top: Path) -> Iterator[Path]:
             if count <= MOST and path.is_file():
                 text = path.read_bytes()
                 if GUARD.search(text) or ACTS.search(text):
-                    yield path
-
-
-def _as_typed(path: Path) -> Path:
-    short = Path(os.path.relpath(path))
-    return path if short.parts[:1] == ("..",) else short
+                    yield path, text

@@ -22,7 +22,8 @@ PYTHON_2 = re.compile(
 PYTHON_2_LINE = re.compile(
     r"(?<![\w.])0[0-7]+\b(?!\.)|(?<![\w.])\d+[lL]\b|<>|`|\b[uU][rR][\"']|^\s*exec\s|\bdef\s+\w+\((?:[^()]*,)?\s*\(|\blambda\s*\("
 )
-LINE_END = re.compile(r"\r\n|\r|\n")  # as Python counts lines
+# What Python's tokenizer takes for the end of a line (str.splitlines knows six more).
+LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def parse(source: SourceFile) -> ast.Module:

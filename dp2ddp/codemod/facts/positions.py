@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass
 from functools import cached_property
 
-# What Python's tokenizer takes for the end of a line (str.splitlines knows six more).
-LINE_END = re.compile(r"\r\n|\r|\n")
+from dp2ddp.source.parsing import LINE_END
 
 
 @dataclass(frozen=True)

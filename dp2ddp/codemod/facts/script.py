@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from dp2ddp.codemod.facts.positions import LINE_END, Positions
+from dp2ddp.codemod.facts.positions import Positions
 from dp2ddp.codemod.facts.scopes import OtherModules, Scopes
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.parsing import parse
+from dp2ddp.source.parsing import LINE_END, parse
 from dp2ddp.source.projects import HELPERS
 
 # The lines around helpers that a conversion has copied into a script.

@@ -21,17 +21,19 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def seeds_to_tell(modules: Modules, script: Script) -> Iterator[Call]:
     """Seeds of all devices that a rank cannot notice by itself: they may be set to the same number twice, or the
     first device may have the same number already."""
-    one_alone = any(True for other in modules.scripts for _ in seeds_of_first(modules, other))
-    for call in script.calls_of(*OF_ALL_DEVICES):
+    calls = list(script.calls_of(*OF_ALL_DEVICES))
+    one_alone = calls and any(True for other in modules.scripts for _ in seeds_of_first(modules, other))
+    for call in calls:
         if one_alone or _repeats(modules, script, call):
             yield call
 
 
 def seeds_of_first(modules: Modules, script: Script) -> Iterator[Call]:
     """Seeds of the first device that give it another number than the others have, or begin it anew."""
-    of_all = any(True for other in modules.scripts for _ in other.calls_of(*OF_ALL_DEVICES))
-    for call in script.calls_of(*OF_ONE_DEVICE):
-        if not _has_seed_of_all(script, call) and (of_all or _repeats(modules, script, call)):
+    calls = [call for call in script.calls_of(*OF_ONE_DEVICE) if not _has_seed_of_all(script, call)]
+    of_all = calls and any(True for other in modules.scripts for _ in other.calls_of(*OF_ALL_DEVICES))
+    for call in calls:
+        if of_all or _repeats(modules, script, call):
             yield call
 
 
