@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp2ddp.trace.records import Floats, Layout, Step, Trace, Vector
+from dp2ddp.verify.series import Series, series_of
 from dp2ddp.verify.tolerance import Tolerance
 
 _TINY = 1e-300
@@ -59,6 +60,7 @@ class Comparison:
     agreeing_ranks: tuple[tuple[int, ...], ...] = ()  # at the first difference: ranks with the same bits
     rows: tuple[tuple[int, ...], ...] = ()  # of each wrapped forward under DataParallel
     remarks: tuple[str, ...] = ()
+    series: Series | None = field(default=None, compare=False)  # what charts draw; arrays have no plain ==
 
     @property
     def same(self) -> bool:
@@ -115,6 +117,7 @@ def compare(reference: Trace, ranks: Sequence[Trace], tolerance: Tolerance) -> C
         agreeing_ranks=found.agreeing,
         rows=_rows(reference),
         remarks=_remarks(reference, ranks),
+        series=series_of(reference, ranks, found.noisy),
     )
 
 

@@ -1,0 +1,144 @@
+"""What the charts of a report draw: one row of figures for each optimizer step. (traces) -> Series; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dp2ddp.trace.records import Floats, Step, Trace, Vector
+
+Doubles = npt.NDArray[np.float64]
+Noisy = Mapping[int, npt.NDArray[np.bool_]]  # optimizer -> elements whose gradient is nothing but rounding
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Series:
+    """Differences are relative, of the worst rank; nan says that there was nothing to compare."""
+
+    names: tuple[str, ...]  # parameters
+    steps: npt.NDArray[np.int64]
+    gradients: Doubles  # (steps, names): to the step's largest gradient
+    parameters: Doubles  # (steps, names): to the parameter's largest value
+    noise: Doubles | None  # (steps,) the same between two DataParallel runs whose inputs are one ulp apart
+    losses: Doubles  # (steps, 1 + world): DataParallel, then each rank
+    rows: npt.NDArray[np.int64]  # (steps, world): rows of each rank
+    learning_rates: Doubles  # (steps, 2): DataParallel, rank 0
+
+
+def series_of(reference: Trace, ranks: Sequence[Trace], noisy: Noisy) -> Series:
+    """Over all steps that DataParallel and every rank took, also those behind the first difference.
+
+    Parameters that follow a gradient of pure rounding are left out, as in the judgement (tolerance.py).
+    """
+    names = tuple(dict.fromkeys(name for layout in reference.layouts for name in layout.names))
+    columns = {name: column for column, name in enumerate(names)}
+    count = min(len(reference), *(len(rank) for rank in ranks))
+    series = _empty(names, count, len(ranks))
+    steps = zip(reference.steps(), *(rank.steps() for rank in ranks), strict=False)
+    for index, (step, *others) in enumerate(steps):
+        series.steps[index] = step.number
+        series.losses[index] = [_mean(each.losses) for each in (step, *others)]
+        series.learning_rates[index] = [_first(each.learning_rates) for each in (step, others[0])]
+        series.rows[index] = _rows(step, others)
+        places = [columns[name] for name in step.layout.names]
+        series.gradients[index, places] = _apart(step, others, "gradients", None)
+        series.parameters[index, places] = _apart(step, others, "parameters", noisy.get(step.optimizer))
+    return series
+
+
+def _empty(names: tuple[str, ...], count: int, world: int) -> Series:
+    return Series(
+        names=names,
+        steps=np.zeros(count, dtype=np.int64),
+        gradients=np.full((count, len(names)), np.nan),
+        parameters=np.full((count, len(names)), np.nan),
+        noise=None,
+        losses=np.full((count, 1 + world), np.nan),
+        rows=np.zeros((count, world), dtype=np.int64),
+        learning_rates=np.full((count, 2), np.nan),
+    )
+
+
+def _mean(losses: tuple[float, ...]) -> float:
+    """Of a step with several backward passes."""
+    return sum(losses) / len(losses) if losses else float("nan")
+
+
+def _first(rates: tuple[float, ...]) -> float:
+    return rates[0] if rates else float("nan")
+
+
+def _rows(step: Step, others: Sequence[Step]) -> list[int]:
+    """What each rank had in all forwards of the step; what DataParallel gave the device, where ranks do not tell."""
+    own = [sum(sum(rows) for rows in other.rows) for other in others]
+    if any(own):
+        return own
+    return [sum(rows[rank] for rows in step.rows if rank < len(rows)) for rank in range(len(others))]
+
+
+def _apart(step: Step, others: Sequence[Step], kind: str, left_out: Any) -> Doubles | float:
+    """Of each tensor, the largest relative difference over the ranks."""
+    if any(other.layout.shapes != step.layout.shapes for other in others):
+        return float("nan")
+    ours: Vector = getattr(step, kind)
+    found: dict[bytes, Doubles] = {}
+    for other in others:
+        theirs: Vector = getattr(other, kind)
+        key = theirs.hashes.tobytes()  # ranks with the same hashes are the same to the bit
+        if key not in found:
+            found[key] = _of_rank(step, ours, theirs, kind, left_out)
+    worst: Doubles = np.max(list(found.values()), axis=0)
+    return worst
+
+
+def _of_rank(step: Step, ours: Vector, theirs: Vector, kind: str, left_out: Any) -> Doubles:
+    """0 where the bits are the same, inf where one side has none or no number."""
+    apart = np.zeros(len(ours.hashes))
+    different = np.flatnonzero(ours.hashes != theirs.hashes)
+    if not different.size:
+        return apart
+    if ours.values is not None and theirs.values is not None:
+        scales, away = _by_value(step, ours.values, theirs.values, different, left_out)
+    else:
+        scales, away = _by_sketch(step, ours, theirs)
+    scale = np.maximum(scales.max(initial=0.0) if kind == "gradients" else scales, _TINY)
+    apart[different] = (away / scale)[different]
+    apart[(ours.hashes == 0) != (theirs.hashes == 0)] = np.inf
+    return np.where(np.isnan(apart), np.inf, apart)
+
+
+def _by_value(step: Step, a: Floats, b: Floats, different: Any, left_out: Any) -> tuple[Doubles, Doubles]:
+    """(largest value, largest difference) of each tensor."""
+    places = step.layout.slices
+    away = np.zeros(len(places))
+    for index in different:
+        place = places[index]
+        apart = _differences(a[place], b[place])
+        if left_out is not None and len(left_out) == len(a):
+            apart[left_out[place]] = 0.0
+        away[index] = apart.max(initial=0.0)
+    return np.array([_largest(a[place]) for place in places]), away
+
+
+def _by_sketch(step: Step, ours: Vector, theirs: Vector) -> tuple[Doubles, Doubles]:
+    """(norm, estimated norm of the difference) of each tensor."""
+    a, b = ours.sketched(step.layout), theirs.sketched(step.layout)
+    with np.errstate(invalid="ignore", over="ignore"):
+        return a[:, 0], np.sqrt(np.mean((a[:, 2:] - b[:, 2:]) ** 2, axis=1))
+
+
+def _differences(a: Floats, b: Floats) -> Doubles:
+    """A run that goes to nan does so on both sides; nan on one side stays nan."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        apart = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    return np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, apart)
+
+
+def _largest(a: Floats) -> float:
+    sizes = np.abs(a[np.isfinite(a)].astype(np.float64))
+    return float(sizes.max(initial=0.0))
