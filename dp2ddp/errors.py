@@ -3,6 +3,7 @@
 Dp2DdpError                 the command line prints it as one line and exits with 3
 ├── SourceError             a file that cannot be read, parsed or written
 ├── ConversionError         a plan that cannot be carried out (edits that contradict each other)
+├── HazardError             a script that cannot be converted without its owner (the command exits with 1)
 ├── RunError                a script that failed, hung or could not be started
 └── TraceError              a record of a run that is missing or unreadable
 """
@@ -18,6 +19,14 @@ class SourceError(Dp2DdpError):
 
 class ConversionError(Dp2DdpError):
     """A plan cannot be carried out."""
+
+
+class HazardError(Dp2DdpError):
+    """A conversion has open hazards; `report` says which."""
+
+    def __init__(self, text: str, report: str) -> None:
+        super().__init__(text)
+        self.report = report
 
 
 class RunError(Dp2DdpError):

@@ -12,12 +12,12 @@ from typing import get_args
 
 import pytest
 
-from dp2ddp.cli._experiment import environment
 from dp2ddp.codemod.convert import convert
 from dp2ddp.runtime.run import watch
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.source.projects import read_project
+from dp2ddp.trial.runs import environment
 from dp2ddp.verify.checkpoints import difference
 
 pytestmark = [pytest.mark.torchrun, pytest.mark.xdist_group("checkpoints")]

@@ -22,7 +22,8 @@ ALLOWED = {
     "runtime": {"errors", "trace"},
     "verify": {"errors", "source", "trace"},
     "report": {"errors", "source", "codemod", "trace", "verify", "runtime"},
-    "cli": {"errors", "source", "codemod", "runtime", "trace", "verify", "report"},
+    "trial": {"errors", "source", "codemod", "runtime", "trace", "verify", "report"},
+    "cli": {"errors", "source", "codemod", "runtime", "trace", "verify", "report", "trial"},
     "__main__": {"cli"},
     "__init__": set(),
 }

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from dp2ddp.errors import Dp2DdpError
+from dp2ddp.errors import Dp2DdpError, HazardError
 
 COMMANDS = {  # name -> one line for --help; the module dp2ddp.cli.NAME is imported only when it runs (start-up time)
     "convert": "Rewrite a DataParallel script as a DistributedDataParallel script.",
@@ -50,6 +50,10 @@ class LazyGroup(click.Group):
         except KeyboardInterrupt:
             click.echo("dp2ddp: interrupted", err=True)
             sys.exit(130)
+        except HazardError as error:
+            click.echo(error.report, err=True, nl=False)
+            click.echo(f"dp2ddp: {error}", err=True)
+            sys.exit(1)
         except Dp2DdpError as error:
             if ctx.params.get("traceback"):
                 raise

@@ -53,8 +53,9 @@ def command(
     yours changes.
     Arguments for the script go behind --. Ends with 0, or 3 if the script failed, 1 if it could not be converted.
     """
-    from dp2ddp.cli._scripts import devices_named, folder_of, module_of, runnable, script_file
+    from dp2ddp.cli._scripts import devices_named, runnable
     from dp2ddp.runtime.run import run_here
+    from dp2ddp.trial.scripts import folder_of, module_of, script_file
 
     script = script_file(script, as_module)
     module = module_of(script, as_module)

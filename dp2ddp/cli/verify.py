@@ -57,24 +57,26 @@ def command(
     Both run on virtual devices, in scratch copies of the current folder: nothing of yours is changed.
     Arguments for the script go behind --. Ends with 0 if both are the same, 1 if they differ, 3 if they could not run.
     """
-    from dp2ddp.cli._experiment import environment, try_on
-    from dp2ddp.cli._subject import subject_of
+    from dp2ddp.cli._scripts import warn
     from dp2ddp.errors import RunError
     from dp2ddp.report.comparison import Report, print_report
     from dp2ddp.report.comparison_json import as_document
     from dp2ddp.runtime.server import Server
+    from dp2ddp.trial.runs import environment
+    from dp2ddp.trial.subject import subject_of
+    from dp2ddp.trial.trial import try_on
 
     started = time.monotonic()
     with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
-        subject, launch, world = subject_of(script, converted, arguments, steps, timeout, as_module)
+        subject = subject_of(script, converted, arguments, steps, timeout, as_module, warn)
         verdicts, failure = [], None
-        for number in devices or (world or 2,):
+        for number in devices or (subject.world or 2,):
             try:
                 verdicts.append(try_on(subject, number, server, Path(scratch).resolve(), _say))
             except RunError as error:
                 failure = error
                 break
-    report = Report(str(script), tuple(verdicts), launch, time.monotonic() - started)
+    report = Report(str(script), tuple(verdicts), subject.launch, time.monotonic() - started)
     if verdicts:  # what was found before a failure is worth knowing
         click.echo(as_document(report)) if as_json else print_report(report)
     if failure:

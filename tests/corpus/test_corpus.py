@@ -10,12 +10,14 @@ import pytest
 from corpus.cases import Case, all_cases
 from corpus.outcomes import answer
 
-from dp2ddp.cli._experiment import Subject, environment, try_on
 from dp2ddp.codemod.convert import convert
 from dp2ddp.report.comparison import Report, print_report
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.old_code import mended_files
 from dp2ddp.source.projects import read_project
+from dp2ddp.trial.runs import environment
+from dp2ddp.trial.subject import Subject
+from dp2ddp.trial.trial import try_on
 
 CASES = all_cases()
 TRAINING = [(case, world) for case in CASES if case.answer is None and case.runs for world in case.worlds]

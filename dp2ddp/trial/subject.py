@@ -1,14 +1,16 @@
-"""From the command line to what is verified: the script, its conversion, the working folder."""
+"""What is verified: the script, its conversion, the working folder."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dp2ddp.cli._experiment import Subject
-from dp2ddp.cli._scripts import (
+from dp2ddp.errors import RunError
+from dp2ddp.source.projects import Project, read_project
+from dp2ddp.trial.scripts import (
     conversion_of,
     existing_script,
     folder_of,
@@ -16,10 +18,36 @@ from dp2ddp.cli._scripts import (
     module_of,
     script_file,
 )
-from dp2ddp.errors import RunError
-from dp2ddp.source.projects import Project, read_project
+
+if TYPE_CHECKING:
+    from dp2ddp.codemod.convert import Conversion
 
 HASHES = "PYTHONHASHSEED"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is verified."""
+
+    script: Path
+    name: str  # as the user wrote it
+    converted: bytes
+    converted_name: str
+    modules: Mapping[Path, bytes]  # the local modules that are converted with it, by their own places
+    arguments: tuple[str, ...]
+    folder: Path  # the working folder
+    module: str | None = None  # "package.train", of what is started with `python -m`
+    mended: Mapping[Path, bytes] = field(default_factory=dict)  # files too old to run as they stand
+    steps: int | None = None
+    patience: float | None = None
+    own_hashes: bool = True  # nothing says that all ranks are to have the same hashes of strings
+    sample_streams: bool = (
+        False  # every sample draws from a stream of its own, in both runs (runtime/samples.py)
+    )
+    torchrun: bool = True  # the judged run starts as a user will start it; or else it is forked, too
+    launch: str = ""  # the line that starts the converted script
+    world: int | None = None  # the number of devices that the script names
+    conversion: Conversion | None = None  # of ours; None for a version of the user's own
 
 
 @dataclass(frozen=True)
@@ -31,6 +59,7 @@ class _Converted:
     modules: Mapping[Path, bytes]
     launch: str
     world: int | None
+    conversion: Conversion | None = None
 
 
 def subject_of(
@@ -40,19 +69,23 @@ def subject_of(
     steps: int | None,
     patience: float,
     as_module: bool = False,
-) -> tuple[Subject, str, int | None]:
-    """The subject, the line that starts the converted script, and the number of devices that the script names."""
+    see: Callable[[str], None] = print,
+) -> Subject:
+    """A script (or module) and the version given as `converted`, or else its conversion; HazardError if it has none.
+
+    `see` is told, a line at a time, what of the original had to be mended before it could run.
+    """
     script = script_file(script, as_module)
     module = module_of(script, as_module)
     project = read_project(script, as_module)
     found = _given(converted) if converted else _converted(script, project)
-    subject = Subject(
+    return Subject(
         script=script,
         name=str(script),
         converted=found.data,
         converted_name=found.name,
         modules=found.modules,
-        mended=mended_files_of(project),
+        mended=mended_files_of(project, see),
         # A version of the user's own may load each row on another rank than DataParallel's one process did, and
         # still mean the same. What convert writes draws the same numbers, and has to show it.
         sample_streams=converted is not None,
@@ -62,8 +95,10 @@ def subject_of(
         steps=steps,
         patience=patience,
         own_hashes=not (HASHES in found.launch or os.environ.get(HASHES, "random") != "random"),
+        launch=found.launch,
+        world=found.world,
+        conversion=found.conversion,
     )
-    return subject, found.launch, found.world
 
 
 def _given(converted: Path) -> _Converted:
@@ -85,4 +120,4 @@ def _converted(script: Path, project: Project) -> _Converted:
     name = written.name if written else script.name
     started = conversion.before.cells and not conversion.is_project and conversion.before.beside
     launch = conversion.launch_of(str(started) if started else None)
-    return _Converted(conversion.entry.data, name, modules, launch, conversion.world)
+    return _Converted(conversion.entry.data, name, modules, launch, conversion.world, conversion)

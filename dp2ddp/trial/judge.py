@@ -1,0 +1,125 @@
+"""From the runs of a trial to its verdict: steps, lines, files and exit codes compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dp2ddp.errors import RunError
+from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.stage import Stage
+from dp2ddp.trace.records import read_trace
+from dp2ddp.trial.prepare import Prepared
+from dp2ddp.trial.subject import Subject
+from dp2ddp.verify.compare import Comparison, compare
+from dp2ddp.verify.outputs import FileDifference, FilesComparison, OwnCode, compare_files, compare_text
+from dp2ddp.verify.spelling import Spelling
+from dp2ddp.verify.tolerance import FLOAT32, FLOAT64, Tolerance
+from dp2ddp.verify.verdict import Verdict
+from dp2ddp.verify.workspace import content_hash, digest
+
+
+def own_code(subject: Subject) -> OwnCode:
+    """The files that are there before a conversion as well: the helpers' module is not."""
+    files = {subject.script: subject.converted, **subject.modules}
+    mended = {path.resolve(): data for path, data in subject.mended.items()}
+    digests = {
+        digest(data): digest(mended[path.resolve()]) if path.resolve() in mended else content_hash(path)
+        for path, data in files.items()
+        if path.exists()
+    }
+    return OwnCode(digests, {subject.converted_name: subject.script.name})
+
+
+def judge(
+    prepared: Sequence[Prepared], runs: Sequence[Run], server: Server, scratch: Path, code: OwnCode
+) -> Verdict:
+    reference, other = runs[0], runs[1]
+    double = _compare(reference, other, FLOAT64)
+    _check_devices(double, reference.stage)
+    loose = FLOAT64.with_noise(double.noise, double.noise_floor)
+    texts = [
+        _spelling(each, prepared[0].stage.name).plain(run.output(0))
+        for each, run in zip(prepared[:2], runs[:2], strict=True)
+    ]
+    return Verdict(
+        world=reference.stage.world,
+        float64=double,
+        float32=_compare(runs[2], runs[3], FLOAT32),
+        stdout=compare_text(texts[0], texts[1], loose),
+        voices=tuple(rank for rank in other.stage.ranks if rank and other.output(rank)),
+        files=_compare_leavings(prepared[0], prepared[1], server, scratch, loose, code),
+        codes=(reference.code, other.code),
+        seconds=(reference.seconds, other.seconds),
+    )
+
+
+def _check_devices(comparison: Comparison, stage: Stage) -> None:
+    """A script that names its devices splits by their number, whatever -n says: other chunks, another training."""
+    used = {len(rows) for rows in comparison.rows}
+    if len(used) == 1 and used != {stage.world}:
+        (count,) = used
+        raise RunError(
+            f"{stage.name}: DataParallel is given {count} device{'s' if count > 1 else ''} (device_ids), "
+            f"so it cannot be compared on {stage.world}; use -n {count}"
+        )
+
+
+def _compare(reference: Run, other: Run, tolerance: Tolerance) -> Comparison:
+    folders = [Path(str(run.stage.trace)) for run in (reference, other)]
+    ranks = [read_trace(folders[1], rank) for rank in other.stage.ranks]
+    return compare(read_trace(folders[0], 0), ranks, tolerance)
+
+
+def _spelling(prepared: Prepared, name: str) -> Spelling:
+    """The scratch folders and the converted script under their original names."""
+    folders = ((str(one.folder), str(one.original)) for one in prepared.workspaces)
+    return Spelling((*folders, (Path(prepared.stage.name).name, Path(name).name)))
+
+
+def _compare_leavings(
+    ours: Prepared,
+    theirs: Prepared,
+    server: Server,
+    scratch: Path,
+    tolerance: Tolerance,
+    code: OwnCode,
+) -> FilesComparison:
+    both = zip(ours.workspaces, theirs.workspaces, strict=True)
+    pairs = [(a.left_behind(), b.left_behind()) for a, b in both]
+    spellings = _spelling(ours, ours.stage.name), _spelling(theirs, ours.stage.name)
+    compared = [compare_files(a, b, tolerance, code, spellings) for a, b in pairs]
+    tensors = [
+        (path, str(a.folder / path), str(b.folder / other))
+        for (a, b), (_, paths) in zip(pairs, compared, strict=True)
+        for path, other in paths
+    ]
+    different = [each for comparison, _ in compared for each in comparison.different]
+    different += _compare_tensors(tensors, spellings, server, scratch, tolerance)
+    return FilesComparison(sum(comparison.files for comparison, _ in compared), tuple(different))
+
+
+def _compare_tensors(
+    pairs: list[tuple[str, str, str]],
+    spellings: Sequence[Spelling],
+    server: Server,
+    scratch: Path,
+    tolerance: Tolerance,
+) -> Iterator[FileDifference]:
+    """Files that torch wrote and whose bytes differ, compared by a process that has torch."""
+    if not pairs:
+        return
+    answer = scratch / "tensors.json"
+    request = {
+        "pairs": pairs,
+        "spellings": [one.words for one in spellings],
+        "allowed": tolerance.allowed,
+        "floor": tolerance.floor,
+        "answer": str(answer),
+    }
+    if server.call("dp2ddp.verify.checkpoints:main", request) != 0:
+        raise RunError("the files that torch wrote could not be compared; see above")
+    found: dict[str, str] = json.loads(answer.read_text(encoding="utf-8"))
+    yield from (FileDifference(path, what) for path, what in found.items() if what)

@@ -1,0 +1,84 @@
+"""Each run of a trial gets a scratch copy of the working folder, and a stage to run on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dp2ddp.errors import RunError
+from dp2ddp.runtime.stage import Mode, Stage
+from dp2ddp.trial.subject import Subject
+from dp2ddp.verify.workspace import Workspace, copy_folder
+
+SEED = 20  # of random, numpy and torch, for scripts that set none: both runs have to begin somewhere
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A stage and the scratch copy that it runs in."""
+
+    stage: Stage
+    workspaces: tuple[Workspace, ...]  # of the working folder; of the script's, if that is elsewhere
+
+
+def prepare(subject: Subject, mode: Mode, world: int, dtype: str, scratch: Path) -> Prepared:
+    room = scratch / f"{mode}-{dtype}-{world}"
+    workspaces, script = _copies(subject, room)
+    _put_modules(subject.mended, workspaces)
+    converted = script.with_name(subject.converted_name)
+    if mode == "ddp" or converted != script:
+        converted.write_bytes(subject.converted)
+    if mode == "ddp":
+        _put_modules(subject.modules, workspaces)
+    workspaces = tuple(workspace.looked_at_again() for workspace in workspaces)
+    stage = Stage(
+        script=str(converted if mode == "ddp" else script),
+        name=str(Path(subject.name).with_name(subject.converted_name)) if mode == "ddp" else subject.name,
+        module=_module_of(subject) if mode == "ddp" else subject.module,
+        mode=mode,
+        world=world,
+        folder=str(workspaces[0].folder),
+        desk=str(room / "desk"),
+        arguments=tuple(workspaces[0].here(argument) for argument in subject.arguments),
+        scratch=str(room),
+        moved=tuple((str(one.original), str(one.folder)) for one in workspaces),
+        trace=str(room / "trace"),
+        steps=subject.steps,
+        dtype=dtype,
+        sample_streams=subject.sample_streams,
+        seed=SEED,
+        real=False,
+        own_hashes=mode == "ddp" and subject.own_hashes,
+        capture=True,
+    )
+    return Prepared(stage, workspaces)
+
+
+def _module_of(subject: Subject) -> str | None:
+    """What the converted script is called in its package."""
+    package = (subject.module or "").rpartition(".")[0]
+    return f"{package}.{Path(subject.converted_name).stem}" if subject.module else None
+
+
+def _copies(subject: Subject, room: Path) -> tuple[tuple[Workspace, ...], Path]:
+    """Scratch copies, and the script's place in them."""
+    workspace = copy_folder(subject.folder, room / "folder")
+    script = subject.script.resolve()
+    if script.is_relative_to(subject.folder):
+        return (workspace,), workspace.folder / script.relative_to(subject.folder)
+    beside = copy_folder(script.parent, room / "script")
+    return (workspace, beside), beside.folder / script.name
+
+
+def _put_modules(modules: Mapping[Path, bytes], workspaces: Sequence[Workspace]) -> None:
+    """The converted local modules, in the place of the script's own; also where both copies hold one."""
+    for path, data in modules.items():
+        homes = [one for one in workspaces if path.resolve().is_relative_to(one.original)]
+        if not homes:
+            raise RunError(
+                f"{path}: belongs to the conversion, but lies outside of the working folder and of the script's; "
+                "start `dp2ddp verify` in a folder that holds both"
+            )
+        for home in homes:
+            (home.folder / path.resolve().relative_to(home.original)).write_bytes(data)

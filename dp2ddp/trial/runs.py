@@ -1,0 +1,63 @@
+"""Starts the runs of a trial, the judged one as a user will start it, and watches them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from dp2ddp.errors import RunError
+from dp2ddp.report.run import failure_text
+from dp2ddp.runtime import launch
+from dp2ddp.runtime.run import Process, Run, Running, watch
+from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.stage import Stage
+from dp2ddp.trial.prepare import Prepared
+from dp2ddp.trial.subject import Subject
+
+
+def environment() -> dict[str, str]:
+    """As for any run; strings have the same hashes in the process with DataParallel and on rank 0."""
+    return {**launch.environment(), "PYTHONHASHSEED": "0"}
+
+
+def run_all(
+    subject: Subject, prepared: Sequence[Prepared], server: Server, see: Callable[[str], None]
+) -> list[Run]:
+    with ExitStack() as stack:
+        runnings = []
+        for each in prepared:
+            running = _start(subject, each.stage, server, stack)
+            stack.callback(running.kill)
+            runnings.append(running)
+        return watch(runnings, subject.patience, lambda run: _seen(run, see))
+
+
+def _seen(run: Run, see: Callable[[str], None]) -> None:
+    """A run that failed ends the experiment: the others are stopped, whatever they do."""
+    stage = run.stage
+    if run.failure and (run.failure.kind == "hang" or not run.ended_on_purpose):
+        if words := _last_words(run):
+            see(words)
+        original = ". It is the original that fails, as it is" if stage.mode == "dp" else ""
+        raise RunError(failure_text(run) + original)
+    devices = f"{stage.world} device{'' if stage.world == 1 else 's'}"
+    see(f"{devices}, {stage.mode} in {stage.dtype}: {run.seconds:.1f} s")
+
+
+def _start(subject: Subject, stage: Stage, server: Server, stack: ExitStack) -> Running:
+    if not subject.torchrun or (stage.mode, stage.dtype) != ("ddp", "float64"):
+        return server.start(stage)
+    Path(stage.desk).mkdir(parents=True, exist_ok=True)
+    log = stack.enter_context((Path(stage.desk) / "agent.out").open("w"))
+    return Process(stage, environment(), stdout=log, stderr=log)
+
+
+def _last_words(run: Run) -> str:
+    """The traceback of the rank that failed; without the scratch folder, which is gone when it is read."""
+    rank = run.failure.rank if run.failure and run.failure.rank is not None else 0
+    started_nothing = Path(run.stage.desk) / "agent.out"
+    text = run.output(rank, "err").rstrip() or (
+        started_nothing.read_text() if started_nothing.exists() else ""
+    )
+    return text[-4000:].replace(f"{Path(run.stage.script).parent}/", "")

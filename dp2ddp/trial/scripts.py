@@ -1,0 +1,92 @@
+"""The script that somebody named, and its conversion on the way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dp2ddp.errors import HazardError, SourceError
+
+if TYPE_CHECKING:
+    from dp2ddp.codemod.convert import Conversion
+    from dp2ddp.source.files import SourceFile
+    from dp2ddp.source.projects import Project
+
+
+def existing_script(script: Path) -> None:
+    """A SourceError of one line if it cannot be read."""
+    from dp2ddp.source.files import read_source
+
+    if str(script) == "-":
+        raise SourceError("a script from stdin cannot be run: it needs a folder to run in. Save it to a file")
+    read_source(script)
+
+
+def script_file(script: Path, as_module: bool) -> Path:
+    """The script that is meant, a file or (`as_module`) a module; a SourceError of one line if it cannot be read."""
+    from dp2ddp.source.projects import module_file
+
+    path = module_file(str(script)) if as_module else script
+    existing_script(path)
+    return path
+
+
+def module_of(script: Path, as_module: bool) -> str | None:
+    """What a script is called that is started with -m; SourceError if it cannot be from the current folder."""
+    from dp2ddp.source.files import read_source
+    from dp2ddp.source.projects import entry_module
+
+    name = entry_module(read_source(script), as_module)
+    if not name:
+        return None
+    root = script.resolve().parents[name.count(".")]
+    if root != Path.cwd().resolve():
+        raise SourceError(
+            f"{script}: has relative imports, so it is started with -m {name}; start dp2ddp in {root}, too"
+        )
+    return name
+
+
+def conversion_of(project: Project, imports: bool = False) -> Conversion:
+    """The conversion; a HazardError if it has open hazards."""
+    from dp2ddp.codemod.convert import Options, convert
+    from dp2ddp.report.conversion import conversion_text
+
+    conversion = convert(project, Options(imports=imports))
+    if conversion.hazards:
+        raise HazardError(
+            f"{project.entry.name} cannot be converted without you; verify your own version with --converted",
+            conversion_text(conversion, None),
+        )
+    return conversion
+
+
+def mended_files_of(project: Project, see: Callable[[str], None]) -> Mapping[Path, bytes]:
+    """The files that no current Python reads as they stand, as they run; `see` is told what was mended."""
+    from dp2ddp.source.old_code import mended_files
+
+    for line in _left_out(project.entry):
+        see(line)
+    files = mended_files(project)
+    old = [path for path in files if path.suffix != ".ipynb"]
+    if old:
+        names = ", ".join(os.path.relpath(path) for path in old)
+        see(
+            f"{names}: `async` is a keyword since Python 3.7; the original runs with torch's new name for it, "
+            "non_blocking"
+        )
+    return files
+
+
+def _left_out(source: SourceFile) -> Iterator[str]:
+    """What a notebook does, and the script that runs in its place does not."""
+    for one in source.cells.asides if source.cells else ():
+        if one.advice:
+            yield f"{source.place(one.line).in_file(source.name, 1)}: left out: {one.because}; {one.advice}"
+
+
+def folder_of(script: Path) -> Path:
+    """Where it runs: the current folder; a notebook in its own, as Jupyter does."""
+    return (script.parent if script.suffix == ".ipynb" else Path.cwd()).resolve()
