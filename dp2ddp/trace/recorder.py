@@ -18,8 +18,9 @@ import numpy as np
 import torch
 from torch.optim import optimizer as optimizers
 
+from dp2ddp.trace.digests import bits_hash, sketch
 from dp2ddp.trace.names import buffer_tables, living_roots, parameter_names
-from dp2ddp.trace.records import End, Layout, Vector, bits_hash, rank_folder, sketch
+from dp2ddp.trace.records import End, Forward, Layout, Vector, rank_folder
 from dp2ddp.trace.writer import Line, Writer
 
 FULL_BYTES = 256 * 2**20  # values of all tensors are kept up to here, sketches after it
@@ -42,7 +43,7 @@ class Recorder:
         self._steps = 0
         self._stopped = False
         self._losses: list[float] = []
-        self._rows: list[tuple[int, ...]] = []
+        self._forwards: list[Forward] = []
         self._optimizers = 0
         self._known: weakref.WeakKeyDictionary[Any, _Known] = weakref.WeakKeyDictionary()
         self._buffers: dict[int, tuple[str, dict[str, torch.Tensor | None]]] = {}
@@ -62,7 +63,7 @@ class Recorder:
     def saw_rows(self, rows: tuple[int, ...]) -> None:
         """A wrapped forward has been given so many rows for each replica (or for this rank)."""
         with self._lock:
-            self._rows.append(rows)
+            self._forwards.append(Forward(torch.is_grad_enabled(), rows))
 
     def finish(self) -> None:
         """Write what is pending, the buffers and the end; afterwards nothing is recorded."""
@@ -120,19 +121,20 @@ class Recorder:
             step=self._steps,
             optimizer=known.ordinal,
             layout=known.layout,
-            learning_rates=[float(group.get("lr", 0.0)) for group in optimizer.param_groups],
-            losses=self._losses,
-            rows=self._taken_rows(),
+            learning_rates=tuple(float(group.get("lr", 0.0)) for group in optimizer.param_groups),
+            losses=tuple(self._losses),
+            forwards=self._taken_forwards(),
         )
-        self._writer.write_step(line, self._pending, self._vector(parameters, parameters))
+        vectors = {"gradients": self._pending, "parameters": self._vector(parameters, parameters)}
+        self._writer.write_step(line, vectors)
         self._losses, self._pending = [], None
         self._steps += 1
         self._stopped = self._last_step is not None and self._steps >= self._last_step
 
-    def _taken_rows(self) -> list[tuple[int, ...]]:
+    def _taken_forwards(self) -> tuple[Forward, ...]:
         with self._lock:
-            taken, self._rows = self._rows, []
-        return taken
+            taken, self._forwards = self._forwards, []
+        return tuple(taken)
 
     def _know(self, optimizer: Any, parameters: list[torch.Tensor]) -> _Known:
         known = self._known.get(optimizer)
@@ -163,7 +165,12 @@ class Recorder:
     def _write_end(self) -> None:
         with torch.no_grad(), torch._C.DisableTorchFunction():
             buffers = _contents(self._buffers.values())
-        end = End(self._steps, tuple(self._losses), tuple(self._taken_rows()), self._stopped)
+        end = End(
+            steps=self._steps,
+            losses=tuple(self._losses),
+            forwards=self._taken_forwards(),
+            stopped=self._stopped,
+        )
         self._writer.write_end(end, buffers)
 
 

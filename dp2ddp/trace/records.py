@@ -1,21 +1,15 @@
 """The record of a run: one `Step` for each optimizer step, kept as safetensors and JSON, never as pickle.
 
-A rank's folder holds
-    layouts.jsonl           one line for each set of parameters an optimizer has stepped: names, shapes, dtypes
-    steps.jsonl             one line for each step: optimizer, learning rates, losses, rows
-    block-NNNNN.safetensors the numbers of the steps since the last block (written before their lines: a crash
-                            leaves a record that ends early, never a torn one)
-    buffers.safetensors, end.json   written when the script ends
-This module does not import torch, so that the process that compares need not either.
+docs/records.md says what lies where in a rank's folder. This module does not import torch, so that the process that
+compares need not either.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from dp2ddp.errors import TraceError
-
-Floats = npt.NDArray[np.floating[Any]]
-PROJECTIONS = 4
-_BLOCK = 1 << 14
+from dp2ddp.trace.digests import Floats, sketch
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the parameters of an optimizer lie one behind the other in a flat vector."""
+    """How the parameters of an optimizer (or other named tensors) lie one behind the other in a flat vector."""
 
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-    dtypes: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    shapes: tuple[tuple[int, ...], ...] = ()
+    dtypes: tuple[str, ...] = ()
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -46,14 +37,18 @@ class Layout:
         ends = np.cumsum(self.sizes).tolist()
         return tuple(slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True))
 
+    def followed_by(self, other: Layout) -> Layout:
+        return Layout(self.names + other.names, self.shapes + other.shapes, self.dtypes + other.dtypes)
+
 
 @dataclass(frozen=True)
 class Vector:
-    """Parameters or gradients of one step: a hash of every tensor, and either all values or a sketch of them."""
+    """Some tensors of one step: a hash of every tensor, and either all values or a sketch of them."""
 
     hashes: npt.NDArray[np.uint64]  # (tensors,) of the bits; 0 for a tensor that is None
     values: Floats | None  # (elements,)
     sketch: npt.NDArray[np.float64] | None  # (tensors, 2 + PROJECTIONS)
+    layout: Layout = Layout()  # filled in when a record is read
 
     def sketched(self, layout: Layout) -> npt.NDArray[np.float64]:
         if self.sketch is not None:
@@ -61,31 +56,77 @@ class Vector:
         assert self.values is not None
         return np.stack([sketch(self.values[place]) for place in layout.slices])
 
+    def followed_by(self, other: Vector) -> Vector:
+        """Both, one behind the other: values if both have them, else sketches."""
+        whole = self.values is not None and other.values is not None
+        return Vector(
+            np.concatenate([self.hashes, other.hashes]),
+            np.concatenate([self.values, other.values]) if whole else None,
+            None if whole else np.concatenate([each.sketched(each.layout) for each in (self, other)]),
+            self.layout.followed_by(other.layout),
+        )
+
 
 @dataclass(frozen=True)
-class Step:
+class Forward:
+    """One call of a wrapped model: DataParallel, torch's DistributedDataParallel, or the template's."""
+
+    training: bool  # in training mode, with gradients enabled
+    rows: tuple[int, ...]  # of each replica (ddp: of this rank)
+    digests: tuple[int, ...] = ()  # 64 bits of each row of the inputs, in order
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A batch that the script took from a DataLoader."""
+
+    loader: int  # ordinal of its data set, by first use
+    indices: tuple[int, ...] | None  # as the sampler said; None for an iterable data set
+    streams: int = 0  # digest of the random streams where its first sample was loaded; 0: not known
+    drew: bool = False  # whether loading that sample drew random numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Events:
+    """What happened since the optimizer step before."""
+
+    losses: tuple[float, ...] = ()  # what backward was called on
+    forwards: tuple[Forward, ...] = ()
+    draws: tuple[Draw, ...] = ()
+    clips: tuple[float, ...] = ()  # total norms that clip_grad_norm_ returned
+    skipped: int = 0  # calls of GradScaler.step that did not step
+    scheduled: int = 0  # calls of a scheduler's step
+    precision: tuple[
+        str, ...
+    ] = ()  # dtypes that autocast was asked for ("float16"), also in the float64 stage
+    collectives: tuple[tuple[str, int], ...] = ()  # (name, calls)
+
+    @property
+    def rows(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(forward.rows for forward in self.forwards)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step(Events):
     """One optimizer step. A gradient that was None has hash 0 (and zeros for values)."""
 
     number: int  # counted over all optimizers, from 0
     optimizer: int
     layout: Layout
     learning_rates: tuple[float, ...]  # one for each parameter group
-    losses: tuple[float, ...]  # what backward was called on since the step before
-    rows: tuple[
-        tuple[int, ...], ...
-    ]  # of each wrapped forward since then: rows of each replica (ddp: of this rank)
     gradients: Vector  # just before the step: unscaled and clipped
     parameters: Vector  # just after it
+    unclipped: Vector | None = None  # gradients before the first clip_grad_*; None if nothing was clipped
+    state: Vector | None = None  # the optimizer's state, just after the step; None: not kept for this step
+    buffers: Vector | None = None  # of the models whose parameters these are, just after the step
 
 
-@dataclass(frozen=True)
-class End:
-    """What was known when the script ended."""
+@dataclass(frozen=True, kw_only=True)
+class End(Events):
+    """What was known when the script ended; the events are those after the last step."""
 
     steps: int
-    losses: tuple[float, ...]  # after the last step
-    rows: tuple[tuple[int, ...], ...]
-    stopped: bool  # ended by --steps
+    stopped: bool = False  # ended by --steps
     remarks: tuple[str, ...] = ()
 
 
@@ -98,7 +139,13 @@ class Trace:
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
+        """Of the parameters that an optimizer has stepped."""
         return tuple(_layout(line) for line in _lines(self.folder / "layouts.jsonl"))
+
+    @cached_property
+    def others(self) -> tuple[Layout, ...]:
+        """Of optimizer states and of buffers."""
+        return tuple(_layout(line) for line in _lines(self.folder / "others.jsonl"))
 
     @cached_property
     def lines(self) -> tuple[dict[str, Any], ...]:
@@ -113,19 +160,38 @@ class Trace:
         if not path.exists():
             return None
         fields = json.loads(path.read_text(encoding="utf-8"))
-        return End(**{**fields, "losses": tuple(fields["losses"]), "rows": _nested(fields["rows"]),
-                      "remarks": tuple(fields["remarks"])})  # fmt: skip
+        digests = _load(self.folder / "end.safetensors")
+        return End(
+            **_events(fields, digests.get("digests")),
+            steps=fields["steps"],
+            stopped=fields["stopped"],
+            remarks=tuple(fields["remarks"]),
+        )
 
     def steps(self) -> Iterator[Step]:
         block: tuple[int, dict[str, Any]] = (-1, {})
         for line in self.lines:
             if block[0] != line["block"]:
                 block = (line["block"], _load(self.folder / f"block-{line['block']:05d}.safetensors"))
-            yield _step(line, block[1], self.layouts[line["layout"]])
+            yield _step(line, block[1], self.layouts[line["layout"]], self.others)
+
+    def rows(self) -> tuple[tuple[int, ...], ...]:
+        """Of each wrapped forward of the whole run."""
+        lines = (*self.lines, *_lines(self.folder / "end.json", whole=False))
+        return tuple(tuple(rows) for line in lines for _, rows, _ in line["forwards"])
+
+    def initial(self) -> Vector:
+        """Parameters, then buffers, as each optimizer found them before its first step."""
+        found = Vector(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.float32), None)
+        for line in _lines(self.folder / "initial.jsonl"):
+            block = _load(self.folder / f"initial-{line['optimizer']:05d}.safetensors")
+            for part, layouts in (("parameters", self.layouts), ("buffers", self.others)):
+                vector = _vector(block, part, layouts[line[part]])
+                found = found if vector is None else found.followed_by(vector)
+        return found
 
     def buffers(self) -> dict[str, npt.NDArray[Any]]:
-        path = self.folder / "buffers.safetensors"
-        return _load(path) if path.exists() else {}
+        return _load(self.folder / "buffers.safetensors")
 
 
 def read_trace(folder: Path, rank: int) -> Trace:
@@ -140,53 +206,18 @@ def rank_folder(folder: Path, rank: int) -> Path:
     return folder / f"rank{rank}"
 
 
-def sketch(values: Floats) -> npt.NDArray[np.float64]:
-    """The norm, the largest magnitude, and projections onto fixed vectors of +-1 (the same prefix for each size).
-
-    For a difference d the projections differ by s.d, and E[(s.d)^2] = |d|^2: two sketches tell how far apart
-    two tensors are without keeping either.
-    """
-    exact = np.asarray(values, dtype=np.float64)
-    largest = float(np.abs(exact).max()) if exact.size else 0.0
-    return np.array([np.linalg.norm(exact), largest, *_projections(exact)])
-
-
-def _projections(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """s.v for each s. For a long v, s is made of blocks: the same signs in each, times a sign for the block."""
-    whole, rest = divmod(values.size, _BLOCK)
-    found = np.zeros(PROJECTIONS)
-    found += _signs(_BLOCK, 20)[:, :rest] @ values[whole * _BLOCK :]
-    if whole:
-        blocks = (
-            _signs(_BLOCK, 20) @ values[: whole * _BLOCK].reshape(whole, _BLOCK).T
-        )  # (projections, blocks)
-        found += (blocks * _signs(whole, 21)).sum(axis=1)
-    return found
-
-
-@lru_cache(maxsize=64)
-def _signs(size: int, seed: int) -> npt.NDArray[np.float64]:
-    generator = np.random.Generator(np.random.PCG64(seed))
-    return np.where(generator.integers(0, 2, size=(PROJECTIONS, size)), 1.0, -1.0)
-
-
-def bits_hash(data: bytes | memoryview) -> int:
-    """64 bits that change when any bit does; never 0, which stands for None."""
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little") or 1
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
+def _lines(path: Path, whole: bool = True) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     text = path.read_text(encoding="utf-8")
-    complete = text[: text.rfind("\n") + 1]  # a killed process may leave half a line
+    complete = text[: text.rfind("\n") + 1] if whole else text  # a killed process may leave half a line
     return [json.loads(line) for line in complete.splitlines()]
 
 
 def _load(path: Path) -> dict[str, Any]:
     from safetensors.numpy import load_file
 
-    return load_file(path)
+    return load_file(path) if path.exists() else {}
 
 
 def _layout(line: dict[str, Any]) -> Layout:
@@ -195,23 +226,59 @@ def _layout(line: dict[str, Any]) -> Layout:
     )
 
 
-def _nested(rows: list[list[int]]) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(each) for each in rows)
-
-
-def _step(line: dict[str, Any], block: dict[str, Any], layout: Layout) -> Step:
+def _step(line: dict[str, Any], block: dict[str, Any], layout: Layout, others: tuple[Layout, ...]) -> Step:
     key = str(line["step"])
+    gradients, parameters = (_vector(block, f"{key}.{part}", layout) for part in ("gradients", "parameters"))
+    assert gradients is not None
+    assert parameters is not None
     return Step(
+        **_events(line, block.get(f"{key}.digests")),
         number=line["step"],
         optimizer=line["optimizer"],
         layout=layout,
         learning_rates=tuple(line["learning_rates"]),
-        losses=tuple(line["losses"]),
-        rows=_nested(line["rows"]),
-        gradients=_vector(block, key + ".gradients"),
-        parameters=_vector(block, key + ".parameters"),
+        gradients=gradients,
+        parameters=parameters,
+        unclipped=_vector(block, f"{key}.unclipped", layout),
+        state=_other(block, key, line, "state", others),
+        buffers=_other(block, key, line, "buffers", others),
     )
 
 
-def _vector(block: dict[str, Any], key: str) -> Vector:
-    return Vector(block[key + ".hashes"], block.get(key + ".values"), block.get(key + ".sketch"))
+def _vector(block: dict[str, Any], key: str, layout: Layout) -> Vector | None:
+    hashes = block.get(key + ".hashes")
+    if hashes is None:
+        return None
+    return Vector(hashes, block.get(key + ".values"), block.get(key + ".sketch"), layout)
+
+
+def _other(
+    block: dict[str, Any], key: str, line: dict[str, Any], part: str, layouts: tuple[Layout, ...]
+) -> Vector | None:
+    place = line[part]
+    return None if place is None else _vector(block, f"{key}.{part}", layouts[place])
+
+
+def _events(line: dict[str, Any], digests: npt.NDArray[np.uint64] | None) -> dict[str, Any]:
+    """The fields of `Events`, from their JSON."""
+    return {
+        "losses": tuple(line["losses"]),
+        "forwards": tuple(_forwards(line["forwards"], digests)),
+        "draws": tuple(
+            Draw(loader, None if indices is None else tuple(indices), streams, drew)
+            for loader, indices, streams, drew in line["draws"]
+        ),
+        "clips": tuple(line["clips"]),
+        "skipped": line["skipped"],
+        "scheduled": line["scheduled"],
+        "precision": tuple(line["precision"]),
+        "collectives": tuple((name, count) for name, count in line["collectives"]),
+    }
+
+
+def _forwards(lines: list[Any], digests: npt.NDArray[np.uint64] | None) -> Iterator[Forward]:
+    start = 0
+    for training, rows, count in lines:
+        own = () if digests is None else tuple(digests[start : start + count].tolist())
+        yield Forward(training, tuple(rows), own)
+        start += count

@@ -9,24 +9,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from safetensors.numpy import save_file
 
-from dp2ddp.trace.records import End, Layout, Vector
+from dp2ddp.trace.records import End, Events, Layout, Vector
 
 BLOCK_BYTES = 8 * 2**20
 BLOCK_SECONDS = 0.5
 
 
-@dataclass(frozen=True)
-class Line:
+@dataclass(frozen=True, kw_only=True)
+class Line(Events):
     """What `steps.jsonl` says of a step; the numbers lie in its block."""
 
     step: int
     optimizer: int
     layout: int
-    learning_rates: list[float]
-    losses: list[float]
-    rows: list[tuple[int, ...]]
+    learning_rates: tuple[float, ...]
+    state: int | None = None  # the layout of the optimizer's state, if that is kept
+    buffers: int | None = None
 
 
 class Writer:
@@ -38,7 +39,7 @@ class Writer:
             if old.suffix in (".jsonl", ".json", ".safetensors"):
                 old.unlink()
         self._folder = folder
-        self._layouts = 0
+        self._layouts: dict[str, dict[Layout, int]] = {"layouts.jsonl": {}, "others.jsonl": {}}
         self._block = 0
         self._arrays: dict[str, Any] = {}
         self._lines: list[Line] = []
@@ -46,16 +47,27 @@ class Writer:
         self._written = time.monotonic()
         self._remarks: list[str] = []
 
-    def write_layout(self, layout: Layout) -> int:
-        """Returns the number by which steps refer to it."""
-        with (self._folder / "layouts.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(dataclasses.asdict(layout)) + "\n")
-        self._layouts += 1
-        return self._layouts - 1
+    def write_layout(self, layout: Layout, of: str = "parameters") -> int:
+        """Of parameters, state or buffers. Returns the number by which steps refer to it."""
+        file = "layouts.jsonl" if of == "parameters" else "others.jsonl"
+        known = self._layouts[file]
+        if layout not in known:
+            self._append(file, dataclasses.asdict(layout))
+            known[layout] = len(known)
+        return known[layout]
 
-    def write_step(self, line: Line, gradients: Vector, parameters: Vector) -> None:
-        self._add(f"{line.step}.gradients", gradients)
-        self._add(f"{line.step}.parameters", parameters)
+    def write_initial(self, optimizer: int, vectors: dict[str, Vector]) -> None:
+        """Parameters and buffers before an optimizer's first step."""
+        arrays = _arrays("", vectors)
+        save_file(arrays, self._folder / f"initial-{optimizer:05d}.safetensors")
+        layouts = {name: self.write_layout(vector.layout, name) for name, vector in vectors.items()}
+        self._append("initial.jsonl", {"optimizer": optimizer, **layouts})
+
+    def write_step(self, line: Line, vectors: dict[str, Vector]) -> None:
+        """`vectors`: gradients and parameters, and what else there is of unclipped, state and buffers."""
+        arrays = {**_arrays(f"{line.step}.", vectors), **_digests(f"{line.step}.", line)}
+        self._arrays.update(arrays)
+        self._bytes += sum(array.nbytes for array in arrays.values())
         self._lines.append(line)
         if self._bytes > BLOCK_BYTES or time.monotonic() - self._written > BLOCK_SECONDS:
             self.flush()
@@ -67,9 +79,7 @@ class Writer:
         if not self._lines:
             return
         save_file(self._arrays, self._folder / f"block-{self._block:05d}.safetensors")
-        with (self._folder / "steps.jsonl").open("a", encoding="utf-8") as file:
-            for line in self._lines:
-                file.write(json.dumps({**dataclasses.asdict(line), "block": self._block}) + "\n")
+        self._append("steps.jsonl", *({**_fields(line), "block": self._block} for line in self._lines))
         self._arrays, self._lines, self._bytes = {}, [], 0
         self._block += 1
         self._written = time.monotonic()
@@ -77,11 +87,34 @@ class Writer:
     def write_end(self, end: End, buffers: dict[str, Any]) -> None:
         self.flush()
         save_file(buffers, self._folder / "buffers.safetensors")
+        save_file(_digests("", end), self._folder / "end.safetensors")
         whole = dataclasses.replace(end, remarks=(*end.remarks, *self._remarks))
-        (self._folder / "end.json").write_text(json.dumps(dataclasses.asdict(whole)), encoding="utf-8")
+        (self._folder / "end.json").write_text(json.dumps(_fields(whole)), encoding="utf-8")
 
-    def _add(self, key: str, vector: Vector) -> None:
-        for part, array in (("hashes", vector.hashes), ("values", vector.values), ("sketch", vector.sketch)):
-            if array is not None:
-                self._arrays[f"{key}.{part}"] = array
-                self._bytes += array.nbytes
+    def _append(self, name: str, *lines: dict[str, Any]) -> None:
+        with (self._folder / name).open("a", encoding="utf-8") as file:
+            file.write("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def _arrays(prefix: str, vectors: dict[str, Vector]) -> dict[str, Any]:
+    parts = (
+        (f"{prefix}{name}.{part}", getattr(vector, part))
+        for name, vector in vectors.items()
+        for part in ("hashes", "values", "sketch")
+    )
+    return {key: array for key, array in parts if array is not None}
+
+
+def _digests(prefix: str, events: Events) -> dict[str, Any]:
+    found = [digest for forward in events.forwards for digest in forward.digests]
+    return {f"{prefix}digests": np.array(found, dtype=np.uint64)} if found else {}
+
+
+def _fields(events: Events) -> dict[str, Any]:
+    """As JSON; of the rows' digests, which are many, only the number."""
+    fields = {field.name: getattr(events, field.name) for field in dataclasses.fields(events)}
+    return {
+        **fields,
+        "forwards": [(one.training, one.rows, len(one.digests)) for one in events.forwards],
+        "draws": [dataclasses.astuple(draw) for draw in events.draws],
+    }

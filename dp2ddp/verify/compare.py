@@ -7,7 +7,6 @@ compared by its sketch.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dp2ddp.trace.records import Floats, Layout, Step, Trace, Vector
+from dp2ddp.trace.digests import Floats
+from dp2ddp.trace.records import Layout, Step, Trace, Vector
 from dp2ddp.verify.series import Series, series_of
 from dp2ddp.verify.tolerance import Tolerance
 
@@ -115,7 +115,7 @@ def compare(reference: Trace, ranks: Sequence[Trace], tolerance: Tolerance) -> C
         noise=found.noise,
         noise_floor=found.noise_floor,
         agreeing_ranks=found.agreeing,
-        rows=_rows(reference),
+        rows=reference.rows(),
         remarks=_remarks(reference, ranks),
         series=series_of(reference, ranks, found.noisy),
     )
@@ -303,12 +303,6 @@ def _array_difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
     if a.shape != b.shape:
         return float(np.inf)
     return float(_away(a, b).max(initial=0.0) / _largest(a))
-
-
-def _rows(reference: Trace) -> tuple[tuple[int, ...], ...]:
-    lines = itertools.chain.from_iterable(line["rows"] for line in reference.lines)
-    end = reference.end.rows if reference.end else ()
-    return (*(tuple(rows) for rows in lines), *end)
 
 
 def _remarks(reference: Trace, ranks: Sequence[Trace]) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dp2ddp.trace.records import Floats, Step, Trace, Vector
+from dp2ddp.trace.digests import Floats
+from dp2ddp.trace.records import Step, Trace, Vector
 
 Doubles = npt.NDArray[np.float64]
 Noisy = Mapping[int, npt.NDArray[np.bool_]]  # optimizer -> elements whose gradient is nothing but rounding

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dp2ddp.errors import TraceError
-from dp2ddp.trace.records import End, Layout, Vector, bits_hash, read_trace, sketch
+from dp2ddp.trace.digests import bits_hash, sketch
+from dp2ddp.trace.records import Draw, End, Events, Forward, Layout, Vector, read_trace
 from dp2ddp.trace.writer import Line, Writer
 
 LAYOUT = Layout(("weight", "bias"), ((2, 3), (2,)), ("float32", "float32"))
@@ -23,12 +25,18 @@ def write(folder: Path, steps: int, ended: bool = True) -> Writer:
     writer = Writer(folder / "rank0")
     layout = writer.write_layout(LAYOUT)
     for step in range(steps):
-        line = Line(step, 0, layout, [0.1], [float(step)], [(2, 1)])
-        writer.write_step(
-            line, full(np.full(8, step, dtype=np.float32)), full(np.arange(8, dtype=np.float32))
+        line = Line(
+            step=step,
+            optimizer=0,
+            layout=layout,
+            learning_rates=(0.1,),
+            losses=(float(step),),
+            forwards=(Forward(True, (2, 1), (7 + step, 8, 2**64 - 1)),),
         )
+        gradients, parameters = np.full(8, step, dtype=np.float32), np.arange(8, dtype=np.float32)
+        writer.write_step(line, {"gradients": full(gradients), "parameters": full(parameters)})
     if ended:
-        writer.write_end(End(steps, (), (), False), {"running_mean": np.ones(3)})
+        writer.write_end(End(steps=steps), {"running_mean": np.ones(3)})
     return writer
 
 
@@ -42,11 +50,73 @@ def test_steps_come_back_as_they_were_written(tmp_path: Path) -> None:
     assert steps[0].layout == LAYOUT
 
 
+def test_all_that_happened_since_the_step_before_comes_back(tmp_path: Path) -> None:
+    events = Events(
+        losses=(1.5,),
+        forwards=(Forward(True, (2, 1), (1, 2, 2**64 - 1)), Forward(False, (1,), (5,))),
+        draws=(Draw(0, (3, 1), 2**64 - 2, True), Draw(1, None)),
+        clips=(0.25,),
+        skipped=1,
+        scheduled=2,
+        precision=("float16",),
+        collectives=(("all_reduce", 3),),
+    )
+    fields = {field.name: getattr(events, field.name) for field in dataclasses.fields(events)}
+    writer = Writer(tmp_path / "rank0")
+    ones = full(np.ones(8, dtype=np.float32))
+    state, buffers = (
+        Layout(("exp_avg of weight",), ((2, 3),), ("float32",)),
+        Layout(("mean",), ((2,),), ("float64",)),
+    )
+    line = Line(
+        step=0,
+        optimizer=0,
+        layout=writer.write_layout(LAYOUT),
+        state=writer.write_layout(state, "state"),
+        buffers=writer.write_layout(buffers, "buffers"),
+        learning_rates=(0.1,),
+        **fields,
+    )
+    others = {"unclipped": ones, "state": full(np.zeros(8)), "buffers": Vector(ones.hashes[:1], None, None)}
+    writer.write_step(line, {"gradients": ones, "parameters": ones, **others})
+    writer.write_end(End(steps=1, **fields), {})
+    trace = read_trace(tmp_path, 0)
+    (step,) = trace.steps()
+    assert all(getattr(step, name) == value == getattr(trace.end, name) for name, value in fields.items())
+    assert step.rows == ((2, 1), (1,))
+    assert trace.rows() == step.rows * 2
+    assert step.unclipped is not None
+    assert step.unclipped.layout == step.gradients.layout == LAYOUT
+    assert step.state is not None
+    assert step.state.layout == state
+    assert step.buffers is not None
+    assert step.buffers.layout == buffers
+    assert trace.layouts == (LAYOUT,)
+
+
+def test_the_start_of_each_optimizer_comes_back_in_one(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "rank0")
+    for optimizer, name in enumerate(("critic", "actor")):
+        parameters = Vector(
+            np.array([5], dtype=np.uint64), np.full(2, optimizer), None, one(f"{name}.weight")
+        )
+        buffers = Vector(np.array([6], dtype=np.uint64), np.ones(2), None, one(f"{name}.mean"))
+        writer.write_initial(optimizer, {"parameters": parameters, "buffers": buffers})
+    initial = read_trace(tmp_path, 0).initial()
+    assert initial.layout.names == ("critic.weight", "critic.mean", "actor.weight", "actor.mean")
+    assert initial.values is not None
+    assert initial.values.tolist() == [0, 0, 1, 1, 1, 1, 1, 1]
+
+
+def one(name: str) -> Layout:
+    return Layout((name,), ((2,),), ("float64",))
+
+
 def test_buffers_and_the_end_come_back(tmp_path: Path) -> None:
     write(tmp_path, 1)
     trace = read_trace(tmp_path, 0)
     assert trace.buffers()["running_mean"].tolist() == [1.0, 1.0, 1.0]
-    assert trace.end == End(1, (), (), False)
+    assert trace.end == End(steps=1)
 
 
 def test_a_run_that_was_killed_leaves_the_steps_that_were_flushed(tmp_path: Path) -> None:

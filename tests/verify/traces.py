@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dp2ddp.trace.records import End, Layout, Trace, Vector, bits_hash, read_trace, sketch
+from dp2ddp.trace.digests import bits_hash, sketch
+from dp2ddp.trace.records import End, Forward, Layout, Trace, Vector, read_trace
 from dp2ddp.trace.writer import Line, Writer
 
 LAYOUT = Layout(("conv.weight", "conv.bias"), ((3,), (2,)), ("float64", "float64"))
@@ -42,8 +43,19 @@ def trace(
         layout = writer.write_layout(shape)
         rate, loss = rates[step] if rates else 0.1, losses[step] if losses else 1.0
         parameter = parameters[step] if parameters else -gradient
-        line = Line(step, 0, layout, [rate], [loss], [(3, 2)])
+        line = Line(
+            step=step,
+            optimizer=0,
+            layout=layout,
+            learning_rates=(rate,),
+            losses=(loss,),
+            forwards=(Forward(True, (3, 2)),),
+        )
         whole = rank == 0
-        writer.write_step(line, vector(gradient, whole, missing, shape), vector(parameter, whole, (), shape))
-    writer.write_end(End(len(gradients), (), (), False), buffers or {})
+        vectors = {
+            "gradients": vector(gradient, whole, missing, shape),
+            "parameters": vector(parameter, whole, (), shape),
+        }
+        writer.write_step(line, vectors)
+    writer.write_end(End(steps=len(gradients)), buffers or {})
     return read_trace(folder, rank)
