@@ -47,10 +47,12 @@ class Worlds(_Numbers):
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=120.0, show_default=True,
               help="Give up after so many seconds without progress.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON (docs/json.md).")
+@click.option("--report", "targets", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
+              help="Write a report: .html to read, .md for a pull request; may be given several times.")  # fmt: skip
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
     script: Path, as_module: bool, converted: Path | None, devices: tuple[int, ...] | None, steps: int | None,
-    timeout: float, as_json: bool, arguments: tuple[str, ...],
+    timeout: float, as_json: bool, targets: tuple[Path, ...], arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Train SCRIPT with DataParallel and its conversion under torchrun, and compare every optimizer step.
 
@@ -59,13 +61,17 @@ def command(
     """
     from dp2ddp.cli._scripts import warn
     from dp2ddp.errors import RunError
-    from dp2ddp.report.comparison import Report, print_report
+    from dp2ddp.report.comparison import print_report
     from dp2ddp.report.comparison_json import as_document
+    from dp2ddp.report.files import check_target, write_report
     from dp2ddp.runtime.server import Server
     from dp2ddp.trial.runs import environment
     from dp2ddp.trial.subject import subject_of
+    from dp2ddp.trial.told import report_on
     from dp2ddp.trial.trial import try_on
 
+    for target in targets:  # not after a month
+        check_target(target)
     started = time.monotonic()
     with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
         subject = subject_of(script, converted, arguments, steps, timeout, as_module, warn)
@@ -76,9 +82,12 @@ def command(
             except RunError as error:
                 failure = error
                 break
-    report = Report(str(script), tuple(verdicts), subject.launch, time.monotonic() - started)
+    report = report_on(subject, str(script), verdicts, time.monotonic() - started, str(failure or ""))
     if verdicts:  # what was found before a failure is worth knowing
         click.echo(as_document(report)) if as_json else print_report(report)
+    for target in targets:
+        write_report(report, target)
+        _say(f"report: {target}")
     if failure:
         raise failure
     sys.exit(0 if report.same else 1)

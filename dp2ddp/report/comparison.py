@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dp2ddp.report.changes import Change
 from dp2ddp.verify.compare import Comparison, Difference
 from dp2ddp.verify.verdict import Verdict
 
@@ -19,6 +20,9 @@ class Report:
     verdicts: tuple[Verdict, ...]
     launch: str
     seconds: float
+    changes: tuple[Change, ...] = ()  # what became of the script
+    surroundings: tuple[tuple[str, str], ...] = ()  # (label, words): versions, seeds, the command
+    failure: str = ""  # why nothing was found on the next number of devices
 
     @property
     def same(self) -> bool:

@@ -14,8 +14,12 @@ SCHEMA = "dp2ddp.verify/1"
 
 
 def as_document(report: Report) -> str:
-    """The whole report."""
-    document = {
+    """The whole report, for eyes too."""
+    return json.dumps(document(report), indent=2, allow_nan=False)
+
+
+def document(report: Report) -> dict[str, Any]:
+    return {
         "schema": SCHEMA,
         "script": report.script,
         "same": report.same,
@@ -23,7 +27,6 @@ def as_document(report: Report) -> str:
         "seconds": report.seconds,
         "verdicts": [_verdict(verdict) for verdict in report.verdicts],
     }
-    return json.dumps(document, indent=2, allow_nan=False)
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def judge(
         files=_compare_leavings(prepared[0], prepared[1], server, scratch, loose, code),
         codes=(reference.code, other.code),
         seconds=(reference.seconds, other.seconds),
+        printed=(texts[0], texts[1]),
     )
 
 

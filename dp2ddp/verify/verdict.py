@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.compare import Comparison
 from dp2ddp.verify.outputs import FilesComparison, TextComparison
 
@@ -21,6 +22,8 @@ class Verdict:
     codes: tuple[int, int]  # exit codes: DataParallel, torchrun
     seconds: tuple[float, float]  # of the two float64 runs, which shared the machine
     remarks: tuple[str, ...] = ()
+    causes: tuple[Cause, ...] = ()  # likeliest first
+    printed: tuple[str, str] = ("", "")  # stdout: of DataParallel, of rank 0
 
     @property
     def same(self) -> bool:

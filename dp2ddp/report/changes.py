@@ -1,0 +1,121 @@
+"""What became of the script: a diff, line by line, each of our edits with its reason beside it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dp2ddp.codemod.convert import Conversion, FileConversion
+from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
+
+_AROUND = 3  # lines of context
+_LONG = 400  # lines that are all new: a module of helpers, shown folded
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a rule changed a line of the original."""
+
+    line: int
+    place: str  # the line as a person looks for it: of the file, or of a notebook's cell
+    code: str
+    because: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file before and after."""
+
+    name: str
+    converted_name: str
+    before: str
+    after: str
+    reasons: tuple[Reason, ...] = ()  # none for a version of the user's own
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """A line as it is shown; `old` and `new` are its numbers, 0 where it is not."""
+
+    kind: str  # same, gone, new, gap, reason, folded
+    text: str
+    old: int = 0
+    new: int = 0
+    inside: tuple[DiffLine, ...] = ()  # of what is folded
+
+
+def changes_of(conversion: Conversion) -> tuple[Change, ...]:
+    """Of what convert wrote: the script first."""
+    files = sorted(conversion.changed_files, key=lambda one: one is not conversion.entry)
+    return tuple(_change(one) for one in files)
+
+
+def _change(file: FileConversion) -> Change:
+    planned = file.plan.edits if file.plan else ()
+    reasons = dict.fromkeys(Reason(one.line, str(one.place), one.code, one.because) for one in planned)
+    name = file.before.name
+    return Change(name, f"{name} (converted)", file.before.text, file.after, tuple(reasons))
+
+
+def diff_lines(change: Change) -> tuple[DiffLine, ...]:
+    """Empty if nothing changed."""
+    return tuple(_folded(_reasoned(change)))
+
+
+def text_diff(before: str, after: str) -> tuple[DiffLine, ...]:
+    """Of two texts, plainly."""
+    return diff_lines(Change("", "", before, after))
+
+
+def _reasoned(change: Change) -> Iterator[DiffLine]:
+    a, b = change.before.splitlines(), change.after.splitlines()
+    matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
+    edges = [(i1, i2) for kind, i1, i2, _, _ in matcher.get_opcodes() if kind != "equal"]
+    told: dict[tuple[int, int], list[Reason]] = {}
+    for reason in change.reasons if edges else ():
+        told.setdefault(min(edges, key=lambda edge: _far(reason.line - 1, edge)), []).append(reason)
+    for number, group in enumerate(matcher.get_grouped_opcodes(_AROUND)):
+        if number or group[0][1]:
+            yield DiffLine("gap", "", group[0][1] + 1, group[0][3] + 1)
+        for kind, i1, i2, j1, j2 in group:
+            yield from _block(kind, a[i1:i2], b[j1:j2], i1 + 1, j1 + 1)
+            if kind != "equal":
+                yield from (_reason(each) for each in told.get((i1, i2), ()))
+
+
+def _far(line: int, edge: tuple[int, int]) -> int:
+    """How many lines from a changed block; 0 inside of it and at its rims."""
+    return max(edge[0] - line - 1, line - edge[1], 0)
+
+
+def _block(kind: str, a: Sequence[str], b: Sequence[str], old: int, new: int) -> Iterator[DiffLine]:
+    if kind == "equal":
+        yield from (DiffLine("same", line, old + at, new + at) for at, line in enumerate(a))
+        return
+    yield from (DiffLine("gone", line, old=old + at) for at, line in enumerate(a))
+    yield from (DiffLine("new", line, new=new + at) for at, line in enumerate(b))
+
+
+def _reason(reason: Reason) -> DiffLine:
+    return DiffLine("reason", f"{reason.place}: {reason.because} ({reason.code})")
+
+
+def _folded(lines: Iterator[DiffLine]) -> Iterator[DiffLine]:
+    """The copied helpers, hundreds of lines, as one that opens."""
+    inside: list[DiffLine] = []
+    for line in lines:
+        if inside or (line.kind == "new" and line.text.startswith(HELPERS_START)):
+            inside.append(line)
+            if line.text.startswith(HELPERS_END):
+                yield _fold(inside)
+                inside = []
+        else:
+            yield line
+    yield from inside if len(inside) < _LONG else [_fold(inside)]
+
+
+def _fold(inside: list[DiffLine]) -> DiffLine:
+    return DiffLine(
+        "folded", f"{len(inside)} lines of helpers copied from dp2ddp.templates", inside=tuple(inside)
+    )

@@ -1,0 +1,118 @@
+"""The result of `verify` for a pull request: verdict, a table of facts, causes; the rest folded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from dp2ddp.report.changes import DiffLine, diff_lines, text_diff
+from dp2ddp.report.comparison import Report, facts, headline
+from dp2ddp.verify.causes.cause import Cause
+from dp2ddp.verify.verdict import Verdict
+
+# What Markdown or HTML would take for more than a letter; on GitHub, @ and # call people and issues.
+_SPECIAL = re.compile(r"[\\`*_{}\[\]()#+\-.!|<>~&@$:]")
+_MOST_LINES = 200  # GitHub takes 65,536 letters in one comment
+
+
+def markdown(report: Report) -> str:
+    """The whole text."""
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    word, _, rest = headline(report).partition(" ")
+    yield f"## {'✅' if report.same else '❌'} {word}: {plain(rest)}"
+    if report.failure:
+        yield ""
+        yield f"**It ended early:** {plain(report.failure)}"
+    for verdict in report.verdicts:
+        yield ""
+        yield from _verdict(verdict)
+    yield ""
+    yield from _changes(report)
+    yield from _surroundings(report)
+
+
+def _verdict(verdict: Verdict) -> Iterator[str]:
+    devices = f"{verdict.world} device{'' if verdict.world == 1 else 's'}"
+    yield f"### {'✅' if verdict.same else '❌'} {devices}"
+    yield ""
+    yield "| | of | found |"
+    yield "|---|---|---|"
+    yield from (
+        f"| {'ok' if good else '**no**'} | {plain(label)} | {plain(text)} |"
+        for label, text, good in facts(verdict)
+    )
+    for cause in verdict.causes:
+        yield ""
+        yield from _cause(cause)
+    if verdict.stdout.first is not None:
+        first = max(verdict.stdout.first[0] - 10, 0)
+        texts = ["\n".join(text.splitlines()[first : first + _MOST_LINES]) for text in verdict.printed]
+        yield ""
+        yield from _folded_diff("Difference of what was printed", text_diff(*texts))
+    if verdict.files.different:
+        yield ""
+        yield from _folded(
+            "Files left behind",
+            [f"- {plain(each.path)} {plain(each.what)}" for each in verdict.files.different],
+        )
+
+
+def _cause(cause: Cause) -> Iterator[str]:
+    yield f"**Likely cause: {plain(cause.title)}**"
+    yield ""
+    yield from (f"- {plain(each)}" for each in cause.evidence)
+    yield f"- **what to change:** {plain(cause.advice)}"
+    yield from (f"- edit of dp2ddp: {plain(each)}" for each in cause.edits)
+
+
+def _changes(report: Report) -> Iterator[str]:
+    for change in report.changes:
+        yield from _folded_diff(f"What changed in {change.name}", diff_lines(change))
+        yield ""
+
+
+def _surroundings(report: Report) -> Iterator[str]:
+    rows = [("launch", report.launch), ("took", f"{report.seconds:.1f} s"), *report.surroundings]
+    table = ["| | |", "|---|---|", *(f"| {plain(label)} | {plain(words)} |" for label, words in rows)]
+    yield from _folded("Environment", table)
+
+
+def _folded_diff(title: str, lines: Sequence[DiffLine]) -> Iterator[str]:
+    texts = [_diff_text(line) for line in lines]
+    if len(texts) > _MOST_LINES:
+        texts = [*texts[:_MOST_LINES], f"... {len(texts) - _MOST_LINES} more lines: see the HTML report"]
+    fence = "`" * max([3, *(len(run) + 1 for text in texts for run in re.findall("`+", text))])
+    yield from _folded(title, [f"{fence}diff", *texts, fence])
+
+
+def _diff_text(line: DiffLine) -> str:
+    if line.kind == "gap":
+        return f"@@ line {line.old} @@"
+    if line.kind == "folded":
+        return f"+... {line.text}"
+    return {"same": " ", "gone": "-", "new": "+", "reason": "#   "}[line.kind] + line.text
+
+
+def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:
+    yield f"<details><summary>{_entities(title)}</summary>"
+    yield ""
+    yield from lines
+    yield ""
+    yield "</details>"
+
+
+def plain(text: str) -> str:
+    """Words that mean themselves, in one line."""
+    return _SPECIAL.sub(
+        lambda found: f"&#{ord(found[0])};" if found[0] in "<>&@|$" else f"\\{found[0]}",
+        " ".join(text.split()),
+    )
+
+
+def _entities(text: str) -> str:
+    return "".join(
+        f"&#{ord(letter)};" if letter in "<>&@`*_[]\\" else letter for letter in " ".join(text.split())
+    )

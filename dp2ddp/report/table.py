@@ -1,0 +1,61 @@
+"""The figures of every step as CSV: what a chart draws of thousands of steps in columns, whole."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+
+import numpy as np
+
+from dp2ddp.report.bins import Doubles
+from dp2ddp.verify.series import Series
+from dp2ddp.verify.verdict import Verdict
+
+
+def steps_csv(verdict: Verdict) -> str:
+    """Empty for a script that takes no step."""
+    series = verdict.float64.series
+    if series is None or not len(series.steps):
+        return ""
+    columns = dict(_columns(series, verdict.float32.series))
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return file.getvalue()
+
+
+def _columns(double: Series, single: Series | None) -> Iterator[tuple[str, list[str]]]:
+    count, world = len(double.steps), double.rows.shape[1]
+    yield "step", [str(step) for step in double.steps]
+    yield "loss DataParallel", _words(double.losses[:, 0], count)
+    yield from ((f"loss rank {rank}", _words(double.losses[:, rank + 1], count)) for rank in range(world))
+    yield "learning rate DataParallel", _words(double.learning_rates[:, 0], count)
+    yield "learning rate rank 0", _words(double.learning_rates[:, 1], count)
+    yield from ((f"rows rank {rank}", [str(rows) for rows in double.rows[:, rank]]) for rank in range(world))
+    for label, series in (("float64", double), ("float32", single)):
+        if series is not None:
+            yield from _differences(label, series, count)
+
+
+def _differences(label: str, series: Series, count: int) -> Iterator[tuple[str, list[str]]]:
+    for kind, values in (("gradient", series.gradients), ("parameter", series.parameters)):
+        yield f"{label} {kind} difference", _words(np.fmax.reduce(values, axis=1, initial=np.nan), count, 3)
+    yield f"{label} furthest gradient", _padded(_names(series, series.gradients), count)
+    if series.noise is not None:
+        yield f"{label} natural noise", _words(series.noise, count, 3)
+
+
+def _names(series: Series, values: Doubles) -> list[str]:
+    """The parameter that is furthest apart; none where nothing is."""
+    furthest = np.nan_to_num(values, nan=-1.0).argmax(axis=1) if values.size else []
+    return [series.names[at] if row[at] > 0 else "" for row, at in zip(values, furthest, strict=True)]
+
+
+def _words(values: Doubles, count: int, digits: int = 7) -> list[str]:
+    return _padded(["" if value != value else f"{value:.{digits}g}" for value in values.tolist()], count)
+
+
+def _padded(words: list[str], count: int) -> list[str]:
+    return [*words, *[""] * (count - len(words))][:count]

@@ -1,0 +1,40 @@
+"""What is told of a trial: its verdicts, what became of the script, and where it ran."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from dp2ddp.report.changes import Change, changes_of
+from dp2ddp.report.comparison import Report
+from dp2ddp.report.surroundings import surroundings
+from dp2ddp.source.files import read_source
+from dp2ddp.trial.prepare import SEED
+from dp2ddp.trial.subject import Subject
+from dp2ddp.verify.verdict import Verdict
+
+
+def report_on(
+    subject: Subject, script: str, verdicts: Sequence[Verdict], seconds: float, failure: str
+) -> Report:
+    """`script` as the user named it; `failure` is why there is no further verdict, or empty."""
+    return Report(
+        script=script,
+        verdicts=tuple(verdicts),
+        launch=subject.launch,
+        seconds=seconds,
+        changes=changes_of(subject.conversion) if subject.conversion else (_by_hand(subject),),
+        surroundings=_surroundings(subject),
+        failure=failure,
+    )
+
+
+def _by_hand(subject: Subject) -> Change:
+    """A version of the user's own: what differs, without reasons."""
+    after = subject.converted.decode("utf-8", "replace")
+    return Change(subject.name, subject.converted_name, read_source(subject.script).text, after)
+
+
+def _surroundings(subject: Subject) -> tuple[tuple[str, str], ...]:
+    files = [(subject.name, subject.script.read_bytes()), (subject.converted_name, subject.converted)]
+    return surroundings(sys.argv, SEED, files)
