@@ -30,6 +30,7 @@ class Stage:
     steps: int | None = None  # end the script after so many optimizer steps
     dtype: str = "float32"
     sample_streams: bool = False
+    nudged: bool = False  # parameters are moved by one ulp after each step: what rounding makes of the run
     seed: int | None = None  # where random, numpy and torch begin on rank 0; None: anywhere, as in real life
     real: bool = True  # use real CUDA devices when there are enough of them
     scratch: str | None = None  # the folder whose symbolic links must not be written through (guard.py)
@@ -73,6 +74,11 @@ def set_stage(stage: Stage, rank: int) -> Recorder | None:
         from dp2ddp.runtime import samples
 
         samples.install_sample_streams(stage.seed)
+    if stage.nudged:
+        from dp2ddp.runtime.nudge import install_nudge
+        from dp2ddp.runtime.patches import Patches
+
+        install_nudge(Patches())
     if stage.scratch:
         from dp2ddp.runtime.guard import guard
 

@@ -3,22 +3,65 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
-from dp2ddp.trace.records import read_trace
+from dp2ddp.trace.records import Trace, read_trace
 from dp2ddp.trial.prepare import Prepared
 from dp2ddp.trial.subject import Subject
 from dp2ddp.verify.compare import Comparison, compare
 from dp2ddp.verify.outputs import FileDifference, FilesComparison, OwnCode, compare_files, compare_text
 from dp2ddp.verify.spelling import Spelling
-from dp2ddp.verify.tolerance import FLOAT32, FLOAT64, Tolerance
+from dp2ddp.verify.tolerance import FLOAT64, Tolerance
 from dp2ddp.verify.verdict import Verdict
 from dp2ddp.verify.workspace import content_hash, digest
+
+
+@dataclass(frozen=True)
+class Pair:
+    """DataParallel and DDP in one precision, over; perhaps DataParallel an ulp away."""
+
+    left: tuple[Prepared, Run]
+    right: tuple[Prepared, Run]
+    tolerance: Tolerance
+    nudged: Run | None = None
+
+    @property
+    def reference(self) -> Run:
+        return self.left[1]
+
+    @property
+    def other(self) -> Run:
+        return self.right[1]
+
+    @cached_property
+    def compared(self) -> Comparison:
+        ranks = [_trace(self.other, rank) for rank in self.other.stage.ranks]
+        nudged = _trace(self.nudged, 0) if self.nudged else None
+        return compare(_trace(self.reference, 0), ranks, self.tolerance, nudged)
+
+    @property
+    def may_be_rounding(self) -> bool:
+        """Whether there is a difference that natural noise may explain."""
+        first = self.compared.first
+        return first is not None and math.isfinite(first.size) and first.kind not in _EXACT
+
+    def beside(self, nudged: Run) -> Pair:
+        return replace(self, nudged=nudged)
+
+
+_EXACT = ("layout", "learning rate", "steps")
+
+
+def _trace(run: Run, rank: int) -> Trace:
+    return read_trace(Path(str(run.stage.trace)), rank)
 
 
 def own_code(subject: Subject) -> OwnCode:
@@ -33,24 +76,21 @@ def own_code(subject: Subject) -> OwnCode:
     return OwnCode(digests, {subject.converted_name: subject.script.name})
 
 
-def judge(
-    prepared: Sequence[Prepared], runs: Sequence[Run], server: Server, scratch: Path, code: OwnCode
-) -> Verdict:
-    reference, other = runs[0], runs[1]
-    double = _compare(reference, other, FLOAT64)
+def judge(subject: Subject, pair: Pair, single: Pair, server: Server, scratch: Path) -> Verdict:
+    """The verdict: `pair` is judged, `single` shown beside it."""
+    (ours, reference), (theirs, other) = pair.left, pair.right
+    double = pair.compared
     _check_devices(double, reference.stage)
-    loose = FLOAT64.with_noise(double.noise, double.noise_floor)
-    texts = [
-        _spelling(each, prepared[0].stage.name).plain(run.output(0))
-        for each, run in zip(prepared[:2], runs[:2], strict=True)
-    ]
+    natural = double.natural.largest if double.natural else 0.0
+    loose = FLOAT64.with_noise(double.noise, double.noise_floor, natural)
+    texts = [_spelling(each, ours.stage.name).plain(run.output(0)) for each, run in (pair.left, pair.right)]
     return Verdict(
         world=reference.stage.world,
         float64=double,
-        float32=_compare(runs[2], runs[3], FLOAT32),
+        float32=single.compared,
         stdout=compare_text(texts[0], texts[1], loose),
         voices=tuple(rank for rank in other.stage.ranks if rank and other.output(rank)),
-        files=_compare_leavings(prepared[0], prepared[1], server, scratch, loose, code),
+        files=_compare_leavings(ours, theirs, server, scratch, loose, own_code(subject)),
         codes=(reference.code, other.code),
         seconds=(reference.seconds, other.seconds),
         printed=(texts[0], texts[1]),
@@ -66,12 +106,6 @@ def _check_devices(comparison: Comparison, stage: Stage) -> None:
             f"{stage.name}: DataParallel is given {count} device{'s' if count > 1 else ''} (device_ids), "
             f"so it cannot be compared on {stage.world}; use -n {count}"
         )
-
-
-def _compare(reference: Run, other: Run, tolerance: Tolerance) -> Comparison:
-    folders = [Path(str(run.stage.trace)) for run in (reference, other)]
-    ranks = [read_trace(folders[1], rank) for rank in other.stage.ranks]
-    return compare(read_trace(folders[0], 0), ranks, tolerance)
 
 
 def _spelling(prepared: Prepared, name: str) -> Spelling:

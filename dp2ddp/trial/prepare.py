@@ -15,6 +15,19 @@ SEED = 20  # of random, numpy and torch, for scripts that set none: both runs ha
 
 
 @dataclass(frozen=True)
+class Kind:
+    """What sort of run."""
+
+    mode: Mode
+    dtype: str
+    nudged: bool = False  # an ulp away: shows what rounding alone makes of the training
+
+    @property
+    def name(self) -> str:
+        return f"{self.mode}-{self.dtype}{'-nudged' * self.nudged}"
+
+
+@dataclass(frozen=True)
 class Prepared:
     """A stage and the scratch copy that it runs in."""
 
@@ -22,8 +35,9 @@ class Prepared:
     workspaces: tuple[Workspace, ...]  # of the working folder; of the script's, if that is elsewhere
 
 
-def prepare(subject: Subject, mode: Mode, world: int, dtype: str, scratch: Path) -> Prepared:
-    room = scratch / f"{mode}-{dtype}-{world}"
+def prepare(subject: Subject, kind: Kind, world: int, scratch: Path) -> Prepared:
+    mode = kind.mode
+    room = scratch / f"{kind.name}-{world}"
     workspaces, script = _copies(subject, room)
     _put_modules(subject.mended, workspaces)
     converted = script.with_name(subject.converted_name)
@@ -45,7 +59,8 @@ def prepare(subject: Subject, mode: Mode, world: int, dtype: str, scratch: Path)
         moved=tuple((str(one.original), str(one.folder)) for one in workspaces),
         trace=str(room / "trace"),
         steps=subject.steps,
-        dtype=dtype,
+        dtype=kind.dtype,
+        nudged=kind.nudged,
         sample_streams=subject.sample_streams,
         seed=SEED,
         real=False,

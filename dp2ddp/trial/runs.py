@@ -42,7 +42,8 @@ def _seen(run: Run, see: Callable[[str], None]) -> None:
         original = ". It is the original that fails, as it is" if stage.mode == "dp" else ""
         raise RunError(failure_text(run) + original)
     devices = f"{stage.world} device{'' if stage.world == 1 else 's'}"
-    see(f"{devices}, {stage.mode} in {stage.dtype}: {run.seconds:.1f} s")
+    again = ", moved by an ulp" if stage.nudged else ""
+    see(f"{devices}, {stage.mode} in {stage.dtype}{again}: {run.seconds:.1f} s")
 
 
 def _start(subject: Subject, stage: Stage, server: Server, stack: ExitStack) -> Running:

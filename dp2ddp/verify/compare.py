@@ -7,40 +7,31 @@ compared by its sketch.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dp2ddp.trace.digests import Floats
-from dp2ddp.trace.records import Layout, Step, Trace, Vector
+from dp2ddp.trace.records import Step, Trace, Vector
+from dp2ddp.verify.differences import (
+    KINDS,
+    TINY,
+    Difference,
+    agreeing,
+    apart,
+    by_sketch,
+    by_values,
+    largest,
+    of_arrays,
+)
+from dp2ddp.verify.noise import Noise, noise_between, noisy_elements, without_run
 from dp2ddp.verify.series import Series, series_of
-from dp2ddp.verify.tolerance import Tolerance
+from dp2ddp.verify.tolerance import FACTOR, HIDING, Tolerance
 
-_TINY = 1e-300
-
-# from cause to effect: a wrong learning rate makes wrong parameters, a wrong loss makes wrong gradients
-KINDS = ("layout", "learning rate", "gradient", "loss", "parameter", "buffer", "steps")
-
-
-@dataclass(frozen=True)
-class Difference:
-    """How far apart one thing is at one step."""
-
-    kind: str  # one of KINDS
-    size: float  # relative; inf if one side is missing
-    step: int
-    rank: int
-    name: str = ""
-    reference_norm: float = 0.0
-    norm: float = 0.0
-
-    @property
-    def ratio(self) -> float | None:
-        """Of the gradients' norms: W or 1/W tells of a sum that was averaged, or the other way round."""
-        return self.norm / self.reference_norm if self.reference_norm > _TINY else None
+__all__ = ["KINDS", "Comparison", "Difference", "compare"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +52,21 @@ class Comparison:
     rows: tuple[tuple[int, ...], ...] = ()  # of each wrapped forward under DataParallel
     remarks: tuple[str, ...] = ()
     series: Series | None = field(default=None, compare=False)  # what charts draw; arrays have no plain ==
+    worst: Difference | None = None  # the largest one in terms of natural noise
+    natural: Noise | None = field(default=None, compare=False)  # measured; None where nothing asked for it
+
+    @property
+    def noise_ratio(self) -> float | None:
+        """Difference / natural noise, where it is largest; None if no second DataParallel run was needed."""
+        return self.worst.noise_ratio if self.worst and self.natural else None
+
+    @property
+    def hides_from(self) -> int | None:
+        """The first step at which a fault could hide in natural noise."""
+        if self.natural is None:
+            return None
+        blurred = np.flatnonzero(FACTOR * self.natural.gradients > HIDING)
+        return int(blurred[0]) if blurred.size else None
 
     @property
     def same(self) -> bool:
@@ -76,25 +82,41 @@ class _Found:
     """What is collected while the steps go by."""
 
     tolerance: Tolerance
+    natural: Noise
     largest: Difference | None = None
+    worst: Difference | None = None
     bad: list[Difference] = field(default_factory=list)  # at the first step that has any
     identical_steps: int = 0
     noisy: dict[int, npt.NDArray[np.bool_]] = field(default_factory=dict)  # optimizer -> elements
     noise: float = 0.0
     noise_floor: float = 0.0
     agreeing: tuple[tuple[int, ...], ...] = ()
-    loss_scale: float = _TINY  # the largest loss so far: a loss near 0 is a difference of large numbers
+    loss_scale: float = TINY  # the largest loss so far: a loss near 0 is a difference of large numbers
 
-    def add(self, difference: Difference) -> None:
+    def add(self, found: Difference, room: float = 0.0) -> None:
+        """`room` is for what follows a gradient of pure rounding."""
+        difference = self._beside_noise(found, room)
         if self.largest is None or difference.size > self.largest.size:
             self.largest = difference
-        if not difference.size <= self.tolerance.allowed:  # nan is not allowed either
+        if self.worst is None or difference.noise_ratio > self.worst.noise_ratio:
+            self.worst = difference
+        if not difference.size <= difference.allowed:  # nan is not allowed either
             self.bad.append(difference)
 
+    def _beside_noise(self, found: Difference, room: float) -> Difference:
+        noise = self.natural.of(found.kind, found.step)
+        allowed = max(self.natural.allowed(found.kind, found.step), room)
+        return dataclasses.replace(found, noise=noise, allowed=allowed, epsilon=self.tolerance.epsilon)
 
-def compare(reference: Trace, ranks: Sequence[Trace], tolerance: Tolerance) -> Comparison:
-    """Compare every step of every rank with the reference."""
-    found = _Found(tolerance)
+
+def compare(
+    reference: Trace, ranks: Sequence[Trace], tolerance: Tolerance, nudged: Trace | None = None
+) -> Comparison:
+    """Compare every step of every rank with the reference; `nudged` is DataParallel, an ulp away (tolerance.py)."""
+    natural = None
+    if nudged is not None:
+        natural = noise_between(reference, nudged, noisy_elements(reference, ranks[0], tolerance), tolerance)
+    found = _Found(tolerance, natural or without_run(tolerance))
     for step, others in zip(reference.steps(), _together(ranks), strict=False):
         _compare_step(found, step, others)
         if found.bad:
@@ -117,8 +139,20 @@ def compare(reference: Trace, ranks: Sequence[Trace], tolerance: Tolerance) -> C
         agreeing_ranks=found.agreeing,
         rows=reference.rows(),
         remarks=_remarks(reference, ranks),
-        series=series_of(reference, ranks, found.noisy),
+        series=_series(reference, ranks, found, natural),
+        worst=found.worst,
+        natural=natural,
     )
+
+
+def _series(reference: Trace, ranks: Sequence[Trace], found: _Found, natural: Noise | None) -> Series:
+    series = series_of(reference, ranks, found.noisy)
+    if natural is None:
+        return series
+    noise = natural.each_step
+    missing = max(len(series.steps) - len(noise), 0)
+    noise = np.concatenate([noise, np.full(missing, noise[-1] if len(noise) else np.nan)])
+    return dataclasses.replace(series, noise=noise[: len(series.steps)])
 
 
 def _together(ranks: Sequence[Trace]) -> Iterator[tuple[Step, ...]]:
@@ -140,7 +174,7 @@ def _compare_step(found: _Found, step: Step, others: tuple[Step, ...]) -> None:
             if rank == 0 or not np.array_equal(_vector(other, kind).hashes, _vector(others[0], kind).hashes):
                 found.add(_tensors(found, kind, step, other, rank))
         if found.bad:
-            found.agreeing = found.agreeing or _agreeing(vectors[1:])
+            found.agreeing = found.agreeing or agreeing(vectors[1:])
     found.identical_steps += identical and not found.bad
 
 
@@ -161,7 +195,7 @@ def _layout_words(step: Step, other: Step) -> str:
 
 def _scalars(found: _Found, step: Step, other: Step, rank: int) -> Iterator[Difference]:
     found.loss_scale = max([found.loss_scale, *(abs(loss) for loss in step.losses if np.isfinite(loss))])
-    yield from _numbers("learning rate", step.learning_rates, other.learning_rates, step.number, rank, _TINY)
+    yield from _numbers("learning rate", step.learning_rates, other.learning_rates, step.number, rank, TINY)
     yield from _numbers("loss", step.losses, other.losses, step.number, rank, found.loss_scale)
 
 
@@ -186,7 +220,7 @@ def _tensors(found: _Found, kind: str, step: Step, other: Step, rank: int) -> Di
     if a.values is not None and b.values is not None:
         differences = _by_values(found, kind, step, a.values, b.values)
     else:
-        differences = _by_sketch(kind, step.layout, a, b)
+        differences = by_sketch(kind, step.layout, a, b)
     worst = int(np.argmax(np.nan_to_num(differences, nan=np.inf))) if len(differences) else 0
     norms = (
         [float(vector.sketched(step.layout)[worst][0]) for vector in (a, b)]
@@ -209,10 +243,9 @@ def _first_missing(step: Step, other: Step, kind: str, rank: int) -> Difference 
 
 
 def _by_values(found: _Found, kind: str, step: Step, a: Floats, b: Floats) -> list[float]:
-    away = _away(a, b)
-    places = step.layout.slices
+    away = apart(a, b)
     if kind == "gradient":
-        scale = _largest(a)
+        scale = largest(a)
         sizes = np.maximum(np.abs(a), np.abs(b))
         noisy = (sizes <= found.tolerance.noise * scale) & (away > 0)
         found.noise_floor = max(found.noise_floor, float(sizes[noisy].max(initial=0.0)))
@@ -221,49 +254,13 @@ def _by_values(found: _Found, kind: str, step: Step, a: Floats, b: Floats) -> li
             before  # add_param_group: an optimizer gets more parameters, behind the others
         )
         found.noisy[step.optimizer] = noisy
-        return [float(away[place].max(initial=0.0)) / scale for place in places]
+        return by_values(step.layout, away, a, scale)
     noisy = found.noisy.get(step.optimizer, np.zeros(0, dtype=bool))
     if len(noisy) == len(a):
-        found.noise = max(found.noise, *_relative(np.where(noisy, away, 0.0), a, places))
+        found.noise = max(found.noise, *by_values(step.layout, np.where(noisy, away, 0.0), a, None))
         found.noise_floor = max(found.noise_floor, float(away[noisy].max(initial=0.0)))
         away[noisy] = 0.0
-    return _relative(away, a, places)
-
-
-def _relative(away: Floats, a: Floats, places: tuple[slice, ...]) -> list[float]:
-    """Of each tensor: the largest difference, relative to the largest value."""
-    return [float(away[place].max(initial=0.0) / _largest(a[place])) for place in places]
-
-
-def _away(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Floats:
-    """How far apart the numbers are. A run that goes to nan does so on both sides; nan on one side stays nan."""
-    with np.errstate(invalid="ignore", over="ignore"):  # inf - inf is nan
-        apart = np.abs(a.astype(np.float64) - b.astype(np.float64))
-    return np.where((a == b) | ((a != a) & (b != b)), 0.0, apart)
-
-
-def _largest(a: npt.NDArray[Any]) -> float:
-    """The largest of the finite numbers, and never 0."""
-    sizes = np.abs(a.astype(np.float64))
-    return max(float(sizes[np.isfinite(sizes)].max(initial=0.0)), _TINY)
-
-
-def _by_sketch(kind: str, layout: Layout, a: Vector, b: Vector) -> list[float]:
-    """Norms of the differences, estimated; relative to the step's largest gradient norm, or the parameter's own."""
-    ours, theirs = a.sketched(layout), b.sketched(layout)
-    away = np.sqrt(np.mean((ours[:, 2:] - theirs[:, 2:]) ** 2, axis=1))
-    away[a.hashes == b.hashes] = 0.0
-    scale = ours[:, 0].max(initial=0.0) if kind == "gradient" else ours[:, 0]
-    relative: list[float] = (away / np.maximum(scale, _TINY)).tolist()
-    return relative
-
-
-def _agreeing(vectors: Sequence[Vector]) -> tuple[tuple[int, ...], ...]:
-    """Ranks in groups of the same bits."""
-    groups: dict[bytes, list[int]] = {}
-    for rank, vector in enumerate(vectors):
-        groups.setdefault(vector.hashes.tobytes(), []).append(rank)
-    return tuple(tuple(group) for group in groups.values())
+    return by_values(step.layout, away, a, None)
 
 
 def _compare_counts(found: _Found, steps: int, counts: tuple[int, ...]) -> None:
@@ -285,24 +282,23 @@ def _compare_buffers(found: _Found, reference: Trace, rank0: Trace) -> bool:
         found.add(Difference("buffer", np.inf, last, 0, f"{name} (only on one side)"))
         return False
     for name in ours:
-        size = _array_difference(ours[name], theirs[name])
+        size = of_arrays(ours[name], theirs[name])
         # the running mean behind a noisy bias follows the bias
-        found.add(
-            Difference(
-                "buffer",
-                0.0 if size <= found.tolerance.with_noise(found.noise).allowed else size,
-                last,
-                0,
-                name,
-            )
-        )
+        room = found.tolerance.room_behind(found.noise)
+        found.add(Difference("buffer", size, last, 0, name), room)
     return all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
 
+<<<<<<< HEAD
 def _array_difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
     if a.shape != b.shape:
         return float(np.inf)
     return float(_away(a, b).max(initial=0.0) / _largest(a))
+=======
+def _rows(reference: Trace) -> tuple[tuple[int, ...], ...]:
+    lines = itertools.chain.from_iterable(line["rows"] for line in reference.lines)
+    end = reference.end.rows if reference.end else ()
+    return (*(tuple(rows) for rows in lines), *end)
 
 
 def _remarks(reference: Trace, ranks: Sequence[Trace]) -> tuple[str, ...]:

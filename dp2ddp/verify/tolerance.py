@@ -1,20 +1,38 @@
 """How far apart two runs may be, and where the numbers come from.
 
-float64. Two runs that do the same sums in another order differ by rounding, 1e-16 relative, times what training makes
-of it. Measured (CODEBASES.md part F: 15 steps of an MLP with BatchNorm at world 3, uneven chunks): 1.5e-13 at most;
-plain DDP, a real fault, 0.19 at its first step. 1e-10 lies a thousand times above the one and a billion times below
-the other. float32 is shown, never judged: two right runs of a BatchNorm net at world 3 are 4e-2 apart after 50 steps
-(SEMANTICS.md 3.3).
+Natural noise. Two right runs of one training are not equal: they add the same numbers in another order, and what that
+rounds differently, training amplifies: not at all, or ten times in each step. No constant can be right for both. So
+DataParallel is run a second time with its parameters moved by one ulp before the first step and after each
+(runtime/nudge.py), and a difference is judged by *difference / natural noise*: how often as far apart the port is as
+DataParallel is from itself. What follows from that, and why:
 
-Noise. A bias in front of BatchNorm has gradient 0; what is measured is rounding (6e-16 where others are 1). Adam
-divides rounding by rounding and takes a full step in a random direction (CODEBASES.md part F: 7e-8 in one parameter,
-gradients equal to 8e-15). The model's function does not depend on such an element, so its value is not held against
-the run: its gradients go on being compared, and the report says how many there are.
+- The noise at a step is the largest over all tensors and over all steps so far. For one tensor at one step it may be
+  0 by luck (a coarse number, a step whose gradient cancels), and what once was rounded differently stays in the
+  parameters. Gradients, parameters and losses have each their own.
+- It is one ulp at least (`epsilon`): nothing can be computed better than that.
+- `FACTOR` times the noise is allowed. A sum of n numbers in another order is off by sqrt(n) ulps in the typical case
+  and n in the worst, while the nudge moves each number by one; sums over a batch and its positions have up to 10^6
+  terms, sqrt of which is 1000. Measured (docs/log.md, "natural noise"): right ports lie below 30, faults above 10^6
+  at the first step that they touch.
+- The second run costs as much as the first, so there is none while no difference is larger than FACTOR ulps.
+- Where FACTOR times the noise passes `HIDING`, a fault could hide in it (a loss weighted by uneven chunks is 1e-2 off,
+  a forgotten eps 1e-5): then each step is judged by itself, in lockstep.
+
+Gradients come before parameters: Adam makes a full step of a rounding zero, so a parameter may be far off while the
+function is the same. Elements whose gradient is nothing but rounding (a bias in front of BatchNorm: 6e-16 where others
+are 1; Adam: 7e-8 in one parameter, gradients equal to 8e-15; CODEBASES.md part F) are left out of the comparison of
+parameters in float64: their gradients go on being compared, and the report says how many there are.
+
+float32 is judged the same way, with its own second run and its own ulp; there nothing is left out, because the noise
+itself holds what Adam makes of rounding.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+
+FACTOR = 1000.0
+HIDING = 1e-6  # relative: a fault this small is not known from any catalogue
 
 _SPREAD = 10.0  # a running mean behind a noisy bias follows it, and so does what evaluation prints
 _MOST_NOISE = (
@@ -26,17 +44,23 @@ _MOST_NOISE = (
 class Tolerance:
     """Differences are relative: to the step's largest gradient, and to a parameter tensor's largest value."""
 
-    allowed: float = 1e-10
+    epsilon: float = 2.0**-52  # one ulp
     noise: float = 1e-12  # a gradient this much below the step's largest one is rounding
+    allowed: float = 1e-10  # in files: tensors, relative to their largest value
     number: float = 1e-9  # printed numbers; a log shows rounding in its last digits
     floor: float = 0.0  # absolute: a momentum, or a bias begun at 0, that holds nothing but rounding
 
-    def with_noise(self, noise: float, floor: float = 0.0) -> Tolerance:
+    def room_behind(self, noise: float) -> float:
+        """For what follows noisy parameters, which came `noise` apart."""
+        return min(_SPREAD * noise, _MOST_NOISE)
+
+    def with_noise(self, noise: float, floor: float = 0.0, natural: float = 0.0) -> Tolerance:
         """For what a script prints and leaves: it holds noisy parameters, which came `noise` apart.
 
-        And tensors of nothing but noise, whose numbers are not larger than `floor`, or sums of such.
+        And tensors of nothing but noise, whose numbers are not larger than `floor`, or sums of such. `natural` is
+        the natural noise at the end.
         """
-        spread = min(_SPREAD * noise, _MOST_NOISE)
+        spread = max(self.room_behind(noise), FACTOR * natural)
         return replace(
             self,
             allowed=max(self.allowed, spread),
@@ -46,4 +70,4 @@ class Tolerance:
 
 
 FLOAT64 = Tolerance()
-FLOAT32 = Tolerance(allowed=float("inf"))  # every step is looked at, none is judged
+FLOAT32 = Tolerance(epsilon=2.0**-23, noise=0.0)

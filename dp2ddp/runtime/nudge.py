@@ -1,0 +1,67 @@
+"""A run whose parameters are moved by one ulp, again and again: what rounding alone makes of a training.
+
+A right port computes the same sums in another order, so each of its steps ends about an ulp away. This does that to
+DataParallel itself. Parameters are moved and not inputs: an input may be a mask, an index in floating point or stand
+exactly at a threshold, where an ulp changes what is computed; parameters are numbers of no special value. They are
+multiplied by 1 + ulp or 1 - ulp, so zeros stay zeros (pruned weights, fresh biases).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.optim import optimizer as optimizers
+
+from .patches import Patches
+
+_SEED = 1  # of the directions; the script's own streams are left alone
+
+
+def install_nudge(patches: Patches) -> None:
+    """Move the parameters of a wrapped model before its first forward, and each optimizer's after each step."""
+    nudge = _Nudge()
+    wrapper: Any = torch.nn.DataParallel
+    patches.set(wrapper, "forward", _nudged_before(wrapper.forward, nudge))
+    handle = optimizers.register_optimizer_step_post_hook(
+        lambda optimizer, args, kwargs: nudge.move(_parameters(optimizer))
+    )
+    patches.on_undo(handle.remove)
+
+
+def _nudged_before(original: Any, nudge: _Nudge) -> Any:
+    @functools.wraps(original)
+    def forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
+        nudge.move(each for each in self.module.parameters() if id(each) not in nudge.moved)
+        return original(self, *inputs, **kwargs)
+
+    return forward
+
+
+def _parameters(optimizer: Any) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+class _Nudge:
+    """The parameters that were moved once at least, and a direction for each of their elements."""
+
+    def __init__(self) -> None:
+        self.moved: set[int] = set()
+        self._directions = np.random.Generator(np.random.PCG64(_SEED))
+
+    def move(self, parameters: Iterable[torch.Tensor]) -> None:
+        with torch.no_grad(), torch._C.DisableTorchFunction():
+            for parameter in parameters:
+                if parameter.requires_grad and parameter.dtype.is_floating_point:
+                    self.moved.add(id(parameter))
+                    self._move(parameter.data)
+
+    def _move(self, values: torch.Tensor) -> None:
+        """By one ulp, or by two where that rounds so; up or down, by chance but the same in every run."""
+        count = values.numel()
+        bits = np.unpackbits(np.frombuffer(self._directions.bytes((count + 7) // 8), np.uint8))[:count]
+        signs = torch.tensor(bits, dtype=values.dtype).mul_(2).sub_(1)
+        values.mul_(signs.mul_(torch.finfo(values.dtype).eps).add_(1).reshape(values.shape))

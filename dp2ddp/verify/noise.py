@@ -1,0 +1,120 @@
+"""Natural noise: how far apart two runs of DataParallel come that start an ulp apart. (two traces) -> Noise; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dp2ddp.trace.records import Trace
+from dp2ddp.verify.differences import TINY, Doubles, apart, largest, of_arrays
+from dp2ddp.verify.series import Noisy, Series, series_of
+from dp2ddp.verify.tolerance import FACTOR, Tolerance
+
+
+@dataclass(frozen=True)
+class Noise:
+    """For each step the largest so far, over all tensors; one ulp at least."""
+
+    gradients: Doubles
+    parameters: Doubles
+    losses: Doubles
+    buffers: float  # at the end
+    epsilon: float
+
+    def of(self, kind: str, step: int) -> float:
+        """Of a kind of difference at the step of this index; behind the last step, what it was there."""
+        known = {"gradient": self.gradients, "parameter": self.parameters, "loss": self.losses}.get(kind)
+        if kind == "buffer":
+            return self.buffers
+        if known is None:
+            return 2.0**-52  # numbers of Python, as the script says them
+        if not len(known):
+            return self.epsilon
+        return float(known[min(step, len(known) - 1)])
+
+    @property
+    def largest(self) -> float:
+        """Of all kinds, at the end."""
+        return max(self.of(kind, 1 << 60) for kind in ("gradient", "parameter", "loss", "buffer"))
+
+    @property
+    def each_step(self) -> Doubles:
+        """The larger one of gradients and parameters, for a chart."""
+        larger: Doubles = np.maximum(self.gradients, self.parameters)
+        return larger
+
+    def allowed(self, kind: str, step: int) -> float:
+        return FACTOR * self.of(kind, step)
+
+
+def without_run(tolerance: Tolerance) -> Noise:
+    """Where there is no second run: an ulp."""
+    nothing = np.zeros(0)
+    return Noise(nothing, nothing, nothing, tolerance.epsilon, tolerance.epsilon)
+
+
+def noise_between(reference: Trace, nudged: Trace, noisy: Noisy, tolerance: Tolerance) -> Noise:
+    """Of two runs of DataParallel. What is left out of the port's comparison is left out here."""
+    both = _union(noisy, noisy_elements(reference, nudged, tolerance))
+    series = series_of(reference, [nudged], both)
+    gradients = _so_far(_worst(series.gradients), tolerance)
+    parameters = _so_far(_worst(series.parameters), tolerance)
+    ours, theirs = reference.buffers(), nudged.buffers()
+    found = [of_arrays(ours[name], theirs[name]) for name in ours.keys() & theirs.keys()]
+    ended = max([each for each in found if np.isfinite(each)], default=0.0)
+    last = max([tolerance.epsilon, ended, *gradients[-1:], *parameters[-1:]])
+    losses = np.maximum(_so_far(_of_losses(series), tolerance), gradients)
+    return Noise(gradients, parameters, losses, last, tolerance.epsilon)
+
+
+def _worst(sizes: Doubles) -> Doubles:
+    """Of each step; a tensor that is None or no number on one side tells nothing about rounding."""
+    finite = np.where(np.isfinite(sizes), sizes, 0.0)
+    worst: Doubles = finite.max(axis=1, initial=0.0)
+    return worst
+
+
+def _so_far(sizes: Doubles, tolerance: Tolerance) -> Doubles:
+    largest_yet: Doubles = np.maximum.accumulate(np.maximum(sizes, tolerance.epsilon))
+    return largest_yet
+
+
+def _of_losses(series: Series) -> Doubles:
+    """Relative to the largest loss so far: a loss near 0 is a difference of large numbers."""
+    ours, theirs = np.nan_to_num(series.losses[:, 0]), np.nan_to_num(series.losses[:, 1])
+    scale = np.maximum(np.maximum.accumulate(np.abs(ours)), TINY) if len(ours) else ours
+    sizes: Doubles = np.abs(ours - theirs) / scale
+    return np.where(np.isfinite(sizes), sizes, 0.0)
+
+
+def noisy_elements(reference: Trace, other: Trace, tolerance: Tolerance) -> dict[int, npt.NDArray[np.bool_]]:
+    """Optimizer -> elements whose gradient is nothing but rounding, as far as all values were kept."""
+    found: dict[int, npt.NDArray[np.bool_]] = {}
+    if not tolerance.noise:
+        return found
+    for ours, theirs in zip(reference.steps(), other.steps(), strict=False):
+        a, b = ours.gradients.values, theirs.gradients.values
+        if a is None or b is None:
+            break
+        if len(a) == len(b):
+            sizes, before = np.maximum(np.abs(a), np.abs(b)), found.get(ours.optimizer)
+            noisy = (sizes <= tolerance.noise * largest(a)) & (apart(a, b) > 0)
+            found[ours.optimizer] = noisy if before is None else _either(before, noisy)
+    return found
+
+
+def _either(before: npt.NDArray[np.bool_], now: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """add_param_group: an optimizer gets more parameters, behind the others."""
+    longer, shorter = sorted((before, now), key=len, reverse=True)
+    either: npt.NDArray[np.bool_] = longer.copy()
+    either[: len(shorter)] |= shorter
+    return either
+
+
+def _union(one: Noisy, other: Noisy) -> dict[int, npt.NDArray[np.bool_]]:
+    united = dict(one)
+    for optimizer, noisy in other.items():
+        united[optimizer] = _either(united[optimizer], noisy) if optimizer in united else noisy
+    return united
