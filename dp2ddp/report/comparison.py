@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dp2ddp.report.changes import Change
 from dp2ddp.verify.compare import Comparison, Difference
+from dp2ddp.verify.tolerance import FACTOR
 from dp2ddp.verify.verdict import Verdict
 
 _MOST_SIZES = 4  # of batches, in the line about rows
@@ -119,7 +120,7 @@ def _float64(comparison: Comparison) -> str:
         return f"{_thing(comparison.first)} at step {comparison.first.step}: {_amount(comparison.first)}"
     if comparison.identical:
         return "every gradient, parameter, loss and buffer is the same to the last bit"
-    text = f"largest difference {_largest(comparison.largest)}; allowed 1e-10"
+    text = f"largest difference {_largest(comparison.largest)}, {_beside_noise(comparison)}"
     if comparison.noisy and comparison.noise:
         text += (
             f". {_count(comparison.noisy, 'number')} with a gradient of pure rounding"
@@ -132,9 +133,21 @@ def _float32(comparison: Comparison) -> str:
     if comparison.identical:
         return f"bit for bit the same in all {_count(comparison.steps, 'step')}"
     if comparison.first is not None:
-        return f"{_thing(comparison.first)} at step {comparison.first.step}: {_amount(comparison.first)}"
+        first = comparison.first
+        return f"beyond natural noise: {_thing(first)} at step {first.step}: {_amount(first)} (shown, not judged)"
     same = f"{comparison.identical_steps} of {_count(comparison.steps, 'step')} bit for bit the same"
-    return f"{same}; largest difference {_largest(comparison.largest)} (shown, not judged)"
+    return f"{same}; largest difference {_largest(comparison.largest)}, {_beside_noise(comparison)}"
+
+
+def _beside_noise(comparison: Comparison) -> str:
+    """How large the differences are beside what rounding alone would make of this training."""
+    if comparison.worst is None:
+        return "as it should be"
+    if comparison.noise_ratio is None:
+        return (
+            f"at most {comparison.worst.ulps:.2g} ulps: rounding (up to {FACTOR:g} ulps need no second look)"
+        )
+    return f"at most {comparison.noise_ratio:.2g} x natural noise (allowed {FACTOR:g} x)"
 
 
 def _largest(difference: Difference | None) -> str:
@@ -157,7 +170,7 @@ def _amount(difference: Difference) -> str:
     return (
         "missing on one side"
         if difference.size == float("inf")
-        else f"{difference.size:.1e} apart, allowed 1e-10"
+        else f"{difference.size:.1e} apart ({difference.ulps:.2g} ulps), {difference.noise_ratio:.2g} x natural noise"
     )
 
 

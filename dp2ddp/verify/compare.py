@@ -289,18 +289,6 @@ def _compare_buffers(found: _Found, reference: Trace, rank0: Trace) -> bool:
     return all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
 
-<<<<<<< HEAD
-def _array_difference(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
-    if a.shape != b.shape:
-        return float(np.inf)
-    return float(_away(a, b).max(initial=0.0) / _largest(a))
-=======
-def _rows(reference: Trace) -> tuple[tuple[int, ...], ...]:
-    lines = itertools.chain.from_iterable(line["rows"] for line in reference.lines)
-    end = reference.end.rows if reference.end else ()
-    return (*(tuple(rows) for rows in lines), *end)
-
-
 def _remarks(reference: Trace, ranks: Sequence[Trace]) -> tuple[str, ...]:
     traces = [("DataParallel", reference), *((f"rank {trace.rank}", trace) for trace in ranks)]
     told = [f"{who}: {remark}" for who, trace in traces if trace.end for remark in trace.end.remarks]

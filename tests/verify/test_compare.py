@@ -146,14 +146,16 @@ def test_a_rank_that_parts_from_the_others_is_named(tmp_path: Path) -> None:
     assert found.agreeing_ranks == ((0, 2), (1,))
 
 
-def test_float32_is_looked_at_to_the_end_and_not_judged(tmp_path: Path) -> None:
+def test_float32_has_an_ulp_of_its_own(tmp_path: Path) -> None:
     reference = trace(tmp_path / "dp", [GRADIENT] * 3)
-    other = trace(tmp_path / "ddp", [GRADIENT, GRADIENT * 1.001, GRADIENT])
-    found = compare(reference, [other], FLOAT32)
+    rounded = trace(tmp_path / "a", [GRADIENT, GRADIENT * (1 + 3e-6), GRADIENT])
+    found = compare(reference, [rounded], FLOAT32)
     assert found.same
     assert found.identical_steps == 2
-    assert found.largest is not None
-    assert found.largest.step == 1
+    assert found.worst is not None
+    assert found.worst.ulps == pytest.approx(3e-6 * 2**23)
+    other = trace(tmp_path / "b", [GRADIENT, GRADIENT * 1.001, GRADIENT])
+    assert not compare(reference, [other], FLOAT32).same
 
 
 def test_two_programs_without_a_step_are_the_same(tmp_path: Path) -> None:
