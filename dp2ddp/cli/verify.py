@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import tempfile
 import time
@@ -40,6 +41,8 @@ class Worlds(_Numbers):
     type=click.Path(path_type=Path),
     help="A converted version; without it SCRIPT is converted.",
 )
+@click.option("--converted-arguments", metavar="TEXT",
+              help="Its arguments, where they are others than SCRIPT's: '--distributed --batch-size 16'.")  # fmt: skip
 @click.option(
     "-n", "--devices", type=Worlds(), help="Numbers of devices [default: as many as device_ids names, or 2]."
 )
@@ -51,13 +54,15 @@ class Worlds(_Numbers):
               help="Write a report: .html to read, .md for a pull request; may be given several times.")  # fmt: skip
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
-    script: Path, as_module: bool, converted: Path | None, devices: tuple[int, ...] | None, steps: int | None,
-    timeout: float, as_json: bool, targets: tuple[Path, ...], arguments: tuple[str, ...],
+    script: Path, as_module: bool, converted: Path | None, converted_arguments: str | None,
+    devices: tuple[int, ...] | None, steps: int | None, timeout: float, as_json: bool,
+    targets: tuple[Path, ...], arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Train SCRIPT with DataParallel and its conversion under torchrun, and compare every optimizer step.
 
     Both run on virtual devices, in scratch copies of the current folder: nothing of yours is changed.
-    Arguments for the script go behind --. Ends with 0 if both are the same, 1 if they differ, 3 if they could not run.
+    Arguments for both scripts go behind --.
+    Ends with 0 if both are the same, 1 if they differ, 3 if they could not run.
     """
     from dp2ddp.cli._scripts import warn
     from dp2ddp.errors import RunError
@@ -70,11 +75,14 @@ def command(
     from dp2ddp.trial.told import report_on
     from dp2ddp.trial.trial import try_on
 
+    if converted_arguments is not None and converted is None:
+        raise click.UsageError("--converted-arguments needs --converted: it is that script's arguments")
     for target in targets:  # not after a month
         check_target(target)
     started = time.monotonic()
     with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
-        subject = subject_of(script, converted, arguments, steps, timeout, as_module, warn)
+        own = None if converted_arguments is None else tuple(shlex.split(converted_arguments))
+        subject = subject_of(script, converted, arguments, steps, timeout, as_module, warn, own)
         verdicts, failure = [], None
         for number in devices or (subject.world or 2,):
             try:

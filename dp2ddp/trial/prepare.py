@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.stage import Mode, Stage
+from dp2ddp.trial.scripts import module_of
 from dp2ddp.trial.subject import Subject
 from dp2ddp.verify.workspace import Workspace, copy_folder
 
@@ -32,29 +33,32 @@ class Prepared:
     """A stage and the scratch copy that it runs in."""
 
     stage: Stage
-    workspaces: tuple[Workspace, ...]  # of the working folder; of the script's, if that is elsewhere
+    workspaces: tuple[Workspace, ...]  # of the working folder first
 
 
 def prepare(subject: Subject, kind: Kind, world: int, scratch: Path) -> Prepared:
+    """A scratch copy of everything that a run needs, with the conversion in it, and the stage that runs there."""
     mode = kind.mode
     room = scratch / f"{kind.name}-{world}"
-    workspaces, script = _copies(subject, room)
+    workspaces = _copies(subject, room)
     _put_modules(subject.mended, workspaces)
-    converted = script.with_name(subject.converted_name)
-    if mode == "ddp" or converted != script:
+    script = _place(subject.script, workspaces)
+    converted = _place(subject.port, workspaces) if subject.port else script.with_name(subject.converted_name)
+    if not subject.port and (mode == "ddp" or converted != script):
         converted.write_bytes(subject.converted)
     if mode == "ddp":
         _put_modules(subject.modules, workspaces)
     workspaces = tuple(workspace.looked_at_again() for workspace in workspaces)
+    arguments = subject.arguments_of_converted if mode == "ddp" else subject.arguments
     stage = Stage(
         script=str(converted if mode == "ddp" else script),
-        name=str(Path(subject.name).with_name(subject.converted_name)) if mode == "ddp" else subject.name,
+        name=_name_of_converted(subject) if mode == "ddp" else subject.name,
         module=_module_of(subject) if mode == "ddp" else subject.module,
         mode=mode,
         world=world,
         folder=str(workspaces[0].folder),
         desk=str(room / "desk"),
-        arguments=tuple(workspaces[0].here(argument) for argument in subject.arguments),
+        arguments=tuple(workspaces[0].here(argument) for argument in arguments),
         scratch=str(room),
         moved=tuple((str(one.original), str(one.folder)) for one in workspaces),
         trace=str(room / "trace"),
@@ -70,20 +74,34 @@ def prepare(subject: Subject, kind: Kind, world: int, scratch: Path) -> Prepared
     return Prepared(stage, workspaces)
 
 
+def _name_of_converted(subject: Subject) -> str:
+    return str(subject.port or Path(subject.name).with_name(subject.converted_name))
+
+
 def _module_of(subject: Subject) -> str | None:
     """What the converted script is called in its package."""
+    if subject.port:
+        beside = subject.port.resolve().parent == subject.script.resolve().parent
+        return module_of(subject.port, as_module=bool(subject.module) and beside)
     package = (subject.module or "").rpartition(".")[0]
     return f"{package}.{Path(subject.converted_name).stem}" if subject.module else None
 
 
-def _copies(subject: Subject, room: Path) -> tuple[tuple[Workspace, ...], Path]:
-    """Scratch copies, and the script's place in them."""
-    workspace = copy_folder(subject.folder, room / "folder")
-    script = subject.script.resolve()
-    if script.is_relative_to(subject.folder):
-        return (workspace,), workspace.folder / script.relative_to(subject.folder)
-    beside = copy_folder(script.parent, room / "script")
-    return (workspace, beside), beside.folder / script.name
+def _copies(subject: Subject, room: Path) -> tuple[Workspace, ...]:
+    """Of the working folder; of the script's and of the user's own version's, where they lie elsewhere."""
+    copies = [copy_folder(subject.folder, room / "folder")]
+    for name, script in (("script", subject.script), ("port", subject.port)):
+        folder = (script or subject.script).resolve().parent
+        if not any(folder.is_relative_to(one.original) for one in copies):
+            copies.append(copy_folder(folder, room / name))
+    return tuple(copies)
+
+
+def _place(script: Path, workspaces: Sequence[Workspace]) -> Path:
+    """Where a script of the user's is in the copies."""
+    path = script.resolve()
+    home = next(one for one in workspaces if path.is_relative_to(one.original))
+    return home.folder / path.relative_to(home.original)
 
 
 def _put_modules(modules: Mapping[Path, bytes], workspaces: Sequence[Workspace]) -> None:

@@ -48,6 +48,14 @@ class Subject:
     launch: str = ""  # the line that starts the converted script
     world: int | None = None  # the number of devices that the script names
     conversion: Conversion | None = None  # of ours; None for a version of the user's own
+    port: Path | None = None  # the user's own version, which runs where it lies
+    converted_arguments: tuple[str, ...] | None = (
+        None  # where the converted script takes others than the original
+    )
+
+    @property
+    def arguments_of_converted(self) -> tuple[str, ...]:
+        return self.arguments if self.converted_arguments is None else self.converted_arguments
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,7 @@ def subject_of(
     patience: float,
     as_module: bool = False,
     see: Callable[[str], None] = print,
+    converted_arguments: tuple[str, ...] | None = None,
 ) -> Subject:
     """A script (or module) and the version given as `converted`, or else its conversion; HazardError if it has none.
 
@@ -98,6 +107,8 @@ def subject_of(
         launch=found.launch,
         world=found.world,
         conversion=found.conversion,
+        port=converted,
+        converted_arguments=converted_arguments,
     )
 
 
