@@ -1,67 +1,129 @@
-"""How many rows each replica of a wrapped forward gets: the arithmetic that a report shows."""
+"""What each wrapped forward is given: how many rows each replica gets, and which (by a digest of each row's values)."""
 
 from __future__ import annotations
 
+import functools
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from typing import Any
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
+import xxhash
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-Saw = Callable[[tuple[int, ...]], None]
+from dp2ddp.trace.recorder import Recorder
+from dp2ddp.trace.records import Forward
+from dp2ddp.trace.tensors import as_bytes
+
+# Any: inputs and wrappers are the user's.
 
 
-def observe_rows(saw: Saw) -> None:
-    """Call `saw` for each forward: under DataParallel with the rows of each replica, on a rank with its own."""
+def observe_forwards(recorder: Recorder) -> None:
+    """Tell of each forward: under DataParallel of the rows of each replica, on a rank of its own."""
     wrapper: Any = sys.modules[
         "torch.nn.parallel.data_parallel"
     ]  # in torch.nn.parallel that name is a function
+    parallel: Any = DataParallel
     ddp: Any = DistributedDataParallel
-    wrapper.scatter_kwargs = _seeing_chunks(wrapper.scatter_kwargs, saw)
-    ddp.forward = _seeing_inputs(ddp.forward, saw)
-    ddp.__init_subclass__ = classmethod(lambda cls: _watch_template(cls, saw))
+    watch = _Watch(recorder)
+    parallel.scatter = watch.wrapped_module(parallel.scatter)
+    wrapper.scatter_kwargs = watch.chunks(wrapper.scatter_kwargs)
+    ddp.forward = watch.inputs(ddp.forward)
+    ddp.__init_subclass__ = classmethod(lambda cls: watch.template(cls))
 
 
-def _seeing_chunks(original: Callable[..., Any], saw: Saw) -> Callable[..., Any]:
-    def scatter_kwargs(inputs: Any, kwargs: Any, target_gpus: Any, dim: int = 0) -> Any:
-        chunks, keywords = original(inputs, kwargs, target_gpus, dim)
-        rows = [_rows(pair, dim) for pair in zip_longest(chunks, keywords)]
-        if None not in rows:  # devices that got no chunk have no rows
-            saw((*(row for row in rows if row is not None), *[0] * (len(target_gpus) - len(rows))))
-        return chunks, keywords
+class _Watch:
+    """The functions of torch and of the template, with an eye on what they are given."""
 
-    return scatter_kwargs
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._here = threading.local()  # .module: the one that DataParallel is about to call
+
+    def saw(self, parts: list[tuple[Any, Any] | None], dim: int, module: Any, devices: int = 1) -> None:
+        """Inputs of each replica; None for one without rows."""
+        grad = torch.is_grad_enabled()
+        training = grad and bool(getattr(module, "training", True))
+        self._recorder.quietly(self._note, parts, dim, training, devices)
+
+    def _note(self, parts: list[tuple[Any, Any] | None], dim: int, training: bool, devices: int) -> None:
+        rows = [0 if part is None else _rows(part, dim) for part in parts]
+        known = [count for count in rows if count is not None]
+        if len(known) < len(rows):  # no tensor with rows among the inputs
+            return
+        digests = tuple(
+            digest
+            for part, count in zip(parts, known, strict=True)
+            for digest in row_digests(part, dim, count)
+        )
+        self._recorder.saw_forward(Forward(training, (*known, *[0] * (devices - len(known))), digests))
+
+    def wrapped_module(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def scatter(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
+            self._here.module = wrapper.module
+            try:
+                return original(wrapper, *args, **kwargs)
+            finally:
+                self._here.module = None
+
+        return scatter
+
+    def chunks(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def scatter_kwargs(inputs: Any, kwargs: Any, target_gpus: Any, dim: int = 0) -> Any:
+            chunks, keywords = original(inputs, kwargs, target_gpus, dim)
+            parts: list[Any] = list(zip_longest(chunks, keywords))
+            self.saw(parts, dim, getattr(self._here, "module", None), len(target_gpus))
+            return chunks, keywords
+
+        return scatter_kwargs
+
+    def inputs(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """torch's own DistributedDataParallel, in scripts that were converted by hand."""
+
+        @functools.wraps(original)
+        def forward(wrapper: Any, *inputs: Any, **kwargs: Any) -> Any:
+            self.saw([(inputs, kwargs)], 0, wrapper.module)
+            return original(wrapper, *inputs, **kwargs)
+
+        return forward
+
+    def template(self, cls: Any) -> None:
+        """The template's wrapper (templates/ddp.py: GraphDDP.enter), of which a converted script has its own copy."""
+        original = vars(cls).get("enter")
+        if original is None or "has_rows" not in vars(cls):
+            return
+
+        def enter(wrapper: Any, *arguments: Any) -> Any:
+            entered = original(wrapper, *arguments)
+            part = entered[-1]
+            own = (part.inputs, part.kwargs) if wrapper.has_rows(part) else None
+            self.saw([own], wrapper.dim, wrapper.module)
+            return entered
+
+        cls.enter = enter
 
 
-def _seeing_inputs(original: Callable[..., Any], saw: Saw) -> Callable[..., Any]:
-    """torch's own DistributedDataParallel, in scripts that were converted by hand."""
-
-    def forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
-        rows = _rows((inputs, kwargs), 0)
-        if rows is not None:
-            saw((rows,))
-        return original(self, *inputs, **kwargs)
-
-    return forward
+def row_digests(values: Any, dim: int, rows: int) -> Iterator[int]:
+    """64 bits of each row, of all tensors that have so many rows: where two are the same, so are the digests."""
+    parts = [_bytes(tensor, dim) for tensor in _tensors(values) if _has(tensor, dim, rows)]
+    for row in range(rows):
+        digest = 0
+        for data, size in parts:
+            digest = xxhash.xxh3_64_intdigest(data[row * size : (row + 1) * size], seed=digest)
+        yield digest
 
 
-def _watch_template(cls: Any, saw: Saw) -> None:
-    """The template's wrapper (templates/ddp.py: GraphDDP.enter), of which a converted script has its own copy."""
-    original = vars(cls).get("enter")
-    if original is None or "has_rows" not in vars(cls):
-        return
+def _bytes(tensor: torch.Tensor, dim: int) -> tuple[memoryview, int]:
+    """The values, row behind row, and the size of a row."""
+    data = as_bytes(tensor.movedim(dim, 0))
+    return data, len(data) // tensor.shape[dim]
 
-    def enter(self: Any, *arguments: Any) -> Any:
-        entered = original(self, *arguments)
-        part = entered[-1]
-        rows = _rows((part.inputs, part.kwargs), self.dim) if self.has_rows(part) else 0
-        if rows is not None:
-            saw((rows,))
-        return entered
 
-    cls.enter = enter
+def _has(tensor: torch.Tensor, dim: int, rows: int) -> bool:
+    return tensor.dim() > dim and tensor.shape[dim] == rows and tensor.numel() > 0
 
 
 def _rows(values: Any, dim: int) -> int | None:

@@ -28,6 +28,7 @@ class Stage:
     arguments: tuple[str, ...] = ()
     trace: str | None = None  # a folder for the record of each step
     steps: int | None = None  # end the script after so many optimizer steps
+    every: int = 1  # the record keeps the values of each so many-th step, hashes and sketches of the others
     dtype: str = "float32"
     sample_streams: bool = False
     nudged: bool = False  # parameters are moved by one ulp after each step: what rounding makes of the run
@@ -104,11 +105,11 @@ def _enough_real_devices(count: int) -> bool:
 
 
 def _start_recorder(stage: Stage, rank: int) -> Recorder:
-    from dp2ddp.runtime.rows import observe_rows
+    from dp2ddp.runtime.rows import observe_forwards
     from dp2ddp.trace.recorder import Recorder
 
     assert stage.trace is not None
-    recorder = Recorder(Path(stage.trace), rank=rank, last_step=stage.steps)
+    recorder = Recorder(Path(stage.trace), rank=rank, last_step=stage.steps, every=stage.every)
     recorder.start()
-    observe_rows(recorder.saw_rows)
+    observe_forwards(recorder)
     return recorder

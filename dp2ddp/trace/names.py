@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 _WRAPPERS = (DataParallel, DistributedDataParallel)
+Table = tuple[str, dict[str, torch.Tensor | None]]  # the name of a module, and its buffers
 
 
 def living_roots() -> list[nn.Module]:
@@ -31,10 +32,8 @@ def parameter_names(roots: list[nn.Module], parameters: Iterable[torch.Tensor], 
     return [names.get(id(each), f"optimizer {optimizer}, parameter {i}") for i, each in enumerate(parameters)]
 
 
-def buffer_tables(
-    roots: list[nn.Module], parameters: Iterable[torch.Tensor]
-) -> list[tuple[str, dict[str, torch.Tensor | None]]]:
-    """(name of the module, its table of buffers) for the models that hold these parameters.
+def buffer_tables(roots: list[nn.Module], parameters: Iterable[torch.Tensor]) -> list[Table]:
+    """The tables of buffers of the models that hold these parameters.
 
     The table stays the same dict for the module's life (nn.Module._apply assigns into it), so whoever keeps it can read
     the buffers at the end without keeping a model, or a DDP reducer, alive.
@@ -50,6 +49,14 @@ def buffer_tables(
                     tables[id(table)] = table
                     names[id(table)] = min(names.get(id(table), short), short, key=_shortest)
     return sorted(((names[key], table) for key, table in tables.items()), key=lambda each: each[0])
+
+
+def named_buffers(tables: Iterable[Table]) -> Iterator[tuple[str, torch.Tensor]]:
+    """The buffers that there are now, by the name they have in the model."""
+    for module, table in tables:
+        for name, tensor in table.items():
+            if tensor is not None and tensor.numel():
+                yield f"{module}.{name}" if module else name, tensor
 
 
 def _shortest(name: str) -> tuple[int, str]:

@@ -1,29 +1,31 @@
 """Records each optimizer step of the script in this process, through torch's own global hooks.
 
 The script must not notice: no random number is drawn, no tensor of its is changed or kept, nothing that fails in here
-reaches it (the record ends early and says why).
+reaches it (the record ends early and says why). What happens between the steps is told by the observers of
+dp2ddp.runtime (the `saw_` methods).
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import threading
+import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch.optim import optimizer as optimizers
 
-from dp2ddp.trace.digests import bits_hash, sketch
-from dp2ddp.trace.names import buffer_tables, living_roots, parameter_names
-from dp2ddp.trace.records import End, Forward, Layout, Vector, rank_folder
+from dp2ddp.trace.collecting import Collected
+from dp2ddp.trace.keeping import FULL_BYTES, Keeper
+from dp2ddp.trace.known import Known, parameters_of
+from dp2ddp.trace.names import Table, living_roots, named_buffers
+from dp2ddp.trace.records import Draw, End, Forward, Vector, rank_folder
+from dp2ddp.trace.tensors import as_array, bytes_of, vector_of
+from dp2ddp.trace.unclipped import Unclipped
 from dp2ddp.trace.writer import Line, Writer
-
-FULL_BYTES = 256 * 2**20  # values of all tensors are kept up to here, sketches after it
 
 
 class StepLimit(SystemExit):
@@ -34,23 +36,68 @@ class Recorder:
     """One for each process; `start` before the script, `finish` after it."""
 
     def __init__(
-        self, folder: Path, rank: int, last_step: int | None = None, full_bytes: int = FULL_BYTES
+        self,
+        folder: Path,
+        rank: int,
+        last_step: int | None = None,
+        full_bytes: int = FULL_BYTES,
+        every: int = 1,
     ) -> None:
         self._writer = Writer(rank_folder(folder, rank))
         # Rank 0 speaks for all ranks that have the same hashes; of the others a sketch is enough to say how far off.
-        self._full_bytes = full_bytes if rank == 0 else 0
+        room = full_bytes if rank == 0 else 0
+        self._keeper, self._keeper_beside = Keeper(room, every), Keeper(room // 4, every)
         self._last_step = last_step
         self._steps = 0
         self._stopped = False
-        self._losses: list[float] = []
-        self._forwards: list[Forward] = []
-        self._optimizers = 0
-        self._known: weakref.WeakKeyDictionary[Any, _Known] = weakref.WeakKeyDictionary()
-        self._buffers: dict[int, tuple[str, dict[str, torch.Tensor | None]]] = {}
-        self._pending: Vector | None = None
-        self._off = False
+        self._events = Collected()
+        self._unclipped = Unclipped()
+        self._optimizers: weakref.WeakKeyDictionary[Any, Known] = weakref.WeakKeyDictionary()
+        self._ordinals: set[int] = set()
+        self._tables: dict[int, Table] = {}
+        self._pending: dict[str, Vector] | None = None
+        self._off = self._in_child = False
         self._undo: list[Callable[[], object]] = []
-        self._lock = threading.Lock()
+
+    # ---- the observers' end
+
+    def saw_forward(self, forward: Forward) -> None:
+        """A wrapped model is about to be called."""
+        self._events.forward(forward)
+
+    def saw_draw(self, draw: Draw) -> None:
+        """The script has got a batch from a DataLoader."""
+        self._events.draw(draw)
+
+    def saw_clipping(self, parameters: Iterable[torch.Tensor]) -> None:
+        """The gradients of these are about to be clipped."""
+        self.quietly(self._unclipped.note, parameters)
+
+    def saw_norm(self, norm: Any) -> None:
+        """clip_grad_norm_ has returned a total norm."""
+        self.quietly(lambda: self._events.clip(float(norm)))
+
+    def saw_skipped(self) -> None:
+        """GradScaler.step has returned without stepping."""
+        self._events.skipped()
+
+    def saw_scheduled(self) -> None:
+        """A scheduler has been stepped."""
+        self._events.scheduled()
+
+    def saw_precision(self, dtype: str) -> None:
+        """Autocast has been asked for."""
+        self._events.precision(dtype)
+
+    def saw_collective(self, name: str) -> None:
+        """A function of torch.distributed has been called."""
+        self._events.collective(name)
+
+    @property
+    def steps(self) -> int:
+        return self._steps
+
+    # ---- torch's end
 
     def start(self) -> None:
         before = optimizers.register_optimizer_step_pre_hook(self._before_step)
@@ -59,28 +106,29 @@ class Recorder:
         original = torch.autograd.backward
         torch.autograd.backward = functools.wraps(original)(self._seeing_losses(original))
         self._undo = [before.remove, after.remove, lambda: setattr(torch.autograd, "backward", original)]
-
-    def saw_rows(self, rows: tuple[int, ...]) -> None:
-        """A wrapped forward has been given so many rows for each replica (or for this rank)."""
-        with self._lock:
-            self._forwards.append(Forward(torch.is_grad_enabled(), rows))
+        # a loader's worker, or whatever else the script forks, is not the process that this is the record of
+        turn_off = weakref.WeakMethod(self._turn_off)
+        os.register_at_fork(after_in_child=lambda: (method := turn_off()) and method())
 
     def finish(self) -> None:
         """Write what is pending, the buffers and the end; afterwards nothing is recorded."""
         with contextlib.suppress(Exception):
-            self._write_end()
+            if not self._in_child:
+                self._write_end()
         self._off = True
         for undo in self._undo:
             undo()
 
-    def _quietly(self, work: Callable[..., None], *args: Any) -> None:
+    def _turn_off(self) -> None:
+        self._off = self._in_child = True
+
+    def quietly(self, work: Callable[..., None], *args: Any) -> None:
+        """Do some of the record's work; whatever fails ends the record, and not the script."""
         if self._off:
             return
         try:
             with torch.no_grad(), torch._C.DisableTorchFunction():
                 work(*args)
-        except StepLimit:
-            raise
         except Exception as error:  # whatever it is, it is ours and not the script's
             self._off = True
             self._writer.write_remark(
@@ -91,132 +139,127 @@ class Recorder:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
             # A reentrant checkpoint runs a backward within the backward, once in each replica: no loss of the script.
             if torch._C._current_graph_task_id() == -1:
-                self._quietly(self._note_loss, tensors)
+                self.quietly(self._note_loss, tensors)
             original(tensors, *args, **kwargs)
 
         return backward
 
     def _note_loss(self, tensors: Any) -> None:
         each = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-        self._losses.append(float(sum(tensor.detach().double().sum().item() for tensor in each)))
+        self._unclipped.gradients_change()
+        self._events.loss(float(sum(tensor.detach().double().sum().item() for tensor in each)))
 
-    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self._quietly(self._note_gradients, optimizer)
+    def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        with_closure = _with_closure(args, kwargs, lambda: self.quietly(self._note_gradients, optimizer))
+        if with_closure is None:
+            self.quietly(self._note_gradients, optimizer)
+        return with_closure
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self._quietly(self._note_step, optimizer)
+        self.quietly(self._note_step, optimizer)
         if self._stopped:
             raise StepLimit(0)
 
     def _note_gradients(self, optimizer: Any) -> None:
-        self._pending = self._vector(
-            [parameter.grad for parameter in _parameters(optimizer)], _parameters(optimizer)
-        )
+        if (
+            self._pending is not None
+        ):  # the closure is called again (LBFGS): the first gradients are those of the start
+            return
+        known = self._know(optimizer)
+        parameters = parameters_of(optimizer)
+        known.whole = self._keeper.keeps(self._steps, 2 * bytes_of(parameters))
+        gradients = [parameter.grad for parameter in parameters]
+        self._pending = {
+            "gradients": vector_of(gradients, known.layout, whole=known.whole),
+            **self._unclipped.take(parameters, known.layout, known.whole),
+        }
 
     def _note_step(self, optimizer: Any) -> None:
-        parameters = _parameters(optimizer)
-        known = self._know(optimizer, parameters)
-        assert self._pending is not None
+        if self._pending is None:  # it has not called its closure
+            self._note_gradients(optimizer)
+        known = self._optimizers[optimizer]
+        vectors = {
+            **(self._pending or {}),
+            "parameters": vector_of(parameters_of(optimizer), known.layout, whole=known.whole),
+            **self._beside(known, optimizer),
+        }
         line = Line(
             step=self._steps,
             optimizer=known.ordinal,
-            layout=known.layout,
+            layout=self._writer.write_layout(known.layout),
             learning_rates=tuple(float(group.get("lr", 0.0)) for group in optimizer.param_groups),
-            losses=tuple(self._losses),
-            forwards=self._taken_forwards(),
+            **self._layouts(vectors),
+            **self._events.take(),
         )
-        vectors = {"gradients": self._pending, "parameters": self._vector(parameters, parameters)}
         self._writer.write_step(line, vectors)
-        self._losses, self._pending = [], None
+        self._pending = None
         self._steps += 1
         self._stopped = self._last_step is not None and self._steps >= self._last_step
 
-    def _taken_forwards(self) -> tuple[Forward, ...]:
-        with self._lock:
-            taken, self._forwards = self._forwards, []
-        return tuple(taken)
+    def _layouts(self, vectors: dict[str, Vector]) -> dict[str, Any]:
+        beside = {name: vectors[name] for name in ("state", "buffers") if name in vectors}
+        return {name: self._writer.write_layout(vector.layout, name) for name, vector in beside.items()}
 
-    def _know(self, optimizer: Any, parameters: list[torch.Tensor]) -> _Known:
-        known = self._known.get(optimizer)
-        if known is not None and known.count == len(parameters):
+    def _beside(self, known: Known, optimizer: Any) -> dict[str, Vector]:
+        """The optimizer's state and the models' buffers: hashes; with their values while there is room."""
+        names, states = known.state(optimizer)
+        layout, buffers = known.buffers()
+        found = {"state": (names, states), "buffers": (layout, buffers)}
+        whole = known.whole and self._keeper_beside.keeps(self._steps, bytes_of([*states, *buffers]))
+        return {
+            name: vector_of(tensors, layout, whole=whole, sketched=False)
+            for name, (layout, tensors) in found.items()
+            if tensors
+        }
+
+    def _know(self, optimizer: Any) -> Known:
+        known = self._optimizers.get(optimizer)
+        if known is not None and known.is_up_to_date(optimizer):
             return known
-        ordinal = self._optimizers if known is None else known.ordinal
-        self._optimizers += known is None
-        roots = living_roots()
-        known = _Known(
-            ordinal, self._writer.write_layout(_layout(roots, parameters, ordinal)), len(parameters)
-        )
-        self._known[optimizer] = known
-        self._buffers.update({id(table): (name, table) for name, table in buffer_tables(roots, parameters)})
+        roots, parameters = living_roots(), parameters_of(optimizer)
+        ordinal = len(self._ordinals) if known is None else known.ordinal
+        known = Known(ordinal, optimizer, roots)
+        self._optimizers[optimizer] = known
+        self._tables.update({id(table): (name, table) for name, table in known.tables})
+        if ordinal not in self._ordinals:
+            self._ordinals.add(ordinal)
+            self._note_start(known, parameters)
         return known
 
-    def _vector(
-        self, tensors: list[torch.Tensor | None] | list[torch.Tensor], like: list[torch.Tensor]
-    ) -> Vector:
-        numbers = [_numbers(tensor, shape) for tensor, shape in zip(tensors, like, strict=True)]
-        hashes = np.array([each[1] for each in numbers], dtype=np.uint64)
-        size = sum(each[0].nbytes for each in numbers)
-        if size > self._full_bytes:
-            return Vector(hashes, None, np.array([sketch(each[0]) for each in numbers]))
-        self._full_bytes -= size
-        values = [each[0].reshape(-1) for each in numbers]
-        return Vector(hashes, np.concatenate(values) if values else np.zeros(0), None)
+    def _note_start(self, known: Known, parameters: list[torch.Tensor]) -> None:
+        layout, buffers = known.buffers()
+        whole = self._keeper_beside.keeps(0, bytes_of([*parameters, *buffers]))
+        vectors = {
+            "parameters": vector_of(parameters, known.layout, whole=whole),
+            "buffers": vector_of(buffers, layout, whole=whole),
+        }
+        self._writer.write_initial(known.ordinal, vectors)
 
     def _write_end(self) -> None:
         with torch.no_grad(), torch._C.DisableTorchFunction():
-            buffers = _contents(self._buffers.values())
-        end = End(
-            steps=self._steps,
-            losses=tuple(self._losses),
-            forwards=self._taken_forwards(),
-            stopped=self._stopped,
-        )
+            buffers = {name: as_array(tensor) for name, tensor in named_buffers(self._tables.values())}
+        end = End(steps=self._steps, stopped=self._stopped, **self._events.take())
         self._writer.write_end(end, buffers)
 
 
-class _Known:
-    """An optimizer that has been met."""
+def _with_closure(args: Any, kwargs: Any, note: Callable[[], None]) -> Any:
+    """The arguments of a step, with `note` behind each call of the closure; None if there is no closure.
 
-    def __init__(self, ordinal: int, layout: int, count: int) -> None:
-        self.ordinal = ordinal
-        self.layout = layout
-        self.count = count
+    Such an optimizer computes the gradients within its step (LBFGS; optimizer.step(closure)).
+    """
+    places = [place for place, value in enumerate(args) if place > 0 and callable(value)]
+    keys = [key for key, value in kwargs.items() if key == "closure" and callable(value)]
+    if not places and not keys:
+        return None
 
+    def noting(closure: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(closure)
+        def call(*own: Any, **named: Any) -> Any:
+            result = closure(*own, **named)
+            note()
+            return result
 
-def _parameters(optimizer: Any) -> list[torch.Tensor]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        return call
 
-
-def _layout(roots: list[torch.nn.Module], parameters: list[torch.Tensor], ordinal: int) -> Layout:
-    return Layout(
-        names=tuple(parameter_names(roots, parameters, ordinal)),
-        shapes=tuple(tuple(parameter.shape) for parameter in parameters),
-        dtypes=tuple(str(parameter.dtype).removeprefix("torch.") for parameter in parameters),
-    )
-
-
-def _numbers(tensor: torch.Tensor | None, like: torch.Tensor) -> tuple[Any, int]:
-    """The values as a flat float32 or float64 array, and the hash of their bits; for None zeros and 0."""
-    if tensor is None:
-        return np.zeros(like.numel() * (2 if like.is_complex() else 1), dtype=np.float32), 0
-    dense = tensor.detach().to_dense() if tensor.layout != torch.strided else tensor.detach()
-    real = torch.view_as_real(dense) if dense.is_complex() else dense
-    flat = real.contiguous().reshape(-1).cpu()
-    hashed = bits_hash(flat.view(torch.uint8).numpy().data) if flat.numel() else 1
-    exact = flat if flat.dtype in (torch.float32, torch.float64) else flat.double()
-    return exact.numpy(), hashed
-
-
-def _contents(tables: Any) -> dict[str, Any]:
-    """The buffers that there are now, by the name they have in the model."""
-    found: dict[str, Any] = {}
-    for module, table in tables:
-        for name, tensor in table.items():
-            if tensor is not None and tensor.numel():
-                numbers = tensor.detach().cpu()
-                found[f"{module}.{name}" if module else name] = _as_array(numbers)
-    return found
-
-
-def _as_array(tensor: torch.Tensor) -> Any:
-    return (tensor.double() if tensor.dtype == torch.bfloat16 else tensor).contiguous().numpy().copy()
+    new_args = tuple(noting(value) if place in places else value for place, value in enumerate(args))
+    return new_args, {key: noting(value) if key in keys else value for key, value in kwargs.items()}

@@ -59,7 +59,7 @@ def by_sketch(kind: str, layout: Layout, a: Vector, b: Vector) -> list[float]:
     """Norms of the differences, estimated; relative to the step's largest gradient norm, or the parameter's own."""
     ours, theirs = a.sketched(layout), b.sketched(layout)
     with np.errstate(invalid="ignore", over="ignore"):
-        away = np.sqrt(np.mean((ours[:, 2:] - theirs[:, 2:]) ** 2, axis=1))
+        away = np.sqrt(np.mean((ours[:, 1:] - theirs[:, 1:]) ** 2, axis=1))
     away[a.hashes == b.hashes] = 0.0
     scale = ours[:, 0].max(initial=0.0) if kind == "gradient" else ours[:, 0]
     relative: list[float] = (away / np.maximum(scale, TINY)).tolist()

@@ -130,7 +130,7 @@ def _by_sketch(step: Step, ours: Vector, theirs: Vector) -> tuple[Doubles, Doubl
     """(norm, estimated norm of the difference) of each tensor."""
     a, b = ours.sketched(step.layout), theirs.sketched(step.layout)
     with np.errstate(invalid="ignore", over="ignore"):
-        return a[:, 0], np.sqrt(np.mean((a[:, 2:] - b[:, 2:]) ** 2, axis=1))
+        return a[:, 0], np.sqrt(np.mean((a[:, 1:] - b[:, 1:]) ** 2, axis=1))
 
 
 def _differences(a: Floats, b: Floats) -> Doubles:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch._dynamo  # an optimizer imports it, and it sets TORCHINDUCTOR_CACHE_DIR: not in the middle of a test
@@ -105,7 +107,7 @@ def test_recording_changes_no_number_and_draws_none(tmp_path: Path) -> None:
 
 
 def test_beyond_the_budget_sketches_are_kept(tmp_path: Path) -> None:
-    steps = list(recorded(tmp_path, lambda: train(3), full_bytes=300).steps())
+    steps = list(recorded(tmp_path, lambda: train(3), full_bytes=400).steps())
     assert steps[0].gradients.values is not None
     assert steps[2].gradients.values is None
     assert steps[2].gradients.sketch is not None
@@ -131,3 +133,99 @@ def test_a_recorder_that_fails_says_so_and_lets_the_script_go_on(
     assert len(trace) == 0
     assert trace.end is not None
     assert "No space left" in trace.end.remarks[0]
+
+
+def test_the_optimizers_state_has_names_and_the_values_that_it_has(tmp_path: Path) -> None:
+    kept: list[torch.Tensor] = []
+
+    def work() -> None:
+        net = nn.Linear(3, 2)
+        adam = torch.optim.Adam(net.parameters())
+        for _ in range(2):
+            net(torch.randn(4, 3)).square().mean().backward()
+            adam.step()
+            kept.append(adam.state[net.bias]["exp_avg"].clone())
+
+    for step, expected in zip(recorded(tmp_path, work).steps(), kept, strict=True):
+        assert step.state is not None
+        assert step.state.values is not None
+        names = step.state.layout.names
+        assert {"exp_avg of weight", "exp_avg_sq of bias", "step of weight"} <= set(names)
+        place = step.state.layout.slices[names.index("exp_avg of bias")]
+        assert np.array_equal(step.state.values[place], expected)
+
+
+def test_the_history_of_lbfgs_is_kept_and_its_gradients_are_those_of_the_start(tmp_path: Path) -> None:
+    first: list[torch.Tensor] = []
+
+    def work() -> None:
+        weight = torch.ones(3, requires_grad=True)
+        lbfgs = torch.optim.LBFGS([weight], max_iter=3)
+
+        def closure() -> torch.Tensor:
+            lbfgs.zero_grad()
+            loss = (weight**4).sum()
+            loss.backward()
+            first.append(weight.grad.clone())
+            return loss
+
+        for _ in range(2):
+            lbfgs.step(closure)
+
+    steps = list(recorded(tmp_path, work).steps())
+    assert all(
+        step.state is not None and "old_dirs[0] of optimizer 0, parameter 0" in step.state.layout.names
+        for step in steps
+    )
+    assert len(steps[0].losses) > 1
+    assert steps[0].gradients.values is not None
+    assert np.array_equal(steps[0].gradients.values, first[0])
+    assert steps[1].gradients.values is not None
+    assert np.array_equal(steps[1].gradients.values, first[len(steps[0].losses)])
+
+
+def test_buffers_of_each_step(tmp_path: Path) -> None:
+    steps = list(recorded(tmp_path, lambda: train(3)).steps())
+    for number, step in enumerate(steps, 1):
+        assert step.buffers is not None
+        assert step.buffers.values is not None
+        place = step.buffers.layout.slices[step.buffers.layout.names.index("norm.num_batches_tracked")]
+        assert step.buffers.values[place] == number
+
+
+def test_the_start_is_what_the_parameters_were_before_the_first_step(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    expected = Net()
+    initial = recorded(tmp_path, lambda: train(2)).initial()
+    assert initial.values is not None
+    for name, parameter in expected.named_parameters():
+        place = initial.layout.slices[initial.layout.names.index(name)]
+        assert np.array_equal(initial.values[place], parameter.detach().flatten())
+
+
+def test_each_optimizer_has_a_start_of_its_own(tmp_path: Path) -> None:
+    def work() -> None:
+        for _ in range(2):
+            train(1)
+
+    trace = recorded(tmp_path, work)
+    assert [step.optimizer for step in trace.steps()] == [0, 1]
+    assert trace.initial().layout.names.count("first.weight") == 2
+
+
+def test_values_are_kept_of_every_so_many_th_step_and_hashes_of_all(tmp_path: Path) -> None:
+    steps = list(recorded(tmp_path, lambda: train(5), every=2).steps())
+    assert [step.number for step in steps if step.parameters.values is not None] == [0, 2, 4]
+    assert all(step.parameters.hashes.all() for step in steps)
+
+
+def test_a_forked_child_leaves_the_record_alone(tmp_path: Path) -> None:
+    def work() -> None:
+        train(1)
+        child = os.fork()
+        if child == 0:
+            train(3)
+            os._exit(0)
+        os.waitpid(child, 0)
+
+    assert len(recorded(tmp_path, work)) == 1
