@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 # scripts as researchers name theirs (test.py, test_model.py): data of tests, no tests
-collect_ignore_glob = ["corpus/*/*", "programs/*", "codemod/conversions/*"]
+collect_ignore_glob = ["corpus/*/*", "programs/*", "pairs/*/*", "codemod/conversions/*"]
 
 # pytest and its plugins write these themselves
 OF_PYTEST = {"PYTEST_CURRENT_TEST", "PYTEST_VERSION", "COLUMNS", "LINES"}

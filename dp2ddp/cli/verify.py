@@ -49,13 +49,15 @@ class Worlds(_Numbers):
 @click.option("--steps", type=click.IntRange(min=1), help="End both after so many optimizer steps.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=120.0, show_default=True,
               help="Give up after so many seconds without progress.")  # fmt: skip
+@click.option("--launcher", type=click.Choice(("torchrun", "python")),
+              help="What starts the --converted version [default: python if it starts its ranks itself].")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON (docs/json.md).")
 @click.option("--report", "targets", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
               help="Write a report: .html to read, .md for a pull request; may be given several times.")  # fmt: skip
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
     script: Path, as_module: bool, converted: Path | None, converted_arguments: str | None,
-    devices: tuple[int, ...] | None, steps: int | None, timeout: float, as_json: bool,
+    devices: tuple[int, ...] | None, steps: int | None, timeout: float, launcher: str | None, as_json: bool,
     targets: tuple[Path, ...], arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Train SCRIPT with DataParallel and its conversion under torchrun, and compare every optimizer step.
@@ -82,7 +84,7 @@ def command(
     started = time.monotonic()
     with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
         own = None if converted_arguments is None else tuple(shlex.split(converted_arguments))
-        subject = subject_of(script, converted, arguments, steps, timeout, as_module, warn, own)
+        subject = subject_of(script, converted, arguments, steps, timeout, as_module, warn, own, launcher)
         verdicts, failure = [], None
         for number in devices or (subject.world or 2,):
             try:

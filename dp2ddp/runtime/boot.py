@@ -33,9 +33,10 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from dp2ddp.runtime.desk import Note, Pulse, write_note
+from dp2ddp.runtime.desk import LAUNCHER, Note, Pulse, write_note
 from dp2ddp.runtime.overlay import Overlay
-from dp2ddp.runtime.stage import Stage, set_stage
+from dp2ddp.runtime.own_ranks import observe_ranks
+from dp2ddp.runtime.stage import Stage, set_stage, start_recorder
 
 INTERRUPTED = 130  # as shells say it
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -67,20 +68,23 @@ def have_own_hashes(rank: int) -> None:
 
 def run_stage(stage: Stage, rank: int) -> int:
     """Run the stage's script in this process; returns its exit code, and leaves atexit to the interpreter."""
-    desk = Path(stage.desk)
-    write_note(desk, rank, Note(os.getpid()))
+    desk, label = Path(stage.desk), LAUNCHER if stage.starts_ranks else rank
+    write_note(desk, label, Note(os.getpid()))
     os.chdir(stage.folder)
     look_in_copies(stage.moved)
     if stage.capture:
         _capture_output(desk, rank)
         have_terminal()
     atexit.register(complete_open_files)  # first in, last to run: behind all that the script registers
-    _tell_where_on_signal(desk, rank)
+    _tell_where_on_signal(desk, label)
     overlay = Overlay(stage.replaced)
     overlay.install()
     recorder = set_stage(stage, rank)
     pulse = Pulse(desk, rank)
     _beat_on_progress(pulse)
+    ends: list[_Ending] = []  # of the ranks that this process became
+    if stage.starts_ranks:
+        observe_ranks(lambda rank: _become_rank(stage, rank, pulse, ends), stage.seed)
     pulse.beat()  # the script begins
     code, ended, error = 0, 0.0, ""
     try:
@@ -90,10 +94,38 @@ def run_stage(stage: Stage, rank: int) -> int:
     finally:
         if recorder:
             recorder.finish()
-        write_note(desk, rank, Note(os.getpid(), code, ended, error))
+        for end_rank in ends:
+            end_rank(code, error)
+        write_note(desk, label, Note(os.getpid(), code, ended, error))
         pulse.beat()  # the script is over
         gc.unfreeze()
     return code
+
+
+_Ending = Callable[[int, str], None]
+
+
+def _become_rank(stage: Stage, rank: int, pulse: Pulse, ends: list[_Ending]) -> _Ending:
+    """This process turned out to be a rank; returns what ends it."""
+    die_with_parent()
+    desk = Path(stage.desk)
+    write_note(desk, rank, Note(os.getpid()))
+    if stage.capture:
+        _capture_output(desk, rank, keep=rank == 0)
+    _tell_where_on_signal(desk, rank)
+    recorder = start_recorder(stage, rank) if stage.trace else None
+    pulse.belong_to(rank)
+    pulse.beat()
+
+    def end(code: int, error: str) -> None:
+        if recorder:
+            recorder.finish()
+        complete_open_files()
+        write_note(desk, rank, Note(os.getpid(), code, time.monotonic(), error))
+        pulse.beat()
+
+    ends.append(end)
+    return end
 
 
 def look_in_copies(moved: Iterable[tuple[str, str]]) -> None:
@@ -210,11 +242,15 @@ def _own_frames(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _capture_output(desk: Path, rank: int) -> None:
+def _capture_output(desk: Path, rank: int, keep: bool = False) -> None:
+    """`keep`: what is there already."""
     sys.stdout.flush()
     sys.stderr.flush()
     for number, ending in ((1, "out"), (2, "err")):
-        file = os.open(desk / f"rank{rank}.{ending}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+        file = os.open(
+            desk / f"rank{rank}.{ending}",
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND | (0 if keep else os.O_TRUNC),
+        )
         os.dup2(file, number)
         os.close(file)
 

@@ -2,7 +2,7 @@
 
 stage.json        what to run (written by the parent)
 pulses            8 bytes a rank: how often it has been seen to move; a mapped file, so a beat costs nothing
-rankN.json        process id, how it ended
+rankN.json        process id, how it ended (rank-1: the process that starts the ranks, where the script does)
 rankN.stacks      where its threads stand, written on SIGUSR1 (also while it waits inside C code)
 rankN.out, .err   what it printed, if the stage says `capture`
 """
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from dp2ddp.runtime.stage import Stage
 
+LAUNCHER = -1  # in place of a rank: the process in which a script starts its ranks itself
 _COUNTER = struct.Struct("<Q")
 
 
@@ -64,6 +65,10 @@ class Pulse:
     def __init__(self, desk: Path, rank: int) -> None:
         with (desk / "pulses").open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), 0)
+        self.belong_to(rank)
+
+    def belong_to(self, rank: int) -> None:
+        """From now on; a process may learn late which rank it is."""
         self._offset = rank * _COUNTER.size
         self._count = 0
 

@@ -19,13 +19,13 @@ import importlib
 import json
 import os
 import select
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 from dp2ddp.runtime.boot import die_with_parent, run_stage
+from dp2ddp.runtime.ports import free_port
 from dp2ddp.runtime.stage import Stage
 
 _BREATH = 0.01  # seconds between two looks at the children
@@ -93,8 +93,8 @@ def _works(request: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Work]]:
         yield {"key": request["key"], "rank": 0}, lambda: _call(request["call"], request["arguments"])
         return
     stage = Stage.from_json(json.dumps(request["stage"]))
-    port = _free_port()
-    for rank in stage.ranks:
+    port = free_port()
+    for rank in stage.processes:
         yield {"key": request["key"], "rank": rank}, partial(_run_rank, stage, rank, port)
 
 
@@ -111,7 +111,7 @@ def _fork(children: _Children, label: dict[str, Any], work: Work) -> Work | None
 
 
 def _run_rank(stage: Stage, rank: int, port: int) -> int:
-    if stage.mode == "ddp":
+    if stage.mode == "ddp" and not stage.starts_ranks:
         os.environ.update(_torchrun_variables(stage.world, rank, port))
     return run_stage(stage, rank)
 
@@ -146,12 +146,6 @@ def _reap(children: _Children, answers: Any) -> None:
 
 def _answer(answers: Any, what: dict[str, Any]) -> None:
     answers.write(json.dumps(what) + "\n")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

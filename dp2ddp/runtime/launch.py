@@ -12,9 +12,9 @@ _HERE = Path(__file__).parent
 
 
 def command(stage: Stage, stage_file: Path) -> list[str]:
-    """One process for dp, torchrun for ddp; both end in boot.py."""
+    """One process for dp and for a script that starts its ranks itself, else torchrun; all end in boot.py."""
     boot = str(_HERE / "boot.py")
-    if stage.mode == "dp":
+    if stage.mode == "dp" or stage.starts_ranks:
         return [sys.executable, boot, str(stage_file)]
     return [
         sys.executable,

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dp2ddp.runtime import launch
-from dp2ddp.runtime.desk import prepare_desk, read_note, read_pulses
+from dp2ddp.runtime.desk import LAUNCHER, prepare_desk, read_note, read_pulses
 from dp2ddp.runtime.overlay import write_overlay
 from dp2ddp.runtime.processes import kill_tree
 from dp2ddp.runtime.stacks import Stand, read_stand
@@ -106,7 +106,7 @@ class Process:
             return None
         if self.stage.mode == "dp":
             return (code,)
-        return _rank_codes(self.stage, code)
+        return rank_codes(self.stage, code)
 
     def interrupt(self) -> None:
         self._process.send_signal(signal.SIGINT)
@@ -154,7 +154,7 @@ class _Watched:
         if patience is not None and time.monotonic() - self._moved > patience + self._allowance(pulses):
             failure = _hang(self._running.stage, patience)
             self._running.kill()
-            self.run = self._over(_rank_codes(self._running.stage, None), failure)
+            self.run = self._over(rank_codes(self._running.stage, None), failure)
 
     def _allowance(self, pulses: tuple[int, ...]) -> float:
         """Seconds more where no script is expected to move."""
@@ -168,7 +168,7 @@ class _Watched:
         return Run(self._running.stage, codes, time.monotonic() - self._running.started, failure)
 
 
-def _rank_codes(stage: Stage, code: int | None) -> tuple[int | None, ...]:
+def rank_codes(stage: Stage, code: int | None) -> tuple[int | None, ...]:
     """What each rank says; if all say 0 and torchrun does not, one died after its last word: torchrun knows how."""
     notes = [read_note(Path(stage.desk), rank) for rank in stage.ranks]
     codes = tuple(note.code if note else None for note in notes)
@@ -184,11 +184,24 @@ def _crash(stage: Stage, codes: tuple[int | None, ...]) -> Failure | None:
         return None
     notes = {rank: read_note(Path(stage.desk), rank) for rank in stage.ranks}
     failed = [rank for rank, code in zip(stage.ranks, codes, strict=True) if code]
+    if stage.starts_ranks and (missing := [rank for rank in stage.ranks if notes[rank] is None]):
+        return _never_joined(stage, missing)
     # the others fail a moment later, because the first one is gone
     first = min(failed, key=lambda rank: note.ended if (note := notes[rank]) else math.inf, default=None)
     note = notes.get(first) if first is not None else None
     code = codes[first] if first is not None else None
     return Failure("crash", first, note.error if note and note.error else _code_in_words(code))
+
+
+def _never_joined(stage: Stage, missing: Sequence[int]) -> Failure:
+    launcher = read_note(Path(stage.desk), LAUNCHER)
+    if launcher and launcher.error:
+        return Failure("crash", None, launcher.error)
+    count = stage.world - len(missing)
+    return Failure(
+        "crash", None, f"{count} of {stage.world} ranks called init_process_group; it was started with python, "
+        "as it looks like a script that starts its ranks itself: --launcher torchrun starts them for it"
+    )  # fmt: skip
 
 
 def _code_in_words(code: int | None) -> str:

@@ -14,8 +14,9 @@ from typing import Any
 
 from dp2ddp.errors import RunError
 from dp2ddp.runtime import launch
-from dp2ddp.runtime.desk import prepare_desk, read_note
+from dp2ddp.runtime.desk import LAUNCHER, prepare_desk, read_note
 from dp2ddp.runtime.processes import kill_tree
+from dp2ddp.runtime.run import rank_codes
 from dp2ddp.runtime.stage import Stage
 
 _LOOK = 0.005  # seconds between two looks
@@ -100,6 +101,8 @@ class Forked:
     def codes(self) -> tuple[int | None, ...] | None:
         self._server.check()
         ended = self._server.ended.get(self.stage.desk, {})
+        if ended and self.stage.starts_ranks:
+            return rank_codes(self.stage, ended[0])
         if len(ended) == len(self.stage.ranks):
             return tuple(code if code != -signal.SIGKILL else None for _, code in sorted(ended.items()))
         if any(ended.values()) and self._failed_at is None:
@@ -110,7 +113,9 @@ class Forked:
 
     def kill(self) -> None:
         ended = self._server.ended.get(self.stage.desk, {})
-        for rank in self.stage.ranks:
+        if ended and self.stage.starts_ranks:
+            return  # the kernel ended its ranks with it
+        for rank in (LAUNCHER, *self.stage.ranks):
             note = read_note(Path(self.stage.desk), rank)
             if note and rank not in ended:
                 kill_tree(note.pid)  # with its loader workers

@@ -39,10 +39,16 @@ class Stage:
     own_hashes: bool = False  # strings have other hashes on each rank, as in real life
     replaced: tuple[tuple[str, str], ...] = ()  # files that run in the words of others (overlay.py)
     capture: bool = False  # the ranks' stdout and stderr go to files on the desk
+    starts_ranks: bool = False  # ddp: the script is started once, and starts its ranks itself (own_ranks.py)
 
     @property
     def ranks(self) -> range:
         return range(self.world if self.mode == "ddp" else 1)
+
+    @property
+    def processes(self) -> range:
+        """Those that we start."""
+        return range(1) if self.starts_ranks else self.ranks
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -70,7 +76,7 @@ def set_stage(stage: Stage, rank: int) -> Recorder | None:
         devices.install(stage.world, stage.dtype)
     if stage.seed is not None:
         # Ranks begin apart, as in real life: bringing them together is the script's task.
-        _seed(stage.seed + rank)
+        seed_all(stage.seed + rank)
     if stage.sample_streams:
         from dp2ddp.runtime import samples
 
@@ -84,10 +90,15 @@ def set_stage(stage: Stage, rank: int) -> Recorder | None:
         from dp2ddp.runtime.guard import guard
 
         guard(Path(stage.scratch))
-    return _start_recorder(stage, rank) if stage.trace else None
+    if stage.mode == "ddp" and stage.scratch:
+        from dp2ddp.runtime.ports import have_own_ports
+
+        have_own_ports(Path(stage.desk))
+    return start_recorder(stage, rank) if stage.trace and not stage.starts_ranks else None
 
 
-def _seed(seed: int) -> None:
+def seed_all(seed: int) -> None:
+    """random, numpy and torch."""
     import random
 
     import numpy
@@ -104,7 +115,8 @@ def _enough_real_devices(count: int) -> bool:
     return torch.cuda.is_available() and torch.cuda.device_count() >= count
 
 
-def _start_recorder(stage: Stage, rank: int) -> Recorder:
+def start_recorder(stage: Stage, rank: int) -> Recorder:
+    """Observe this process from now on."""
     from dp2ddp.runtime.rows import observe_forwards
     from dp2ddp.trace.recorder import Recorder
 

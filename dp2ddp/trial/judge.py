@@ -32,6 +32,7 @@ class Pair:
     right: tuple[Prepared, Run]
     tolerance: Tolerance
     nudged: Run | None = None
+    own_losses: bool = False  # each rank of a port has the loss of its rows
 
     @property
     def reference(self) -> Run:
@@ -45,7 +46,7 @@ class Pair:
     def compared(self) -> Comparison:
         ranks = [_trace(self.other, rank) for rank in self.other.stage.ranks]
         nudged = _trace(self.nudged, 0) if self.nudged else None
-        return compare(_trace(self.reference, 0), ranks, self.tolerance, nudged)
+        return compare(_trace(self.reference, 0), ranks, self.tolerance, nudged, own_losses=self.own_losses)
 
     @property
     def may_be_rounding(self) -> bool:

@@ -70,6 +70,7 @@ def prepare(subject: Subject, kind: Kind, world: int, scratch: Path) -> Prepared
         real=False,
         own_hashes=mode == "ddp" and subject.own_hashes,
         capture=True,
+        starts_ranks=mode == "ddp" and subject.starts_ranks,
     )
     return Prepared(stage, workspaces)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dp2ddp.errors import RunError
 from dp2ddp.source.projects import Project, read_project
+from dp2ddp.trial.launcher import launch_line, starts_its_ranks
 from dp2ddp.trial.scripts import (
     conversion_of,
     existing_script,
@@ -45,6 +46,7 @@ class Subject:
         False  # every sample draws from a stream of its own, in both runs (runtime/samples.py)
     )
     torchrun: bool = True  # the judged run starts as a user will start it; or else it is forked, too
+    starts_ranks: bool = False  # the converted version is started once, and starts its ranks itself
     launch: str = ""  # the line that starts the converted script
     world: int | None = None  # the number of devices that the script names
     conversion: Conversion | None = None  # of ours; None for a version of the user's own
@@ -68,6 +70,7 @@ class _Converted:
     launch: str
     world: int | None
     conversion: Conversion | None = None
+    starts_ranks: bool = False
 
 
 def subject_of(
@@ -79,15 +82,17 @@ def subject_of(
     as_module: bool = False,
     see: Callable[[str], None] = print,
     converted_arguments: tuple[str, ...] | None = None,
+    launcher: str | None = None,
 ) -> Subject:
     """A script (or module) and the version given as `converted`, or else its conversion; HazardError if it has none.
 
-    `see` is told, a line at a time, what of the original had to be mended before it could run.
+    `see` is told, a line at a time, what of the original had to be mended before it could run. `launcher` (torchrun or
+    python) starts the version given; None: as its text says.
     """
     script = script_file(script, as_module)
     module = module_of(script, as_module)
     project = read_project(script, as_module)
-    found = _given(converted) if converted else _converted(script, project)
+    found = _given(converted, launcher) if converted else _converted(script, project)
     return Subject(
         script=script,
         name=str(script),
@@ -104,6 +109,7 @@ def subject_of(
         steps=steps,
         patience=patience,
         own_hashes=not (HASHES in found.launch or os.environ.get(HASHES, "random") != "random"),
+        starts_ranks=found.starts_ranks,
         launch=found.launch,
         world=found.world,
         conversion=found.conversion,
@@ -112,10 +118,11 @@ def subject_of(
     )
 
 
-def _given(converted: Path) -> _Converted:
+def _given(converted: Path, launcher: str | None) -> _Converted:
     existing_script(converted)
-    launch = f"torchrun --standalone --nproc-per-node N {converted}"
-    return _Converted(converted.read_bytes(), converted.name, {}, launch, None)
+    own = starts_its_ranks(converted) if launcher is None else launcher == "python"
+    launch = launch_line(converted, own)
+    return _Converted(converted.read_bytes(), converted.name, {}, launch, None, starts_ranks=own)
 
 
 def _converted(script: Path, project: Project) -> _Converted:

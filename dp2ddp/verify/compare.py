@@ -91,6 +91,7 @@ class _Found:
     noise: float = 0.0
     noise_floor: float = 0.0
     agreeing: tuple[tuple[int, ...], ...] = ()
+    own_losses: bool = False  # a rank's loss is that of its own rows: it explains, and is not judged
     loss_scale: float = TINY  # the largest loss so far: a loss near 0 is a difference of large numbers
 
     def add(self, found: Difference, room: float = 0.0) -> None:
@@ -110,13 +111,20 @@ class _Found:
 
 
 def compare(
-    reference: Trace, ranks: Sequence[Trace], tolerance: Tolerance, nudged: Trace | None = None
+    reference: Trace,
+    ranks: Sequence[Trace],
+    tolerance: Tolerance,
+    nudged: Trace | None = None,
+    own_losses: bool = False,
 ) -> Comparison:
-    """Compare every step of every rank with the reference; `nudged` is DataParallel, an ulp away (tolerance.py)."""
+    """Compare every step of every rank with the reference; `nudged` is DataParallel, an ulp away (tolerance.py).
+
+    `own_losses`: those of a port's ranks are not judged.
+    """
     natural = None
     if nudged is not None:
         natural = noise_between(reference, nudged, noisy_elements(reference, ranks[0], tolerance), tolerance)
-    found = _Found(tolerance, natural or without_run(tolerance))
+    found = _Found(tolerance, natural or without_run(tolerance), own_losses=own_losses)
     for step, others in zip(reference.steps(), _together(ranks), strict=False):
         _compare_step(found, step, others)
         if found.bad:
@@ -160,13 +168,16 @@ def _together(ranks: Sequence[Trace]) -> Iterator[tuple[Step, ...]]:
 
 
 def _compare_step(found: _Found, step: Step, others: tuple[Step, ...]) -> None:
-    identical = True
+    identical, losses = True, list[Difference]()
     for rank, other in enumerate(others):
         if not _same_layout(step, other):
             found.add(Difference("layout", np.inf, step.number, rank, _layout_words(step, other)))
             return
         for difference in _scalars(found, step, other, rank):
-            found.add(difference)
+            if found.own_losses and difference.kind == "loss":
+                losses.append(difference)
+            else:
+                found.add(difference)
     for kind in ("gradient", "parameter"):
         vectors = [_vector(each, kind) for each in (step, *others)]
         identical &= all(np.array_equal(vectors[0].hashes, each.hashes) for each in vectors[1:])
@@ -175,6 +186,8 @@ def _compare_step(found: _Found, step: Step, others: tuple[Step, ...]) -> None:
                 found.add(_tensors(found, kind, step, other, rank))
         if found.bad:
             found.agreeing = found.agreeing or agreeing(vectors[1:])
+    if found.bad:
+        found.bad += [loss for loss in losses if not loss.size <= found.tolerance.allowed]
     found.identical_steps += identical and not found.bad
 
 

@@ -1,0 +1,103 @@
+"""Hand-made ports: verify says of each what its head says, and of none that it hangs or fails.
+
+tests/pairs/ORIGINAL/train.py is the original, the other files of the folder are ports of it, with
+# verify: same                                  or
+# verify: different, KIND: why it is            KIND: of the first difference, or stdout, files, exit code
+# worlds: 2 4                                   2 unless given
+# arguments: --epochs 1                         of both
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.report.comparison import Report, print_report
+from dp2ddp.runtime.server import Server
+from dp2ddp.trial.launcher import starts_its_ranks
+from dp2ddp.trial.runs import environment
+from dp2ddp.trial.subject import Subject
+from dp2ddp.trial.trial import try_on
+from dp2ddp.verify.verdict import Verdict
+
+HERE = Path(__file__).resolve().parent
+HEAD = re.compile(r"^# (verify|worlds|arguments): (.*\S)\s*$", re.MULTILINE)
+PATIENCE = 120.0  # seconds without progress; the machine may be busy
+
+
+@dataclass(frozen=True)
+class Port:
+    """One version that somebody wrote."""
+
+    path: Path
+    answer: str  # same; or the kind of the first difference
+    worlds: tuple[int, ...]
+    arguments: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return str(self.path.with_suffix("").relative_to(HERE))
+
+
+def read_port(path: Path) -> Port:
+    said = dict(HEAD.findall(path.read_text(encoding="utf-8")))
+    answer, _, why = said["verify"].partition(":")
+    assert answer == "same" or (answer.startswith("different, ") and why), f"{path}: {said['verify']}"
+    worlds = tuple(int(world) for world in said.get("worlds", "2").split())
+    return Port(path, answer.removeprefix("different, "), worlds, tuple(said.get("arguments", "").split()))
+
+
+PORTS = [read_port(path) for path in sorted(HERE.glob("*/*.py")) if path.name != "train.py"]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """One process that has torch imported; every run of this file is forked from it."""
+    with Server(environment()) as server:
+        yield server
+
+
+@pytest.mark.torchrun
+@pytest.mark.parametrize(
+    ("port", "world"),
+    [pytest.param(port, world, id=f"{port.name}-{world}") for port in PORTS for world in port.worlds],
+)
+def test_verify_says_of_a_port_what_is_true(port: Port, world: int, server: Server, tmp_path: Path) -> None:
+    folder, scratch = tmp_path / "folder", tmp_path / "scratch"
+    folder.mkdir()
+    scratch.mkdir()
+    shutil.copy(port.path.with_name("train.py"), folder)
+    shutil.copy(port.path, folder / "train_ddp.py")
+    subject = Subject(
+        script=folder / "train.py",
+        name="train.py",
+        converted=port.path.read_bytes(),
+        converted_name="train_ddp.py",
+        modules={},
+        arguments=port.arguments,
+        folder=folder,
+        patience=PATIENCE,
+        sample_streams=True,
+        torchrun=False,
+        port=folder / "train_ddp.py",
+        starts_ranks=starts_its_ranks(port.path),
+    )
+    verdict = try_on(subject, world, server, scratch, print)
+    print_report(Report(port.name, (verdict,), "", 0.0))  # pytest shows it where this is false
+    assert first_difference(verdict) == port.answer
+
+
+def first_difference(verdict: Verdict) -> str:
+    """The kind of thing that differs, the nearest to a cause first; "same" if nothing does."""
+    if verdict.float64.first is not None:
+        return verdict.float64.first.kind
+    if not verdict.stdout.same or verdict.voices:
+        return "stdout"
+    if not verdict.files.same:
+        return "files"
+    return "same" if verdict.same else "exit code"
