@@ -81,7 +81,8 @@ def facts(verdict: Verdict) -> Iterator[tuple[str, str, bool]]:
     if verdict.trained:
         yield "float64", _float64(double), double.same
         yield from (("", text, False) for text in _diagnosis(double, verdict.world))
-        yield "float32", _float32(verdict.float32), True
+        ordered = ", with sums over ranks added in rank order" if verdict.world > 2 else ""
+        yield "float32", _float32(verdict.float32) + ordered, True
     yield "stdout", _stdout(verdict), verdict.stdout.same and not verdict.voices
     yield "files", _files(verdict), verdict.files.same
     yield "exit codes", f"{verdict.codes[0]} and {verdict.codes[1]}", verdict.codes[0] == verdict.codes[1]

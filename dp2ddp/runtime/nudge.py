@@ -27,7 +27,7 @@ def install_nudge(patches: Patches) -> None:
     wrapper: Any = torch.nn.DataParallel
     patches.set(wrapper, "forward", _nudged_before(wrapper.forward, nudge))
     handle = optimizers.register_optimizer_step_post_hook(
-        lambda optimizer, args, kwargs: nudge.move(_parameters(optimizer))
+        lambda optimizer, args, kwargs: nudge.move(_stepped(optimizer))
     )
     patches.on_undo(handle.remove)
 
@@ -41,8 +41,10 @@ def _nudged_before(original: Any, nudge: _Nudge) -> Any:
     return forward
 
 
-def _parameters(optimizer: Any) -> list[torch.Tensor]:
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+def _stepped(optimizer: Any) -> list[torch.Tensor]:
+    """A parameter without a gradient was not computed anew, and cannot have been rounded."""
+    parameters = (parameter for group in optimizer.param_groups for parameter in group["params"])
+    return [parameter for parameter in parameters if parameter.grad is not None]
 
 
 class _Nudge:

@@ -32,6 +32,7 @@ class Stage:
     dtype: str = "float32"
     sample_streams: bool = False
     nudged: bool = False  # parameters are moved by one ulp after each step: what rounding makes of the run
+    rank_order: bool = False  # sums over ranks are added first rank first, as DataParallel does
     seed: int | None = None  # where random, numpy and torch begin on rank 0; None: anywhere, as in real life
     real: bool = True  # use real CUDA devices when there are enough of them
     scratch: str | None = None  # the folder whose symbolic links must not be written through (guard.py)
@@ -81,11 +82,7 @@ def set_stage(stage: Stage, rank: int) -> Recorder | None:
         from dp2ddp.runtime import samples
 
         samples.install_sample_streams(stage.seed)
-    if stage.nudged:
-        from dp2ddp.runtime.nudge import install_nudge
-        from dp2ddp.runtime.patches import Patches
-
-        install_nudge(Patches())
+    _change_sums(stage)
     if stage.scratch:
         from dp2ddp.runtime.guard import guard
 
@@ -95,6 +92,20 @@ def set_stage(stage: Stage, rank: int) -> Recorder | None:
 
         have_own_ports(Path(stage.desk))
     return start_recorder(stage, rank) if stage.trace and not stage.starts_ranks else None
+
+
+def _change_sums(stage: Stage) -> None:
+    """What makes a run comparable to another one: its sums in order, or an ulp away."""
+    from dp2ddp.runtime.patches import Patches
+
+    if stage.nudged:
+        from dp2ddp.runtime.nudge import install_nudge
+
+        install_nudge(Patches())
+    if stage.rank_order:
+        from dp2ddp.runtime.rank_order import add_in_rank_order
+
+        add_in_rank_order(Patches())
 
 
 def seed_all(seed: int) -> None:

@@ -65,6 +65,7 @@ def prepare(subject: Subject, kind: Kind, world: int, scratch: Path) -> Prepared
         steps=subject.steps,
         dtype=kind.dtype,
         nudged=kind.nudged,
+        rank_order=kind.dtype == "float32",
         sample_streams=subject.sample_streams,
         seed=SEED,
         real=False,

@@ -1,0 +1,138 @@
+"""Sums over ranks in the order of the ranks: g0 + g1 + g2, as DataParallel adds its replicas' gradients.
+
+gloo adds around a ring, chunk by chunk, in an order of its own. From three ranks on that rounds differently, and a
+float32 run drifts away from DataParallel's however right it is. Added in order (SEMANTICS.md 3.1, recipe E) it is the
+same to the last bit, so that any bit that differs means something.
+
+The factor W that the template puts on gradients, and the 1/W by which torch's reducer undoes it, are left out as well:
+a third of three times x is not always x.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from .distributed import Done
+from .patches import Patches
+
+_HOOKED = "_dp2ddp_hooked"
+
+
+def add_in_rank_order(patches: Patches) -> None:
+    """all_reduce, reduce, and DistributedDataParallel where the script gave it no communication hook."""
+    if not dist.is_available():
+        return
+    for name, wrap in (("all_reduce", _all_reduce), ("reduce", _reduce)):
+        module = dist.distributed_c10d
+        wrapped = functools.wraps(getattr(module, name))(wrap(getattr(module, name)))
+        patches.set(module, name, wrapped)
+        patches.set(dist, name, wrapped)
+    ddp: Any = DistributedDataParallel
+    patches.set(ddp, "register_comm_hook", _remembering(ddp.register_comm_hook))
+    patches.set(ddp, "forward", _hooking(ddp.forward))
+    patches.set(torch.autograd.Function, "__init_subclass__", classmethod(_without_factor))
+
+
+def ordered_sum(tensor: torch.Tensor, group: Any) -> torch.Tensor:
+    """The sum of the ranks' tensors, first rank first."""
+    with torch.no_grad(), torch._C.DisableTorchFunction():
+        own = tensor.detach().contiguous()
+        parts = [torch.empty_like(own) for _ in range(group.size())]
+        group.allgather([parts], [own]).wait()
+        total = parts[0].clone()
+        for part in parts[1:]:
+            total += part
+        return total
+
+
+def _is_ours(tensor: Any, op: Any, group: Any) -> bool:
+    """Sums of floating point numbers; those of integers are the same in any order."""
+    adds = op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
+    return adds and not tensor.is_sparse and tensor.is_floating_point() and _group(group) is not None
+
+
+def _group(group: Any) -> Any:
+    """None for a group that this rank is not in."""
+    found = dist.distributed_c10d._get_default_group() if group is None else group
+    return None if found is dist.GroupMember.NON_GROUP_MEMBER else found
+
+
+def _summed(tensor: torch.Tensor, op: Any, group: Any) -> torch.Tensor:
+    total = ordered_sum(tensor, _group(group))
+    return total.div_(_group(group).size()) if op == dist.ReduceOp.AVG else total
+
+
+def _write(tensor: torch.Tensor, total: torch.Tensor) -> None:
+    with torch.no_grad(), torch._C.DisableTorchFunction():
+        tensor.copy_(total)
+
+
+def _all_reduce(original: Callable[..., Any]) -> Callable[..., Any]:
+    def all_reduce(
+        tensor: Any, op: Any = dist.ReduceOp.SUM, group: Any = None, async_op: bool = False
+    ) -> Any:
+        if not _is_ours(tensor, op, group):
+            return original(tensor, op=op, group=group, async_op=async_op)
+        _write(tensor, _summed(tensor, op, group))
+        return Done([tensor]) if async_op else None
+
+    return all_reduce
+
+
+def _reduce(original: Callable[..., Any]) -> Callable[..., Any]:
+    def reduce(tensor: Any, dst: Any = None, op: Any = dist.ReduceOp.SUM, group: Any = None, async_op: bool = False,
+               **more: Any) -> Any:  # fmt: skip
+        if dst is None or more or not _is_ours(tensor, op, group):
+            return original(tensor, dst, op=op, group=group, async_op=async_op, **more)
+        total = _summed(tensor, op, group)
+        if dist.get_rank() == dst:
+            _write(tensor, total)
+        return Done([tensor]) if async_op else None
+
+    return reduce
+
+
+def _remembering(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def register_comm_hook(self: Any, *args: Any, **kwargs: Any) -> Any:
+        setattr(self, _HOOKED, True)
+        return original(self, *args, **kwargs)
+
+    return register_comm_hook
+
+
+def _hooking(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
+        if not getattr(self, _HOOKED, False) and hasattr(self, "reducer"):
+            factor = 1.0 if type(self.module).__name__ == "ReducedCall" else 1 / self.process_group.size()
+            self.register_comm_hook((self.process_group, factor), _hook)
+        return original(self, *inputs, **kwargs)
+
+    return forward
+
+
+def _hook(state: tuple[Any, float], bucket: Any) -> torch.futures.Future[Sequence[torch.Tensor]]:
+    """What the reducer does (reducer.cpp: times 1/W on the way into the bucket, then the sum), in order."""
+    group, factor = state
+    with torch._C.DisableTorchFunction():
+        total = ordered_sum(bucket.buffer() * factor if factor != 1.0 else bucket.buffer(), group)
+    future: torch.futures.Future[Any] = torch.futures.Future()
+    future.set_result(total)
+    return future
+
+
+_hook.__annotations__.clear()  # DistributedDataParallel compares annotations by value, and these are texts
+
+
+def _without_factor(cls: Any, /, **kwargs: Any) -> None:
+    """The template's ScaleGradient (templates/whole.py), of which a converted script has its own copy."""
+    super(torch.autograd.Function, cls).__init_subclass__(**kwargs)
+    if cls.__name__ == "ScaleGradient" and "backward" in vars(cls):
+        cls.backward = staticmethod(lambda ctx, gradient: (gradient, None))
