@@ -36,6 +36,14 @@ class Bins:
         found: Doubles = np.fmin.reduceat(values.astype(np.float64), self.starts, axis=0)
         return found
 
+    def means(self, values: Doubles) -> Doubles:
+        """Of the numbers; nan only where there is none."""
+        known = np.isfinite(values)
+        with np.errstate(invalid="ignore"):
+            sums = np.add.reduceat(np.where(known, values, 0.0), self.starts)
+            found: Doubles = sums / np.add.reduceat(known.astype(np.float64), self.starts)
+        return np.where(np.isnan(found), self.highs(values), found)
+
     def spans(self) -> Iterator[tuple[int, int]]:
         """The first and the last index of each column."""
         yield from zip(

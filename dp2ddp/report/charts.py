@@ -6,6 +6,7 @@ Lines keep their width however the square is stretched (vector-effect), and word
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,17 +15,48 @@ from typing import Any
 from markupsafe import Markup
 
 from dp2ddp.report.bins import Bins, Doubles
-from dp2ddp.report.scales import SIDE, Scale, Tick
+from dp2ddp.report.scales import SIDE, Scale, Tick, step_ticks
+
+COLUMNS = 360  # of a chart with lines: about one for each two pixels on a screen
+TABLE_ROWS = 40
+_RIMS = 60  # bars that are told apart by a line between them
 
 
 @dataclass(frozen=True)
 class Line:
-    """A curve: of each column the lowest and the highest value."""
+    """A curve: where it goes in each column, and between which values its steps lie."""
 
     name: str
     style: str  # a class of page.css: colour, dashes and width
+    values: Doubles
     lows: Doubles
     highs: Doubles
+
+    def words(self, form: str) -> list[str]:
+        """Of each column; with the range, where a column has several values."""
+        each = zip(self.values.tolist(), self.lows.tolist(), self.highs.tolist(), strict=True)
+        return [
+            _word(value, form)
+            if not low < high
+            else f"{_word(value, form)} ({_word(low, form)} to {_word(high, form)})"
+            for value, low, high in each
+        ]
+
+
+def peaks(name: str, style: str, values: Doubles, bins: Bins) -> Line:
+    """The largest value of each column."""
+    highs = bins.highs(values)
+    return Line(name, style, highs, highs, highs)
+
+
+def means(name: str, style: str, values: Doubles, bins: Bins) -> Line:
+    """The mean of each column, in the area that all its steps lie in."""
+    return Line(name, style, bins.means(values), bins.lows(values), bins.highs(values))
+
+
+def _word(value: float, form: str) -> str:
+    """`-` for what there is not."""
+    return "-" if math.isnan(value) else "0" if value == 0 else form.format(value)
 
 
 @dataclass(frozen=True)
@@ -53,6 +85,10 @@ class Chart:
     kind: str = "lines"
     rows: tuple[Tick, ...] = ()  # names of a heat map's rows
 
+    def starting_at(self, column: int) -> Chart:
+        """Whose figures are the first to be shown."""
+        return dataclasses.replace(self, points={**self.points, "start": column})
+
 
 def svg(key: str, title: str, summary: str, *parts: Markup, size: tuple[int, int] = (SIDE, SIDE)) -> Markup:
     """A picture with a name and a description."""
@@ -64,23 +100,28 @@ def svg(key: str, title: str, summary: str, *parts: Markup, size: tuple[int, int
 
 
 def curve(line: Line, scale: Scale) -> Markup:
-    """One path; a column with several steps goes down to its lowest and up to its highest."""
-    path = "".join(_strokes(line, scale))
+    """One path."""
+    path = "".join(_strokes(line.values, scale))
     return Markup('<path class="line {}" d="{}"/>').format(line.style, path) if path else Markup("")
 
 
-def _strokes(line: Line, scale: Scale) -> Iterator[str]:
+def _strokes(values: Doubles, scale: Scale) -> Iterator[str]:
     """`M` begins after a gap, `L` goes on; `h0` makes a dot of a point that stands alone."""
     drawn = False
-    for column, (low, high) in enumerate(zip(line.lows.tolist(), line.highs.tolist(), strict=True)):
-        if math.isnan(high):
-            drawn = False
-            continue
-        x, y = across(column, len(line.highs)), _short(scale.height(high))
-        yield f"{'L' if drawn else 'M'}{x} {y}h0"
-        if low != high:
-            yield f"V{_short(scale.height(low))}"
-        drawn = True
+    for column, value in enumerate(values.tolist()):
+        if not math.isnan(value):
+            yield f"{'L' if drawn else 'M'}{across(column, len(values))} {_short(scale.height(value))}h0"
+        drawn = not math.isnan(value)
+
+
+def area(line: Line, scale: Scale) -> Markup:
+    """From the lowest to the highest value of each column; nothing where each has one."""
+    path = "".join(
+        f"M{across(column, len(line.highs))} {_short(scale.height(low))}V{_short(scale.height(high))}"
+        for column, (low, high) in enumerate(zip(line.lows.tolist(), line.highs.tolist(), strict=True))
+        if low < high
+    )
+    return Markup('<path class="area {}" d="{}"/>').format(line.style, path) if path else Markup("")
 
 
 def across(column: int, count: int) -> str:
@@ -112,6 +153,7 @@ def stacks(parts: Doubles, most: float) -> Markup:
     """Bars, one part upon the other; (columns, parts)."""
     drawn = []
     width = SIDE / max(len(parts), 1)
+    rim = " rim" if len(parts) <= _RIMS else ""
     below = parts.cumsum(axis=1) - parts
     for part in range(parts.shape[1]):
         path = "".join(
@@ -120,7 +162,7 @@ def stacks(parts: Doubles, most: float) -> Markup:
             for column, (low, high) in enumerate(zip(below[:, part], parts[:, part], strict=True))
             if high
         )
-        drawn.append(Markup('<path class="fill part{}" d="{}"/>').format(part % 6, path))
+        drawn.append(Markup('<path class="fill part{}{}" d="{}"/>').format(part % 6, rim, path))
     return Markup("").join(drawn)
 
 
@@ -150,14 +192,21 @@ def _runs(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def sample(style: str) -> Markup:
-    """The line of a legend."""
+    """The line of a legend; a dot, where the chart has dots."""
+    path = "M15 5h0" if style == "other" else "M1 5h28"
     return Markup(
-        '<svg class="sample" viewBox="0 0 30 10" aria-hidden="true"><path class="line {}" d="M1 5h28"/></svg>'
-    ).format(style)
+        '<svg class="sample" viewBox="0 0 30 10" aria-hidden="true"><path class="line {}" d="{}"/></svg>'
+    ).format(style, path)
 
 
 def legend_words(lines: Sequence[Line]) -> tuple[tuple[str, str], ...]:
     return tuple((line.style, line.name) for line in lines)
+
+
+def dots(style: str, points: Sequence[tuple[int, float]], count: int) -> Markup:
+    """(column, height) each."""
+    path = "".join(f"M{across(column, count)} {_short(height)}h0" for column, height in points)
+    return Markup('<path class="{}" d="{}"/>').format(style, path)
 
 
 def table_of(caption: str, bins: Bins, columns: Sequence[tuple[str, Sequence[str]]]) -> Table:
@@ -165,3 +214,24 @@ def table_of(caption: str, bins: Bins, columns: Sequence[tuple[str, Sequence[str
     head = ("step" if bins.whole else "steps", *(name for name, _ in columns))
     cells = zip(bins.names(), *(texts for _, texts in columns), strict=True)
     return Table(caption, head, tuple(tuple(row) for row in cells))
+
+
+def finished(
+    key: str,
+    title: str,
+    summary: str,
+    note: str,
+    picture: Markup,
+    scale: Scale,
+    legend: tuple[tuple[str, str], ...],
+    drawn: tuple[Bins, Sequence[Line]],
+    told: tuple[Bins, Sequence[Line]],
+    form: str,
+    kind: str = "lines",
+) -> Chart:
+    """A chart with lines, and its figures: all that are `drawn` for who points at them, `told` ones in a table."""
+    bins, lines = drawn
+    points = {"steps": bins.names(), "lines": [[line.name, line.words(form)] for line in lines]}
+    table = table_of(title, told[0], [(line.name, line.words(form)) for line in told[1]])
+    steps = step_ticks(bins.steps.tolist())
+    return Chart(key, title, summary, picture, scale.ticks(), steps, legend, table, points, note, kind)

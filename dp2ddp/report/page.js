@@ -24,6 +24,8 @@ for (const figure of document.querySelectorAll("figure.chart")) {
     output.textContent = "step " + points.steps[column] + " · " + words(column, row);
     slider.setAttribute("aria-valuetext", output.textContent);
   };
+  show(points.start ?? points.steps.length - 1);
+  cursor.hidden = true;
   slider.addEventListener("input", () => show(Number(slider.value)));
   slider.addEventListener("focus", () => show(Number(slider.value)));
   const share = (from, size, count) => Math.min(count - 1, Math.max(0, Math.floor(from / size * count)));

@@ -17,8 +17,9 @@ from dp2ddp.report.changes import DiffLine, diff_lines, text_diff
 from dp2ddp.report.charts import Chart, sample
 from dp2ddp.report.comparison import Report, facts, headline
 from dp2ddp.report.comparison_json import document
-from dp2ddp.report.figures import charts
+from dp2ddp.report.figures import charts, sentences
 from dp2ddp.report.table import steps_csv
+from dp2ddp.verify.compare import Comparison
 from dp2ddp.verify.outputs import FileDifference
 from dp2ddp.verify.verdict import Verdict
 
@@ -34,6 +35,7 @@ class _Part:
     charts: tuple[Chart, ...]
     printed: tuple[DiffLine, ...]
     files: tuple[FileDifference, ...]
+    sentences: tuple[str, ...]
     csv: str  # a data URL; "" without steps
 
 
@@ -56,6 +58,8 @@ def page(report: Report) -> str:
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         sample=sample,
+        amount=_amount,
+        causes=next((verdict.causes for verdict in report.verdicts if verdict.causes), ()),
         points=lambda chart: _json(chart.points),
     )
 
@@ -70,10 +74,17 @@ def _part(verdict: Verdict) -> _Part:
         verdict=verdict,
         facts=tuple(facts(verdict)),
         charts=tuple(charts(verdict)),
+        sentences=tuple(sentences(verdict)),
         printed=_printed(verdict),
         files=verdict.files.different,
         csv=_data_url(steps_csv(verdict)),
     )
+
+
+def _amount(comparison: Comparison) -> str:
+    if comparison.identical:
+        return "the same bits"
+    return f"{comparison.largest.size:.1e}" if comparison.largest else "-"
 
 
 def _printed(verdict: Verdict) -> tuple[DiffLine, ...]:
