@@ -137,11 +137,11 @@ def grid(scale: Scale) -> Markup:
     return Markup('<path class="grid" d="{}"/>').format(path)
 
 
-def band(style: str, top: float, bottom: float) -> Markup:
-    """A lying stripe, from one height to another."""
-    return Markup('<rect class="{}" x="0" y="{}" width="1000" height="{}"/>').format(
-        style, _short(top), _short(bottom - top)
-    )
+def below(style: str, tops: Doubles, scale: Scale) -> Markup:
+    """Everything under a curve, from edge to edge."""
+    heights = [_short(scale.height(top)) for top in tops.tolist()]
+    path = "".join(f"L{across(column, len(heights))} {height}" for column, height in enumerate(heights))
+    return Markup('<path class="{}" d="M0 1000V{}{}H1000V1000z"/>').format(style, heights[0], path)
 
 
 def upright(style: str, column: int, count: int) -> Markup:

@@ -11,7 +11,7 @@ from dp2ddp.report.charts import (
     COLUMNS,
     TABLE_ROWS,
     Chart,
-    band,
+    below,
     curve,
     finished,
     grid,
@@ -20,9 +20,10 @@ from dp2ddp.report.charts import (
     svg,
     upright,
 )
-from dp2ddp.report.scales import SIDE, Differences, differences
+from dp2ddp.report.limits import judged, worst
+from dp2ddp.report.scales import Differences, differences
 from dp2ddp.verify.series import Series
-from dp2ddp.verify.tolerance import FLOAT64
+from dp2ddp.verify.tolerance import FACTOR
 from dp2ddp.verify.verdict import Verdict
 
 _TITLE = "Difference at each step"
@@ -35,17 +36,18 @@ _Named = Sequence[tuple[str, str, Doubles]]  # name, style, a figure for each st
 
 
 def difference_chart(key: str, verdict: Verdict, series: Series) -> Chart:
-    named = list(_lines(series, verdict.float32.series))
+    found = judged(verdict.float64, series)
+    named = list(_lines(series, found.sizes, verdict.float32.series))
     bins = bins_of(series.steps, COLUMNS)
     lines = [peaks(*each, bins) for each in named]
     scale, parted = _scale(named), _parted(verdict, series, bins)
     picture = svg(
         key, _TITLE, summary := _summary(verdict, named),
-        band("allowed", scale.height(FLOAT64.allowed), SIDE), grid(scale),
+        below("allowed", bins.highs(found.limits), scale), grid(scale),
         *(upright("parted", column, len(bins)) for column in parted),
         *(curve(line, scale) for line in lines),
     )  # fmt: skip
-    legend = [*legend_words(lines), ("allowed", f"allowed in float64: up to {FLOAT64.allowed:.0e}")]
+    legend = [*legend_words(lines), ("allowed", f"allowed in float64: {FACTOR:g} times the natural noise")]
     if parted and verdict.float64.first:
         legend.append(("parted", f"they part at step {verdict.float64.first.step}"))
     rough = bins_of(series.steps, TABLE_ROWS)
@@ -56,26 +58,20 @@ def difference_chart(key: str, verdict: Verdict, series: Series) -> Chart:
     return made.starting_at(parted[0]) if parted else made
 
 
-def worst(series: Series, count: int) -> Doubles:
-    """The largest difference of each step, over all gradients and parameters."""
-    both = np.fmax(series.gradients, series.parameters)
-    return padded(np.fmax.reduce(both, axis=1, initial=np.nan), count)
-
-
 def padded(values: Doubles, count: int) -> Doubles:
     """With nan for steps that this run did not take."""
     return np.concatenate([values, np.full(max(count - len(values), 0), np.nan)])[:count]
 
 
-def _lines(double: Series, single: Series | None) -> Iterator[tuple[str, str, Doubles]]:
+def _lines(double: Series, sizes: Doubles, single: Series | None) -> Iterator[tuple[str, str, Doubles]]:
     count = len(double.steps)
     if single is not None and len(single.steps):
         if single.noise is not None:
             yield "natural noise in float32", "noise32", padded(single.noise, count)
-        yield "float32 (shown)", "float32", worst(single, count)
+        yield "float32 (shown)", "float32", padded(worst(np.fmax(single.gradients, single.parameters)), count)
     if double.noise is not None:
         yield "natural noise in float64", "noise64", padded(double.noise, count)
-    yield "float64 (judged)", "float64", worst(double, count)
+    yield "float64 (judged)", "float64", sizes
 
 
 def _scale(named: _Named) -> Differences:

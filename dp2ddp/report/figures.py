@@ -12,7 +12,6 @@ from dp2ddp.report.heat import heat_maps
 from dp2ddp.report.rows_chart import rows_chart
 from dp2ddp.report.run_charts import loss_chart, rate_chart
 from dp2ddp.verify.series import Series
-from dp2ddp.verify.tolerance import FLOAT64
 from dp2ddp.verify.verdict import Verdict
 
 
@@ -25,7 +24,7 @@ def charts(verdict: Verdict) -> Iterator[Chart]:
     yield difference_chart(f"{key}-difference", verdict, series)
     if not np.isnan(series.losses).all():
         yield loss_chart(f"{key}-loss", series)
-    yield from heat_maps(key, series, FLOAT64.allowed)
+    yield from heat_maps(key, verdict.float64, series)
     if series.rows.any():
         yield rows_chart(f"{key}-rows", series)
     if _varies(series):

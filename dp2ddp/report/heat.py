@@ -8,26 +8,30 @@ import numpy as np
 
 from dp2ddp.report.bins import Doubles, bins_of
 from dp2ddp.report.charts import Chart, Table, mosaic, svg
+from dp2ddp.report.limits import limits
 from dp2ddp.report.scales import Tick, step_ticks
+from dp2ddp.verify.compare import Comparison
 from dp2ddp.verify.series import Series
+from dp2ddp.verify.tolerance import FACTOR
 
 _COLUMNS = 120
 _NAMED = 40  # rows that each have their name beside them
 _WORST = 40  # rows of the table
-_STEPS = (1e-4, 1e-2, 1.0, 1e3, 1e6, 1e9)  # of what is allowed: three shades below it, four above
+_EDGES = (1e-3, 3e-2, 1.0, 1e3, 1e6, 1e9)  # of what is allowed: three shades below it, four above
 _ENDLESS, _NOTHING = "8", "9"
 
 
-def heat_maps(key: str, series: Series, allowed: float) -> Iterator[Chart]:
+def heat_maps(key: str, comparison: Comparison, series: Series) -> Iterator[Chart]:
     """Of gradients and of parameters, where there is any difference."""
     for kind, values in (("gradients", series.gradients), ("parameters", series.parameters)):
         if (values > 0).any():
+            allowed = limits(comparison, kind.removesuffix("s"), len(series.steps))
             yield _heat_map(f"{key}-{kind}", kind, series, values, allowed)
 
 
-def _heat_map(key: str, kind: str, series: Series, values: Doubles, allowed: float) -> Chart:
+def _heat_map(key: str, kind: str, series: Series, values: Doubles, allowed: Doubles) -> Chart:
     bins = bins_of(series.steps, _COLUMNS)
-    levels = [_levels(bins.highs(column), allowed) for column in values.T]
+    levels = [_levels(bins.highs(column / allowed)) for column in values.T]
     title = f"Which {kind}, when"
     summary = _summary(kind, series, values, allowed)
     picture = svg(key, title, summary, mosaic(levels), size=(len(bins), len(levels)))
@@ -35,10 +39,10 @@ def _heat_map(key: str, kind: str, series: Series, values: Doubles, allowed: flo
         "steps": bins.names(),
         "rows": list(series.names),
         "levels": levels,
-        "words": _level_words(allowed),
+        "words": _WORDS,
     }
     used = sorted({level for text in levels for level in text})
-    legend = tuple((f"level{level}", _level_words(allowed)[int(level)]) for level in used)
+    legend = tuple((f"level{level}", _WORDS[int(level)]) for level in used)
     what = "gradient" if kind == "gradients" else "value"
     return Chart(
         key=key,
@@ -50,39 +54,45 @@ def _heat_map(key: str, kind: str, series: Series, values: Doubles, allowed: flo
         legend=legend,
         table=_worst(kind, series, values, allowed),
         points=points,
-        note=f"Relative difference of each parameter's {what} in float64. {summary}",
+        note=f"Difference of each parameter's {what} in float64, beside the natural noise. {summary}",
         kind="heat",
         rows=_row_names(series.names),
     )
 
 
-def _levels(highs: Doubles, allowed: float) -> str:
+def _levels(shares: Doubles) -> str:
     """A digit for each column."""
-    edges = np.array(_STEPS) * allowed
-    found = np.searchsorted(edges, highs, side="left") + 1
-    texts = np.where(highs == 0, 0, found).astype(str)
-    texts[np.isinf(highs)] = _ENDLESS
-    texts[np.isnan(highs)] = _NOTHING
+    found = np.searchsorted(np.array(_EDGES), shares, side="left") + 1
+    texts = np.where(shares == 0, 0, found).astype(str)
+    texts[np.isinf(shares)] = _ENDLESS
+    texts[np.isnan(shares)] = _NOTHING
     return "".join(texts.tolist())
 
 
-def _level_words(allowed: float) -> list[str]:
-    edges = [f"{step * allowed:.0e}".replace("e+00", "") for step in _STEPS]
-    between = [f"{low} to {high}" for low, high in zip(edges, edges[1:], strict=False)]
-    between[2:] = [f"{text}, not allowed" for text in between[2:]]
-    return [
-        "the same bits", f"up to {edges[0]}", *between, f"above {edges[-1]}, not allowed",
-        "missing or no number on one side", "not compared",
-    ]  # fmt: skip
+def _word(edge: float) -> str:
+    """Of what is allowed, in terms of natural noise."""
+    return f"{edge * FACTOR:.0e}".replace("e+0", "e") if edge > 1 else f"{edge * FACTOR:g}"
 
 
-def _summary(kind: str, series: Series, values: Doubles, allowed: float) -> str:
-    above = (values > allowed).any(axis=0)
+_WORDS = (
+    "the same bits",
+    "within natural noise",
+    f"up to {_word(_EDGES[1])} times the noise",
+    f"up to {_word(_EDGES[2])} times the noise",
+    *(f"up to {_word(edge)} times, not allowed" for edge in _EDGES[3:]),
+    f"above {_word(_EDGES[-1])} times, not allowed",
+    "missing or no number on one side",
+    "not compared",
+)
+
+
+def _summary(kind: str, series: Series, values: Doubles, allowed: Doubles) -> str:
+    above = (values > allowed[:, None]).any(axis=0)
     total = len(series.names)
     if not above.any():
         return f"All {total} {kind} stay within what is allowed."
-    first = int(np.argmax((values > allowed).any(axis=1)))
-    names = [series.names[index] for index in np.flatnonzero(values[first] > allowed)]
+    first = int(np.argmax((values > allowed[:, None]).any(axis=1)))
+    names = [series.names[index] for index in np.flatnonzero(values[first] > allowed[first])]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     count = int(above.sum())
     return (
@@ -91,7 +101,7 @@ def _summary(kind: str, series: Series, values: Doubles, allowed: float) -> str:
     )
 
 
-def _worst(kind: str, series: Series, values: Doubles, allowed: float) -> Table:
+def _worst(kind: str, series: Series, values: Doubles, allowed: Doubles) -> Table:
     largest = np.fmax.reduce(values, axis=0, initial=np.nan)
     order = np.argsort(-np.nan_to_num(largest, nan=-1.0), kind="stable")[:_WORST]
     rows = tuple(_worst_row(series, values[:, index], index, allowed) for index in order.tolist())
@@ -101,7 +111,7 @@ def _worst(kind: str, series: Series, values: Doubles, allowed: float) -> Table:
     )
 
 
-def _worst_row(series: Series, values: Doubles, index: int, allowed: float) -> tuple[str, ...]:
+def _worst_row(series: Series, values: Doubles, index: int, allowed: Doubles) -> tuple[str, ...]:
     if np.isnan(values).all():
         return series.names[index], "-", "-", "-"
     at = int(np.nanargmax(values))
