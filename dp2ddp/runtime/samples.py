@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import xxhash
 from torch.utils.data import DataLoader, get_worker_info
 from torch.utils.data._utils import fetch
 
@@ -24,6 +25,7 @@ from .patches import Patches
 Fetcher = fetch._MapDatasetFetcher
 _EPOCH = "_dp2ddp_epoch"
 _SEED = "_dp2ddp_seed"
+DREW = "_dp2ddp_drew"  # left on a fetcher: whether its last sample drew random numbers
 
 
 class Epochs:
@@ -92,14 +94,28 @@ def _fetch(self: Any, possibly_batched_index: Any) -> Any:
             data = [_load(self, index) for index in possibly_batched_index]
         else:
             data = _load(self, possibly_batched_index)
+        setattr(self, DREW, _last_one_drew(self, possibly_batched_index))
     return self.collate_fn(data)
 
 
+def _last_one_drew(fetcher: Any, possibly_batched_index: Any) -> bool:
+    """Whether the streams have gone on since they were set for the batch's last sample."""
+    last = [*possibly_batched_index][-1:] if fetcher.auto_collation else [possibly_batched_index]
+    after = streams_digest()
+    for index in last:
+        seed_streams(_seed_of(fetcher, index))
+    return after != streams_digest()
+
+
 def _load(fetcher: Any, index: Any) -> Any:
-    seed_streams(sample_seed(getattr(fetcher, _SEED), getattr(fetcher, _EPOCH), index))
+    seed_streams(_seed_of(fetcher, index))
     if fetcher.auto_collation and getattr(fetcher.dataset, "__getitems__", None):
         return fetcher.dataset.__getitems__([index])[0]
     return fetcher.dataset[index]
+
+
+def _seed_of(fetcher: Any, index: Any) -> int:
+    return sample_seed(getattr(fetcher, _SEED), getattr(fetcher, _EPOCH), index)
 
 
 def sample_seed(base_seed: int, epoch: int, index: Any) -> int:
@@ -119,6 +135,19 @@ def seed_streams(seed: int) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed % 2**32)
+
+
+def streams_digest() -> int:
+    """64 bits of where torch's, Python's and numpy's random streams stand; nothing is drawn."""
+    with torch._C.DisableTorchFunction():
+        digest = xxhash.xxh3_64(torch.default_generator.get_state().numpy().data)
+    digest.update(hash(random.getstate()[1]).to_bytes(8, "little", signed=True))
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        _, numbers, *place = numpy.random.get_state()
+        digest.update(numbers.data)
+        digest.update(repr(place).encode())
+    return digest.intdigest()
 
 
 @contextmanager

@@ -128,11 +128,15 @@ def _enough_real_devices(count: int) -> bool:
 
 def start_recorder(stage: Stage, rank: int) -> Recorder:
     """Observe this process from now on."""
-    from dp2ddp.runtime.rows import observe_forwards
+    from dp2ddp.runtime import batches, collectives, decisions, precision, rows
     from dp2ddp.trace.recorder import Recorder
 
     assert stage.trace is not None
     recorder = Recorder(Path(stage.trace), rank=rank, last_step=stage.steps, every=stage.every)
     recorder.start()
-    observe_forwards(recorder)
+    rows.observe_forwards(recorder)
+    batches.observe_batches(recorder)
+    decisions.observe_decisions(recorder)
+    precision.observe_precision(recorder)
+    collectives.observe_collectives(recorder)
     return recorder

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dp2ddp.trace.names import buffer_tables, named_buffers, parameter_names
-from dp2ddp.trace.records import Layout
+from dp2ddp.trace.records import Layout, Vector
 from dp2ddp.trace.state import state_tensors
 from dp2ddp.trace.tensors import layout_of
 
@@ -23,6 +23,7 @@ class Known:
         self.layout = layout_of(parameter_names(roots, parameters, ordinal), parameters)
         self.tables = buffer_tables(roots, parameters)
         self.whole = False  # whether this step's values are kept
+        self.pending: dict[str, Vector] = {}  # gradients of the step that is under way
         self._faces = _faces(parameters)
         self._state, self._buffers = _Remembered(), _Remembered()
 

@@ -55,7 +55,6 @@ class Recorder:
         self._optimizers: weakref.WeakKeyDictionary[Any, Known] = weakref.WeakKeyDictionary()
         self._ordinals: set[int] = set()
         self._tables: dict[int, Table] = {}
-        self._pending: dict[str, Vector] | None = None
         self._off = self._in_child = False
         self._undo: list[Callable[[], object]] = []
 
@@ -150,6 +149,7 @@ class Recorder:
         self._events.loss(float(sum(tensor.detach().double().sum().item() for tensor in each)))
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        self.quietly(self._forget_gradients, optimizer)
         with_closure = _with_closure(args, kwargs, lambda: self.quietly(self._note_gradients, optimizer))
         if with_closure is None:
             self.quietly(self._note_gradients, optimizer)
@@ -160,26 +160,28 @@ class Recorder:
         if self._stopped:
             raise StepLimit(0)
 
+    def _forget_gradients(self, optimizer: Any) -> None:
+        """Those of a step that ended with an error."""
+        if optimizer in self._optimizers:
+            self._optimizers[optimizer].pending = {}
+
     def _note_gradients(self, optimizer: Any) -> None:
-        if (
-            self._pending is not None
-        ):  # the closure is called again (LBFGS): the first gradients are those of the start
-            return
         known = self._know(optimizer)
+        if known.pending:  # the closure is called again (LBFGS): the first gradients are those of the start
+            return
         parameters = parameters_of(optimizer)
         known.whole = self._keeper.keeps(self._steps, 2 * bytes_of(parameters))
         gradients = [parameter.grad for parameter in parameters]
-        self._pending = {
+        known.pending = {
             "gradients": vector_of(gradients, known.layout, whole=known.whole),
             **self._unclipped.take(parameters, known.layout, known.whole),
         }
 
     def _note_step(self, optimizer: Any) -> None:
-        if self._pending is None:  # it has not called its closure
-            self._note_gradients(optimizer)
+        self._note_gradients(optimizer)  # if it has not called its closure
         known = self._optimizers[optimizer]
         vectors = {
-            **(self._pending or {}),
+            **known.pending,
             "parameters": vector_of(parameters_of(optimizer), known.layout, whole=known.whole),
             **self._beside(known, optimizer),
         }
@@ -192,7 +194,7 @@ class Recorder:
             **self._events.take(),
         )
         self._writer.write_step(line, vectors)
-        self._pending = None
+        known.pending = {}
         self._steps += 1
         self._stopped = self._last_step is not None and self._steps >= self._last_step
 

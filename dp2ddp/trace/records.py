@@ -83,7 +83,7 @@ class Draw:
     loader: int  # ordinal of its data set, by first use
     indices: tuple[int, ...] | None  # as the sampler said; None for an iterable data set
     streams: int = 0  # digest of the random streams where its first sample was loaded; 0: not known
-    drew: bool = False  # whether loading that sample drew random numbers
+    drew: bool = False  # whether loading it drew random numbers
 
 
 @dataclass(frozen=True, kw_only=True)
