@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dp2ddp.report.changes import Change
+from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.compare import Comparison, Difference
 from dp2ddp.verify.tolerance import FACTOR
 from dp2ddp.verify.verdict import Verdict
 
 _MOST_SIZES = 4  # of batches, in the line about rows
+_MOST_CAUSES = 3
+_MOST_EDITS = 4
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ def print_report(report: Report) -> None:
         for label, text, good in facts(verdict):
             mark = Text("  ok  " if good else "  !!  ", style="green" if good else "bold red")
             console.print(Text.assemble(mark, (f"{label:<11}", "" if good else "bold"), text))
+        for text, weighty in causes_text(verdict.causes):
+            console.print(Text(text, style="bold" if weighty else ""))
     console.print()
     console.print(Text.assemble(("launch     ", "bold"), report.launch))
     console.print(Text(f"verified in {report.seconds:.1f} s", style="dim"))
@@ -80,7 +85,7 @@ def facts(verdict: Verdict) -> Iterator[tuple[str, str, bool]]:
         yield "rows", rows_text(double.rows, verdict.world), True
     if verdict.trained:
         yield "float64", _float64(double), double.same
-        yield from (("", text, False) for text in _diagnosis(double, verdict.world))
+        yield from (("", text, False) for text in _beside(double))
         ordered = ", with sums over ranks added in rank order" if verdict.world > 2 else ""
         yield "float32", _float32(verdict.float32) + ordered, True
     yield "stdout", _stdout(verdict), verdict.stdout.same and not verdict.voices
@@ -175,13 +180,12 @@ def _amount(difference: Difference) -> str:
     )
 
 
-def _diagnosis(comparison: Comparison, world: int) -> Iterator[str]:
+def _beside(comparison: Comparison) -> Iterator[str]:
     if comparison.first is None:
         return
     gradient = next((each for each in (comparison.first, *comparison.also) if each.kind == "gradient"), None)
     if gradient is not None and gradient.ratio is not None:
-        words = ratio_words(gradient.ratio, world)
-        yield f"gradients are {gradient.ratio:.4g} times as long as under DataParallel{words}"
+        yield f"gradients are {gradient.ratio:.4g} times as long as under DataParallel"
     loss = next((each for each in (comparison.first, *comparison.also) if each.kind == "loss"), None)
     if loss is not None and loss.size != float("inf"):
         yield f"loss on rank {loss.rank} is {loss.norm:.6g}, under DataParallel {loss.reference_norm:.6g}"
@@ -192,13 +196,16 @@ def _diagnosis(comparison: Comparison, world: int) -> Iterator[str]:
         yield "ranks that agree with each other: " + " | ".join(groups)
 
 
-def ratio_words(ratio: float, world: int) -> str:
-    """What W or 1/W tells."""
-    if world > 1 and abs(ratio - world) < 1e-3 * world:
-        return f": {world} = W, a sum over ranks that should be an average"
-    if world > 1 and abs(ratio * world - 1) < 1e-3:
-        return f": 1/{world} = 1/W, an average over ranks that should be a sum"
-    return ""
+def causes_text(causes: Sequence[Cause]) -> Iterator[tuple[str, bool]]:
+    """The likeliest cause with its figures and advice, others by their titles: (line, whether it stands out)."""
+    for cause in causes[:1]:
+        yield f"  likely     {cause.title} [{cause.code}]", True
+        yield from ((f"             {each}", False) for each in cause.evidence)
+        yield f"  to change  {cause.advice}", False
+        if cause.edits:
+            yield f"  edits      {'; '.join(cause.edits[:_MOST_EDITS])}", False
+    for cause in causes[1:_MOST_CAUSES]:
+        yield f"  or         {cause.title} [{cause.code}] {'; '.join(cause.evidence[:1])}", False
 
 
 def _stdout(verdict: Verdict) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from typing import Any
@@ -51,6 +52,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         },
         "codes": list(verdict.codes),
         "seconds": list(verdict.seconds),
+        "causes": [dataclasses.asdict(cause) for cause in verdict.causes],
         "remarks": [*verdict.remarks, *verdict.float64.remarks],
     }
 

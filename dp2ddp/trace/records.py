@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp2ddp.errors import TraceError
-from dp2ddp.trace.digests import Floats, sketch
+from dp2ddp.trace.digests import SKETCH, Floats, sketch
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class Vector:
         if self.sketch is not None:
             return self.sketch
         assert self.values is not None
+        if not layout.names:
+            return np.zeros((0, SKETCH))
         return np.stack([sketch(self.values[place]) for place in layout.slices])
 
     def followed_by(self, other: Vector) -> Vector:

@@ -16,6 +16,8 @@ from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import Trace, read_trace
 from dp2ddp.trial.prepare import Prepared
 from dp2ddp.trial.subject import Subject
+from dp2ddp.verify.causes.diagnose import diagnose
+from dp2ddp.verify.causes.evidence import Evidence
 from dp2ddp.verify.compare import Comparison, compare
 from dp2ddp.verify.outputs import FileDifference, FilesComparison, OwnCode, compare_files, compare_text
 from dp2ddp.verify.spelling import Spelling
@@ -85,7 +87,7 @@ def judge(subject: Subject, pair: Pair, single: Pair, server: Server, scratch: P
     natural = double.natural.largest if double.natural else 0.0
     loose = FLOAT64.with_noise(double.noise, double.noise_floor, natural)
     texts = [_spelling(each, ours.stage.name).plain(run.output(0)) for each, run in (pair.left, pair.right)]
-    return Verdict(
+    verdict = Verdict(
         world=reference.stage.world,
         float64=double,
         float32=single.compared,
@@ -96,6 +98,39 @@ def judge(subject: Subject, pair: Pair, single: Pair, server: Server, scratch: P
         seconds=(reference.seconds, other.seconds),
         printed=(texts[0], texts[1]),
     )
+    return verdict if verdict.same else _explained(subject, pair, verdict)
+
+
+def _explained(subject: Subject, pair: Pair, verdict: Verdict) -> Verdict:
+    """With its likely causes. What goes wrong in looking for them is said, and takes nothing from the verdict."""
+    try:
+        return replace(verdict, causes=diagnose(_evidence(subject, pair, verdict)))
+    except Exception as error:
+        remark = f"causes could not be looked for: {type(error).__name__}: {error}"
+        return replace(verdict, remarks=(*verdict.remarks, remark))
+
+
+def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:
+    return Evidence(
+        world=verdict.world,
+        reference=_trace(pair.reference, 0),
+        ranks=tuple(_trace(pair.other, rank) for rank in pair.other.stage.ranks),
+        comparison=verdict.float64,
+        stdout=verdict.stdout,
+        voices=verdict.voices,
+        files=verdict.files,
+        codes=verdict.codes,
+        edits=_edits(subject),
+    )
+
+
+def _edits(subject: Subject) -> dict[str, list[str]]:
+    """Of a conversion of ours: rule -> the lines of the original that it edited."""
+    places: dict[str, list[str]] = {}
+    for file in subject.conversion.files if subject.conversion else ():
+        for edit in file.plan.edits if file.plan else ():
+            places.setdefault(edit.code, []).append(f"{edit.file or subject.name}, {edit.place}")
+    return places
 
 
 def _check_devices(comparison: Comparison, stage: Stage) -> None:

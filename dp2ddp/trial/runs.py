@@ -14,6 +14,7 @@ from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.prepare import Prepared
 from dp2ddp.trial.subject import Subject
+from dp2ddp.verify.causes.data_parallel import fault_of_original
 
 
 def environment() -> dict[str, str]:
@@ -39,11 +40,15 @@ def _seen(run: Run, see: Callable[[str], None]) -> None:
     if run.failure and (run.failure.kind == "hang" or not run.ended_on_purpose):
         if words := _last_words(run):
             see(words)
-        original = ". It is the original that fails, as it is" if stage.mode == "dp" else ""
-        raise RunError(failure_text(run) + original)
+        raise RunError(failure_text(run) + (_about_original(run) if stage.mode == "dp" else ""))
     devices = f"{stage.world} device{'' if stage.world == 1 else 's'}"
     again = ", moved by an ulp" if stage.nudged else ""
     see(f"{devices}, {stage.mode} in {stage.dtype}{again}: {run.seconds:.1f} s")
+
+
+def _about_original(run: Run) -> str:
+    fault = fault_of_original(run.failure.text) if run.failure else None
+    return f". {fault.title} {fault.advice}" if fault else ". It is the original that fails, as it is"
 
 
 def _start(subject: Subject, stage: Stage, server: Server, stack: ExitStack) -> Running:

@@ -7,8 +7,9 @@ import json
 
 import pytest
 
-from dp2ddp.report.comparison import Report, facts, headline, ratio_words, rows_text
+from dp2ddp.report.comparison import Report, causes_text, facts, headline, rows_text
 from dp2ddp.report.comparison_json import as_document
+from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.compare import Comparison, Difference
 from dp2ddp.verify.outputs import FileDifference, FilesComparison, TextComparison
 from dp2ddp.verify.verdict import Verdict
@@ -42,19 +43,25 @@ def test_the_first_word_is_the_verdict() -> None:
     )
 
 
-def test_the_ratio_of_the_gradients_is_told_in_words() -> None:
+def test_the_ratio_of_the_gradients_and_the_ranks_that_agree_are_told() -> None:
     texts = [text for _, text, good in facts(dataclasses.replace(SAME, float64=PARTED)) if not good]
-    assert any("0.5 times as long" in text and "1/2 = 1/W" in text for text in texts)
+    assert "gradients are 0.5 times as long as under DataParallel" in texts
     assert "ranks that agree with each other: 0 | 1" in texts
 
 
-@pytest.mark.parametrize(
-    ("ratio", "world", "words"),
-    [(3.0, 3, "3 = W"), (1 / 3, 3, "1/3 = 1/W"), (0.7, 3, ""), (1.0, 1, "")],
-)
-def test_only_w_and_its_inverse_have_words(ratio: float, world: int, words: str) -> None:
-    assert words in ratio_words(ratio, world)
-    assert bool(words) == bool(ratio_words(ratio, world))
+def test_the_likeliest_cause_is_told_with_its_figures_and_advice_others_by_their_title() -> None:
+    first = Cause(
+        "mean-for-sum", "Too small.", ("0.5 times: 1/W",), "Multiply by 2.", 0.9, ("DDP201 line 3",)
+    )
+    other = Cause("other-order", "Another order.", ("2 of 8 rows",), "Shuffle alike.", 0.5)
+    lines = [text for text, _ in causes_text((first, other))]
+    assert [line.split(maxsplit=1) for line in lines] == [
+        ["likely", "Too small. [mean-for-sum]"],
+        ["0.5", "times: 1/W"],
+        ["to", "change  Multiply by 2."],
+        ["edits", "DDP201 line 3"],
+        ["or", "Another order. [other-order] 2 of 8 rows"],
+    ]
 
 
 @pytest.mark.parametrize(

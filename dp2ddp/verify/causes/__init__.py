@@ -1,1 +1,1 @@
-"""Why two runs differ: a catalogue of causes, each with its signature and advice (docs/causes.md)."""
+"""Why two runs differ: a catalogue of causes, each with a signature in figures and advice."""

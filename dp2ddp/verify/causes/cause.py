@@ -1,4 +1,4 @@
-"""What a diagnosis says of one likely cause."""
+"""What may be wrong with a port."""
 
 from __future__ import annotations
 
@@ -7,11 +7,35 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cause:
-    """Something that may be wrong, and how well it fits what was found."""
+    """One likely cause, and the figures that speak for it."""
 
-    code: str  # "sum-for-mean": its entry in docs/causes.md
+    code: str  # an entry of the catalogue, and of docs/causes.md
     title: str  # what is wrong, one sentence, in the user's words
     evidence: tuple[str, ...]  # figures: "gradients are 2.000 times as long: W"
     advice: str  # what to change
     weight: float  # how well the signature fits, 0..1
-    edits: tuple[str, ...] = ()  # of our own conversion: "DDP301 train_ddp.py:88"
+    edits: tuple[str, ...] = ()  # of our own conversion: rule and line, "DDP307 train_ddp.py:33"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cause as the catalogue tells of it; `{W}` stands for the number of devices."""
+
+    code: str
+    title: str
+    signature: str  # what is looked at, and when it fits
+    advice: str
+    rules: tuple[str, ...] = ()  # of the codemod: whose edits could bring it about in a conversion of ours
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a family of signatures says: a code of the catalogue, how well it fits, and the figures."""
+
+    code: str
+    weight: float
+    evidence: tuple[str, ...]
+
+
+def found(code: str, weight: float, *evidence: str) -> Found:
+    return Found(code, weight, evidence)

@@ -1,0 +1,40 @@
+"""DataParallel's own faults, named as such and not blamed on the port (SEMANTICS.md 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dp2ddp.verify.causes.batches import batches_of
+from dp2ddp.verify.causes.catalogue import CATALOGUE
+from dp2ddp.verify.causes.cause import Entry, Found, found
+from dp2ddp.verify.causes.evidence import Evidence
+from dp2ddp.verify.causes.words import sum_text
+
+# what the original's last words say: torch's own messages
+_LAST_WORDS = {
+    "Expected more than 1 value per channel when training": "dataparallel-one-row",
+    "forward() missing 1 required positional argument": "dataparallel-keywords",
+}
+
+
+def signatures(evidence: Evidence) -> Iterator[Found]:
+    """Rows that the loader gave and no replica got, while the ranks have them all."""
+    scene = evidence.scene
+    if scene is None:
+        return
+    given = sum(len(draw.indices or ()) for draw in scene.reference.draws)
+    for batch in batches_of(scene)[:1]:
+        lost = batch.theirs - batch.ours
+        if lost and not batch.ours - batch.theirs and len(batch.reference) < given == batch.theirs.total():
+            rows = next(forward.rows for forward in scene.reference.forwards if forward.rows)
+            yield found(
+                "dataparallel-drops-rows",
+                0.985,
+                f"the loader gave {given} rows in step {scene.number}, DataParallel's replicas got {sum_text(rows)}",
+            )
+
+
+def fault_of_original(error: str) -> Entry | None:
+    """The known fault of DataParallel by which an original ended."""
+    code = next((code for words, code in _LAST_WORDS.items() if words in error), None)
+    return CATALOGUE[code] if code else None

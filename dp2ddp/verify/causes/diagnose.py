@@ -1,0 +1,57 @@
+"""Which causes explain what was found, the likeliest first; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from dp2ddp.verify.causes import (
+    batches,
+    data_parallel,
+    gradients,
+    models,
+    outside,
+    start,
+    steps,
+    synchronisation,
+)
+from dp2ddp.verify.causes.catalogue import CATALOGUE
+from dp2ddp.verify.causes.cause import Cause, Found
+from dp2ddp.verify.causes.evidence import Evidence
+
+Family = Callable[[Evidence], Iterator[Found]]
+
+# from cause to effect, as in the catalogue
+FAMILIES: tuple[Family, ...] = (
+    data_parallel.signatures,
+    start.signatures,
+    batches.signatures,
+    models.signatures,
+    synchronisation.signatures,
+    gradients.signatures,
+    steps.signatures,
+    outside.signatures,
+)
+
+
+def diagnose(evidence: Evidence) -> tuple[Cause, ...]:
+    """Causes by how well their signatures fit; of those that fit alike, what comes first makes the others."""
+    best: dict[str, Found] = {}
+    for family in FAMILIES:
+        for one in family(evidence):
+            if one.code not in best or one.weight > best[one.code].weight:
+                best[one.code] = one
+    ranked = sorted(best.values(), key=lambda one: -one.weight)
+    return tuple(_cause(one, evidence) for one in ranked)
+
+
+def _cause(one: Found, evidence: Evidence) -> Cause:
+    entry = CATALOGUE[one.code]
+    world = str(evidence.world)
+    return Cause(
+        code=one.code,
+        title=entry.title.replace("{W}", world),
+        evidence=one.evidence,
+        advice=entry.advice.replace("{W}", world),
+        weight=one.weight,
+        edits=tuple(f"{rule} {place}" for rule in entry.rules for place in evidence.edits.get(rule, ())),
+    )

@@ -1,0 +1,125 @@
+"""What diagnosis looks at: the records of both runs, what was found different, and the step where it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dp2ddp.trace.records import Layout, Step, Trace, Vector
+from dp2ddp.verify.compare import Comparison
+from dp2ddp.verify.outputs import FilesComparison, TextComparison
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A step of DataParallel, and the step of each rank that stands for it."""
+
+    reference: Step
+    ranks: tuple[Step, ...]
+
+    @property
+    def number(self) -> int:
+        return self.reference.number
+
+    @property
+    def whole(self) -> bool:
+        """Whether the tensors of all can be compared one by one."""
+        return all(rank.layout.shapes == self.reference.layout.shapes for rank in self.ranks)
+
+    def unclipped(self) -> tuple[Vector, tuple[Vector, ...]]:
+        """Gradients as backward left them: before they were clipped, where that is known."""
+        ours = self.reference.unclipped or self.reference.gradients
+        return ours, tuple(rank.unclipped or rank.gradients for rank in self.ranks)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that is known about a pair of runs on `world` devices."""
+
+    world: int
+    reference: Trace
+    ranks: tuple[Trace, ...]
+    comparison: Comparison
+    stdout: TextComparison
+    voices: tuple[int, ...]
+    files: FilesComparison
+    codes: tuple[int, int] = (0, 0)
+    aligned: Comparison | None = None  # with the same random numbers on the devices, if that was run
+    edits: Mapping[str, Sequence[str]] = field(
+        default_factory=dict
+    )  # of our conversion: rule -> "train_ddp.py:33"
+
+    @cached_property
+    def scene(self) -> Scene | None:
+        """The step with the first difference; None if training is the same."""
+        first = self.comparison.first
+        return None if first is None else self._scenes.get(first.step)
+
+    @cached_property
+    def before(self) -> Scene | None:
+        """The step before it, of the same optimizer."""
+        if self.scene is None:
+            return None
+        wanted = (
+            scene
+            for number, scene in self._scenes.items()
+            if number < self.scene.number and scene.reference.optimizer == self.scene.reference.optimizer
+        )
+        return max(wanted, key=lambda scene: scene.number, default=None)
+
+    @cached_property
+    def _scenes(self) -> dict[int, Scene]:
+        """The step with the first difference, and the last one of each optimizer before it."""
+        kept: dict[int, Scene] = {}
+        last: dict[int, int] = {}
+        wanted = -1 if self.comparison.first is None else self.comparison.first.step
+        for scene in self.scenes():
+            if scene.number > wanted:
+                break
+            if scene.number < wanted:
+                kept.pop(last.get(scene.reference.optimizer, -1), None)
+                last[scene.reference.optimizer] = scene.number
+            kept[scene.number] = scene
+        return kept
+
+    def scenes(self) -> Iterator[Scene]:
+        """Step by step, as long as all go on."""
+        others = zip(*(trace.steps() for trace in self.ranks), strict=False)
+        for step, ranks in zip(self.reference.steps(), others, strict=False):
+            yield Scene(step, ranks)
+
+
+def projected(vector: Vector, layout: Layout) -> Array:
+    """Numbers that stand for a vector and are linear in it: sums and multiples can be recognised without "
+    "its values."""
+    return vector.sketched(layout)[:, 1:].reshape(-1)
+
+
+def multiple(target: Array, of: Array) -> tuple[float, float]:
+    """The factor that fits best, and what is left, relative: (2.0, 1e-16) for a target that is twice the "
+    "other."""
+    square = float(of @ of)
+    factor = float(target @ of) / square if square > 0 else 0.0
+    return factor, distance(target, factor * of)
+
+
+def distance(a: Array, b: Array) -> float:
+    """Of two vectors, relative to the larger one; inf where something is not a number."""
+    scale = max(float(np.linalg.norm(a)), float(np.linalg.norm(b)))
+    away = float(np.linalg.norm(a - b))
+    if not np.isfinite(away):
+        return float("inf")
+    return away / scale if scale > 0 else 0.0
+
+
+EXACT = 1e-8  # of float64 gradients of which one is a simple function of others
+
+
+def fits(left: float) -> bool:
+    return left < EXACT

@@ -1,0 +1,115 @@
+"""Gradients that are a simple function of DataParallel's, or losses that are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dp2ddp.verify.causes.batches import different_batch
+from dp2ddp.verify.causes.cause import Found, found
+from dp2ddp.verify.causes.evidence import Array, Evidence, Scene, distance, fits, multiple, projected
+from dp2ddp.verify.causes.words import number_text, numbers_text, sum_text
+
+
+def signatures(evidence: Evidence) -> Iterator[Found]:
+    scene = evidence.scene
+    if scene is None or not scene.whole:
+        return
+    ours, theirs = scene.unclipped()
+    target, rank0 = (projected(each, scene.reference.layout) for each in (ours, theirs[0]))
+    if fits(distance(target, rank0)):
+        return
+    if all(np.array_equal(theirs[0].hashes, each.hashes) for each in theirs[1:]):
+        yield from _scale(evidence, scene, target, rank0)
+        yield from _kept(evidence, target, rank0)
+        if different_batch(evidence) is None:
+            yield from _losses(evidence, scene)
+
+
+def _scale(evidence: Evidence, scene: Scene, target: Array, rank0: Array) -> Iterator[Found]:
+    factor, left = multiple(rank0, target)
+    if not fits(left) or abs(factor) < 1e-12:
+        return
+    world, passes = evidence.world, len(scene.reference.losses)
+    figures = f"gradients are {number_text(factor)} times DataParallel's"
+    exact = f"all but {left:.0e} of them"
+    if passes > 1 and (_near(factor, passes) or _near(factor, 1 / passes)):
+        yield found("accumulation-count", 0.97, f"{figures}; {passes} backward passes make a step", exact)
+    if _near(factor, world):
+        yield found("sum-for-mean", 0.96, f"{figures}: W", exact)
+    elif _near(factor, 1 / world):
+        yield found("mean-for-sum", 0.96, f"{figures}: 1/W", exact)
+    elif not _near(factor, passes) and not _near(factor, 1 / passes):
+        yield found("gradient-scale", 0.9, figures, exact)
+
+
+def _near(factor: float, number: float) -> bool:
+    return abs(factor - number) < 1e-6 * number
+
+
+def _kept(evidence: Evidence, target: Array, rank0: Array) -> Iterator[Found]:
+    before = evidence.before
+    if before is None or not before.whole:
+        return
+    layout = before.reference.layout
+    for _, vector in (("", before.unclipped()[1][0]), ("clipped ", before.ranks[0].gradients)):
+        past = projected(vector, layout)
+        if len(past) == len(target) and past.any() and fits(distance(rank0 - target, past)):
+            yield found(
+                "gradients-kept",
+                0.98,
+                f"the gradient is DataParallel's plus that of step {before.number}, all but rounding",
+            )
+            return
+
+
+def _losses(evidence: Evidence, scene: Scene) -> Iterator[Found]:
+    """Same rows and other gradients: how do the losses of the ranks make DataParallel's?"""
+    if not scene.reference.losses or any(len(r.losses) != len(scene.reference.losses) for r in scene.ranks):
+        return
+    whole = sum(scene.reference.losses)
+    parts = [sum(rank.losses) for rank in scene.ranks]
+    rows = [sum(sum(each) for each in rank.rows) for rank in scene.ranks]
+    losses = f"losses of the ranks {numbers_text(parts)}; DataParallel's {number_text(whole)}"
+    mean = sum(parts) / len(parts)
+    if _same(mean, whole):
+        yield from _right_losses(scene, losses)
+        return
+    if sum(rows) and len(set(rows)) > 1:
+        weighted = sum(part * count for part, count in zip(parts, rows, strict=True)) / sum(rows)
+        if _same(weighted, whole):
+            yield found(
+                "mean-of-means",
+                0.96,
+                f"rows {sum_text(rows)}: weighted by them the losses make {number_text(weighted)}, "
+                f"their plain mean is {number_text(mean)}",
+                losses,
+            )
+            return
+    inside = min(parts) < whole < max(parts)
+    if inside and not _normalises_over_rows(scene):
+        yield found("local-counts", 0.8, losses, f"their plain mean is {number_text(mean)}")
+    elif not inside and not _normalises_over_rows(scene):
+        yield found("pairs-across-ranks", 0.5, losses)
+
+
+def _right_losses(scene: Scene, losses: str) -> Iterator[Found]:
+    if len(scene.reference.losses) > 1:
+        yield found(
+            "part-of-accumulation",
+            0.9,
+            f"{len(scene.reference.losses)} backward passes before the step; the losses are right: {losses}",
+        )
+    else:
+        yield found("other-reduction", 0.7, f"the mean of the losses is right: {losses}")
+        yield found("one-rank-alone", 0.65, f"the mean of the losses is right: {losses}")
+
+
+def _normalises_over_rows(scene: Scene) -> bool:
+    buffers = scene.reference.buffers
+    return buffers is not None and any(name.endswith("running_mean") for name in buffers.layout.names)
+
+
+def _same(a: float, b: float) -> bool:
+    return abs(a - b) <= 1e-9 * max(abs(a), abs(b))

@@ -1,0 +1,151 @@
+"""What the model does with its rows: modes, precision, statistics, gradients that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dp2ddp.trace.records import Step, Vector
+from dp2ddp.verify.causes.batches import batches_of, different_batch
+from dp2ddp.verify.causes.cause import Found, found
+from dp2ddp.verify.causes.evidence import Evidence, Scene, distance, fits, projected
+from dp2ddp.verify.causes.words import names_text, sum_text
+
+
+def signatures(evidence: Evidence) -> Iterator[Found]:
+    scene = evidence.scene
+    if scene is None:
+        return
+    yield from _modes(scene)
+    yield from _precision(scene)
+    if scene.whole:
+        yield from _missing(scene)
+        yield from _statistics(evidence, scene)
+        yield from _other_forward(evidence, scene)
+
+
+def _modes(scene: Scene) -> Iterator[Found]:
+    ours = [forward.training for forward in scene.reference.forwards]
+    for rank, step in enumerate(scene.ranks):
+        theirs = [forward.training for forward in step.forwards]
+        if len(ours) == len(theirs) and ours != theirs:
+            yield found(
+                "evaluation-mode",
+                0.97,
+                f"training forwards of step {scene.number}: {sum(theirs)} of {len(theirs)} on rank {rank}, "
+                f"{sum(ours)} of {len(ours)} under DataParallel",
+            )
+            return
+
+
+def _precision(scene: Scene) -> Iterator[Found]:
+    ours = set(scene.reference.precision)
+    for rank, step in enumerate(scene.ranks):
+        if set(step.precision) != ours:
+            theirs = ", ".join(sorted(set(step.precision))) or "none"
+            yield found(
+                "other-precision",
+                0.97,
+                f"autocast on rank {rank}: {theirs}; under DataParallel: {', '.join(sorted(ours)) or 'none'}",
+            )
+            return
+
+
+def _missing(scene: Scene) -> Iterator[Found]:
+    """Gradients that are None on ranks, and what DataParallel has in their place."""
+    layout = scene.reference.layout
+    norms = scene.reference.gradients.sketched(layout)[:, 0]
+    for rank, step in enumerate(scene.ranks):
+        none = np.flatnonzero((step.gradients.hashes == 0) & (scene.reference.gradients.hashes != 0))
+        zeros = [layout.names[i] for i in none if norms[i] == 0]
+        others = [layout.names[i] for i in none if norms[i] > 0]
+        if others:
+            yield found("no-gradient", 0.96, f"no gradient on rank {rank} for {names_text(others)}")
+        if zeros:
+            yield found(
+                "zeros-for-none",
+                0.955,
+                f"no gradient on rank {rank} for {names_text(zeros)}: zeros under DataParallel",
+            )
+        if none.size:
+            return
+
+
+def _statistics(evidence: Evidence, scene: Scene) -> Iterator[Found]:
+    """BatchNorm: running statistics after the step, and which rows each rank normalised over."""
+    if not _statistics_away(scene):
+        return
+    together = len({_running_hashes(rank.buffers) for rank in scene.ranks}) == 1 and evidence.world > 1
+    moved = _moved_rows(scene)
+    told = f"running statistics of rank 0 after step {scene.number} are other than replica 0's"
+    if fits(_gradients_away(scene)):
+        yield found("buffers-of-another-rank", 0.96, f"{told}; gradients of that step agree", *moved)
+    elif together and different_batch(evidence) is None:
+        yield found("sync-batchnorm", 0.95, f"{told}, and the same on all ranks")
+    elif not together:
+        yield found("batchnorm-rows", 0.95 if moved else 0.7, *moved, told)
+
+
+def _statistics_away(scene: Scene) -> bool:
+    """Whether rank 0's running averages are other than replica 0's, which survive under DataParallel."""
+    ours, theirs = scene.reference.buffers, scene.ranks[0].buffers
+    if ours is None or theirs is None or ours.layout.names != theirs.layout.names:
+        return False
+    if ours.values is None or theirs.values is None:
+        return _running_hashes(ours) != _running_hashes(theirs)
+    a, b = (np.asarray(each.values, dtype=np.float64) for each in (ours, theirs))
+    return any(
+        not fits(distance(a[place], b[place])) for i in _running(ours) for place in [ours.layout.slices[i]]
+    )
+
+
+def _running(vector: Vector) -> list[int]:
+    return [i for i, name in enumerate(vector.layout.names) if "running_" in name]
+
+
+def _running_hashes(vector: Vector | None) -> tuple[int, ...]:
+    return () if vector is None else tuple(int(vector.hashes[i]) for i in _running(vector))
+
+
+def _gradients_away(scene: Scene) -> float:
+    layout = scene.reference.layout
+    return distance(projected(scene.reference.gradients, layout), projected(scene.ranks[0].gradients, layout))
+
+
+def _moved_rows(scene: Scene) -> tuple[str, ...]:
+    """Ranks whose rows are not the chunk of their replica, though all rows together are the same."""
+    for batch in batches_of(scene):
+        sizes = _replica_rows(scene.reference, len(batch.reference))
+        if not batch.same or not sizes:
+            continue
+        begin = 0
+        for rank, (size, rows) in enumerate(zip(sizes, batch.ranks, strict=False)):
+            chunk = batch.reference[begin : begin + size]
+            begin += size
+            if sorted(chunk) != sorted(rows):
+                shared = len(set(chunk) & set(rows))
+                return (
+                    f"rank {rank} has {shared} of replica {rank}'s {size} rows (chunks {sum_text(sizes)})",
+                )
+    return ()
+
+
+def _replica_rows(step: Step, total: int) -> tuple[int, ...]:
+    return next((forward.rows for forward in step.forwards if sum(forward.rows) == total), ())
+
+
+def _other_forward(evidence: Evidence, scene: Scene) -> Iterator[Found]:
+    """Same weights, same rows, and other gradients on ranks that agree: what is left is the computation."""
+    if evidence.aligned is not None and evidence.aligned.same:
+        yield found("other-random-numbers", 0.97, "with aligned random numbers every step agrees")
+        return
+    if fits(_gradients_away(scene)) or different_batch(evidence) is not None:
+        return
+    if evidence.aligned is None:
+        yield found(
+            "other-random-numbers", 0.4, "same rows, other gradients; random numbers were not aligned"
+        )
+        yield found("other-computation", 0.35, "same rows, other gradients")
+    else:
+        yield found("other-computation", 0.6, "same rows, other gradients, also with aligned random numbers")

@@ -1,0 +1,80 @@
+"""Before the first step: weights, and what the optimizer was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dp2ddp.trace.records import Vector
+from dp2ddp.verify.causes.cause import Found, found
+from dp2ddp.verify.causes.evidence import Evidence, Scene
+from dp2ddp.verify.causes.words import names_text, ranks_text
+
+_ROUNDING = 1e-12  # the same numbers, got in another way
+
+
+def signatures(evidence: Evidence) -> Iterator[Found]:
+    if evidence.comparison.first is None:
+        return
+    yield from _initial(evidence)
+    if evidence.scene is not None:
+        yield from _layout(evidence.scene)
+        yield from _nothing_reached(evidence.scene)
+
+
+def _initial(evidence: Evidence) -> Iterator[Found]:
+    ours, theirs = evidence.reference.initial(), [trace.initial() for trace in evidence.ranks]
+    names = ours.layout.names
+    if not names or any(each.layout.shapes != ours.layout.shapes for each in theirs):
+        return
+    apart = [names[i] for i in range(len(names)) if any(not _same(theirs[0], each, i) for each in theirs[1:])]
+    away = [names[i] for i in range(len(names)) if any(not _same(ours, each, i) for each in theirs)]
+    if apart:
+        yield found("ranks-start-apart", 0.99, f"before the first step ranks differ in {names_text(apart)}")
+    elif away:
+        yield found(
+            "initial-state",
+            0.99,
+            f"before the first step {names_text(away)} of {len(names)} tensors are other than DataParallel's",
+            "all ranks agree with each other",
+        )
+
+
+def _same(a: Vector, b: Vector, index: int) -> bool:
+    if a.hashes[index] == b.hashes[index]:
+        return True
+    ours, theirs = (each.sketched(each.layout)[index] for each in (a, b))
+    return bool(np.abs(ours - theirs).max() <= _ROUNDING * max(abs(ours[0]), 1e-300))
+
+
+def _layout(scene: Scene) -> Iterator[Found]:
+    for rank, step in enumerate(scene.ranks):
+        if step.optimizer != scene.reference.optimizer:
+            yield found(
+                "other-optimizer-order",
+                0.98,
+                f"step {scene.number}: optimizer {step.optimizer} on rank {rank}, optimizer "
+                f"{scene.reference.optimizer} under DataParallel",
+            )
+            return
+        ours, theirs = set(scene.reference.layout.names), set(step.layout.names)
+        if len(step.layout.names) != len(scene.reference.layout.names):
+            yield found(
+                "other-parameters",
+                0.97,
+                f"the optimizer has {len(step.layout.names)} parameters on rank {rank}, "
+                f"{len(scene.reference.layout.names)} under DataParallel",
+                f"only on one side: {names_text(sorted(ours ^ theirs))}",
+            )
+            return
+
+
+def _nothing_reached(scene: Scene) -> Iterator[Found]:
+    empty = [rank for rank, step in enumerate(scene.ranks) if not step.gradients.hashes.any()]
+    if empty and scene.reference.gradients.hashes.any():
+        yield found(
+            "optimizer-of-others",
+            0.985,
+            f"no parameter of the optimizer has a gradient on {ranks_text(empty)}",
+        )

@@ -1,0 +1,34 @@
+"""A small net of two inputs; gradients are clipped; AdamW with a cosine schedule."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+torch.manual_seed(3)
+inputs, targets = torch.randn(32, 5), torch.randn(32, 3)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Linear(5, 12)
+        self.norm = nn.LayerNorm(12)
+        self.decoder = nn.Linear(12, 3)
+
+    def forward(self, x):
+        return self.decoder(torch.tanh(self.norm(self.encoder(x))))
+
+
+net = nn.DataParallel(Net().cuda())
+optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=0.1)
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=8)
+
+for step in range(8):
+    rows = torch.randperm(32)[:8]
+    loss = F.mse_loss(net(inputs[rows].cuda()), targets[rows].cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(net.parameters(), 0.5)
+    optimizer.step()
+    scheduler.step()
+    print(f"step {step}: norm {norm.item():.6f}, lr {scheduler.get_last_lr()[0]:.6f}")

@@ -1,0 +1,232 @@
+# ruff: noqa: E501  (a replacement is the line of a script that it replaces)
+"""Planted faults: what a port by hand gets wrong, as a text replacement in a right port.
+
+`step` is the first optimizer step that the fault touches (counted over all optimizers); None: training is the same, and
+what the outside sees is not. `cause` is the code that diagnosis has to put first; where two are as right, both.
+Where they are from: SEMANTICS.md's rows of differences, TOOLS.md 3.1 (TrainCheck) and 5 (issues), named in `source`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.mutations.suite import Change
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A wrong port."""
+
+    name: str
+    base: str
+    old: str
+    new: str
+    causes: str  # codes, divided by "|"
+    step: int | None
+    source: str = ""
+
+    @property
+    def change(self) -> Change:
+        return Change(self.name, self.base, ((self.old, self.new),))
+
+
+_MLP_WEIGHT = "(loss * len(y) * world / rows).backward()"
+_BATCHES = "batches = BatchSampler(RandomSampler(data), 8, drop_last=False)"
+_STEP = "    optimizer.step()\n"
+_STEP_IN_EPOCH = "        optimizer.step()\n"
+
+MLP = (
+    Fault("mean of means", "mlp", _MLP_WEIGHT, "loss.backward()", "mean-of-means", 3, "examples#739"),
+    Fault("weighted, W forgotten", "mlp", _MLP_WEIGHT, "(loss * len(y) / rows).backward()", "mean-for-sum", 0),
+    Fault("loss times W", "mlp", _MLP_WEIGHT, "(loss * world).backward()", "sum-for-mean", 0),
+    Fault("batch size for each rank", "mlp", _BATCHES, _BATCHES.replace("8,", "16,"), "batch-size", 0, "EfficientConformer#10"),
+    Fault("every rank has the whole batch", "mlp", "yield batch[rank * size : (rank + 1) * size]", "yield batch", "repeated-rows", 0),
+    Fault("both ranks have chunk 0", "mlp", "yield batch[rank * size : (rank + 1) * size]", "yield batch[:size]", "repeated-rows", 0),
+    Fault("rank 1 begins one too late", "mlp", "yield batch[rank * size : (rank + 1) * size]", "yield batch[rank * size + rank : (rank + 1) * size]", "missing-rows", 0),
+    Fault("no shuffle", "mlp", "RandomSampler(data)", "range(len(data))", "other-order", 0),
+    Fault("a seed for each rank", "mlp", "batches = BatchSampler", "torch.manual_seed(1 + rank)\nbatches = BatchSampler", "repeated-rows|other-order", 0, "SEMANTICS 10"),
+    Fault("drop_last", "mlp", "drop_last=False", "drop_last=True", "drop-last", 3, "GPU2Ascend"),
+    Fault("lr times W", "mlp", "lr=0.1", "lr=0.1 * world", "learning-rate-times-world", 0, "CenterNet#339"),
+    Fault("no weight decay", "mlp", ", weight_decay=1e-3", "", "optimizer-settings", 0),
+    Fault("no momentum", "mlp", "momentum=0.9, ", "", "optimizer-settings", 1),
+    Fault("raw module called", "mlp", "criterion(net(x), y)", "criterion(net.module(x), y)", "not-synchronised", 0, "TrainCheck x-jxmnop-ddp-out-of-sync"),
+    Fault("wrapper dropped", "mlp", "net = DDP(net.cuda(), device_ids=[rank])", "net.cuda()\nDDP(net, device_ids=[rank])", "not-synchronised", 0, "SEMANTICS 46"),
+    Fault("zero_grad forgotten", "mlp", "        optimizer.zero_grad()\n", "", "gradients-kept", 1, "TrainCheck stackoverflow-60335387"),
+    Fault("optimizer of a copy", "mlp", "net = DDP(net.cuda(), device_ids=[rank])", "other = net.cuda()\nnet = DDP(__import__('copy').deepcopy(net), device_ids=[rank])", "", 0),
+    Fault("a layer frozen", "mlp", "net = DDP(net.cuda(), device_ids=[rank])", "net[0].requires_grad_(False)\nnet = DDP(net.cuda(), device_ids=[rank])", "no-gradient", 0, "TrainCheck pytorch-forum-84911"),
+    Fault("a head left out of the optimizer", "mlp", "SGD(net.parameters()", "SGD(net.module[0].parameters()", "other-parameters", 0),
+    Fault("seed after the model", "mlp", "net = nn.Sequential(", "torch.manual_seed(2)\nnet = nn.Sequential(", "initial-state", 0),
+    Fault("rank prints as well", "mlp", "    if rank == 0:\n        print(f", "    if True:\n        print(f", "every-rank-prints", None, "apex#118"),
+    Fault("log written by every rank", "mlp", "        print(f\"epoch {epoch}: loss {total.item() / len(data):.6f}\")\n        with", "        print(f\"epoch {epoch}: loss {total.item() / len(data):.6f}\")\n    if True:\n        with", "doubled-lines", None),
+    Fault("a checkpoint for each rank", "mlp", "if rank == 0:\n    torch.save(net.state_dict(), \"net.pt\")", "torch.save(net.state_dict(), f\"net{rank}.pt\")", "doubled-files", None, "apex#118"),
+    Fault("checkpoint without the prefix", "mlp", "torch.save(net.state_dict()", "torch.save(net.module.state_dict()", "other-keys", None, "pytorch#3805"),
+    Fault("this rank's loss printed", "mlp", "    dist.all_reduce(total)\n", "", "local-numbers", None, "SEMANTICS 74"),
+    Fault("loss summed, not averaged", "mlp", "    dist.all_reduce(total)\n", "    dist.all_reduce(total)\n    total *= world\n", "local-numbers", None),
+)  # fmt: skip
+
+CONV_BN = (
+    Fault("SyncBatchNorm", "conv_bn", "model = Net().cuda()", "model = nn.SyncBatchNorm.convert_sync_batchnorm(Net()).cuda()", "sync-batchnorm", 0, "discuss 47152"),
+    Fault("strided rows", "conv_bn", "        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "        x, y = x[rank::world], y[rank::world]\n", "batchnorm-rows", 0, "SEMANTICS 3"),
+    Fault("chunks in turn", "conv_bn", "        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "        x, y = x.chunk(world)[1 - rank], y.chunk(world)[1 - rank]\n", "batchnorm-rows|buffers-of-another-rank", 2),
+    Fault("eval forgotten to end", "conv_bn", "    net.train()\n", "    if epoch == 0:\n        net.train()\n", "evaluation-mode", 3),
+    Fault("no eval", "conv_bn", "    net.eval()\n", "", "evaluation-mode", 3),
+    Fault("buffers of each rank in evaluation", "conv_bn", "    for buffer in net.module.buffers():\n        dist.broadcast(buffer, 0)\n", "", "buffers-of-another-rank|local-numbers", None, "SEMANTICS 29"),
+    Fault("checkpoint of rank 1", "conv_bn", "if rank == 0:\n    torch.save", "if rank == 1:\n    torch.save", "buffers-of-another-rank", None),
+    Fault("buffers averaged", "conv_bn", "        dist.broadcast(buffer, 0)\n", "        if buffer.is_floating_point():\n            dist.all_reduce(buffer)\n            buffer /= world\n", "buffers-of-another-rank", 2),
+    Fault("AdamW for Adam", "conv_bn", "torch.optim.Adam(", "torch.optim.AdamW(", "optimizer-settings", 0),
+    Fault("beta of rank count", "conv_bn", "lr=1e-2)", "lr=1e-2, betas=(0.9, 0.99))", "optimizer-settings", 1),
+    Fault("statistics of the whole batch", "conv_bn", "        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "", "repeated-rows", 0),
+    Fault("evaluation of half", "conv_bn", "    dist.all_reduce(sums)\n", "", "local-numbers", None, "SEMANTICS 80"),
+    Fault("lr divided by W", "conv_bn", "lr=1e-2)", "lr=1e-2 / world)", "learning-rate-times-world", 0),
+    Fault("flips on one rank only", "conv_bn", "loss = F.cross_entropy(net(x.cuda())", "x = x.flip(3) if rank else x\n        loss = F.cross_entropy(net(x.cuda())", "other-inputs", 0),
+)  # fmt: skip
+
+MANUAL = (
+    Fault("gradients summed", "manual", "        parameter.grad /= world\n", "", "sum-for-mean", 0),
+    Fault("averaged twice", "manual", "parameter.grad /= world\n", "parameter.grad /= world * world\n", "mean-for-sum", 0),
+    Fault("clip before sync", "manual", "    average_gradients()\n    norm = nn.utils.clip_grad_norm_(net.parameters(), 0.5)\n", "    norm = nn.utils.clip_grad_norm_(net.parameters(), 0.5)\n    average_gradients()\n", "clip-before-sync", 0),
+    Fault("no clip", "manual", "nn.utils.clip_grad_norm_(net.parameters(), 0.5)", "nn.utils.clip_grad_norm_(net.parameters(), 5e9)", "clipping", 0),
+    Fault("clipped at another norm", "manual", "nn.utils.clip_grad_norm_(net.parameters(), 0.5)", "nn.utils.clip_grad_norm_(net.parameters(), 0.5 / world)", "clipping", 0),
+    Fault("clip on one rank only", "manual", "nn.utils.clip_grad_norm_(net.parameters(), 0.5)", "nn.utils.clip_grad_norm_(net.parameters(), 0.5 if rank == 0 else 5e9)", "clipping|clip-before-sync", 0, "TrainCheck deepspeed-1801"),
+    Fault("no sync at all", "manual", "    average_gradients()\n", "", "not-synchronised", 0),
+    Fault("the decoder is forgotten", "manual", "        dist.all_reduce(parameter.grad)\n        parameter.grad /= world\n", "        if not name.startswith('decoder'):\n            dist.all_reduce(parameter.grad)\n            parameter.grad /= world\n", "partly-synchronised", 0, "kohya-ss#924"),
+    Fault("norms are forgotten", "manual", "        dist.all_reduce(parameter.grad)\n        parameter.grad /= world\n", "        if 'norm' not in name:\n            dist.all_reduce(parameter.grad)\n            parameter.grad /= world\n", "partly-synchronised", 0, "Megatron: layer norms not reduced"),
+    Fault("no broadcast at the start", "manual", "    dist.broadcast(parameter.data, 0)\n", "    parameter.data += 0.01 * rank\n", "ranks-start-apart", 0, "SEMANTICS 43"),
+    Fault("one parameter is not broadcast", "manual", "    dist.broadcast(parameter.data, 0)\n", "    parameter.data.add_(0.1 * rank) if parameter is net.decoder.bias else None\n", "ranks-start-apart", 0),
+    Fault("the largest gradient", "manual", "dist.all_reduce(parameter.grad)", "dist.all_reduce(parameter.grad, dist.ReduceOp.MAX)", "other-reduction", 0),
+    Fault("rank 0's gradient for all", "manual", "        dist.all_reduce(parameter.grad)\n        parameter.grad /= world\n", "        dist.broadcast(parameter.grad, 0)\n", "one-rank-alone", 0),
+    Fault("a collective loses its data", "manual", "    average_gradients()\n", "    average_gradients()\n    if step == 4 and rank == 1:\n        net.encoder.weight.grad.zero_()\n", "lost-data|partly-synchronised", 4, "TrainCheck pytorch-84803, 96600, baichuan2-86"),
+    Fault("sync on every second step", "manual", "    average_gradients()\n", "    if step % 2 == 0:\n        average_gradients()\n", "not-synchronised", 1),
+    Fault("no sync in the last step", "manual", "    average_gradients()\n", "    if step < 7:\n        average_gradients()\n", "not-synchronised", 7),
+    Fault("schedule W times", "manual", "    scheduler.step()\n", "    for _ in range(world):\n        scheduler.step()\n", "schedule-times-world", 1, "accelerate#2142"),
+    Fault("schedule of a rank's length", "manual", "T_max=8", "T_max=8 // world", "schedule-times-world|learning-rate", 1),
+    Fault("schedule forgotten", "manual", "    scheduler.step()\n", "", "learning-rate", 1),
+    Fault("a permutation of each rank's own", "manual", "inputs, targets = torch.randn(32, 5), torch.randn(32, 3)\n", "inputs, targets = torch.randn(32, 5), torch.randn(32, 3)\ngenerator = torch.Generator().manual_seed(rank)\n", "", 0),
+    Fault("rank 1 skips a step", "manual", "    optimizer.step()\n", "    if not (step == 3 and rank == 1):\n        optimizer.step()\n", "local-decision", 3, "SEMANTICS 82"),
+    Fault("weights decay on rank 0 only", "manual", "weight_decay=0.1", "weight_decay=0.0 if rank else 0.1", "optimizer-settings", 0),
+    Fault("sync of the step before", "manual", "    optimizer.step()\n", "    optimizer.step()\n    net.encoder.bias.data += 1e-3 * rank\n", "partly-synchronised|ranks-part", 0),
+)  # fmt: skip
+
+ACCUMULATE = (
+    Fault("accumulation not divided", "accumulate", "F.mse_loss(net(x), y) / accumulate", "F.mse_loss(net(x), y)", "accumulation-count", 0),
+    Fault("divided by W as well", "accumulate", "F.mse_loss(net(x), y) / accumulate", "F.mse_loss(net(x), y) / accumulate / world", "mean-for-sum", 0),
+    Fault("accumulation divided by W", "accumulate", "accumulate = 4\n", "accumulate = 4 // world\n", "batch-size|more-steps", 0, "common advice"),
+    Fault("no_sync to the end", "accumulate", "contextlib.nullcontext() if last else net.no_sync()", "net.no_sync()", "not-synchronised", 0),
+    Fault("no_sync left behind", "accumulate", "contextlib.nullcontext() if last else net.no_sync()", "contextlib.nullcontext() if last and epoch == 0 else net.no_sync()", "not-synchronised", 3),
+    Fault("zero_grad in each micro-batch", "accumulate", "            loss = F.mse_loss", "            optimizer.zero_grad()\n            loss = F.mse_loss", "part-of-accumulation", 0),
+    Fault("schedule in each micro-batch", "accumulate", "        if last:\n            optimizer.step()\n            scheduler.step()\n", "        scheduler.step()\n        if last:\n            optimizer.step()\n", "schedule-times", 0),
+    Fault("schedule W times in accumulation", "accumulate", "            scheduler.step()\n", "            for _ in range(world):\n                scheduler.step()\n", "schedule-times-world", 1, "accelerate#1382"),
+    Fault("a step in each micro-batch", "accumulate", "last = (i + 1) % accumulate == 0", "last = True", "more-steps|batch-size", 0),
+    Fault("last step of an epoch missing", "accumulate", "last = (i + 1) % accumulate == 0", "last = (i + 1) % accumulate == 0 and i + 1 < len(loader)", "fewer-steps|batch-size", 2),
+)  # fmt: skip
+
+AMP = (
+    Fault("clip before unscale", "amp", "    scaler.unscale_(optimizer)\n    nn.utils.clip_grad_norm_(net.parameters(), 0.3)\n", "    nn.utils.clip_grad_norm_(net.parameters(), 0.3)\n    scaler.unscale_(optimizer)\n", "clip-scaled", 0),
+    Fault("bf16 for fp16", "amp", "dtype=torch.float16", "dtype=torch.bfloat16", "other-precision", 0),
+    Fault("no autocast", "amp", "torch.autocast(\"cuda\", dtype=torch.float16)", "torch.autocast(\"cuda\", dtype=torch.float16, enabled=False)", "other-precision", 0),
+    Fault("no scaler", "amp", "scaler = torch.amp.GradScaler(\"cuda\", init_scale=1024.0, growth_interval=3)", "scaler = torch.amp.GradScaler(\"cuda\", init_scale=1024.0, growth_interval=3, enabled=False)", "no-scaler|skipped-steps", 0),
+    Fault("one more step skipped", "amp", "if step == 3 else 1.0", "if step in (2, 3) else 1.0", "skipped-steps|fewer-steps", 2),
+    Fault("growth by rank", "amp", "growth_interval=3", "growth_interval=3 * world", "local-numbers|other-output", None),
+    Fault("scaler never looks", "amp", "    scaler.step(optimizer)\n", "    optimizer.step()\n", "skipped-steps|more-steps", 3),
+)  # fmt: skip
+
+MASKED = (
+    Fault("mean over the rank's words", "masked", "        dist.all_reduce(count)\n        loss = total / count\n        optimizer.zero_grad()\n        (loss * world).backward()\n", "        loss = total / count\n        optimizer.zero_grad()\n        loss.backward()\n", "local-counts|mean-of-means", 0, "SEMANTICS 17"),
+    Fault("words counted, W forgotten", "masked", "(loss * world).backward()", "loss.backward()", "mean-for-sum", 0),
+    Fault("padding counted", "masked", "count = (y != -100).sum()", "count = torch.tensor(y.numel(), device=rank)", "gradient-scale|local-counts", 0),
+    Fault("counts of rank 0", "masked", "dist.all_reduce(count)", "dist.broadcast(count, 0)", "gradient-scale|local-counts", 0),
+    Fault("printed loss of the rank", "masked", "        dist.all_reduce(whole)\n", "", "local-numbers", None),
+    Fault("printed loss averaged", "masked", "dist.all_reduce(whole)", "dist.all_reduce(whole, dist.ReduceOp.AVG)", "local-numbers", None),
+)  # fmt: skip
+
+SAMPLER = (
+    Fault("set_epoch forgotten", "sampler", "    sampler.set_epoch(epoch)\n", "", "same-order-each-epoch", 4, "pytorch#31771, TrainCheck"),
+    Fault("another seed of the sampler", "sampler", "seed=0", "seed=1", "other-order", 0),
+    Fault("sampler without shuffle", "sampler", "seed=0", "shuffle=False", "other-order", 0),
+    Fault("batch size not divided", "sampler", "batch_size=8 // world", "batch_size=8", "batch-size", 0, "tczhangzhi#3"),
+    Fault("sampler of one replica", "sampler", "DistributedSampler(data, seed=0)", "DistributedSampler(data, num_replicas=1, rank=0, seed=0)", "repeated-rows|more-steps", 0),
+    Fault("all ranks are rank 0", "sampler", "DistributedSampler(data, seed=0)", "DistributedSampler(data, rank=0, num_replicas=world, seed=0)", "repeated-rows", 0),
+    Fault("seed of each rank", "sampler", "seed=0", "seed=rank", "repeated-rows|other-order", 0),
+    Fault("a part of the data for each rank", "sampler", "sampler = DistributedSampler(data, seed=0)", "half = torch.utils.data.Subset(data, range(rank * 16, rank * 16 + 16))\nsampler = DistributedSampler(data, seed=0)\nsampler.dataset, sampler.num_samples, sampler.total_size = half, 16, 32", "", 0),
+    Fault("padding duplicates", "sampler", "sampler = DistributedSampler(data, seed=0)", "data = torch.utils.data.Subset(data, range(31))\nsampler = DistributedSampler(data, seed=0)", "", 0),
+    Fault("Nesterov forgotten", "sampler", ", nesterov=True", "", "optimizer-settings", 0),
+    Fault("schedule each step", "sampler", "        optimizer.step()\n    scheduler.step()", "        optimizer.step()\n        scheduler.step()", "schedule-times", 1),
+    Fault("schedule W times an epoch", "sampler", "    scheduler.step()\n", "    scheduler.step()\n    scheduler.step()\n", "schedule-times-world", 4, "accelerate#2773"),
+    Fault("epochs divided by W", "sampler", "range(3)", "range(3 // world)", "fewer-steps", 4),
+    Fault("wrapped anew each epoch, optimizer kept", "sampler", "    sampler.set_epoch(epoch)\n", "    sampler.set_epoch(epoch)\n    net = DDP(__import__('copy').deepcopy(net.module), device_ids=[rank])\n", "gradients-kept|no-gradient", 4),
+)  # fmt: skip
+
+GAN = (
+    Fault("critic not wrapped", "gan", "critic = DDP(nn.Sequential(nn.Linear(4, 12), nn.LeakyReLU(0.2), nn.Linear(12, 1)).cuda(), device_ids=[rank])", "critic = nn.Sequential(nn.Linear(4, 12), nn.LeakyReLU(0.2), nn.Linear(12, 1)).cuda()", "not-synchronised", 0),
+    Fault("generator called without its wrapper", "gan", "fake = generator(noise)", "fake = generator.module(noise)", "not-synchronised", 1),
+    Fault("noise of each rank", "gan", "    noise = torch.randn(8, 3).chunk(world)[rank].cuda()\n", "    noise = torch.randn(4, 3).cuda()\n", "other-inputs|repeated-rows", 0, "SEMANTICS 64"),
+    Fault("noise of each device", "gan", "torch.randn(8, 3).chunk(world)[rank].cuda()", "torch.randn(4, 3, device=rank)", "other-inputs|repeated-rows", 0),
+    Fault("generator's gradients kept", "gan", "    g_optimizer.zero_grad()\n", "", "gradients-kept", 3),
+    Fault("optimizers in turn", "gan", "    d_loss.backward()\n    d_optimizer.step()\n    g_optimizer.zero_grad()\n    g_loss = F.softplus(-critic(fake)).mean()\n    g_loss.backward()\n    g_optimizer.step()\n", "    d_loss.backward()\n    g_loss = F.softplus(-critic(fake)).mean()\n    g_optimizer.zero_grad()\n    g_loss.backward()\n    g_optimizer.step()\n    d_optimizer.step()\n", "other-optimizer-order", 0),
+    Fault("critic's lr for both", "gan", "lr=2e-3", "lr=2e-3 * world", "learning-rate-times-world", 1),
+    Fault("betas forgotten", "gan", "d_optimizer = torch.optim.Adam(critic.parameters(), lr=4e-3, betas=(0.5, 0.999))", "d_optimizer = torch.optim.Adam(critic.parameters(), lr=4e-3)", "optimizer-settings", 2),
+)  # fmt: skip
+
+DROPOUT = (
+    Fault("seed plus rank", "dropout", "inputs, targets = torch.randn(32, 6), torch.randn(32, 2)\n", "inputs, targets = torch.randn(32, 6), torch.randn(32, 2)\ntorch.manual_seed(9 + rank)\n", "", 0),
+    Fault("streams of the ranks", "dropout", "for step in range(6):\n", "torch.cuda.manual_seed(9 + rank)\nfor step in range(6):\n", "other-random-numbers", 0, "accelerate#114"),
+    Fault("another share of dropout", "dropout", "nn.Dropout(0.4)", "nn.Dropout(0.5)", "other-random-numbers|other-computation", 0),
+    Fault("dropout off after a while", "dropout", "    net.train()\n", "    net.train(step < 3)\n", "evaluation-mode", 3),
+    Fault("a draw on the device", "dropout", "    net.train()\n", "    net.train()\n    torch.rand(1, device=rank) if step == 2 else None\n", "other-random-numbers", 2, "SEMANTICS 63"),
+)  # fmt: skip
+
+EARLY = (
+    Fault("plateau of the rank's score", "early", "        dist.all_reduce(total)\n        score = total.item() / len(test_x)\n    scheduler.step(score)\n", "        local = total.item() / len(a)\n        dist.all_reduce(total)\n        score = total.item() / len(test_x)\n    scheduler.step(local if epoch % 2 else 9 * local)\n", "local-decision|learning-rate", None),
+    Fault("mean of the ranks' scores", "early", "        dist.all_reduce(total)\n        score = total.item() / len(test_x)\n", "        total /= len(a)\n        dist.all_reduce(total)\n        score = total.item() / world\n", "local-numbers", None, "examples#461"),
+    Fault("score of rank 0's rows", "early", "dist.all_reduce(total)", "dist.broadcast(total, 0)", "", None),
+    Fault("patience counted W times", "early", "            since += 1\n".replace("    ", "", 1), "        since += world\n", "fewer-steps", None),
+    Fault("never stops", "early", "            break\n", "            pass\n", "more-steps", None),
+    Fault("last checkpoint for the best", "early", "        best, since = score, 0\n        if rank == 0:", "        best, since = score, 0\n    if True:\n        if rank == 0:", "", None),
+)  # fmt: skip
+
+AUGMENT = (
+    Fault("every worker draws the same", "augment", "num_workers=2)", "num_workers=2, worker_init_fn=lambda i: random.seed(0))", "repeated-draws", 0, "TrainCheck stackoverflow-67180955"),
+    Fault("ranks draw the same", "augment", "torch.manual_seed(100 + rank)", "torch.manual_seed(100)", "repeated-draws", 0, "transformers#37932"),
+    Fault("no flips", "augment", "random.random() < 0.5", "random.random() < 0.0", "other-inputs", 0),
+    Fault("flips of the other axis", "augment", "image.flip(2)", "image.flip(1)", "other-inputs", 0),
+    Fault("sampler shuffles", "augment", "shuffle=False", "shuffle=True", "other-order", 0),
+)  # fmt: skip
+
+UNUSED = (
+    Fault("None for zeros", "unused", "            parameter.grad = torch.zeros_like(parameter)\n", "            pass\n", "zeros-for-none", 0, "pytorch#7365, #23938"),
+    Fault("stem not frozen", "unused", "net.stem.bias.requires_grad_(False)\n", "", "other-parameters", 0),
+    Fault("more is frozen", "unused", "net.stem.bias.requires_grad_(False)\n", "net.stem.requires_grad_(False)\n", "other-parameters", 0),
+    Fault("second head always", "unused", "step % 3 == 2)", "True)", "", 0),
+    Fault("gradients of the step before", "unused", "    optimizer.zero_grad()\n", "    optimizer.zero_grad() if step != 4 else None\n", "gradients-kept", 4),
+)  # fmt: skip
+
+CONTRASTIVE = (
+    Fault("own part back, W forgotten", "contrastive", "(loss * world).backward()", "loss.backward()", "mean-for-sum", 0, "open_clip#616"),
+    Fault("negatives of the own rank", "contrastive", "    a, b = gather(a), gather(b)\n    loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(8).cuda())\n    optimizer.zero_grad()\n    (loss * world).backward()\n", "    loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(4).cuda())\n    optimizer.zero_grad()\n    loss.backward()\n", "pairs-across-ranks", 0, "SEMANTICS 19"),
+    Fault("gathered without gradients", "contrastive", "    a, b = gather(a), gather(b)\n", "    a, b = gather(a), gather(b).detach()\n", "other-computation", 0, "solo-learn#258"),
+    Fault("labels without the rank's offset", "contrastive", "a @ b.T / 0.1, torch.arange(8).cuda()", "a.roll(1, 0) @ b.T / 0.1, torch.arange(8).cuda()", "other-computation", 0),
+)  # fmt: skip
+
+TOTAL = (
+    Fault("a sum averaged", "total", "(loss * world).backward()", "loss.backward()", "mean-for-sum", 0, "SEMANTICS 16"),
+    Fault("unfrozen without a new wrap", "total", "        net = DDP(net.module, device_ids=[rank])\n", "", "partly-synchronised", 3, "SEMANTICS 40"),
+    Fault("never unfrozen", "total", "net.module[0].requires_grad_(True)", "net.module[0].requires_grad_(False)", "no-gradient", 3),
+    Fault("weights loaded on one rank", "total", "    if step == 3:\n", "    if step == 2 and rank:\n        net.module[2].weight.data *= 1.1\n    if step == 3:\n", "ranks-part", 2, "SEMANTICS 43"),
+    Fault("a layer replaced after the wrap", "total", "for step in range(6):\n", "net.module[2].weight = nn.Parameter(net.module[2].weight.detach().clone())\noptimizer = torch.optim.Adagrad(net.parameters(), lr=0.05)\nfor step in range(6):\n", "partly-synchronised", 0, "SEMANTICS 42"),
+    Fault("moved to the CPU and back", "total", "for step in range(6):\n", "for p in net.module.parameters():\n    p.requires_grad_(False)\nnet.module[2].load_state_dict({k: v.clone() for k, v in net.module[2].state_dict().items()}, assign=True)\nnet.module[2].requires_grad_(True)\noptimizer = torch.optim.Adagrad(net.parameters(), lr=0.05)\nfor step in range(6):\n", "not-synchronised|partly-synchronised", 0, "TrainCheck pytorch-104336"),
+    Fault("gradients by autograd.grad", "total", "    (loss * world).backward()\n", "    wanted = [p for p in net.parameters() if p.requires_grad]\n    for p, g in zip(wanted, torch.autograd.grad(loss * world, wanted)):\n        p.grad = g\n", "not-synchronised", 0, "SEMANTICS 59"),
+    Fault("backward twice", "total", "    (loss * world).backward()\n", "    (loss * world / 2).backward(retain_graph=True)\n    (loss * world / 2).backward()\n", "not-synchronised", 0, "SEMANTICS 50"),
+    Fault("files torn", "total", "    if rank == 0:\n        torch.save(net.module.state_dict(), f\"step{step % 2}.pt\")", "    torch.save(net.module.state_dict(), f\"step{step % 2 + rank}.pt\")", "doubled-files", None, "SEMANTICS 76"),
+    Fault("file of an earlier step", "total", "f\"step{step % 2}.pt\"", "f\"step{step % 2}.pt\" if step < 5 else 'last.pt'", "other-output|doubled-files", None),
+)  # fmt: skip
+
+EXAMPLES = (
+    Fault("masked_mean: factor W removed", "masked_mean", "ScaleGradient.apply(p, world_size())", "ScaleGradient.apply(p, 1)", "mean-for-sum", 0),
+    Fault("masked_mean: local mean", "masked_mean", "loss = masked_mean_loss(model(words), tags, mask)", "loss = masked_mean_loss(*[t.chunk(2)[own_rank()] for t in (model(words), tags, mask)])", "", 0),
+    Fault("contrastive: a seed on one rank", "contrastive", "torch.manual_seed(11)", "torch.manual_seed(11 + own_rank())", "", 0),
+)  # fmt: skip
+
+FAULTS: tuple[Fault, ...] = (
+    *MLP, *CONV_BN, *MANUAL, *ACCUMULATE, *AMP, *MASKED, *SAMPLER, *GAN, *DROPOUT, *EARLY, *AUGMENT, *UNUSED,
+    *CONTRASTIVE, *TOTAL,
+)  # fmt: skip

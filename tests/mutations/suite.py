@@ -1,0 +1,111 @@
+"""Runs a port, with a text of it replaced, against its base's DataParallel run, which is made once."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+from dp2ddp.errors import RunError
+from dp2ddp.runtime.run import Run, watch
+from dp2ddp.runtime.server import Server
+from dp2ddp.trial.judge import Pair, judge
+from dp2ddp.trial.prepare import Kind, Prepared, prepare
+from dp2ddp.trial.runs import environment
+from dp2ddp.trial.subject import Subject
+from dp2ddp.verify.tolerance import FLOAT64
+from dp2ddp.verify.verdict import Verdict
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BASES = Path(__file__).resolve().parent / "bases"
+WORLD = 2
+PATIENCE = 20.0  # seconds; a port that hangs has been found out, too
+
+
+@dataclass(frozen=True)
+class Change:
+    """A port with some of its text replaced."""
+
+    name: str
+    base: str
+    replacements: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        text = port(self.base)
+        for old, new in self.replacements:
+            if text.count(old) != 1:
+                raise ValueError(
+                    f"{self.name}: {old!r} stands {text.count(old)} times in the port of {self.base}"
+                )
+            text = text.replace(old, new)
+        return text
+
+
+@functools.cache
+def folder_of(base: str) -> Path:
+    own = BASES / base
+    return own if own.exists() else ROOT / "examples" / base
+
+
+@functools.cache
+def port(base: str) -> str:
+    return (folder_of(base) / "train_ddp.py").read_text(encoding="utf-8")
+
+
+class Suite:
+    """A server, and the references that it has made."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._server = Server(environment())
+        self._scratch = scratch
+        self._count = itertools.count()
+        self._references: dict[tuple[str, bool], tuple[Prepared, Run]] = {}
+
+    def close(self) -> None:
+        self._server.close()
+
+    def judge(self, change: Change) -> Verdict | str:
+        """The verdict; the words of a failure if the port does not come to its end."""
+        room = self._scratch / f"{next(self._count)}"
+        other = self._run(subject_of(change), Kind("ddp", "float64"), room)
+        if other[1].failure:
+            return f"{other[1].failure.kind}: {other[1].failure.text}"
+        pair = Pair(self._reference(change.base), other, FLOAT64, own_losses=True)
+        if pair.may_be_rounding:
+            pair = pair.beside(self._reference(change.base, nudged=True)[1])
+        return judge(subject_of(change), pair, pair, self._server, room)  # float32 would be shown, not judged
+
+    def _reference(self, base: str, nudged: bool = False) -> tuple[Prepared, Run]:
+        key = (base, nudged)
+        if key not in self._references:
+            kind = Kind("dp", "float64", nudged)
+            prepared, run = self._run(subject_of(Change(base, base, ())), kind, self._scratch / base)
+            if run.failure:
+                raise RunError(f"{base}/train.py: {run.failure.text}: {run.output(0, 'err')}")
+            self._references[key] = prepared, run
+        return self._references[key]
+
+    def _run(self, subject: Subject, kind: Kind, room: Path) -> tuple[Prepared, Run]:
+        prepared = prepare(subject, kind, WORLD, room)
+        running = self._server.start(prepared.stage)
+        try:
+            return prepared, watch([running], PATIENCE)[0]
+        finally:
+            running.kill()
+
+
+def subject_of(change: Change) -> Subject:
+    folder = folder_of(change.base)
+    return Subject(
+        script=folder / "train.py",
+        name="train.py",
+        converted=change.text.encode(),
+        converted_name="train_ddp.py",
+        modules={},
+        arguments=(),
+        folder=folder,
+        patience=PATIENCE,
+        sample_streams=True,
+    )
