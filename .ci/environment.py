@@ -18,6 +18,7 @@ STAMP = VENV / "dp2ddp-installed"
 ERRORS = VENV / "pip-errors.txt"
 OLDEST = (3, 10)
 NEEDED = "3.10"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def enter() -> None:
@@ -86,6 +87,27 @@ def pip(*what: str) -> None:
         code = subprocess.call(command, cwd=str(ROOT), stderr=errors)
     if code != 0:
         stop(why_no_install(ERRORS.read_text()))
+
+
+def browser() -> None:
+    """Chromium, in which the tests open the HTML report; installed where that is one command of the system."""
+    if any(map(shutil.which, BROWSERS)):
+        return
+    if not shutil.which("apt-get"):
+        stop("the tests open the HTML report in Chromium, and there is none here; install it")
+    say("installing chromium, for the tests of the HTML report")
+    as_root = [] if not hasattr(os, "geteuid") or os.geteuid() == 0 else ["sudo", "-n"]
+    variables = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    for words in ("update", "install -y --no-install-recommends chromium"):
+        command = [*as_root, "apt-get", "-qq", *words.split()]
+        try:
+            subprocess.run(
+                command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True
+            )
+        except (OSError, subprocess.CalledProcessError) as error:
+            said = getattr(error, "output", None) or str(error).encode()
+            told = last_line(said.decode("utf-8", "replace"))
+            stop(f"chromium is missing and could not be installed ({' '.join(command)}): {told}")
 
 
 def why_no_install(errors: str) -> str:

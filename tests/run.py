@@ -23,6 +23,7 @@ CHECKS = (
 
 def main() -> int:
     environment.enter()
+    environment.browser()
     for name, command in CHECKS:
         arguments = sys.argv[1:] if name == "tests" else []
         environment.say(f"{name}: {' '.join(command + arguments)}")

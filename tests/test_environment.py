@@ -91,3 +91,32 @@ def test_without_a_network_the_set_up_ends_with_one_line(tmp_path: Path) -> None
     assert result.returncode == 3
     assert result.stderr.count("\n") == 1
     assert "check the network" in result.stderr
+
+
+def test_a_browser_that_is_there_is_not_installed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(environment.subprocess, "run", lambda *_, **__: pytest.fail("it was installed"))
+    environment.browser()
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        pytest.param((), "there is none here; install it", id="no apt-get"),
+        pytest.param(("apt-get",), "could not be installed", id="apt-get fails"),
+    ],
+)
+def test_a_browser_that_cannot_be_had_is_one_line(
+    found: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(command: list[str], **options: object) -> None:
+        raise subprocess.CalledProcessError(100, command, output=b"E: line\nE: Unable to locate package\n")
+
+    monkeypatch.setattr(environment.shutil, "which", lambda name: name if name in found else None)
+    monkeypatch.setattr(environment.subprocess, "run", fail)
+    with pytest.raises(SystemExit) as ended:
+        environment.browser()
+    assert ended.value.code == 3
+    told = capsys.readouterr().err
+    assert words in told
+    assert told.count("\n") == 1

@@ -71,7 +71,7 @@ def _levels(shares: Doubles) -> str:
 
 def _word(edge: float) -> str:
     """Of what is allowed, in terms of natural noise."""
-    return f"{edge * FACTOR:.0e}".replace("e+0", "e") if edge > 1 else f"{edge * FACTOR:g}"
+    return f"{edge * FACTOR:.0e}".replace("e+", "e").replace("e0", "e") if edge > 1 else f"{edge * FACTOR:g}"
 
 
 _WORDS = (
