@@ -34,7 +34,7 @@ class Pair:
     right: tuple[Prepared, Run]
     tolerance: Tolerance
     nudged: Run | None = None
-    own_losses: bool = False  # each rank of a port has the loss of its rows
+    port: bool = False  # made by hand
 
     @property
     def reference(self) -> Run:
@@ -48,7 +48,7 @@ class Pair:
     def compared(self) -> Comparison:
         ranks = [_trace(self.other, rank) for rank in self.other.stage.ranks]
         nudged = _trace(self.nudged, 0) if self.nudged else None
-        return compare(_trace(self.reference, 0), ranks, self.tolerance, nudged, own_losses=self.own_losses)
+        return compare(_trace(self.reference, 0), ranks, self.tolerance, nudged, port=self.port)
 
     @property
     def may_be_rounding(self) -> bool:

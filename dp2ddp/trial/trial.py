@@ -34,8 +34,8 @@ def try_on(
         Kind("dp", "float64"), Kind("ddp", "float64"), Kind("dp", "float32"), Kind("ddp", "float32")
     )
     pairs = (
-        Pair(dp, ddp, FLOAT64, own_losses=subject.port is not None),
-        Pair(dp32, ddp32, FLOAT32, own_losses=subject.port is not None),
+        Pair(dp, ddp, FLOAT64, port=subject.port is not None),
+        Pair(dp32, ddp32, FLOAT32, port=subject.port is not None),
     )
     double, single = trial.beside_noise(pairs)
     return judge(subject, double, single, server, scratch)

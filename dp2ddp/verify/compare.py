@@ -12,23 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from dp2ddp.trace.digests import Floats
-from dp2ddp.trace.records import Step, Trace, Vector
-from dp2ddp.verify.differences import (
-    KINDS,
-    TINY,
-    Difference,
-    agreeing,
-    apart,
-    by_sketch,
-    by_values,
-    largest,
-    of_arrays,
-)
+from dp2ddp.trace.records import Step, Trace
+from dp2ddp.verify.differences import KINDS, Difference, of_arrays
+from dp2ddp.verify.matching import Matching, match, matched_steps, plain_name, steps_in_one
 from dp2ddp.verify.noise import Noise, noise_between, noisy_elements, without_run
 from dp2ddp.verify.series import Series, series_of
+from dp2ddp.verify.stepping import Found, compare_step, initial_differences
 from dp2ddp.verify.tolerance import FACTOR, HIDING, Tolerance
 
 __all__ = ["KINDS", "Comparison", "Difference", "compare"]
@@ -39,7 +29,7 @@ class Comparison:
     """What was found, for one number of devices and one precision."""
 
     steps: int  # of the reference
-    rank_steps: tuple[int, ...]
+    rank_steps: tuple[int, ...]  # those that stand for one of the reference's, and any too many
     largest: Difference | None  # over gradients and parameters of all steps and ranks that were compared
     first: Difference | None  # at the first step with one that is not allowed: the one nearest to the cause
     also: tuple[Difference, ...]  # what else differs at that step
@@ -54,6 +44,8 @@ class Comparison:
     series: Series | None = field(default=None, compare=False)  # what charts draw; arrays have no plain ==
     worst: Difference | None = None  # the largest one in terms of natural noise
     natural: Noise | None = field(default=None, compare=False)  # measured; None where nothing asked for it
+    matched: tuple[tuple[int, ...], ...] = ()  # of each rank: the steps that stand for DataParallel's
+    initial: int | None = None  # parameters that began the same on every rank; None: not recorded
 
     @property
     def noise_ratio(self) -> float | None:
@@ -77,62 +69,31 @@ class Comparison:
         return self.same and self.identical_steps == self.steps and self.identical_buffers
 
 
-@dataclass
-class _Found:
-    """What is collected while the steps go by."""
-
-    tolerance: Tolerance
-    natural: Noise
-    largest: Difference | None = None
-    worst: Difference | None = None
-    bad: list[Difference] = field(default_factory=list)  # at the first step that has any
-    identical_steps: int = 0
-    noisy: dict[int, npt.NDArray[np.bool_]] = field(default_factory=dict)  # optimizer -> elements
-    noise: float = 0.0
-    noise_floor: float = 0.0
-    agreeing: tuple[tuple[int, ...], ...] = ()
-    own_losses: bool = False  # a rank's loss is that of its own rows: it explains, and is not judged
-    loss_scale: float = TINY  # the largest loss so far: a loss near 0 is a difference of large numbers
-
-    def add(self, found: Difference, room: float = 0.0) -> None:
-        """`room` is for what follows a gradient of pure rounding."""
-        difference = self._beside_noise(found, room)
-        if self.largest is None or difference.size > self.largest.size:
-            self.largest = difference
-        if self.worst is None or difference.noise_ratio > self.worst.noise_ratio:
-            self.worst = difference
-        if not difference.size <= difference.allowed:  # nan is not allowed either
-            self.bad.append(difference)
-
-    def _beside_noise(self, found: Difference, room: float) -> Difference:
-        noise = self.natural.of(found.kind, found.step)
-        allowed = max(self.natural.allowed(found.kind, found.step), room)
-        return dataclasses.replace(found, noise=noise, allowed=allowed, epsilon=self.tolerance.epsilon)
-
-
 def compare(
     reference: Trace,
     ranks: Sequence[Trace],
     tolerance: Tolerance,
     nudged: Trace | None = None,
-    own_losses: bool = False,
+    port: bool = False,
 ) -> Comparison:
     """Compare every step of every rank with the reference; `nudged` is DataParallel, an ulp away (tolerance.py).
 
-    `own_losses`: those of a port's ranks are not judged.
+    `port`: made by hand. The losses of its ranks are their own, and are not judged.
     """
     natural = None
     if nudged is not None:
         natural = noise_between(reference, nudged, noisy_elements(reference, ranks[0], tolerance), tolerance)
-    found = _Found(tolerance, natural or without_run(tolerance), own_losses=own_losses)
-    for step, others in zip(reference.steps(), _together(ranks), strict=False):
-        _compare_step(found, step, others)
+    found = Found(tolerance, natural or without_run(tolerance), port)
+    matchings = [match(reference, rank) for rank in ranks]
+    initial = _compare_initial(found, reference, ranks)
+    for step, others in zip(reference.steps(), _together(ranks, matchings), strict=False):
         if found.bad:
             break
-    counts = tuple(len(trace) for trace in ranks)
+        compare_step(found, step, others)
+    counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
     _compare_counts(found, len(reference), counts)
     buffers = _compare_buffers(found, reference, ranks[0])
-    causes = sorted(found.bad, key=lambda difference: (KINDS.index(difference.kind), difference.rank))
+    causes = found.causes
     return Comparison(
         steps=len(reference),
         rank_steps=counts,
@@ -146,15 +107,28 @@ def compare(
         noise_floor=found.noise_floor,
         agreeing_ranks=found.agreeing,
         rows=reference.rows(),
-        remarks=_remarks(reference, ranks),
-        series=_series(reference, ranks, found, natural),
+        remarks=(*_of_matching(reference, ranks, matchings), *_remarks(reference, ranks)),
+        series=_series(reference, ranks, matchings, found, natural),
         worst=found.worst,
         natural=natural,
+        matched=tuple(matching.steps for matching in matchings),
+        initial=initial,
     )
 
 
-def _series(reference: Trace, ranks: Sequence[Trace], found: _Found, natural: Noise | None) -> Series:
-    series = series_of(reference, ranks, found.noisy)
+def _together(ranks: Sequence[Trace], matchings: Sequence[Matching]) -> Iterator[tuple[Step, ...]]:
+    pairs = zip(ranks, matchings, strict=True)
+    return zip(*(matched_steps(trace, matching.steps) for trace, matching in pairs), strict=False)
+
+
+def _series(
+    reference: Trace,
+    ranks: Sequence[Trace],
+    matchings: Sequence[Matching],
+    found: Found,
+    natural: Noise | None,
+) -> Series:
+    series = series_of(reference, ranks, found.noisy, matchings)
     if natural is None:
         return series
     noise = natural.each_step
@@ -163,120 +137,19 @@ def _series(reference: Trace, ranks: Sequence[Trace], found: _Found, natural: No
     return dataclasses.replace(series, noise=noise[: len(series.steps)])
 
 
-def _together(ranks: Sequence[Trace]) -> Iterator[tuple[Step, ...]]:
-    return zip(*(trace.steps() for trace in ranks), strict=False)
+def _compare_initial(found: Found, reference: Trace, ranks: Sequence[Trace]) -> int | None:
+    """The common start: the number of parameters that are the same on every rank."""
+    ours, theirs = reference.initial(), [rank.initial() for rank in ranks]
+    wanted = frozenset(name for layout in reference.layouts for name in layout.names)
+    known = [name for name in ours.layout.names if name in wanted]
+    if not known:
+        return None
+    for difference in initial_differences(ours, theirs, wanted):
+        found.add(difference)
+    return len(known)
 
 
-def _compare_step(found: _Found, step: Step, others: tuple[Step, ...]) -> None:
-    identical, losses = True, list[Difference]()
-    for rank, other in enumerate(others):
-        if not _same_layout(step, other):
-            found.add(Difference("layout", np.inf, step.number, rank, _layout_words(step, other)))
-            return
-        for difference in _scalars(found, step, other, rank):
-            if found.own_losses and difference.kind == "loss":
-                losses.append(difference)
-            else:
-                found.add(difference)
-    for kind in ("gradient", "parameter"):
-        vectors = [_vector(each, kind) for each in (step, *others)]
-        identical &= all(np.array_equal(vectors[0].hashes, each.hashes) for each in vectors[1:])
-        for rank, other in enumerate(others):
-            if rank == 0 or not np.array_equal(_vector(other, kind).hashes, _vector(others[0], kind).hashes):
-                found.add(_tensors(found, kind, step, other, rank))
-        if found.bad:
-            found.agreeing = found.agreeing or agreeing(vectors[1:])
-    if found.bad:
-        found.bad += [loss for loss in losses if not loss.size <= found.tolerance.allowed]
-    found.identical_steps += identical and not found.bad
-
-
-def _vector(step: Step, kind: str) -> Vector:
-    return step.gradients if kind == "gradient" else step.parameters
-
-
-def _same_layout(step: Step, other: Step) -> bool:
-    # names may differ (a wrapper within a wrapper); the order is the optimizer's own
-    return step.optimizer == other.optimizer and step.layout.shapes == other.layout.shapes
-
-
-def _layout_words(step: Step, other: Step) -> str:
-    if step.optimizer != other.optimizer:
-        return f"optimizer {other.optimizer} steps where optimizer {step.optimizer} did"
-    return f"optimizer {step.optimizer} has {len(other.layout.shapes)} parameters instead of {len(step.layout.shapes)}"
-
-
-def _scalars(found: _Found, step: Step, other: Step, rank: int) -> Iterator[Difference]:
-    found.loss_scale = max([found.loss_scale, *(abs(loss) for loss in step.losses if np.isfinite(loss))])
-    yield from _numbers("learning rate", step.learning_rates, other.learning_rates, step.number, rank, TINY)
-    yield from _numbers("loss", step.losses, other.losses, step.number, rank, found.loss_scale)
-
-
-def _numbers(
-    kind: str, ours: tuple[float, ...], theirs: tuple[float, ...], step: int, rank: int, scale: float
-) -> Iterator[Difference]:
-    if len(ours) != len(theirs):
-        yield Difference(kind, np.inf, step, rank, f"{len(theirs)} instead of {len(ours)}")
-        return
-    for a, b in zip(ours, theirs, strict=True):
-        same = a == b or (np.isnan(a) and np.isnan(b))
-        size = 0.0 if same else abs(a - b) / max(abs(a), scale)
-        yield Difference(kind, size, step, rank, "", abs(a), abs(b))
-
-
-def _tensors(found: _Found, kind: str, step: Step, other: Step, rank: int) -> Difference:
-    """The largest difference among the tensors of a step."""
-    missing = _first_missing(step, other, kind, rank)
-    if missing:
-        return missing
-    a, b = _vector(step, kind), _vector(other, kind)
-    if a.values is not None and b.values is not None:
-        differences = _by_values(found, kind, step, a.values, b.values)
-    else:
-        differences = by_sketch(kind, step.layout, a, b)
-    worst = int(np.argmax(np.nan_to_num(differences, nan=np.inf))) if len(differences) else 0
-    norms = (
-        [float(vector.sketched(step.layout)[worst][0]) for vector in (a, b)]
-        if len(differences)
-        else [0.0, 0.0]
-    )
-    size = float(differences[worst]) if len(differences) else 0.0
-    return Difference(
-        kind, size, step.number, rank, step.layout.names[worst] if len(differences) else "", *norms
-    )
-
-
-def _first_missing(step: Step, other: Step, kind: str, rank: int) -> Difference | None:
-    """None and zeros are different gradients: weight decay and momentum act on zeros (SEMANTICS.md 2.3)."""
-    a, b = _vector(step, kind).hashes == 0, _vector(other, kind).hashes == 0
-    for index in np.flatnonzero(a != b):
-        what = "there is none under DataParallel" if a[index] else "there is none"
-        return Difference(kind, np.inf, step.number, rank, f"{step.layout.names[index]} ({what})")
-    return None
-
-
-def _by_values(found: _Found, kind: str, step: Step, a: Floats, b: Floats) -> list[float]:
-    away = apart(a, b)
-    if kind == "gradient":
-        scale = largest(a)
-        sizes = np.maximum(np.abs(a), np.abs(b))
-        noisy = (sizes <= found.tolerance.noise * scale) & (away > 0)
-        found.noise_floor = max(found.noise_floor, float(sizes[noisy].max(initial=0.0)))
-        before = found.noisy.get(step.optimizer, noisy)[: len(a)]
-        noisy[: len(before)] |= (
-            before  # add_param_group: an optimizer gets more parameters, behind the others
-        )
-        found.noisy[step.optimizer] = noisy
-        return by_values(step.layout, away, a, scale)
-    noisy = found.noisy.get(step.optimizer, np.zeros(0, dtype=bool))
-    if len(noisy) == len(a):
-        found.noise = max(found.noise, *by_values(step.layout, np.where(noisy, away, 0.0), a, None))
-        found.noise_floor = max(found.noise_floor, float(away[noisy].max(initial=0.0)))
-        away[noisy] = 0.0
-    return by_values(step.layout, away, a, None)
-
-
-def _compare_counts(found: _Found, steps: int, counts: tuple[int, ...]) -> None:
+def _compare_counts(found: Found, steps: int, counts: tuple[int, ...]) -> None:
     for rank, count in enumerate(counts):
         if count != steps and not found.bad:
             found.bad.append(
@@ -284,22 +157,47 @@ def _compare_counts(found: _Found, steps: int, counts: tuple[int, ...]) -> None:
             )
 
 
-def _compare_buffers(found: _Found, reference: Trace, rank0: Trace) -> bool:
+def _compare_buffers(found: Found, reference: Trace, rank0: Trace) -> bool:
     """On rank 0 only: replica 0's buffers are the ones that survive under DataParallel."""
-    ours, theirs = reference.buffers(), rank0.buffers()
+    ours, theirs = (
+        {plain_name(name): values for name, values in trace.buffers().items()} for trace in (reference, rank0)
+    )
     if found.bad:
         return False  # they hold what went wrong before
     last = max(len(reference) - 1, 0)
+    if found.port and not _parameter_names(reference) & _parameter_names(rank0):
+        ours = {
+            name: values for name, values in ours.items() if name in theirs
+        }  # a port may rename everything
+        theirs = {name: theirs[name] for name in ours}
     if ours.keys() != theirs.keys():
         name = min(ours.keys() ^ theirs.keys())
         found.add(Difference("buffer", np.inf, last, 0, f"{name} (only on one side)"))
         return False
     for name in ours:
-        size = of_arrays(ours[name], theirs[name])
         # the running mean behind a noisy bias follows the bias
         room = found.tolerance.room_behind(found.noise)
-        found.add(Difference("buffer", size, last, 0, name), room)
+        found.add(Difference("buffer", of_arrays(ours[name], theirs[name]), last, 0, name), room)
     return all(np.array_equal(ours[name], theirs[name]) for name in ours)
+
+
+def _parameter_names(trace: Trace) -> set[str]:
+    return {plain_name(name) for layout in trace.layouts for name in layout.names}
+
+
+def _of_matching(reference: Trace, ranks: Sequence[Trace], matchings: Sequence[Matching]) -> Iterator[str]:
+    left_out = max(matching.left_out for matching in matchings)
+    if left_out:
+        yield (
+            f"{left_out} steps of optimizers that hold other parameters than DataParallel's are left out "
+            "(the shards of ZeroRedundancyOptimizer?)"
+        )
+    times = steps_in_one(reference, ranks)
+    if times > 1:
+        yield (
+            f"one step of the ranks has the rows of {times} steps of DataParallel: the batch of each rank is as "
+            "large as DataParallel's whole one"
+        )
 
 
 def _remarks(reference: Trace, ranks: Sequence[Trace]) -> tuple[str, ...]:

@@ -11,12 +11,25 @@ import numpy.typing as npt
 
 from dp2ddp.trace.digests import Floats
 from dp2ddp.trace.records import Layout, Vector
+from dp2ddp.verify.matching import plain_name
 
 TINY = 1e-300
 Doubles = npt.NDArray[np.float64]
 
 # from cause to effect: a wrong learning rate makes wrong parameters, a wrong loss makes wrong gradients
-KINDS = ("layout", "learning rate", "gradient", "loss", "parameter", "buffer", "steps")
+KINDS = (
+    "initial state",
+    "layout",
+    "learning rate",
+    "precision",
+    "gradient",
+    "loss",
+    "decision",
+    "parameter",
+    "optimizer state",
+    "buffer",
+    "steps",
+)
 
 
 @dataclass(frozen=True)
@@ -92,3 +105,67 @@ def agreeing(vectors: Sequence[Vector]) -> tuple[tuple[int, ...], ...]:
     for rank, vector in enumerate(vectors):
         groups.setdefault(vector.hashes.tobytes(), []).append(rank)
     return tuple(tuple(group) for group in groups.values())
+
+
+def of_named(
+    ours: Vector, theirs: Vector, together: bool, wanted: frozenset[str] | None = None
+) -> tuple[str, float]:
+    """The largest difference between tensors of one name, as far as their values were kept on both sides.
+
+    Relative to the tensor's largest value; with `together`, to that of all tensors of its sort ("exp_avg of *"): a
+    bias in front of BatchNorm has a momentum of nothing but rounding.
+    """
+    places = {plain_name(name): place for place, name in enumerate(theirs.layout.names)}
+    shared = [
+        (name, at, places[plain_name(name)])
+        for at, name in enumerate(ours.layout.names)
+        if plain_name(name) in places and (wanted is None or name in wanted)
+    ]
+    different = [(name, a, b) for name, a, b in shared if ours.hashes[a] != theirs.hashes[b]]
+    if not different:
+        return "", 0.0
+    if ours.values is None or theirs.values is None:
+        return _of_sketched(ours, theirs, different)
+    scales = _scales(ours, [(name, at) for name, at, _ in shared]) if together else {}
+    worst, largest_yet = "", 0.0
+    for name, at, other in different:
+        a, b = ours.values[ours.layout.slices[at]], theirs.values[theirs.layout.slices[other]]
+        size = _relative_size(a, b, scales.get(_sort(name)))
+        if not size <= largest_yet:
+            worst, largest_yet = name, size
+    return worst, largest_yet
+
+
+def _of_sketched(
+    ours: Vector, theirs: Vector, different: Sequence[tuple[str, int, int]]
+) -> tuple[str, float]:
+    """The same where not all values were kept; where there are only hashes, nothing can be said of how far."""
+    if any(each.values is None and each.sketch is None for each in (ours, theirs)):
+        return "", 0.0
+    a, b = ours.sketched(ours.layout), theirs.sketched(theirs.layout)
+    sizes = [
+        (float(np.sqrt(np.mean((a[at, 1:] - b[other, 1:]) ** 2)) / max(a[at, 0], TINY)), name)
+        for name, at, other in different
+    ]
+    size, name = max(sizes)
+    return name, size
+
+
+def _relative_size(a: Floats, b: Floats, scale: float | None) -> float:
+    if a.shape != b.shape:
+        return float(np.inf)
+    return float(apart(a, b).max(initial=0.0) / (scale or largest(a)))
+
+
+def _sort(name: str) -> str:
+    return name.partition(" of ")[0]
+
+
+def _scales(vector: Vector, places: Sequence[tuple[str, int]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    assert vector.values is not None
+    for name, at in places:
+        found[_sort(name)] = max(
+            found.get(_sort(name), TINY), largest(vector.values[vector.layout.slices[at]])
+        )
+    return found

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp2ddp.trace.records import Trace
-from dp2ddp.verify.differences import TINY, Doubles, apart, largest, of_arrays
+from dp2ddp.verify.differences import TINY, Doubles, apart, largest, of_arrays, of_named
 from dp2ddp.verify.series import Noisy, Series, series_of
 from dp2ddp.verify.tolerance import FACTOR, Tolerance
 
@@ -20,14 +20,18 @@ class Noise:
     gradients: Doubles
     parameters: Doubles
     losses: Doubles
-    buffers: float  # at the end
+    buffers: Doubles
     epsilon: float
 
     def of(self, kind: str, step: int) -> float:
         """Of a kind of difference at the step of this index; behind the last step, what it was there."""
-        known = {"gradient": self.gradients, "parameter": self.parameters, "loss": self.losses}.get(kind)
-        if kind == "buffer":
-            return self.buffers
+        known = {
+            "gradient": self.gradients,
+            "optimizer state": self.gradients,  # averages of gradients and of their squares
+            "parameter": self.parameters,
+            "loss": self.losses,
+            "buffer": self.buffers,
+        }.get(kind)
         if known is None:
             return 2.0**-52  # numbers of Python, as the script says them
         if not len(known):
@@ -52,7 +56,7 @@ class Noise:
 def without_run(tolerance: Tolerance) -> Noise:
     """Where there is no second run: an ulp."""
     nothing = np.zeros(0)
-    return Noise(nothing, nothing, nothing, tolerance.epsilon, tolerance.epsilon)
+    return Noise(nothing, nothing, nothing, nothing, tolerance.epsilon)
 
 
 def noise_between(reference: Trace, nudged: Trace, noisy: Noisy, tolerance: Tolerance) -> Noise:
@@ -61,12 +65,21 @@ def noise_between(reference: Trace, nudged: Trace, noisy: Noisy, tolerance: Tole
     series = series_of(reference, [nudged], both)
     gradients = _so_far(_worst(series.gradients), tolerance)
     parameters = _so_far(_worst(series.parameters), tolerance)
-    ours, theirs = reference.buffers(), nudged.buffers()
-    found = [of_arrays(ours[name], theirs[name]) for name in ours.keys() & theirs.keys()]
-    ended = max([each for each in found if np.isfinite(each)], default=0.0)
-    last = max([tolerance.epsilon, ended, *gradients[-1:], *parameters[-1:]])
     losses = np.maximum(_so_far(_of_losses(series), tolerance), gradients)
-    return Noise(gradients, parameters, losses, last, tolerance.epsilon)
+    buffers = _so_far(_of_buffers(reference, nudged, len(gradients)), tolerance)
+    return Noise(gradients, parameters, losses, buffers, tolerance.epsilon)
+
+
+def _of_buffers(reference: Trace, nudged: Trace, count: int) -> Doubles:
+    """Of each step where they were kept, and at the end."""
+    sizes = np.zeros(count)
+    for index, (ours, theirs) in enumerate(zip(reference.steps(), nudged.steps(), strict=False)):
+        if ours.buffers is not None and theirs.buffers is not None:
+            sizes[index] = of_named(ours.buffers, theirs.buffers, together=False)[1]
+    a, b = reference.buffers(), nudged.buffers()
+    if count:
+        sizes[-1] = max([sizes[-1], *(of_arrays(a[name], b[name]) for name in a.keys() & b.keys())])
+    return np.where(np.isfinite(sizes), sizes, 0.0)
 
 
 def _worst(sizes: Doubles) -> Doubles:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dp2ddp.trace.digests import Floats
 from dp2ddp.trace.records import Step, Trace, Vector
+from dp2ddp.verify.matching import Matching, in_order_of, matched_steps
 
 Doubles = npt.NDArray[np.float64]
 Noisy = Mapping[int, npt.NDArray[np.bool_]]  # optimizer -> elements whose gradient is nothing but rounding
@@ -31,17 +32,22 @@ class Series:
     learning_rates: Doubles  # (steps, 2): DataParallel, rank 0
 
 
-def series_of(reference: Trace, ranks: Sequence[Trace], noisy: Noisy) -> Series:
+def series_of(
+    reference: Trace, ranks: Sequence[Trace], noisy: Noisy, matchings: Sequence[Matching] = ()
+) -> Series:
     """Over all steps that DataParallel and every rank took, also those behind the first difference.
 
-    Parameters that follow a gradient of pure rounding are left out, as in the judgement (tolerance.py).
+    `matchings` say which steps of each rank these are, if not all in order. Parameters that follow a gradient
+    of pure rounding are left out, as in the judgement (tolerance.py).
     """
     names = tuple(dict.fromkeys(name for layout in reference.layouts for name in layout.names))
     columns = {name: column for column, name in enumerate(names)}
-    count = min(len(reference), *(len(rank) for rank in ranks))
+    taken = [each.steps for each in matchings] or [tuple(range(len(rank))) for rank in ranks]
+    count = min(len(reference), *map(len, taken))
     series = _empty(names, count, len(ranks))
-    steps = zip(reference.steps(), *(rank.steps() for rank in ranks), strict=False)
-    for index, (step, *others) in enumerate(steps):
+    ours = (matched_steps(rank, steps[:count]) for rank, steps in zip(ranks, taken, strict=True))
+    for index, (step, *own) in enumerate(zip(reference.steps(), *ours, strict=False)):
+        others = [in_order_of(each, step.layout) or each for each in own]
         series.steps[index] = step.number
         series.losses[index] = [_mean(each.losses) for each in (step, *others)]
         series.learning_rates[index] = [_first(each.learning_rates) for each in (step, others[0])]

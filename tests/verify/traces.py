@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -59,3 +61,52 @@ def trace(
         writer.write_step(line, vectors)
     writer.write_end(End(steps=len(gradients)), buffers or {})
     return read_trace(folder, rank)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One optimizer step of a made-up record, with whatever belongs to it."""
+
+    gradient: np.ndarray
+    layout: Layout = LAYOUT
+    optimizer: int = 0
+    rates: tuple[float, ...] = (0.1,)
+    events: Mapping[str, Any] = field(default_factory=dict)  # of trace.records.Events
+    state: Mapping[str, np.ndarray] = field(default_factory=dict)
+    buffers: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def record(
+    folder: Path, steps: Sequence[Taken], *, rank: int = 0, initial: Mapping[str, np.ndarray] | None = None
+) -> Trace:
+    writer = Writer(folder / f"rank{rank}")
+    if initial is not None:
+        writer.write_initial(0, {"parameters": named(initial), "buffers": named({})})
+    for number, step in enumerate(steps):
+        vectors = {
+            "gradients": vector(step.gradient, rank == 0, (), step.layout),
+            "parameters": vector(-step.gradient, rank == 0, (), step.layout),
+        }
+        beside = {
+            name: named(each) for name, each in (("state", step.state), ("buffers", step.buffers)) if each
+        }
+        line = Line(
+            step=number,
+            optimizer=step.optimizer,
+            layout=writer.write_layout(step.layout),
+            learning_rates=step.rates,
+            **{name: writer.write_layout(each.layout, name) for name, each in beside.items()},
+            **step.events,
+        )
+        writer.write_step(line, {**vectors, **beside})
+    writer.write_end(End(steps=len(steps)), {})
+    return read_trace(folder, rank)
+
+
+def named(tensors: Mapping[str, np.ndarray]) -> Vector:
+    layout = Layout(
+        tuple(tensors), tuple(each.shape for each in tensors.values()), ("float64",) * len(tensors)
+    )
+    hashes = np.array([bits_hash(each.tobytes()) for each in tensors.values()], dtype=np.uint64)
+    values = np.concatenate([np.zeros(0), *(each.reshape(-1) for each in tensors.values())])
+    return Vector(hashes, values, None, layout)

@@ -1,0 +1,183 @@
+"""Steps are matched by meaning: by the parameters of their optimizers, and by the rows that went into them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp2ddp.trace.records import Forward, Layout
+from dp2ddp.verify.compare import Comparison, compare
+from dp2ddp.verify.matching import match, order_of, steps_in_one
+from dp2ddp.verify.tolerance import FLOAT64
+from tests.verify.traces import GRADIENT, LAYOUT, Taken, record
+
+TURNED = Layout(("conv.bias", "conv.weight"), ((2,), (3,)), ("float64", "float64"))
+OTHER = Layout(("head.weight",), ((4,),), ("float64",))
+HEAD = np.array([3.0, 1.0, -1.0, 0.5])
+turned = Taken(np.concatenate([GRADIENT[3:], GRADIENT[:3]]), TURNED)
+
+
+def both(tmp_path: Path, ours: list[Taken], theirs: list[Taken], port: bool = True) -> Comparison:
+    return compare(record(tmp_path / "dp", ours), [record(tmp_path / "ddp", theirs)], FLOAT64, port=port)
+
+
+def test_parameters_in_another_order_are_the_same_parameters(tmp_path: Path) -> None:
+    found = both(tmp_path, [Taken(GRADIENT)] * 3, [turned] * 3)
+    assert found.identical_steps == 3
+    assert found.same
+    assert found.series is not None
+    assert not found.series.gradients.any()
+
+
+def test_two_layers_of_one_shape_in_another_order_are_not_mixed_up(tmp_path: Path) -> None:
+    ab = Layout(("a", "b"), ((2,), (2,)), ("float64",) * 2)
+    ba = Layout(("b", "a"), ((2,), (2,)), ("float64",) * 2)
+    values = np.array([1.0, 2.0, 3.0, 4.0])
+    found = both(tmp_path, [Taken(values, ab)], [Taken(np.array([3.0, 4.0, 1.0, 2.0]), ba)])
+    assert found.same
+    assert not both(tmp_path / "swapped", [Taken(values, ab)], [Taken(values, ba)]).same
+
+
+@pytest.mark.parametrize(
+    ("names", "order"),
+    [
+        (("module.conv.weight", "module.conv.bias"), (0, 1)),
+        (("_orig_mod.conv.weight", "_forward_module.conv.bias"), (0, 1)),
+        (("first.weight", "first.bias"), (0, 1)),  # renamed: the order is all there is
+    ],
+)
+def test_wrappers_and_new_names_do_not_matter(names: tuple[str, ...], order: tuple[int, ...]) -> None:
+    assert order_of(LAYOUT, Layout(names, LAYOUT.shapes, LAYOUT.dtypes)) == order
+
+
+def test_other_tensors_are_other_tensors(tmp_path: Path) -> None:
+    assert order_of(LAYOUT, OTHER) is None
+    found = both(tmp_path, [Taken(GRADIENT)], [Taken(HEAD, OTHER)])
+    assert found.first is not None
+    assert found.first.kind == "layout"
+
+
+def test_optimizers_that_take_turns_the_other_way_round_are_matched(tmp_path: Path) -> None:
+    body, head = Taken(GRADIENT), Taken(HEAD, OTHER, optimizer=1)
+    ours = [body, head] * 2
+    theirs = [Taken(HEAD, OTHER, optimizer=0), Taken(GRADIENT, optimizer=1)] * 2
+    found = both(tmp_path, ours, theirs)
+    assert found.same
+    assert found.matched == ((1, 0, 3, 2),)
+    assert found.identical_steps == 4
+
+
+def test_the_shards_of_zero_are_left_out_and_said(tmp_path: Path) -> None:
+    shard = Taken(np.array([0.25, 0.125]), Layout(("conv.bias",), ((2,),), ("float64",)), optimizer=1)
+    found = both(tmp_path, [Taken(GRADIENT)] * 2, [shard, Taken(GRADIENT)] * 2)
+    assert found.same
+    assert found.rank_steps == (2,)
+    assert any("2 steps of optimizers" in remark for remark in found.remarks)
+
+
+def rows(*counts: int) -> dict[str, object]:
+    return {"forwards": (Forward(True, counts),)}
+
+
+def test_a_step_that_holds_several_of_dataparallels_is_named(tmp_path: Path) -> None:
+    reference = record(tmp_path / "dp", [Taken(GRADIENT, events=rows(4, 4))] * 6)
+    ranks = [record(tmp_path / "ddp", [Taken(GRADIENT, events=rows(8))] * 3, rank=rank) for rank in (0, 1)]
+    assert steps_in_one(reference, ranks) == 2
+    found = compare(reference, ranks, FLOAT64, port=True)
+    assert found.first is not None
+    assert found.first.kind == "steps"
+    assert any("rows of 2 steps" in remark for remark in found.remarks)
+
+
+def test_half_of_the_steps_with_the_same_rows_are_just_missing(tmp_path: Path) -> None:
+    reference = record(tmp_path / "dp", [Taken(GRADIENT, events=rows(4, 4))] * 6)
+    ranks = [record(tmp_path / "ddp", [Taken(GRADIENT, events=rows(4))] * 3, rank=rank) for rank in (0, 1)]
+    assert steps_in_one(reference, ranks) == 1
+
+
+def test_steps_that_fit_are_matched_in_order(tmp_path: Path) -> None:
+    reference = record(tmp_path / "dp", [Taken(GRADIENT)] * 3)
+    assert match(reference, record(tmp_path / "ddp", [Taken(GRADIENT)] * 2)).steps == (0, 1)
+
+
+# ---- what else a step is judged by
+
+
+def test_another_start_is_named_before_what_follows_from_it(tmp_path: Path) -> None:
+    start = {"conv.weight": np.ones(3), "conv.bias": np.zeros(2)}
+    reference = record(tmp_path / "dp", [Taken(GRADIENT)], initial=start)
+    same = [record(tmp_path / "a", [Taken(GRADIENT)], rank=rank, initial=start) for rank in (0, 1)]
+    assert compare(reference, same, FLOAT64).initial == 2
+    moved = {**start, "conv.weight": np.array([1.0, 1.0, 1.5])}
+    ranks = [same[0], record(tmp_path / "b", [Taken(GRADIENT * 2)], rank=1, initial=moved)]
+    found = compare(reference, ranks, FLOAT64)
+    assert found.first is not None
+    assert (found.first.kind, found.first.name, found.first.rank) == ("initial state", "conv.weight", 1)
+
+
+def test_a_difference_in_the_optimizers_state_is_one_before_it_reaches_parameters(tmp_path: Path) -> None:
+    def taken(momentum: float) -> Taken:
+        return Taken(GRADIENT, state={"momentum_buffer of conv.bias": np.array([1.0, momentum])})
+
+    assert both(tmp_path / "a", [taken(0.5)], [taken(0.5 + 1e-15)]).same
+    found = both(tmp_path / "b", [taken(0.5)], [taken(0.6)])
+    assert found.first is not None
+    assert (found.first.kind, found.first.name) == ("optimizer state", "momentum_buffer of conv.bias")
+
+
+def test_momentum_of_nothing_but_rounding_is_measured_by_its_sort(tmp_path: Path) -> None:
+    def taken(noise: float) -> Taken:
+        return Taken(GRADIENT, state={"exp_avg of a": np.ones(2), "exp_avg of b": np.array([noise])})
+
+    assert both(tmp_path, [taken(3e-16)], [taken(-5e-16)]).same
+
+
+def test_buffers_are_compared_at_each_step(tmp_path: Path) -> None:
+    ours, theirs = ([Taken(GRADIENT, buffers={"mean": np.array([1.0, value])})] * 2 for value in (2.0, 2.5))
+    found = both(tmp_path, ours, theirs)
+    assert found.first is not None
+    assert (found.first.kind, found.first.step) == ("buffer", 0)
+
+
+@pytest.mark.parametrize(
+    ("events", "kind", "words"),
+    [
+        pytest.param(
+            {"precision": ("bfloat16",)}, "precision", "bfloat16 instead of float16", id="precision"
+        ),
+        pytest.param({"precision": ("float16",), "skipped": 1}, "decision", "1 steps skipped", id="skipped"),
+    ],
+)
+def test_facts_that_double_precision_hides(
+    tmp_path: Path, events: dict[str, object], kind: str, words: str
+) -> None:
+    found = both(
+        tmp_path, [Taken(GRADIENT, events={"precision": ("float16",)})], [Taken(GRADIENT, events=events)]
+    )
+    assert found.first is not None
+    assert found.first.kind == kind
+    assert words in found.first.name
+
+
+def test_how_often_autocast_is_entered_is_a_matter_of_taste(tmp_path: Path) -> None:
+    ours = Taken(GRADIENT, events={"precision": ("float16", "float16")})
+    assert both(tmp_path, [ours], [Taken(GRADIENT, events={"precision": ("float16",)})]).same
+
+
+def test_the_losses_of_a_ports_ranks_are_evidence_only(tmp_path: Path) -> None:
+    ours, theirs = (Taken(GRADIENT, events={"losses": (loss,)}) for loss in (1.0, 1.5))
+    assert both(tmp_path / "a", [ours], [theirs]).same
+    assert not both(tmp_path / "b", [ours], [theirs], port=False).same
+    worse = Taken(GRADIENT * 2, events={"losses": (1.5,)})
+    found = both(tmp_path / "c", [ours], [worse])
+    assert found.first is not None
+    assert found.first.kind == "gradient"
+    assert [each.kind for each in found.also] == ["loss", "parameter"]
+
+
+def test_other_groups_with_the_same_rates_are_the_same_for_a_port(tmp_path: Path) -> None:
+    one, two = Taken(GRADIENT), Taken(GRADIENT, rates=(0.1, 0.1))
+    assert both(tmp_path / "a", [one], [two]).same
+    assert not both(tmp_path / "b", [one], [Taken(GRADIENT, rates=(0.1, 0.2))]).same
