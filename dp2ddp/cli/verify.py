@@ -6,6 +6,7 @@ import shlex
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,8 @@ class Worlds(_Numbers):
 @click.option(
     "-n", "--devices", type=Worlds(), help="Numbers of devices [default: as many as device_ids names, or 2]."
 )
+@click.option("--aligned", is_flag=True,
+              help="Give both the same batches and dropout, and judge that (with --converted).")  # fmt: skip
 @click.option("--steps", type=click.IntRange(min=1), help="End both after so many optimizer steps.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=120.0, show_default=True,
               help="Give up after so many seconds without progress.")  # fmt: skip
@@ -57,8 +60,8 @@ class Worlds(_Numbers):
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
     script: Path, as_module: bool, converted: Path | None, converted_arguments: str | None,
-    devices: tuple[int, ...] | None, steps: int | None, timeout: float, launcher: str | None, as_json: bool,
-    targets: tuple[Path, ...], arguments: tuple[str, ...],
+    devices: tuple[int, ...] | None, aligned: bool, steps: int | None, timeout: float,
+    launcher: str | None, as_json: bool, targets: tuple[Path, ...], arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Train SCRIPT with DataParallel and its conversion under torchrun, and compare every optimizer step.
 
@@ -77,6 +80,10 @@ def command(
     from dp2ddp.trial.told import report_on
     from dp2ddp.trial.trial import try_on
 
+    if aligned and converted is None:
+        raise click.UsageError(
+            "--aligned needs --converted: a conversion of ours has to draw the same numbers"
+        )
     if converted_arguments is not None and converted is None:
         raise click.UsageError("--converted-arguments needs --converted: it is that script's arguments")
     for target in targets:  # not after a month
@@ -85,6 +92,7 @@ def command(
     with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
         own = None if converted_arguments is None else tuple(shlex.split(converted_arguments))
         subject = subject_of(script, converted, arguments, steps, timeout, as_module, warn, own, launcher)
+        subject = replace(subject, aligned=aligned)
         verdicts, failure = [], None
         for number in devices or (subject.world or 2,):
             try:

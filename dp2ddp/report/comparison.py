@@ -68,6 +68,8 @@ def headline(report: Report) -> str:
 
 def _parting(verdict: Verdict) -> str:
     first = verdict.float64.first
+    if verdict.random_only:
+        return "draws other random numbers than DataParallel, and trains the same with the same ones"
     if first is not None:
         return f"parts from DataParallel at step {first.step}: {_thing(first)}"
     if not verdict.stdout.same or verdict.voices:
@@ -86,6 +88,7 @@ def facts(verdict: Verdict) -> Iterator[tuple[str, str, bool]]:
     if verdict.trained:
         yield "float64", _float64(double), double.same
         yield from (("", text, False) for text in _beside(double))
+        yield from _aligned(verdict)
         ordered = ", with sums over ranks added in rank order" if verdict.world > 2 else ""
         yield "float32", _float32(verdict.float32) + ordered, True
     yield "stdout", _stdout(verdict), verdict.stdout.same and not verdict.voices
@@ -97,6 +100,16 @@ def facts(verdict: Verdict) -> Iterator[tuple[str, str, bool]]:
         True,
     )
     yield from (("note", remark, True) for remark in (*verdict.remarks, *double.remarks))
+
+
+def _aligned(verdict: Verdict) -> Iterator[tuple[str, str, bool]]:
+    """What became of a port with DataParallel's batches and dropout."""
+    if verdict.aligned is None:
+        return
+    found = verdict.aligned
+    text = _float64(found.comparison) if found.comparison.steps else "no step to compare"
+    yield "aligned", f"with DataParallel's random numbers: {text}", found.comparison.same
+    yield from (("", sentence, False) for sentence in found.unshared)
 
 
 def _steps(comparison: Comparison) -> str:

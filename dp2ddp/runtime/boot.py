@@ -84,7 +84,9 @@ def run_stage(stage: Stage, rank: int) -> int:
     _beat_on_progress(pulse)
     ends: list[_Ending] = []  # of the ranks that this process became
     if stage.starts_ranks:
-        observe_ranks(lambda rank: _become_rank(stage, rank, pulse, ends), stage.seed)
+        # aligned: they go on with the numbers of the process that starts them, as DataParallel's process does
+        seed = None if stage.aligned else stage.seed
+        observe_ranks(lambda rank: _become_rank(stage, rank, pulse, ends), seed)
     pulse.beat()  # the script begins
     code, ended, error = 0, 0.0, ""
     try:

@@ -20,14 +20,17 @@ from dp2ddp.trace.tensors import as_bytes
 # Any: inputs and wrappers are the user's.
 
 
-def observe_forwards(recorder: Recorder) -> None:
-    """Tell of each forward: under DataParallel of the rows of each replica, on a rank of its own."""
+def observe_forwards(recorder: Recorder, begin: Callable[[], None] | None = None) -> None:
+    """Tell of each forward: under DataParallel of the rows of each replica, on a rank of its own.
+
+    `begin` is called before each forward in training.
+    """
     wrapper: Any = sys.modules[
         "torch.nn.parallel.data_parallel"
     ]  # in torch.nn.parallel that name is a function
     parallel: Any = DataParallel
     ddp: Any = DistributedDataParallel
-    watch = _Watch(recorder)
+    watch = _Watch(recorder, begin)
     parallel.scatter = watch.wrapped_module(parallel.scatter)
     wrapper.scatter_kwargs = watch.chunks(wrapper.scatter_kwargs)
     ddp.forward = watch.inputs(ddp.forward)
@@ -37,8 +40,9 @@ def observe_forwards(recorder: Recorder) -> None:
 class _Watch:
     """The functions of torch and of the template, with an eye on what they are given."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, begin: Callable[[], None] | None) -> None:
         self._recorder = recorder
+        self._begin = begin
         self._here = threading.local()  # .module: the one that DataParallel is about to call
 
     def saw(self, parts: list[tuple[Any, Any] | None], dim: int, module: Any, devices: int = 1) -> None:
@@ -46,6 +50,8 @@ class _Watch:
         grad = torch.is_grad_enabled()
         training = grad and bool(getattr(module, "training", True))
         self._recorder.quietly(self._note, parts, dim, training, devices)
+        if training and self._begin:
+            self._begin()
 
     def _note(self, parts: list[tuple[Any, Any] | None], dim: int, training: bool, devices: int) -> None:
         rows = [0 if part is None else _rows(part, dim) for part in parts]

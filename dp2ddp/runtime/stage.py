@@ -33,6 +33,7 @@ class Stage:
     sample_streams: bool = False
     nudged: bool = False  # parameters are moved by one ulp after each step: what rounding makes of the run
     rank_order: bool = False  # sums over ranks are added first rank first, as DataParallel does
+    aligned: str | None = None  # a folder, over which both runs of a pair draw the same numbers (aligned.py)
     seed: int | None = None  # where random, numpy and torch begin on rank 0; None: anywhere, as in real life
     real: bool = True  # use real CUDA devices when there are enough of them
     scratch: str | None = None  # the folder whose symbolic links must not be written through (guard.py)
@@ -83,6 +84,12 @@ def set_stage(stage: Stage, rank: int) -> Recorder | None:
 
         samples.install_sample_streams(stage.seed)
     _change_sums(stage)
+    if stage.aligned:
+        from dp2ddp.runtime import aligned
+        from dp2ddp.runtime.patches import Patches
+
+        order = aligned.leave_order if stage.mode == "dp" else aligned.take_order
+        order(Path(stage.aligned), Patches())
     if stage.scratch:
         from dp2ddp.runtime.guard import guard
 
@@ -128,13 +135,13 @@ def _enough_real_devices(count: int) -> bool:
 
 def start_recorder(stage: Stage, rank: int) -> Recorder:
     """Observe this process from now on."""
-    from dp2ddp.runtime import batches, collectives, decisions, precision, rows
+    from dp2ddp.runtime import aligned, batches, collectives, decisions, precision, rows
     from dp2ddp.trace.recorder import Recorder
 
     assert stage.trace is not None
     recorder = Recorder(Path(stage.trace), rank=rank, last_step=stage.steps, every=stage.every)
     recorder.start()
-    rows.observe_forwards(recorder)
+    rows.observe_forwards(recorder, aligned.Streams().begin if stage.aligned else None)
     batches.observe_batches(recorder)
     decisions.observe_decisions(recorder)
     precision.observe_precision(recorder)

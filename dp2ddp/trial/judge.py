@@ -16,6 +16,7 @@ from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import Trace, read_trace
 from dp2ddp.trial.prepare import Prepared
 from dp2ddp.trial.subject import Subject
+from dp2ddp.verify.aligned import Aligned
 from dp2ddp.verify.causes.diagnose import diagnose
 from dp2ddp.verify.causes.evidence import Evidence
 from dp2ddp.verify.compare import Comparison, compare
@@ -79,8 +80,10 @@ def own_code(subject: Subject) -> OwnCode:
     return OwnCode(digests, {subject.converted_name: subject.script.name})
 
 
-def judge(subject: Subject, pair: Pair, single: Pair, server: Server, scratch: Path) -> Verdict:
-    """The verdict: `pair` is judged, `single` shown beside it."""
+def judge(
+    subject: Subject, pair: Pair, single: Pair, server: Server, scratch: Path, aligned: Aligned | None = None
+) -> Verdict:
+    """The verdict: `pair` is judged, `single` shown beside it; `aligned` tells why `pair` differs."""
     (ours, reference), (theirs, other) = pair.left, pair.right
     double = pair.compared
     _check_devices(double, reference.stage)
@@ -97,6 +100,7 @@ def judge(subject: Subject, pair: Pair, single: Pair, server: Server, scratch: P
         codes=(reference.code, other.code),
         seconds=(reference.seconds, other.seconds),
         printed=(texts[0], texts[1]),
+        aligned=aligned,
     )
     return verdict if verdict.same else _explained(subject, pair, verdict)
 
@@ -120,6 +124,7 @@ def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:
         voices=verdict.voices,
         files=verdict.files,
         codes=verdict.codes,
+        aligned=verdict.aligned.comparison if verdict.random_only and verdict.aligned else None,
         edits=_edits(subject),
     )
 

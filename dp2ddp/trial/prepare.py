@@ -23,15 +23,18 @@ class Kind:
     dtype: str
     nudged: bool = False  # an ulp away: shows what rounding alone makes of the training
 
+    aligned: bool = False  # draws the same random numbers as the other of its pair
+
     @property
     def name(self) -> str:
-        return f"{self.mode}-{self.dtype}{'-nudged' * self.nudged}"
+        return f"{self.mode}-{self.dtype}{'-nudged' * self.nudged}{'-aligned' * self.aligned}"
 
 
 @dataclass(frozen=True)
 class Prepared:
     """A stage and the scratch copy that it runs in."""
 
+    kind: Kind
     stage: Stage
     workspaces: tuple[Workspace, ...]  # of the working folder first
 
@@ -65,6 +68,7 @@ def prepare(subject: Subject, kind: Kind, world: int, scratch: Path) -> Prepared
         steps=subject.steps,
         dtype=kind.dtype,
         nudged=kind.nudged,
+        aligned=str(order_folder(kind.dtype, world, scratch)) if kind.aligned else None,
         rank_order=kind.dtype == "float32",
         sample_streams=subject.sample_streams,
         seed=SEED,
@@ -73,7 +77,12 @@ def prepare(subject: Subject, kind: Kind, world: int, scratch: Path) -> Prepared
         capture=True,
         starts_ranks=mode == "ddp" and subject.starts_ranks,
     )
-    return Prepared(stage, workspaces)
+    return Prepared(kind, stage, workspaces)
+
+
+def order_folder(dtype: str, world: int, scratch: Path) -> Path:
+    """Where an aligned pair leaves the order of its batches."""
+    return scratch / f"order-{dtype}-{world}"
 
 
 def _name_of_converted(subject: Subject) -> str:

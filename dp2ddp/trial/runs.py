@@ -42,7 +42,7 @@ def _seen(run: Run, see: Callable[[str], None]) -> None:
             see(words)
         raise RunError(failure_text(run) + (_about_original(run) if stage.mode == "dp" else ""))
     devices = f"{stage.world} device{'' if stage.world == 1 else 's'}"
-    again = ", moved by an ulp" if stage.nudged else ""
+    again = ", moved by an ulp" * stage.nudged + ", random numbers aligned" * bool(stage.aligned)
     see(f"{devices}, {stage.mode} in {stage.dtype}{again}: {run.seconds:.1f} s")
 
 
@@ -52,11 +52,15 @@ def _about_original(run: Run) -> str:
 
 
 def _start(subject: Subject, stage: Stage, server: Server, stack: ExitStack) -> Running:
-    if not subject.torchrun or (stage.mode, stage.dtype) != ("ddp", "float64"):
+    if not subject.torchrun or not _is_judged(subject, stage):
         return server.start(stage)
     Path(stage.desk).mkdir(parents=True, exist_ok=True)
     log = stack.enter_context((Path(stage.desk) / "agent.out").open("w"))
     return Process(stage, environment(), stdout=log, stderr=log)
+
+
+def _is_judged(subject: Subject, stage: Stage) -> bool:
+    return (stage.mode, stage.dtype, bool(stage.aligned)) == ("ddp", "float64", subject.aligned)
 
 
 def _last_words(run: Run) -> str:

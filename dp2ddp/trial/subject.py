@@ -50,6 +50,7 @@ class Subject:
     launch: str = ""  # the line that starts the converted script
     world: int | None = None  # the number of devices that the script names
     conversion: Conversion | None = None  # of ours; None for a version of the user's own
+    aligned: bool = False  # judged with the same random numbers in both runs (runtime/aligned.py)
     port: Path | None = None  # the user's own version, which runs where it lies
     converted_arguments: tuple[str, ...] | None = (
         None  # where the converted script takes others than the original

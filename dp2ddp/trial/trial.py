@@ -7,22 +7,30 @@ DDP, float32            forked
 
 And where the numbers of such a pair are further apart than a few roundings, DataParallel once more, an ulp away: what
 rounding alone makes of this training (verify/tolerance.py).
+
+A version of the user's own that differs may only draw other random numbers: then DataParallel and DDP are run once more
+with the same ones (runtime/aligned.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dp2ddp.errors import RunError
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.stage import Mode
 from dp2ddp.trial.judge import Pair, judge
-from dp2ddp.trial.prepare import Kind, Prepared, prepare
+from dp2ddp.trial.prepare import Kind, Prepared, order_folder, prepare
 from dp2ddp.trial.runs import run_all
 from dp2ddp.trial.subject import Subject
-from dp2ddp.verify.tolerance import FLOAT32, FLOAT64
+from dp2ddp.verify.aligned import Aligned, unshared
+from dp2ddp.verify.tolerance import FLOAT32, FLOAT64, Tolerance
 from dp2ddp.verify.verdict import Verdict
+
+MODES: tuple[Mode, Mode] = ("dp", "ddp")
 
 
 def try_on(
@@ -30,15 +38,12 @@ def try_on(
 ) -> Verdict:
     """Run both on `world` devices and compare; RunError if one of them fails."""
     trial = _Trial(subject, world, server, scratch, see)
-    dp, ddp, dp32, ddp32 = trial.run(
-        Kind("dp", "float64"), Kind("ddp", "float64"), Kind("dp", "float32"), Kind("ddp", "float32")
-    )
-    pairs = (
-        Pair(dp, ddp, FLOAT64, port=subject.port is not None),
-        Pair(dp32, ddp32, FLOAT32, port=subject.port is not None),
-    )
-    double, single = trial.beside_noise(pairs)
-    return judge(subject, double, single, server, scratch)
+    double, single = trial.pairs(FLOAT64, FLOAT32, aligned=subject.aligned)
+    aligned = None
+    if subject.port and not subject.aligned and not double.compared.same:
+        see(f"{subject.port.name} trains differently; with DataParallel's random numbers, too?")
+        aligned = trial.aligned()
+    return judge(subject, double, single, server, scratch, aligned)
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,29 @@ class _Trial:
     scratch: Path
     see: Callable[[str], None]
 
+    def pairs(self, *tolerances: Tolerance, aligned: bool) -> list[Pair]:
+        """DataParallel and DDP, a pair for each precision."""
+        dps, ddps = (
+            [Kind(mode, tolerance.dtype, aligned=aligned) for tolerance in tolerances] for mode in MODES
+        )
+        # aligned: ranks take over the order of the batches that DataParallel left
+        runs = [*self.run(*dps), *self.run(*ddps)] if aligned else self.run(*dps, *ddps)
+        port = self.subject.port is not None
+        pairs = [
+            Pair(dp, ddp, tolerance, port=port)
+            for dp, ddp, tolerance in zip(runs[: len(dps)], runs[len(dps) :], tolerances, strict=True)
+        ]
+        return self.beside_noise(pairs)
+
+    def aligned(self) -> Aligned | None:
+        """The same once more with the same random numbers; None where that cannot be done."""
+        try:
+            (pair,) = self.pairs(FLOAT64, aligned=True)
+        except RunError as error:  # nothing that was found is lost
+            self.see(f"the random numbers could not be aligned: {error}")
+            return None
+        return Aligned(pair.compared, unshared(order_folder("float64", self.world, self.scratch)))
+
     def run(self, *kinds: Kind) -> list[tuple[Prepared, Run]]:
         prepared = [prepare(self.subject, kind, self.world, self.scratch) for kind in kinds]
         runs = run_all(self.subject, prepared, self.server, self.see)
@@ -59,6 +87,6 @@ class _Trial:
     def beside_noise(self, pairs: Sequence[Pair]) -> list[Pair]:
         """The pairs whose bits differ further than rounding's own size, with a run that tells what rounding makes."""
         unsure = [pair for pair in pairs if pair.may_be_rounding]
-        runs = self.run(*(Kind("dp", pair.reference.stage.dtype, nudged=True) for pair in unsure))
+        runs = self.run(*(replace(pair.left[0].kind, nudged=True) for pair in unsure))
         noise = {id(pair): run for pair, (_, run) in zip(unsure, runs, strict=True)}
         return [pair.beside(noise[id(pair)]) if id(pair) in noise else pair for pair in pairs]

@@ -44,6 +44,7 @@ _MOST_NOISE = (
 class Tolerance:
     """Differences are relative: to the step's largest gradient, and to a parameter tensor's largest value."""
 
+    dtype: str = "float64"
     epsilon: float = 2.0**-52  # one ulp
     noise: float = 1e-12  # a gradient this much below the step's largest one is rounding
     allowed: float = 1e-10  # in files: tensors, relative to their largest value
@@ -70,4 +71,4 @@ class Tolerance:
 
 
 FLOAT64 = Tolerance()
-FLOAT32 = Tolerance(epsilon=2.0**-23, noise=0.0)
+FLOAT32 = Tolerance(dtype="float32", epsilon=2.0**-23, noise=0.0)

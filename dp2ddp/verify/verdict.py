@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dp2ddp.verify.aligned import Aligned
 from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.compare import Comparison
 from dp2ddp.verify.outputs import FilesComparison, TextComparison
@@ -24,11 +25,17 @@ class Verdict:
     remarks: tuple[str, ...] = ()
     causes: tuple[Cause, ...] = ()  # likeliest first
     printed: tuple[str, str] = ("", "")  # stdout: of DataParallel, of rank 0
+    aligned: Aligned | None = None  # a port that differs, run again with DataParallel's random numbers
 
     @property
     def same(self) -> bool:
         outside = self.stdout.same and not self.voices and self.files.same and self.codes[0] == self.codes[1]
         return self.float64.same and outside
+
+    @property
+    def random_only(self) -> bool:
+        """Whether training differs in nothing but the random numbers that the port draws."""
+        return not self.float64.same and self.aligned is not None and self.aligned.same
 
     @property
     def trained(self) -> bool:

@@ -1,0 +1,131 @@
+"""A port that shuffles by itself and is seeded apart is told from one that does something else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.runtime.server import Server
+from dp2ddp.trial.runs import environment
+from dp2ddp.trial.subject import subject_of
+from dp2ddp.trial.trial import try_on
+from dp2ddp.verify.verdict import Verdict
+from tests.cli.scripts import script
+
+HEAD = """
+import os
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+
+class Data(Dataset):
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, index):
+        torch.manual_seed(index)
+        return torch.randn(6), torch.randn(2)
+
+
+def net():
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.4), nn.Linear(8, 2))
+
+
+"""
+TRAIN = (
+    HEAD
+    + """
+torch.manual_seed(3)
+model = nn.DataParallel(net().cuda())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(Data(), batch_size=8, shuffle=True)
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x.cuda()), y.cuda()).backward()
+        optimizer.step()
+"""
+)
+PORT = (
+    HEAD
+    + """
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+torch.manual_seed(3 + rank)
+model = nn.parallel.DistributedDataParallel(net().cuda(), device_ids=[rank], broadcast_buffers=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = Data()
+sampler = DistributedSampler(data, shuffle=True)
+loader = DataLoader(data, batch_size=8 // world, sampler=sampler)
+for epoch in range(2):
+    sampler.set_epoch(epoch)
+    for x, y in loader:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x.cuda()), y.cuda()).backward()
+        optimizer.step()
+dist.destroy_process_group()
+"""
+)
+
+pytestmark = pytest.mark.torchrun
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server(environment()) as server:
+        yield server
+
+
+def judged(
+    folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch, port: str, aligned: bool = False
+) -> Verdict:
+    monkeypatch.chdir(folder)
+    script(folder, TRAIN)
+    script(folder, port, "port.py")
+    subject = subject_of(Path("train.py"), Path("port.py"), (), None, 120.0)
+    scratch = folder.parent / f"{folder.name}-scratch"
+    scratch.mkdir()
+    return try_on(replace(subject, aligned=aligned, torchrun=False), 2, server, scratch, print)
+
+
+def test_other_random_numbers_and_nothing_else(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdict = judged(tmp_path, server, monkeypatch, PORT)
+    assert not verdict.same
+    assert verdict.random_only
+    assert verdict.aligned is not None
+    assert verdict.aligned.comparison.steps == 6
+
+
+def test_it_can_be_judged_with_the_same_random_numbers(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdict = judged(tmp_path, server, monkeypatch, PORT, aligned=True)
+    assert verdict.same
+    assert verdict.float64.rank_steps == (6, 6)
+
+
+FAULTS = {
+    "set_epoch is forgotten": ("    sampler.set_epoch(epoch)\n", ""),
+    "each rank shuffles by itself": ("shuffle=True)", "shuffle=True, seed=rank)"),
+    "no sampler": ("sampler=sampler", "shuffle=True"),
+    "a sum instead of a mean": ("y.cuda()).backward", "y.cuda(), reduction='sum').backward"),
+    "batches twice as large": ("8 // world", "8"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_no_matter_of_luck(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    assert FAULTS[fault][0] in PORT
+    verdict = judged(tmp_path, server, monkeypatch, PORT.replace(*FAULTS[fault]))
+    assert not verdict.same
+    assert not verdict.random_only
