@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,12 +115,7 @@ def of_named(
     Relative to the tensor's largest value; with `together`, to that of all tensors of its sort ("exp_avg of *"): a
     bias in front of BatchNorm has a momentum of nothing but rounding.
     """
-    places = {plain_name(name): place for place, name in enumerate(theirs.layout.names)}
-    shared = [
-        (name, at, places[plain_name(name)])
-        for at, name in enumerate(ours.layout.names)
-        if plain_name(name) in places and (wanted is None or name in wanted)
-    ]
+    shared = list(_shared(ours, theirs, wanted))
     different = [(name, a, b) for name, a, b in shared if ours.hashes[a] != theirs.hashes[b]]
     if not different:
         return "", 0.0
@@ -134,6 +129,26 @@ def of_named(
         if not size <= largest_yet:
             worst, largest_yet = name, size
     return worst, largest_yet
+
+
+def _shared(ours: Vector, theirs: Vector, wanted: frozenset[str] | None) -> Iterator[tuple[str, int, int]]:
+    """Name, place in ours, place in theirs. Two models may use one name: then equal tensors go together first."""
+    free: dict[str, list[int]] = {}
+    for place, name in enumerate(theirs.layout.names):
+        free.setdefault(plain_name(name), []).append(place)
+    places = [at for at, name in enumerate(ours.layout.names) if wanted is None or name in wanted]
+    later: list[tuple[str, int]] = []
+    for at in places:
+        name = ours.layout.names[at]
+        equal = [place for place in free.get(plain_name(name), ()) if theirs.hashes[place] == ours.hashes[at]]
+        if equal:
+            free[plain_name(name)].remove(equal[0])
+            yield name, at, equal[0]
+        else:
+            later.append((name, at))
+    for name, at in later:
+        if free.get(plain_name(name)):
+            yield name, at, free[plain_name(name)].pop(0)
 
 
 def _of_sketched(

@@ -51,7 +51,8 @@ class Found:
         allowed = difference.size <= difference.allowed  # nan is not
         if judged and (self.largest is None or difference.size > self.largest.size):
             self.largest = difference
-        if judged and (self.worst is None or difference.noise_ratio > self.worst.noise_ratio):
+        counts = judged and (not allowed or difference.size > room or not difference.size)
+        if counts and (self.worst is None or difference.noise_ratio > self.worst.noise_ratio):
             self.worst = difference
         if not allowed:
             (self.bad if judged else self.evidence).append(difference)

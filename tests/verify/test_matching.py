@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp2ddp.trace.records import Forward, Layout
+from dp2ddp.trace.records import End, Forward, Layout, Trace, read_trace
+from dp2ddp.trace.writer import Writer
 from dp2ddp.verify.compare import Comparison, compare
 from dp2ddp.verify.matching import match, order_of, steps_in_one
 from dp2ddp.verify.tolerance import FLOAT64
-from tests.verify.traces import GRADIENT, LAYOUT, Taken, record
+from tests.verify.traces import GRADIENT, LAYOUT, Taken, named, record
 
 TURNED = Layout(("conv.bias", "conv.weight"), ((2,), (3,)), ("float64", "float64"))
 OTHER = Layout(("head.weight",), ((4,),), ("float64",))
@@ -115,6 +116,24 @@ def test_another_start_is_named_before_what_follows_from_it(tmp_path: Path) -> N
     found = compare(reference, ranks, FLOAT64)
     assert found.first is not None
     assert (found.first.kind, found.first.name, found.first.rank) == ("initial state", "conv.weight", 1)
+
+
+def test_two_models_may_use_one_name(tmp_path: Path) -> None:
+    """netG.main.0.weight and netD.main.0.weight are both called main.0.weight."""
+
+    def begun(folder: str, values: tuple[float, float]) -> Trace:
+        writer = Writer(tmp_path / folder / "rank0")
+        for optimizer, value in enumerate(values):
+            vector = named({"conv.weight": np.full(3, value)})
+            writer.write_layout(vector.layout)
+            writer.write_initial(optimizer, {"parameters": vector, "buffers": named({})})
+        writer.write_end(End(steps=0), {})
+        return read_trace(tmp_path / folder, 0)
+
+    reference = begun("dp", (1.0, 2.0))
+    assert compare(reference, [begun("a", (1.0, 2.0))], FLOAT64).same
+    assert compare(reference, [begun("b", (2.0, 1.0))], FLOAT64).same  # the optimizers in another order
+    assert not compare(reference, [begun("c", (1.0, 3.0))], FLOAT64).same
 
 
 def test_a_difference_in_the_optimizers_state_is_one_before_it_reaches_parameters(tmp_path: Path) -> None:
