@@ -9,6 +9,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from dp2ddp.runtime.patches import replace_everywhere
 from dp2ddp.trace.recorder import Recorder
 
 NAMES = (
@@ -27,9 +28,8 @@ def observe_collectives(recorder: Recorder) -> None:
     module: Any = dist.distributed_c10d
     for name in NAMES:
         if hasattr(module, name):
-            counted = _counted(getattr(module, name), name, recorder, inside)
-            setattr(module, name, counted)
-            setattr(dist, name, counted)
+            original = getattr(module, name)
+            replace_everywhere(name, original, _counted(original, name, recorder, inside))
 
 
 def _counted(original: Callable[..., Any], name: str, recorder: Recorder, inside: Any) -> Callable[..., Any]:

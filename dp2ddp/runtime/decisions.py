@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.nn.utils import clip_grad
 from torch.optim import lr_scheduler
 
+from dp2ddp.runtime.patches import replace_everywhere
 from dp2ddp.trace.recorder import Recorder
 
 # Any throughout: arguments and results of torch's functions.
@@ -21,9 +21,9 @@ Function = Callable[..., Any]
 
 def observe_decisions(recorder: Recorder) -> None:
     for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"):
-        for module in (clip_grad, torch.nn.utils):  # a script imports it by name from either, later
-            if hasattr(module, name):
-                setattr(module, name, _clipping(getattr(module, name), recorder))
+        original = getattr(torch.nn.utils, name, None)  # the last one is younger than torch 2.4
+        if original is not None:
+            replace_everywhere(name, original, _clipping(original, recorder))
     scaler: Any = torch.amp.GradScaler
     scaler.step = _scaled(scaler.step, recorder)
     _Schedulers(recorder).watch()

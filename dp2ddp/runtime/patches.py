@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 _ABSENT = object()
@@ -31,6 +33,14 @@ class Patches:
     def undo(self) -> None:
         while self._undos:
             self._undos.pop()()
+
+
+def replace_everywhere(name: str, original: Any, value: Any) -> None:
+    """In every module that has it by its name: one that was imported before may have taken it from torch."""
+    for module in list(sys.modules.values()):
+        # a subclass may import something, or warn, when it is asked
+        if type(module) is ModuleType and vars(module).get(name) is original:
+            setattr(module, name, value)
 
 
 def _put_back(owner: Any, name: str, before: Any) -> None:

@@ -7,6 +7,7 @@ compares need not either.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +31,9 @@ class Layout:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        return tuple(int(np.prod(shape, dtype=np.int64)) for shape in self.shapes)
+        """How many numbers each has; a complex one is two."""
+        shapes = zip(self.shapes, self.dtypes, strict=True)
+        return tuple(math.prod(shape) * (2 if dtype.startswith("complex") else 1) for shape, dtype in shapes)
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:

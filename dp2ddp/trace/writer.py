@@ -116,5 +116,5 @@ def _fields(events: Events) -> dict[str, Any]:
     return {
         **fields,
         "forwards": [(one.training, one.rows, len(one.digests)) for one in events.forwards],
-        "draws": [dataclasses.astuple(draw) for draw in events.draws],
+        "draws": [(draw.loader, draw.indices, draw.streams, draw.drew) for draw in events.draws],
     }
