@@ -103,6 +103,17 @@ def test_an_installed_dp2ddp_converts_as_this_folder_does(installed: Path, tmp_p
     assert (tmp_path / "out.py").read_bytes() == SCRIPT.with_name("train_ddp.py").read_bytes()
 
 
+def test_an_installed_dp2ddp_writes_reports(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "from dp2ddp.report.comparison import Report; from dp2ddp.report.files import write_report;"
+        "from pathlib import Path;"
+        "write_report(Report('train.py', (), 'torchrun', 1.0, failure='hangs'), Path('out.html'));"
+        "import importlib.resources as r; print(r.files('dp2ddp.report').joinpath('verify.schema.json').is_file())"
+    )
+    assert run(installed, "-c", code, cwd=tmp_path) == "True\n"
+    assert (tmp_path / "out.html").read_text().count("<script>") == 1
+
+
 def test_this_folder_is_installed_editable_with_its_templates(tmp_path: Path) -> None:
     code = "import dp2ddp, dp2ddp.templates as t; print(dp2ddp.__file__, t.__file__, sep='\\n')"
     assert run(sys.executable, "-c", code, cwd=tmp_path).splitlines() == [

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dp2ddp.codemod.convert import Conversion, FileConversion
 from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
+from dp2ddp.verify.verdict import Verdict
 
 _AROUND = 3  # lines of context
+_WIDE = 1000  # letters of a printed line: a progress bar may be one line
 _LONG = 400  # lines that are all new: a module of helpers, shown folded
 
 
@@ -61,6 +63,19 @@ def _change(file: FileConversion) -> Change:
 def diff_lines(change: Change) -> tuple[DiffLine, ...]:
     """Empty if nothing changed."""
     return tuple(_folded(_reasoned(change)))
+
+
+def printed_diff(verdict: Verdict, before: int, most: int) -> tuple[DiffLine, ...]:
+    """Of stdout, around the first line that is not the same, `most` lines of each; nothing where all are."""
+    if verdict.stdout.first is None:
+        return ()
+    skipped = max(verdict.stdout.first[0] - 1 - before, 0)
+    texts = (text.splitlines()[skipped : skipped + most] for text in verdict.printed)
+    a, b = ("\n".join(line[:_WIDE] for line in lines) for lines in texts)
+    return tuple(
+        replace(line, old=line.old and line.old + skipped, new=line.new and line.new + skipped)
+        for line in text_diff(a, b)
+    )
 
 
 def text_diff(before: str, after: str) -> tuple[DiffLine, ...]:

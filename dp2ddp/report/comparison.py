@@ -30,7 +30,8 @@ class Report:
 
     @property
     def same(self) -> bool:
-        return all(verdict.same for verdict in self.verdicts)
+        """Of all numbers of devices that were asked for: a run that failed proves nothing."""
+        return not self.failure and all(verdict.same for verdict in self.verdicts)
 
 
 def print_report(report: Report) -> None:
@@ -57,8 +58,13 @@ def print_report(report: Report) -> None:
 
 def headline(report: Report) -> str:
     """One sentence."""
-    worlds = _listed([str(verdict.world) for verdict in report.verdicts])
+    worlds = _listed([str(verdict.world) for verdict in report.verdicts]) if report.verdicts else ""
     devices = f"on {worlds} {'device' if worlds == '1' else 'devices'}"
+    if report.failure and all(verdict.same for verdict in report.verdicts):
+        so_far = (
+            f"is the same {devices}, but could not be compared further" if worlds else "could not be compared"
+        )
+        return f"FAILED {report.script} {so_far}"
     if report.same:
         does = "trains the same" if any(verdict.trained for verdict in report.verdicts) else "does the same"
         return f"SAME {report.script} {does} under DataParallel and under DDP, {devices}"

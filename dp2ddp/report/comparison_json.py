@@ -1,17 +1,23 @@
-"""The result of `verify` as JSON; the schema is docs/json.md, and changes only with its number."""
+"""The result of `verify` as JSON; docs/json.md and verify.schema.json say what each key means."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from typing import Any
 
+import numpy as np
+
+from dp2ddp.report.bins import Doubles
 from dp2ddp.report.comparison import Report
+from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.compare import Comparison, Difference
+from dp2ddp.verify.series import Series
+from dp2ddp.verify.tolerance import FACTOR
 from dp2ddp.verify.verdict import Verdict
 
 SCHEMA = "dp2ddp.verify/1"
+LAST = 1 << 60  # behind the last step
 
 
 def as_document(report: Report) -> str:
@@ -26,6 +32,8 @@ def document(report: Report) -> dict[str, Any]:
         "same": report.same,
         "launch": report.launch,
         "seconds": report.seconds,
+        "failure": report.failure or None,
+        "surroundings": dict(report.surroundings),
         "verdicts": [_verdict(verdict) for verdict in report.verdicts],
     }
 
@@ -52,7 +60,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         },
         "codes": list(verdict.codes),
         "seconds": list(verdict.seconds),
-        "causes": [dataclasses.asdict(cause) for cause in verdict.causes],
+        "causes": [_cause(cause) for cause in verdict.causes],
         "remarks": [*verdict.remarks, *verdict.float64.remarks],
     }
 
@@ -71,7 +79,73 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "also": [_difference(each) for each in comparison.also],
         "ranks_that_agree": [list(group) for group in comparison.agreeing_ranks],
         "noisy": {"elements": comparison.noisy, "largest": comparison.noise},
+        "worst": _difference(comparison.worst),
+        "natural_noise": _noise(comparison),
+        "series": comparison.series and _series(comparison.series),
     }
+
+
+def _cause(cause: Cause) -> dict[str, Any]:
+    return {
+        "code": cause.code,
+        "title": cause.title,
+        "evidence": list(cause.evidence),
+        "advice": cause.advice,
+        "weight": cause.weight,
+        "edits": list(cause.edits),
+    }
+
+
+def _noise(comparison: Comparison) -> dict[str, Any] | None:
+    """None where no difference asked for a second DataParallel run."""
+    natural = comparison.natural
+    if natural is None:
+        return None
+    return {
+        "gradients": natural.of("gradient", LAST),
+        "parameters": natural.of("parameter", LAST),
+        "losses": natural.of("loss", LAST),
+        "ratio": None if comparison.noise_ratio is None else _finite(comparison.noise_ratio),
+        "allowed_ratio": FACTOR,
+        "hides_from": comparison.hides_from,
+    }
+
+
+def _series(series: Series) -> dict[str, Any]:
+    """What charts draw, in short: the parameters that came apart, the furthest first."""
+    found = [
+        {
+            "name": name,
+            "gradient": _peak(series, series.gradients[:, at]),
+            "parameter": _peak(series, series.parameters[:, at]),
+        }
+        for at, name in enumerate(series.names)
+    ]
+    apart = [each for each in found if each["gradient"] or each["parameter"]]
+    return {
+        "steps": len(series.steps),
+        "parameters": len(series.names),
+        "losses": {"first": _row(series.losses[:1]), "last": _row(series.losses[-1:])},
+        "apart": sorted(apart, key=_size, reverse=True),
+    }
+
+
+def _peak(series: Series, values: Doubles) -> dict[str, Any] | None:
+    """The largest difference of one parameter and its step; None where there is none."""
+    if not (values > 0).any():
+        return None
+    at = int(np.nanargmax(values))
+    return {"size": _finite(float(values[at])), "step": int(series.steps[at])}
+
+
+def _size(each: dict[str, Any]) -> float:
+    peaks = [peak for peak in (each["gradient"], each["parameter"]) if peak]
+    return max(float("inf") if peak["size"] is None else peak["size"] for peak in peaks)
+
+
+def _row(losses: Doubles) -> list[float | None]:
+    """DataParallel, then each rank."""
+    return [_finite(float(loss)) for loss in losses.reshape(-1)]
 
 
 def _difference(difference: Difference | None) -> dict[str, Any] | None:
@@ -84,6 +158,10 @@ def _difference(difference: Difference | None) -> dict[str, Any] | None:
         "rank": difference.rank,
         "size": _finite(difference.size),
         "ratio": None if difference.ratio is None else _finite(difference.ratio),
+        "ulps": _finite(difference.ulps),
+        "noise": _finite(difference.noise),
+        "noise_ratio": _finite(difference.noise_ratio),
+        "allowed": _finite(difference.allowed),
     }
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from dp2ddp.report.changes import DiffLine, diff_lines, text_diff
+from dp2ddp.report.changes import DiffLine, diff_lines, printed_diff
 from dp2ddp.report.comparison import Report, facts, headline
 from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.verdict import Verdict
 
 # What Markdown or HTML would take for more than a letter; on GitHub, @ and # call people and issues.
 _SPECIAL = re.compile(r"[\\`*_{}\[\]()#+\-.!|<>~&@$:]")
-_MOST_LINES = 200  # GitHub takes 65,536 letters in one comment
+# GitHub takes 65,536 letters in one comment
+_MOST_LINES, _MOST_FILES = 100, 30
+_MARKS = {"SAME": "✅", "DIFFERENT": "❌", "FAILED": "⚠️"}
+_MOST_LETTERS, _WIDE = 8_000, 200
 
 
 def markdown(report: Report) -> str:
@@ -22,7 +26,7 @@ def markdown(report: Report) -> str:
 
 def _lines(report: Report) -> Iterator[str]:
     word, _, rest = headline(report).partition(" ")
-    yield f"## {'✅' if report.same else '❌'} {word}: {plain(rest)}"
+    yield f"## {_MARKS[word]} {word}: {plain(rest)}"
     if report.failure:
         yield ""
         yield f"**It ended early:** {plain(report.failure)}"
@@ -47,17 +51,15 @@ def _verdict(verdict: Verdict) -> Iterator[str]:
     for cause in verdict.causes:
         yield ""
         yield from _cause(cause)
-    if verdict.stdout.first is not None:
-        first = max(verdict.stdout.first[0] - 10, 0)
-        texts = ["\n".join(text.splitlines()[first : first + _MOST_LINES]) for text in verdict.printed]
+    printed = printed_diff(verdict, before=10, most=_MOST_LINES)
+    if printed:
         yield ""
-        yield from _folded_diff("Difference of what was printed", text_diff(*texts))
+        yield from _folded_diff("Difference of what was printed", printed)
     if verdict.files.different:
+        shown = [f"- {plain(each.path)} {plain(each.what)}" for each in verdict.files.different[:_MOST_FILES]]
+        more = len(verdict.files.different) - len(shown)
         yield ""
-        yield from _folded(
-            "Files left behind",
-            [f"- {plain(each.path)} {plain(each.what)}" for each in verdict.files.different],
-        )
+        yield from _folded("Files left behind", shown + [f"- {more} more"] * bool(more))
 
 
 def _cause(cause: Cause) -> Iterator[str]:
@@ -81,11 +83,19 @@ def _surroundings(report: Report) -> Iterator[str]:
 
 
 def _folded_diff(title: str, lines: Sequence[DiffLine]) -> Iterator[str]:
-    texts = [_diff_text(line) for line in lines]
-    if len(texts) > _MOST_LINES:
-        texts = [*texts[:_MOST_LINES], f"... {len(texts) - _MOST_LINES} more lines: see the HTML report"]
+    texts = _fitting([_diff_text(line)[:_WIDE] for line in lines])
     fence = "`" * max([3, *(len(run) + 1 for text in texts for run in re.findall("`+", text))])
     yield from _folded(title, [f"{fence}diff", *texts, fence])
+
+
+def _fitting(texts: list[str]) -> list[str]:
+    ends = list(itertools.accumulate(len(text) + 1 for text in texts))
+    kept = sum(end <= _MOST_LETTERS for end in ends)
+    return (
+        texts
+        if kept == len(texts)
+        else [*texts[:kept], f"... {len(texts) - kept} more lines: see the HTML report"]
+    )
 
 
 def _diff_text(line: DiffLine) -> str:

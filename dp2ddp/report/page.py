@@ -6,14 +6,13 @@ import base64
 import hashlib
 import json
 import urllib.parse
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
 from markupsafe import Markup
 
-from dp2ddp.report.changes import DiffLine, diff_lines, text_diff
+from dp2ddp.report.changes import DiffLine, diff_lines, printed_diff, text_diff
 from dp2ddp.report.charts import Chart, sample
 from dp2ddp.report.comparison import Report, facts, headline
 from dp2ddp.report.comparison_json import document
@@ -34,7 +33,7 @@ class _Part:
     facts: tuple[tuple[str, str, bool], ...]
     charts: tuple[Chart, ...]
     printed: tuple[DiffLine, ...]
-    files: tuple[FileDifference, ...]
+    files: tuple[tuple[FileDifference, tuple[DiffLine, ...]], ...]
     sentences: tuple[str, ...]
     csv: str  # a data URL; "" without steps
 
@@ -50,6 +49,7 @@ def page(report: Report) -> str:
     template = environment.get_template("page.html.j2")
     return template.render(
         report=report,
+        word=headline(report).partition(" ")[0],
         verdict_words=headline(report).partition(" ")[2],
         parts=[_part(verdict) for verdict in report.verdicts],
         changes=[(change, diff_lines(change)) for change in report.changes],
@@ -75,8 +75,8 @@ def _part(verdict: Verdict) -> _Part:
         facts=tuple(facts(verdict)),
         charts=tuple(charts(verdict)),
         sentences=tuple(sentences(verdict)),
-        printed=_printed(verdict),
-        files=verdict.files.different,
+        printed=printed_diff(verdict, before=20, most=_MOST_LINES),
+        files=tuple((each, text_diff(*each.texts)) for each in verdict.files.different),
         csv=_data_url(steps_csv(verdict)),
     )
 
@@ -85,22 +85,6 @@ def _amount(comparison: Comparison) -> str:
     if comparison.identical:
         return "the same bits"
     return f"{comparison.largest.size:.1e}" if comparison.largest else "-"
-
-
-def _printed(verdict: Verdict) -> tuple[DiffLine, ...]:
-    """Around the first line that is not the same; nothing where all are."""
-    if verdict.stdout.first is None:
-        return ()
-    skipped = max(verdict.stdout.first[0] - 20, 0)
-    texts = ["\n".join(text.splitlines()[skipped : skipped + _MOST_LINES]) for text in verdict.printed]
-    return tuple(_moved(text_diff(*texts), skipped))
-
-
-def _moved(lines: tuple[DiffLine, ...], by: int) -> Iterator[DiffLine]:
-    for line in lines:
-        yield DiffLine(
-            line.kind, line.text, line.old + by if line.old else 0, line.new + by if line.new else 0
-        )
 
 
 def _data_url(text: str) -> str:

@@ -14,6 +14,7 @@ from dp2ddp.verify.spelling import Spelling
 from dp2ddp.verify.tolerance import Tolerance
 from dp2ddp.verify.workspace import Leavings, content_hash, opened
 
+_AFTER, _WIDE = 20, 400  # lines after a difference that a report shows, and letters of each
 _SINGLE = 2.5e-7  # TensorBoard keeps numbers in float32: a last digit may round the other way
 TORCH_FILES = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".t7", ".model")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
@@ -118,6 +119,7 @@ class FileDifference:
 
     path: str
     what: str
+    texts: tuple[str, str] = ("", "")  # of a text file: lines around the first that differs, for a report
 
 
 @dataclass(frozen=True)
@@ -239,7 +241,13 @@ def _compare_lines(path: str, a: str, b: str, tolerance: Tolerance) -> Iterator[
     compared = compare_text(a, b, tolerance)
     if compared.first:
         number, x, y = compared.first
-        yield FileDifference(path, f"line {number}: {_shown(x)} under DataParallel, {_shown(y)} under DDP")
+        what = f"line {number}: {_shown(x)} under DataParallel, {_shown(y)} under DDP"
+        yield FileDifference(path, what, (_around(a, number), _around(b, number)))
+
+
+def _around(text: str, number: int) -> str:
+    """Lines around one, few enough to be shown."""
+    return "\n".join(line[:_WIDE] for line in text.splitlines()[max(number - 4, 0) : number + _AFTER])
 
 
 def _text(path: Path) -> str | None:

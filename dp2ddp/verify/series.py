@@ -81,11 +81,17 @@ def _first(rates: tuple[float, ...]) -> float:
 
 
 def _rows(step: Step, others: Sequence[Step]) -> list[int]:
-    """What each rank had in all forwards of the step; what DataParallel gave the device, where ranks do not tell."""
-    own = [sum(sum(rows) for rows in other.rows) for other in others]
+    """What each rank trained on; what DataParallel gave the device, where ranks do not tell."""
+    own = [sum(map(sum, _trained_on(other))) for other in others]
     if any(own):
         return own
-    return [sum(rows[rank] for rows in step.rows if rank < len(rows)) for rank in range(len(others))]
+    return [sum(rows[rank] for rows in _trained_on(step) if rank < len(rows)) for rank in range(len(others))]
+
+
+def _trained_on(step: Step) -> list[tuple[int, ...]]:
+    """Of each forward; evaluation between two steps is none of it, unless the script trains in evaluation mode."""
+    training = [forward.rows for forward in step.forwards if forward.training]
+    return training or list(step.rows)
 
 
 def _apart(step: Step, others: Sequence[Step], kind: str, left_out: Any) -> Doubles | float:

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from dp2ddp.cli import main
 from dp2ddp.cli.verify import Worlds
 from tests.cli.scripts import CRASH, TRAIN, dp2ddp, script
+from tests.report.schema import validate
 
 slow = pytest.mark.torchrun
 
@@ -76,6 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def document(folder: Path) -> dict[str, Any]:
     result = dp2ddp(folder, "verify", "train.py", "-n", "2,4", "--json", "--", "--lr", "0.5")
     assert result.returncode == 0, result.stdout + result.stderr
+    validate(result.stdout)
     found: dict[str, Any] = json.loads(result.stdout)
     return found
 
@@ -103,6 +105,18 @@ class TestSame:
         assert [path.name for path in folder.iterdir()] == ["train.py"]
 
 
+def test_a_report_that_cannot_be_written_is_told_before_anything_runs(tmp_path: Path) -> None:
+    script(tmp_path, TRAIN)
+    for target, words in (
+        ("none/out.html", "there is no folder none"),
+        ("out.pdf", "a report ends in .html"),
+    ):
+        result = CliRunner().invoke(main, ["verify", "train.py", "--report", target])
+        assert result.exit_code == 3
+        assert words in result.stderr
+        assert result.stderr.count("\n") == 1
+
+
 class TestDifferent:
     pytestmark = slow
 
@@ -115,8 +129,14 @@ class TestDifferent:
         text = text.replace("in loader:\n", f"in loader:\n        {share}\n")
         text = text.replace('"last.pt"', "'last' + os.environ['RANK']")
         script(tmp_path, text, "mine.py")
-        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py", "-n", 2)
+        reports = ("--report", "told.html", "--report", "told.md")
+        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py", "-n", 2, *reports)
         assert result.returncode == 1, result.stdout + result.stderr
+        page, text = ((tmp_path / name).read_text() for name in ("told.html", "told.md"))
+        assert "<title>DIFFERENT" in page
+        assert 'id="w2-gradients"' in page
+        assert "net = nn.Linear(3, 2).cuda()" in page  # the port's line in the diff
+        assert text.startswith("## \N{CROSS MARK} DIFFERENT: train")
         assert result.stdout.startswith(
             "DIFFERENT train.py parts from DataParallel at step 0: gradient of weight"
         )

@@ -14,6 +14,11 @@ from dp2ddp.verify.outputs import FileDifference, FilesComparison, TextCompariso
 from dp2ddp.verify.series import Series
 from dp2ddp.verify.verdict import Verdict
 
+LOG = FileDifference(
+    "log.csv",
+    "line 2: '0,1.0' under DataParallel, '0,0.5' under DDP",
+    ("epoch,loss\n0,1.0", "epoch,loss\n0,0.5"),
+)
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>'\"&`|@{{7*7}}"
 
 
@@ -91,7 +96,7 @@ def different(world: int = 2, steps: int = 21, parameters: int = 12, parted: int
         float64=comparison(found, first),
         float32=comparison(single),
         stdout=TextComparison(30, (21, lines[20], theirs[20])),
-        files=FilesComparison(2, (FileDifference("checkpoint/best.pth", "net.fc.weight: 1.2e-03 apart"),)),
+        files=FilesComparison(2, (FileDifference("best.pth", "net.fc.weight: 1.2e-03 apart"), LOG)),
         printed=("\n".join(lines), "\n".join(theirs)),
         causes=(
             Cause(
@@ -137,7 +142,7 @@ def evil() -> Report:
         float64=comparison(renamed, first),
         stdout=TextComparison(1, (1, EVIL, EVIL + "2")),
         printed=(EVIL, EVIL + "2"),
-        files=FilesComparison(1, (FileDifference(EVIL, EVIL),)),
+        files=FilesComparison(1, (FileDifference(EVIL, EVIL, ("a", EVIL)),)),
         causes=(Cause(EVIL, EVIL, (EVIL,), EVIL, 1.0, (EVIL,)),),
         remarks=(EVIL,),
     )

@@ -123,3 +123,14 @@ def test_the_document_is_json_without_infinities() -> None:
     assert not document["same"]
     first = document["verdicts"][0]["float64"]["first"]
     assert (first["size"], first["ratio"]) == (None, 0.5)
+
+
+def test_a_run_that_failed_is_never_told_as_the_same() -> None:
+    failed = dataclasses.replace(report(SAME), failure="train.py: hangs")
+    assert not failed.same
+    assert headline(failed) == "FAILED train.py is the same on 2 devices, but could not be compared further"
+    nothing = dataclasses.replace(report(), failure="train.py: hangs")
+    assert not nothing.same
+    assert headline(nothing) == "FAILED train.py could not be compared"
+    parted = dataclasses.replace(report(dataclasses.replace(SAME, float64=PARTED)), failure="train.py: hangs")
+    assert headline(parted).startswith("DIFFERENT")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html.parser
 import json
 import re
@@ -14,6 +15,7 @@ from dp2ddp.errors import SourceError
 from dp2ddp.report.bins import bins_of
 from dp2ddp.report.changes import diff_lines
 from dp2ddp.report.files import check_target, write_report
+from dp2ddp.report.markdown import markdown
 from dp2ddp.report.page import page
 from tests.report.made_up import CHANGE, EVIL, different, evil, report, same
 
@@ -42,6 +44,13 @@ def test_the_verdict_comes_first() -> None:
     assert Elements(good).text.index("SAME") < Elements(good).text.index("2 devices")
     assert "<title>DIFFERENT" in bad
     assert bad.index("parts from DataParallel at step 7") < bad.index('id="w2"') < bad.index('id="w3"')
+
+
+def test_what_was_printed_and_left_behind_is_shown_as_a_difference() -> None:
+    text = page(report(different()))
+    assert '<del><span class="sign" aria-label="removed">−</span>0,1.0</del>' in text
+    assert "Epoch 20: loss 1.0952" in text
+    assert "Epoch 1: loss" not in text  # far above the first line that differs
 
 
 def test_a_page_asks_nothing_of_the_network() -> None:
@@ -114,3 +123,14 @@ def test_both_forms_are_written_by_their_endings(tmp_path: Path) -> None:
         write_report(report(same()), tmp_path / name)
         assert (tmp_path / name).read_text().lstrip().startswith(start)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "a.md"]
+
+
+def test_a_run_that_failed_makes_a_report_that_says_so() -> None:
+    for verdicts in ((), (same(),)):
+        failed = dataclasses.replace(
+            report(*verdicts), failure="train.py: hangs in ddp mode on rank 1 of 3\n  rank 0 waits"
+        )
+        assert "<title>FAILED" in page(failed)
+        assert "SAME" not in page(failed)
+        assert "rank 0 waits" in page(failed)
+        assert markdown(failed).startswith("## \N{WARNING SIGN}")

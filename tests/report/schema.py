@@ -1,0 +1,35 @@
+"""The JSON Schema of `verify --json`, as strict as a test wants it: no key that it does not name."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import jsonschema
+
+SCHEMA: dict[str, Any] = json.loads(files("dp2ddp.report").joinpath("verify.schema.json").read_text())
+
+
+def validate(document: str) -> None:
+    """Raises what is wrong with it."""
+    jsonschema.Draft202012Validator(_strict(SCHEMA)).validate(json.loads(document))
+
+
+def _strict(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {"additionalProperties": False} if isinstance(schema.get("properties"), dict) else {}
+    return {**closed, **{key: _strict(value) for key, value in schema.items()}}
+
+
+def keys(schema: Any = SCHEMA) -> set[str]:
+    """Every key that a document may have."""
+    if isinstance(schema, list):
+        return set().union(*map(keys, schema))
+    if not isinstance(schema, dict):
+        return set()
+    own = set(schema["properties"]) if isinstance(schema.get("properties"), dict) else set()
+    return own.union(*map(keys, schema.values()))

@@ -1,0 +1,74 @@
+"""The Markdown report: what a reviewer wants, and nothing of a script that GitHub would act on."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from dp2ddp.report.comparison import facts
+from dp2ddp.report.markdown import markdown, plain
+from tests.report.made_up import EVIL, different, evil, report, same
+
+
+def test_the_verdict_comes_first_then_a_table_for_each_number_of_devices() -> None:
+    lines = markdown(report(same(2), different(3))).splitlines()
+    assert lines[0].startswith("## \N{CROSS MARK} DIFFERENT: train")
+    assert [line for line in lines if line.startswith("### ")] == [
+        "### \N{WHITE HEAVY CHECK MARK} 2 devices",
+        "### \N{CROSS MARK} 3 devices",
+    ]
+    start = lines.index("|---|---|---|")
+    rows = len(list(facts(same(2))))
+    assert all(line.startswith("| ok |") for line in lines[start + 1 : start + 1 + rows])
+    assert lines[start + 1 + rows] == ""
+
+
+def test_causes_stand_open_and_differences_folded() -> None:
+    text = markdown(report(different()))
+    assert "**Likely cause: Gradients are summed over the ranks" in text
+    assert "- **what to change:** Divide the loss" in text
+    assert text.count("<details>") == text.count("</details>") == 4
+    assert "\n+net = ExactDDP(net)\n" in text
+    assert "DDP201" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("a|b", "a&#124;b"),
+        ("<b>", "&#60;b&#62;"),
+        ("@team", "&#64;team"),
+        ("two\nlines", "two lines"),
+        ("`code` *b* _i_ [l](u)", "\\`code\\` \\*b\\* \\_i\\_ \\[l\\]\\(u\\)"),
+    ],
+)
+def test_words_mean_themselves(text: str, same: str) -> None:
+    assert plain(text) == same
+
+
+def test_texts_of_scripts_stay_texts() -> None:
+    text = markdown(evil())
+    outside, fenced = [], False
+    for line in text.splitlines():
+        fenced ^= line.startswith("```")
+        if not fenced:
+            outside.append(line)
+    assert not fenced
+    assert not [line for line in outside if "<script" in line or "<img" in line]
+
+
+def test_a_fence_is_longer_than_any_within() -> None:
+    verdict = different()
+    stdout = dataclasses.replace(verdict.stdout, first=(1, "a", "b"))
+    text = markdown(report(dataclasses.replace(verdict, stdout=stdout, printed=("`" * 5, EVIL))))
+    assert "``````diff" in text
+
+
+def test_a_long_difference_fits_in_a_comment() -> None:
+    verdict = different()
+    printed = "\n".join(f"line {number} " + "x" * 500 for number in range(5000))
+    stdout = dataclasses.replace(verdict.stdout, first=(1, "a", "b"))
+    change = dataclasses.replace(report().changes[0], after="\n".join(f"new {n}" * 20 for n in range(5000)))
+    long = dataclasses.replace(verdict, stdout=stdout, printed=(printed, printed.replace("x", "y")))
+    assert len(markdown(report(long, changes=(change,)))) < 65_536

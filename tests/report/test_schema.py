@@ -1,0 +1,74 @@
+"""`verify --json` keeps to its schema, and docs/json.md tells of all of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+
+from dp2ddp.report.comparison import Report
+from dp2ddp.report.comparison_json import as_document
+from dp2ddp.verify.compare import Comparison
+from dp2ddp.verify.noise import Noise
+from tests.report.made_up import different, evil, report, same
+from tests.report.schema import SCHEMA, keys, validate
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "json.md"
+
+
+def with_noise(comparison: Comparison) -> Comparison:
+    natural = Noise(
+        np.array([1e-16, 2e-16]), np.array([1e-16, 3e-16]), np.array([1e-16, 1e-16]), 3e-16, 2**-52
+    )
+    return dataclasses.replace(comparison, natural=natural, worst=comparison.first)
+
+
+def noisy() -> Report:
+    verdict = different()
+    return report(dataclasses.replace(verdict, float64=with_noise(verdict.float64)))
+
+
+@pytest.mark.parametrize(
+    "made", [lambda: report(same()), lambda: report(same(2), different(3)), evil, noisy, report],
+    ids=["same", "different", "evil", "noise", "none"],
+)  # fmt: skip
+def test_a_document_keeps_to_the_schema(made: object) -> None:
+    assert callable(made)
+    validate(as_document(made()))
+
+
+def test_the_schema_is_a_schema_and_refuses_what_it_does_not_name() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    document = json.loads(as_document(report(same())))
+    document["verdicts"][0]["float64"]["new"] = 1
+    with pytest.raises(jsonschema.ValidationError):
+        validate(json.dumps(document))
+    del document["verdicts"][0]["float64"]["new"], document["verdicts"][0]["codes"]
+    with pytest.raises(jsonschema.ValidationError):
+        validate(json.dumps(document))
+
+
+def test_what_is_missing_or_no_number_is_null() -> None:
+    verdict = different()
+    assert verdict.float64.first is not None
+    first = dataclasses.replace(verdict.float64.first, size=float("inf"))
+    verdict = dataclasses.replace(verdict, float64=dataclasses.replace(verdict.float64, first=first))
+    validate(as_document(report(verdict)))
+    assert json.loads(as_document(report(verdict)))["verdicts"][0]["float64"]["first"]["size"] is None
+
+
+def test_the_parameters_that_came_apart_are_told_the_furthest_first() -> None:
+    found = json.loads(as_document(report(different())))["verdicts"][0]["float64"]["series"]
+    sizes = [each["gradient"]["size"] for each in found["apart"]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(sizes) == 12
+    assert json.loads(as_document(report(same())))["verdicts"][0]["float64"]["series"]["apart"] == []
+
+
+def test_the_documentation_names_every_key() -> None:
+    text = DOCS.read_text()
+    assert {key for key in keys() if f"`{key}`" not in text} == set()
