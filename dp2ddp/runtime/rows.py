@@ -69,6 +69,7 @@ class _Watch:
         @functools.wraps(original)
         def scatter(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
             self._here.module = wrapper.module
+            self._recorder.saw_module(wrapper.module)
             try:
                 return original(wrapper, *args, **kwargs)
             finally:
@@ -91,6 +92,7 @@ class _Watch:
 
         @functools.wraps(original)
         def forward(wrapper: Any, *inputs: Any, **kwargs: Any) -> Any:
+            self._recorder.saw_module(wrapper.module)
             self.saw([(inputs, kwargs)], 0, wrapper.module)
             return original(wrapper, *inputs, **kwargs)
 
@@ -103,6 +105,7 @@ class _Watch:
             return
 
         def enter(wrapper: Any, *arguments: Any) -> Any:
+            self._recorder.saw_module(wrapper.module)
             entered = original(wrapper, *arguments)
             part = entered[-1]
             own = (part.inputs, part.kwargs) if wrapper.has_rows(part) else None

@@ -27,6 +27,8 @@ from dp2ddp.trace.tensors import as_array, bytes_of, vector_of
 from dp2ddp.trace.unclipped import Unclipped
 from dp2ddp.trace.writer import Line, Writer
 
+_SMALL = 1 << 20  # elements; a larger buffer is a table that stays as it is
+
 
 class StepLimit(SystemExit):
     """Ends the script after --steps; a SystemExit, so that `except Exception` in the script lets it pass."""
@@ -55,6 +57,8 @@ class Recorder:
         self._optimizers: weakref.WeakKeyDictionary[Any, Known] = weakref.WeakKeyDictionary()
         self._ordinals: set[int] = set()
         self._tables: dict[int, Table] = {}
+        self._called: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+        self._first_buffers: dict[int, torch.Tensor] = {}
         self._off = self._in_child = False
         self._undo: list[Callable[[], object]] = []
 
@@ -63,6 +67,10 @@ class Recorder:
     def saw_forward(self, forward: Forward) -> None:
         """A wrapped model is about to be called."""
         self._events.forward(forward)
+
+    def saw_module(self, module: torch.nn.Module) -> None:
+        """A wrapped model is about to be called: if it is for the first time, its buffers are those of the start."""
+        self.quietly(self._note_first_buffers, module)
 
     def saw_draw(self, draw: Draw) -> None:
         """The script has got a batch from a DataLoader."""
@@ -228,8 +236,17 @@ class Recorder:
             self._note_start(known, parameters)
         return known
 
+    def _note_first_buffers(self, module: torch.nn.Module) -> None:
+        if module in self._called:
+            return
+        self._called.add(module)
+        found = {id(buffer): buffer for buffer in module.buffers() if buffer.numel() <= _SMALL}
+        self._first_buffers.update({key: buffer.detach().clone() for key, buffer in found.items()})
+
     def _note_start(self, known: Known, parameters: list[torch.Tensor]) -> None:
         layout, buffers = known.buffers()
+        first = [self._first_buffers.pop(id(buffer), buffer) for buffer in buffers]
+        buffers = [a if a.shape == b.shape else b for a, b in zip(first, buffers, strict=True)]
         whole = self._keeper_beside.keeps(0, bytes_of([*parameters, *buffers]))
         vectors = {
             "parameters": vector_of(parameters, known.layout, whole=whole),

@@ -186,7 +186,7 @@ class Trace:
         return tuple(tuple(rows) for line in lines for _, rows, _ in line["forwards"])
 
     def initial(self) -> Vector:
-        """Parameters, then buffers, as each optimizer found them before its first step."""
+        """Parameters before each optimizer's first step, then buffers before the first forward of a wrapped model."""
         found = Vector(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.float32), None)
         for line in _lines(self.folder / "initial.jsonl"):
             block = _load(self.folder / f"initial-{line['optimizer']:05d}.safetensors")

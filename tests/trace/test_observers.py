@@ -213,3 +213,15 @@ def test_rows_are_found_again_on_the_rank_that_got_them(seen: dict[str, list[See
         assert len(set(forwards[-1].digests)) == 1
     assert len(set(digests.values())) == 16
     assert reference.steps[0].rows[0] == (3, 3)
+
+
+def test_buffers_of_the_start_are_those_before_the_first_forward(seen: dict[str, list[Seen]]) -> None:
+    """In a right port too the ranks' running statistics differ behind it."""
+    for one in (seen["dp"][0], seen["ddp"][0]):
+        initial = one.trace.initial()
+        assert initial.values is not None
+        found = dict(zip(initial.layout.names, initial.layout.slices, strict=True))
+        assert initial.values[found["1.running_mean"]].tolist() == [0.0] * 4
+        assert initial.values[found["1.num_batches_tracked"]].tolist() == [0.0]
+    starts = [one.trace.initial() for one in (*seen["dp"], *seen["ddp"])]
+    assert len({start.hashes.tobytes() for start in starts}) == 1
