@@ -8,6 +8,10 @@ Dp2DdpError                 the command line prints it as one line and exits wit
 └── TraceError              a record of a run that is missing or unreadable
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+
 
 class Dp2DdpError(Exception):
     """Something that a person can act on; its text is the whole message."""
@@ -30,7 +34,11 @@ class HazardError(Dp2DdpError):
 
 
 class RunError(Dp2DdpError):
-    """A script failed, hung or could not be started."""
+    """A script failed, hung or could not be started; `details` are the same as data (docs/json.md)."""
+
+    def __init__(self, text: str, details: Mapping[str, object] | None = None) -> None:
+        super().__init__(text)
+        self.details = details
 
 
 class TraceError(Dp2DdpError):

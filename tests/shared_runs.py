@@ -14,6 +14,7 @@ SHARED_BY_FILE = {
     "tests/cli/test_bad_input.py",
     "tests/cli/test_run.py",
     "tests/cli/test_verify.py",
+    "tests/hangs/test_hangs.py",
     "tests/runtime/test_forked.py",
     "tests/templates/test_ddp.py",
     "tests/test_endings.py",

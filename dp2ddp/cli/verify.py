@@ -100,9 +100,11 @@ def command(
             except RunError as error:
                 failure = error
                 break
-    report = report_on(subject, str(script), verdicts, time.monotonic() - started, str(failure or ""))
-    if verdicts:  # what was found before a failure is worth knowing
-        click.echo(as_document(report)) if as_json else print_report(report)
+    report = report_on(subject, str(script), verdicts, time.monotonic() - started, failure)
+    if as_json:
+        click.echo(as_document(report))
+    elif verdicts:  # what was found before a failure is worth knowing
+        print_report(report)
     for target in targets:
         write_report(report, target)
         _say(f"report: {target}")

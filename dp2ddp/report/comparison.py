@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dp2ddp.report.changes import Change
@@ -27,6 +27,7 @@ class Report:
     changes: tuple[Change, ...] = ()  # what became of the script
     surroundings: tuple[tuple[str, str], ...] = ()  # (label, words): versions, seeds, the command
     failure: str = ""  # why nothing was found on the next number of devices
+    failed: Mapping[str, object] | None = None  # the same as data: who waited where (report/run.py)
 
     @property
     def same(self) -> bool:

@@ -33,6 +33,7 @@ def document(report: Report) -> dict[str, Any]:
         "launch": report.launch,
         "seconds": report.seconds,
         "failure": report.failure or None,
+        "failed": None if report.failed is None else dict(report.failed),
         "surroundings": dict(report.surroundings),
         "verdicts": [_verdict(verdict) for verdict in report.verdicts],
     }

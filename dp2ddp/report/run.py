@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from dp2ddp.runtime.run import Failure, Run
+from dp2ddp.runtime.stacks import Stand
 
 _NO_INPUT = "EOFError: EOF when reading a line"
 _OLD_CODE = {  # what today's torch and Python say to old code, and what it is called now
@@ -15,11 +19,46 @@ _OLD_CODE = {  # what today's torch and Python say to old code, and what it is c
 
 
 def failure_text(run: Run) -> str:
-    """One line; for a hang, one more for each rank."""
+    """One line; where there are others, one more for each rank, and where they part."""
     assert run.failure is not None
     failure = run.failure
     lines = [f"{run.stage.name}: {_what(failure)} {_where(run, failure)}: {failure.text}{_advice(failure)}"]
-    return "\n".join([*lines, *(f"  {stand}" for stand in failure.stands)])
+    parting = [f"  {failure.parting}"] if failure.parting else []
+    return "\n".join([*lines, *(f"  {stand}" for stand in failure.stands), *parting])
+
+
+def failure_document(run: Run) -> dict[str, Any]:
+    """The same as data; docs/json.md."""
+    assert run.failure is not None
+    failure = run.failure
+    return {
+        "script": run.stage.name,
+        "kind": failure.kind,
+        "mode": run.stage.mode,
+        "dtype": run.stage.dtype,
+        "world": run.stage.world,
+        "rank": failure.rank,
+        "error": failure.text,
+        "parting": failure.parting,
+        "ranks": [_stand(stand) for stand in failure.stands],
+    }
+
+
+def _stand(stand: Stand) -> dict[str, Any]:
+    frames = [
+        {"file": Path(frame.file).name, "line": frame.line, "function": frame.function}
+        for frame in stand.frames
+    ]
+    return {
+        "rank": stand.rank,
+        "text": str(stand),
+        "collective": stand.collective,
+        "doing": stand.doing,
+        "source": stand.source,
+        "frames": frames,
+        "ended": stand.ended,
+        "worker": stand.worker,
+    }
 
 
 def _what(failure: Failure) -> str:

@@ -13,16 +13,20 @@ if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
 
 from pathlib import Path
 
-from dp2ddp.runtime.boot import die_with_parent
+from dp2ddp.runtime.processes import adopt_orphans, die_with_parent, end_children
 
 
 def main() -> None:
     """`python agent.py DESK TORCHRUN-ARGUMENTS...`"""
     die_with_parent()
+    adopt_orphans()
     sys.stderr = (Path(sys.argv[1]) / "torchrun.err").open("w", buffering=1)
     from torch.distributed.run import main as torchrun  # after: its loggers take sys.stderr as they find it
 
-    torchrun(sys.argv[2:])  # the exception of a failing rank goes to sys.stderr as well
+    try:
+        torchrun(sys.argv[2:])  # the exception of a failing rank goes to sys.stderr as well
+    finally:
+        end_children()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
 import atexit
 import builtins
 import contextlib
-import ctypes
 import faulthandler
 import fcntl
 import functools
@@ -31,15 +30,21 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from dp2ddp.runtime.calls import Calls
 from dp2ddp.runtime.desk import LAUNCHER, Note, Pulse, write_note
 from dp2ddp.runtime.overlay import Overlay
 from dp2ddp.runtime.own_ranks import observe_ranks
+from dp2ddp.runtime.processes import children_die_with_us, die_with_parent
+from dp2ddp.runtime.stacks import Ending, place_of
 from dp2ddp.runtime.stage import Stage, set_stage, start_recorder
 
+if TYPE_CHECKING:
+    from dp2ddp.trace.recorder import Recorder
+
+_LAST_LOOK = 0.3  # seconds that a rank which failed stays: the others stand where they stood, and are asked
 INTERRUPTED = 130  # as shells say it
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def main() -> None:
@@ -70,6 +75,7 @@ def run_stage(stage: Stage, rank: int) -> int:
     """Run the stage's script in this process; returns its exit code, and leaves atexit to the interpreter."""
     desk, label = Path(stage.desk), LAUNCHER if stage.starts_ranks else rank
     write_note(desk, label, Note(os.getpid()))
+    children_die_with_us()
     os.chdir(stage.folder)
     look_in_copies(stage.moved)
     if stage.capture:
@@ -80,6 +86,8 @@ def run_stage(stage: Stage, rank: int) -> int:
     overlay = Overlay(stage.replaced)
     overlay.install()
     recorder = set_stage(stage, rank)
+    if stage.mode == "ddp" and not stage.starts_ranks:
+        _observe_collectives(stage, rank, recorder)
     pulse = Pulse(desk, rank)
     _beat_on_progress(pulse)
     ends: list[_Ending] = []  # of the ranks that this process became
@@ -88,23 +96,28 @@ def run_stage(stage: Stage, rank: int) -> int:
         seed = None if stage.aligned else stage.seed
         observe_ranks(lambda rank: _become_rank(stage, rank, pulse, ends), seed)
     pulse.beat()  # the script begins
-    code, ended, error = 0, 0.0, ""
+    end = Ending()
     try:
-        with _end_of_script() as end:
+        with _end_of_script(end):
             run_as_main(stage.script, stage.name, stage.arguments, stage.module, overlay)
-        code, ended, error = end.code, time.monotonic(), end.error
     finally:
         if recorder:
             recorder.finish()
         for end_rank in ends:
-            end_rank(code, error)
-        write_note(desk, label, Note(os.getpid(), code, ended, error))
-        pulse.beat()  # the script is over
+            end_rank(end)
+        _say_end(desk, label, end, pulse)
         gc.unfreeze()
-    return code
+    return end.code
 
 
-_Ending = Callable[[int, str], None]
+_Ending = Callable[[Ending], None]
+
+
+def _say_end(desk: Path, rank: int, end: Ending, pulse: Pulse) -> None:
+    write_note(desk, rank, Note(os.getpid(), end.code, time.monotonic(), end.error, end.place))
+    pulse.beat()  # the script is over
+    if end.error:
+        time.sleep(_LAST_LOOK)
 
 
 def _become_rank(stage: Stage, rank: int, pulse: Pulse, ends: list[_Ending]) -> _Ending:
@@ -119,15 +132,23 @@ def _become_rank(stage: Stage, rank: int, pulse: Pulse, ends: list[_Ending]) -> 
     pulse.belong_to(rank)
     pulse.beat()
 
-    def end(code: int, error: str) -> None:
+    _observe_collectives(stage, rank, recorder)
+
+    def end_rank(end: Ending) -> None:
         if recorder:
             recorder.finish()
         complete_open_files()
-        write_note(desk, rank, Note(os.getpid(), code, time.monotonic(), error))
-        pulse.beat()
+        _say_end(desk, rank, end, pulse)
 
-    ends.append(end)
-    return end
+    ends.append(end_rank)
+    return end_rank
+
+
+def _observe_collectives(stage: Stage, rank: int, recorder: Recorder | None) -> None:
+    from dp2ddp.runtime.collectives import observe_collectives
+
+    saws = (recorder.saw_collective,) if recorder else ()
+    observe_collectives(Calls(Path(stage.desk), rank), saws)
 
 
 def look_in_copies(moved: Iterable[tuple[str, str]]) -> None:
@@ -203,23 +224,16 @@ def run_as_main(
         exec(code, module.__dict__)
 
 
-class _End:
-    """How the script ended."""
-
-    code = 0
-    error = ""
-
-
 @contextlib.contextmanager
-def _end_of_script() -> Iterator[_End]:
+def _end_of_script(end: Ending) -> Iterator[None]:
     """Turn the script's end into an exit code, with the traceback that it would have had without us."""
-    end = _End()
     try:
-        yield end
+        yield
     except SystemExit as exit_:
         end.code = _exit_code(exit_.code)
     except BaseException as error:
         end.code = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+        end.place = place_of(error.__traceback__)
         end.error = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
         sys.excepthook(
             type(error), error.with_traceback(_own_frames(error.__traceback__)), error.__traceback__
@@ -285,12 +299,6 @@ def _beating(function: Callable[..., Any], pulse: Pulse) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     return beating
-
-
-def die_with_parent() -> None:
-    """Linux: the kernel ends this process when its parent ends, however that happens, so no rank is left behind."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -1,47 +1,135 @@
-"""Which functions of torch.distributed the script calls, without what these call, and without the reducer in C++."""
+"""Observes the functions of torch.distributed that a rank calls: the outermost ones, with the user's line."""
 
 from __future__ import annotations
 
 import functools
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
-import torch.distributed as dist
-
+from dp2ddp.runtime.calls import Calls
 from dp2ddp.runtime.patches import replace_everywhere
-from dp2ddp.trace.recorder import Recorder
+from dp2ddp.runtime.stacks import is_users
 
-NAMES = (
-    *("all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_tensor"),
-    *("all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_object"),
-    *("gather", "gather_object", "scatter", "scatter_object_list", "all_to_all", "all_to_all_single"),
-    *("broadcast", "broadcast_object_list", "barrier", "monitored_barrier"),
-    *("send", "recv", "isend", "irecv", "send_object_list", "recv_object_list", "batch_isend_irecv"),
+COLLECTIVES = (
+    "all_gather",
+    "all_gather_coalesced",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_gather_single",
+    "all_reduce",
+    "all_reduce_coalesced",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "batch_isend_irecv",
+    "broadcast",
+    "broadcast_object_list",
+    "gather",
+    "gather_object",
+    "gather_into_tensor",
+    "irecv",
+    "isend",
+    "monitored_barrier",
+    "recv",
+    "recv_object_list",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "reduce_scatter_single",
+    "scatter",
+    "scatter_object_list",
+    "send",
+    "send_object_list",
 )
+_OF_GROUPS = ("init_process_group", "new_group", "destroy_process_group")  # which all ranks have to call, too
+_Saw = Callable[[str], None]
 
 
-def observe_collectives(recorder: Recorder) -> None:
+def observe_collectives(calls: Calls, saws: tuple[_Saw, ...] = ()) -> None:
+    """Note each call on the desk, before it is made; and tell `saws` its name."""
+    import torch
+    import torch.distributed as dist
+
     if not dist.is_available():
         return
-    inside = threading.local()
     module: Any = dist.distributed_c10d
-    for name in NAMES:
-        if hasattr(module, name):
-            original = getattr(module, name)
-            replace_everywhere(name, original, _counted(original, name, recorder, inside))
+    inside = threading.local()
+    for name in (*COLLECTIVES, *_OF_GROUPS):
+        original = getattr(module, name, None)
+        if original is None:
+            continue  # of another version of torch
+        told = () if name in _OF_GROUPS else saws
+        replace_everywhere(name, original, _noted(original, name, calls, told, inside))
+    wrapper: Any = torch.nn.parallel.DistributedDataParallel  # whose ranks meet when it is made
+    wrapper.__init__ = _noted(wrapper.__init__, "DistributedDataParallel", calls, (), inside)
+    work: Any = module.Work
+    work.wait = _waiting(work.wait)
 
 
-def _counted(original: Callable[..., Any], name: str, recorder: Recorder, inside: Any) -> Callable[..., Any]:
+def _noted(original: Any, name: str, calls: Calls, saws: tuple[_Saw, ...], inside: Any) -> Any:
+    """The same function; Any: it stands for functions of torch."""
+
     @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if getattr(inside, "yes", False):
+    def collective(*args: Any, **kwargs: Any) -> Any:
+        if getattr(inside, "deep", False):
             return original(*args, **kwargs)
-        recorder.saw_collective(name)
-        inside.yes = True
+        inside.deep = True
         try:
+            calls.add(name, _what(args, kwargs), _group(args, kwargs), _place())
+            for saw in saws:
+                saw(name)
             return original(*args, **kwargs)
         finally:
-            inside.yes = False
+            inside.deep = False
 
-    return call
+    return collective
+
+
+def _waiting(original: Any) -> Any:
+    """Work.wait of an asynchronous collective, as a frame that a stack shows."""
+
+    def wait_for_collective(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return original(self, *args, **kwargs)
+
+    return wait_for_collective
+
+
+def _group(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    from torch.distributed import ProcessGroup, group
+
+    asked = kwargs.get("group") or next((each for each in args if isinstance(each, ProcessGroup)), None)
+    return "" if asked is None or asked is group.WORLD else "group"
+
+
+def _what(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Of the first tensor; or how many ranks are to meet."""
+    if "world_size" in kwargs:
+        return f"{kwargs['world_size']} ranks"
+    tensor = next(_tensors((*args, *kwargs.values())), None)
+    if tensor is None:
+        return ""
+    shape = "x".join(map(str, tensor.shape)) or "one number"
+    return f"{str(tensor.dtype).removeprefix('torch.')} {shape}"
+
+
+def _tensors(values: Any) -> Iterator[Any]:
+    import torch
+
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)
+
+
+def _place() -> str:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and not is_users(frame.f_code.co_filename, frame.f_code.co_firstlineno):
+        frame = frame.f_back
+    return (
+        f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else "a place outside the script"
+    )

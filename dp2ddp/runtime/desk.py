@@ -3,6 +3,7 @@
 stage.json        what to run (written by the parent)
 pulses            8 bytes a rank: how often it has been seen to move; a mapped file, so a beat costs nothing
 rankN.json        process id, how it ended (rank-1: the process that starts the ranks, where the script does)
+rankN.calls       its last collectives (calls.py)
 rankN.stacks      where its threads stand, written on SIGUSR1 (also while it waits inside C code)
 rankN.out, .err   what it printed, if the stage says `capture`
 """
@@ -31,6 +32,7 @@ class Note:
     code: int | None = None
     ended: float = 0.0  # on the clock that all processes of a machine share
     error: str = ""  # the last line of the traceback
+    place: str = ""  # the user's line that it came from
 
 
 def write_note(desk: Path, rank: int, note: Note) -> None:

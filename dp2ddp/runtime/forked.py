@@ -24,8 +24,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from dp2ddp.runtime.boot import die_with_parent, run_stage
+from dp2ddp.runtime.boot import run_stage
 from dp2ddp.runtime.ports import free_port
+from dp2ddp.runtime.processes import adopt_orphans, die_with_parent
 from dp2ddp.runtime.stage import Stage
 
 _BREATH = 0.01  # seconds between two looks at the children
@@ -37,6 +38,7 @@ _Children = dict[int, dict[str, Any]]  # process id -> what to say when it ends
 def main() -> None:
     """In the server this returns when stdin ends; in a forked child it ends as that child's script does."""
     die_with_parent()
+    adopt_orphans()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever prints in here does not mix with the answers
     import torch

@@ -11,14 +11,16 @@ import functools
 import multiprocessing.context
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from multiprocessing.util import Finalize
 from typing import Any
 
+from dp2ddp.runtime.stacks import Ending, place_of
 from dp2ddp.runtime.stage import seed_all
 
-Become = Callable[[int], Callable[[int, str], None]]
-"""Called with the rank in its process; returns what is called with (exit code, error) at its end."""
+Become = Callable[[int], Callable[[Ending], None]]
+"""Called with the rank in its process; returns what is told its end."""
 
 
 def observe_ranks(become: Become, seed: int | None) -> None:
@@ -64,22 +66,22 @@ def _seed_children(launcher: int, seed: int | None) -> None:
     os.register_at_fork(after_in_parent=counted, after_in_child=begin_apart)
 
 
-def _at_end(end: Callable[[int, str], None]) -> None:
+def _at_end(end: Callable[[Ending], None]) -> None:
     """multiprocessing ends its processes without atexit; the exception that ends one is on its way then."""
     if multiprocessing.parent_process() is not None:
-        Finalize(None, lambda: end(*_how_it_ends(sys.exc_info()[1])), exitpriority=100)
+        Finalize(None, lambda: end(_how_it_ends(sys.exc_info()[1])), exitpriority=100)
 
 
-def _how_it_ends(error: BaseException | None) -> tuple[int, str]:
-    """Exit code and the last line of the traceback."""
+def _how_it_ends(error: BaseException | None) -> Ending:
     if error is None:
-        return 0, ""
+        return Ending()
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
         # torch's spawn writes the traceback to a file and exits with 1 (torch/multiprocessing/spawn.py)
-        return code, _last_line(error.__context__) if code and error.__context__ else ""
-    return 1, _last_line(error)
+        return _of(error.__context__, code) if code and error.__context__ else Ending(code)
+    return _of(error, 1)
 
 
-def _last_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".strip().splitlines()[-1]
+def _of(error: BaseException, code: int) -> Ending:
+    text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    return Ending(code, text, place_of(error.__traceback__))

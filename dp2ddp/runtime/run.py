@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import re
 import signal
 import subprocess
@@ -22,15 +21,17 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dp2ddp.runtime import launch
-from dp2ddp.runtime.desk import LAUNCHER, prepare_desk, read_note, read_pulses
+from dp2ddp.runtime.calls import parting, read_calls
+from dp2ddp.runtime.desk import LAUNCHER, Note, prepare_desk, read_note, read_pulses
 from dp2ddp.runtime.overlay import write_overlay
 from dp2ddp.runtime.processes import kill_tree
-from dp2ddp.runtime.stacks import Stand, read_stand
+from dp2ddp.runtime.stacks import Stand
 from dp2ddp.runtime.stage import Mode, Stage
+from dp2ddp.runtime.whereabouts import ask_where, ended_stands, told
 
 _LOOK = 0.02  # seconds between two looks
 _START = 60.0  # seconds more until all ranks have begun: torch is being imported
-_END = 10.0  # seconds more once a rank's script is over: the interpreter ends
+_END = 10.0  # seconds more once the script is over on all ranks: the interpreter ends
 _GRACE = 5.0  # seconds that ranks have to end after one has failed; torchrun does not give more
 
 
@@ -42,6 +43,7 @@ class Failure:
     rank: int | None
     text: str
     stands: tuple[Stand, ...] = ()
+    parting: str = ""  # the first collective that not all ranks call
 
 
 @dataclass(frozen=True)
@@ -141,20 +143,32 @@ class _Watched:
         self._running = running
         self._pulses: tuple[int, ...] = ()
         self._moved = time.monotonic()
+        self._stands: tuple[Stand, ...] = ()  # when the first rank failed
         self.run: Run | None = None
 
     def look(self, patience: float | None) -> None:
         codes = self._running.codes()
         if codes is not None:
-            self.run = self._over(codes, _crash(self._running.stage, codes))
+            self.run = self._over(codes, _crash(self._running.stage, codes, self._stands))
             return
         pulses = read_pulses(Path(self._running.stage.desk))
         if pulses != self._pulses:
             self._pulses, self._moved = pulses, time.monotonic()
+            if not self._stands and some_failed(self._running.stage):
+                self._stands = ask_where(self._running.stage)
         if patience is not None and time.monotonic() - self._moved > patience + self._allowance(pulses):
-            failure = _hang(self._running.stage, patience)
+            failure = self._given_up(patience)
             self._running.kill()
             self.run = self._over(rank_codes(self._running.stage, None), failure)
+
+    def _given_up(self, patience: float) -> Failure:
+        """A rank that waits for one which has failed is no hang."""
+        stage = self._running.stage
+        if some_failed(stage):
+            crash = _crash(stage, rank_codes(stage, None), self._stands or ask_where(stage))
+            if crash:
+                return crash
+        return _hang(stage, patience)
 
     def _allowance(self, pulses: tuple[int, ...]) -> float:
         """Seconds more where no script is expected to move."""
@@ -162,35 +176,93 @@ class _Watched:
             return _START
         desk = Path(self._running.stage.desk)
         notes = (read_note(desk, rank) for rank in self._running.stage.ranks)
-        return _END if any(note and note.code is not None for note in notes) else 0.0
+        return _END if all(note and note.code is not None for note in notes) else 0.0
 
     def _over(self, codes: tuple[int | None, ...], failure: Failure | None) -> Run:
         return Run(self._running.stage, codes, time.monotonic() - self._running.started, failure)
 
 
 def rank_codes(stage: Stage, code: int | None) -> tuple[int | None, ...]:
-    """What each rank says; if all say 0 and torchrun does not, one died after its last word: torchrun knows how."""
+    """What each rank says; what one says that died without a last word, torchrun knows."""
     notes = [read_note(Path(stage.desk), rank) for rank in stage.ranks]
     codes = tuple(note.code if note else None for note in notes)
-    if any(each != 0 for each in codes) or not code:
+    if not code:
         return codes
-    log = Path(stage.desk) / "torchrun.err"
-    told = re.findall(r"exitcode\s*:\s*(-?\d+)", log.read_text(errors="replace")) if log.exists() else []
-    return (int(told[-1]) if told else code,) * len(codes)
+    told = _told_by_torchrun(Path(stage.desk))
+    if all(each == 0 for each in codes):
+        return (next(iter(told.values()), code),) * len(codes)
+    return tuple(told.get(rank) if each is None else each for rank, each in enumerate(codes))
 
 
-def _crash(stage: Stage, codes: tuple[int | None, ...]) -> Failure | None:
+def _told_by_torchrun(desk: Path) -> dict[int, int]:
+    """The exit codes of ranks that failed."""
+    log = desk / "torchrun.err"
+    text = log.read_text(errors="replace") if log.exists() else ""
+    found = re.findall(r"rank\s*:\s*(\d+) \(local_rank.*\n\s*exitcode\s*:\s*(-?\d+)", text)
+    return {int(rank): int(code) for rank, code in found}
+
+
+def some_failed(stage: Stage) -> bool:
+    notes = (read_note(Path(stage.desk), rank) for rank in stage.ranks)
+    return len(stage.ranks) > 1 and any(note and note.code and note.error for note in notes)
+
+
+def _crash(stage: Stage, codes: tuple[int | None, ...], stands: tuple[Stand, ...] = ()) -> Failure | None:
     if all(code == 0 for code in codes):
         return None
     notes = {rank: read_note(Path(stage.desk), rank) for rank in stage.ranks}
-    failed = [rank for rank, code in zip(stage.ranks, codes, strict=True) if code]
     if stage.starts_ranks and (missing := [rank for rank in stage.ranks if notes[rank] is None]):
         return _never_joined(stage, missing)
-    # the others fail a moment later, because the first one is gone
-    first = min(failed, key=lambda rank: note.ended if (note := notes[rank]) else math.inf, default=None)
+    failed = [rank for rank, code in zip(stage.ranks, codes, strict=True) if code]
+    first = min(failed, key=lambda rank: _when(codes[rank], notes[rank]), default=None)
     note = notes.get(first) if first is not None else None
     code = codes[first] if first is not None else None
-    return Failure("crash", first, note.error if note and note.error else _code_in_words(code))
+    text = told(note.error) if note and note.error else _code_in_words(code)
+    known = {stand.rank: stand for stand in (*ended_stands(stage), *stands)}
+    others = tuple(stand for rank, stand in sorted(known.items()) if rank != first)
+    everyone = (*_failed(stage, first, text, note), *others)
+    return Failure("crash", first, text, everyone, where_they_part(stage))
+
+
+def _when(code: int | None, note: Note | None) -> float:
+    """The others fail a moment later, because the first one is gone; one that was killed leaves no word."""
+    if code in _KILLS and not (note and note.error):
+        return 0.0
+    return note.ended if note else math.inf
+
+
+_KILLS = {-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE}
+
+
+def _failed(stage: Stage, rank: int | None, text: str, note: Note | None) -> tuple[Stand, ...]:
+    """Of the rank that failed first; nothing to be said beside it where there is no other."""
+    if rank is None or len(stage.ranks) == 1:
+        return ()
+    place = f" at {note.place}" if note and note.place else ""
+    return (Stand(rank, ended=f"failed{place}: {text}"),)
+
+
+def _code_in_words(code: int | None) -> str:
+    if code is None:
+        return "ended from outside"
+    if code == -signal.SIGKILL:
+        return "ended by signal SIGKILL (out of memory?)"
+    if code < 0:
+        return f"ended by signal {signal.Signals(-code).name}"
+    return f"exit code {code}"
+
+
+def _hang(stage: Stage, patience: float) -> Failure:
+    stands = ask_where(stage)
+    waiting = [stand for stand in stands if stand.collective]
+    free = [stand.rank for stand in stands if not stand.collective]
+    rank = free[0] if len(free) == 1 and waiting else None
+    text = f"nothing moved for {patience:g} seconds"
+    return Failure("hang", rank, text, stands, where_they_part(stage))
+
+
+def where_they_part(stage: Stage) -> str:
+    return parting({rank: read_calls(Path(stage.desk), rank) for rank in stage.ranks})
 
 
 def _never_joined(stage: Stage, missing: Sequence[int]) -> Failure:
@@ -202,36 +274,6 @@ def _never_joined(stage: Stage, missing: Sequence[int]) -> Failure:
         "crash", None, f"{count} of {stage.world} ranks called init_process_group; it was started with python, "
         "as it looks like a script that starts its ranks itself: --launcher torchrun starts them for it"
     )  # fmt: skip
-
-
-def _code_in_words(code: int | None) -> str:
-    if code is None:
-        return "ended from outside"
-    if code < 0:
-        return f"ended by signal {signal.Signals(-code).name}"
-    return f"exit code {code}"
-
-
-def _hang(stage: Stage, patience: float) -> Failure:
-    stands = ask_where(stage)
-    waiting = [stand for stand in stands if stand.collective]
-    free = [stand.rank for stand in stands if not stand.collective]
-    rank = free[0] if len(free) == 1 and waiting else None
-    return Failure("hang", rank, f"nothing moved for {patience:g} seconds", stands)
-
-
-def ask_where(stage: Stage) -> tuple[Stand, ...]:
-    """Where each rank that still runs stands; those that do not answer within a second are left out."""
-    desk = Path(stage.desk)
-    for rank in stage.ranks:
-        note = read_note(desk, rank)
-        if note and note.code is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(note.pid, signal.SIGUSR1)
-    time.sleep(0.3)
-    texts = ((rank, desk / f"rank{rank}.stacks") for rank in stage.ranks)
-    stands = (read_stand(path.read_text(errors="replace"), rank) for rank, path in texts if path.exists())
-    return tuple(stand for stand in stands if stand)
 
 
 def run_here(

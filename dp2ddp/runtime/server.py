@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import subprocess
 import sys
 import threading
@@ -97,6 +96,7 @@ class Forked:
         self.started = time.monotonic()
         self._server = server
         self._failed_at: float | None = None
+        self._killed: set[int] = set()
 
     def codes(self) -> tuple[int | None, ...] | None:
         self._server.check()
@@ -104,7 +104,7 @@ class Forked:
         if ended and self.stage.starts_ranks:
             return rank_codes(self.stage, ended[0])
         if len(ended) == len(self.stage.ranks):
-            return tuple(code if code != -signal.SIGKILL else None for _, code in sorted(ended.items()))
+            return tuple(None if rank in self._killed else code for rank, code in sorted(ended.items()))
         if any(ended.values()) and self._failed_at is None:
             self._failed_at = time.monotonic()
         if self._failed_at is not None and time.monotonic() - self._failed_at > _GRACE:
@@ -118,4 +118,5 @@ class Forked:
         for rank in (LAUNCHER, *self.stage.ranks):
             note = read_note(Path(self.stage.desk), rank)
             if note and rank not in ended:
+                self._killed.add(rank)
                 kill_tree(note.pid)  # with its loader workers

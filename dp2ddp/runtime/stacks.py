@@ -7,11 +7,13 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import TracebackType
 
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
 _RUNTIME = str(Path(__file__).parent)
 # The lines around the helpers in a converted script, as dp2ddp.codemod.facts.script has them.
 HELPERS_START, HELPERS_END = "# --- helpers copied from dp2ddp.templates", "# --- end of the copied helpers"
+_LOADER = "a DataLoader, waiting for a batch"
 _FOREIGN = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen")
 
 
@@ -28,31 +30,113 @@ class Frame:
         return f"{Path(self.file).name}:{self.line}{where}"
 
 
+@dataclass
+class Ending:
+    """How a script ended on a rank."""
+
+    code: int = 0
+    error: str = ""  # the last line of its traceback
+    place: str = ""  # the user's line that it came from
+
+
+def place_of(trace: TracebackType | None) -> str:
+    """The innermost line of the user's in a traceback."""
+    place = ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if is_users(code.co_filename, trace.tb_lineno):
+            place = str(Frame(code.co_filename, trace.tb_lineno, code.co_name))
+        trace = trace.tb_next
+    return place
+
+
 @dataclass(frozen=True)
 class Stand:
-    """Where a rank is: frames of the user's own code, innermost first, and the collective it waits in."""
+    """Where a rank is: frames of the user's own code, innermost first, and what it does or waits for there."""
 
     rank: int
-    frames: tuple[Frame, ...]
-    collective: str | None
+    frames: tuple[Frame, ...] = ()
+    collective: str | None = None  # that it waits in
+    doing: str = ""  # what it does in no collective: a function that the innermost frame called
+    source: str = ""  # the innermost frame's line
+    ended: str = ""  # how, of a rank that is no longer there
+    worker: str = ""  # where a worker of its loader stands, if the rank waits for one
 
     def __str__(self) -> str:
-        place = ", called from ".join(str(frame) for frame in self.frames[:3]) or "outside the script"
-        return f"rank {self.rank} at {place}: " + (
-            f"waits in {self.collective}" if self.collective else "in no collective"
-        )
+        who = f"rank {self.rank}" if self.rank >= 0 else "the process that starts the ranks"
+        if self.ended:
+            return f"{who} {self.ended}"
+        source = f": {self.source}" if self.source and not self.collective else ""
+        worker = f"; a worker of its loader is at {self.worker}" if self.worker else ""
+        return f"{who} {self.action} {self.where}{source}{worker}"
+
+    @property
+    def where(self) -> str:
+        places = ", called from ".join(str(frame) for frame in self.frames[:3])
+        return f"at {places}" if places else "outside the script"
+
+    @property
+    def waits_for_worker(self) -> bool:
+        return self.doing == _LOADER
+
+    @property
+    def action(self) -> str:
+        if self.collective:
+            return f"waits in {self.collective}"
+        return f"is in {self.doing}" if self.doing else "is"
 
 
-def read_stand(text: str, rank: int) -> Stand | None:
+def read_stand(text: str, rank: int, mode: str = "ddp") -> Stand | None:
     """The newest dump in a rank's `.stacks` file; None if it never answered."""
+    frames = _newest(text)
+    if frames is None:
+        return None
+    users = [index for index, frame in enumerate(frames) if is_users(frame.file, frame.line)]
+    innermost = users[0] if users else len(frames)
+    return Stand(
+        rank,
+        tuple(frames[index] for index in users),
+        collective_of(frames) if mode == "ddp" else None,
+        _callee(frames[:innermost]) if users else "",
+        _source(frames[innermost]) if users else "",
+    )
+
+
+def read_worker(text: str) -> str:
+    """Where a worker process stands, which wrote to its rank's file; "" if nobody knows."""
+    frames = _newest(text) or []
+    users = [frame for frame in frames if is_users(frame.file, frame.line)]
+    return f"{users[0]}: {_source(users[0])}" if users else ""
+
+
+def _newest(text: str) -> list[Frame] | None:
+    """The frames of the thread that runs the script, innermost first."""
     threads = [
         _frames(block) for block in re.split(r"^(?:Current thread|Thread) .*$", text, flags=re.MULTILINE)[1:]
     ]
     ours = [frames for frames in threads if any(frame.file.startswith(_RUNTIME) for frame in frames)]
-    if not ours:
-        return None
-    frames = ours[-1]
-    return Stand(rank, tuple(frame for frame in frames if _is_users(frame)), _collective(frames))
+    return ours[-1] if ours else None
+
+
+def _callee(inner: list[Frame]) -> str:
+    """What the user's line called, of the frames within it; "" for a function in C."""
+    frame = next((frame for frame in reversed(inner) if not frame.file.startswith(_RUNTIME)), None)
+    if frame is None:
+        return ""
+    if frame.file.endswith("/torch/utils/data/dataloader.py"):
+        return _LOADER
+    if frame.file.startswith(_RUNTIME):
+        return ""
+    parts = [part for part in _FOREIGN if part in frame.file]
+    return f"{frame.function} ({frame.file.rpartition(parts[0])[2]})" if parts else ""
+
+
+def _source(frame: Frame) -> str:
+    try:
+        lines = Path(frame.file).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return lines[frame.line - 1].strip().rstrip(":") if 0 < frame.line <= len(lines) else ""
 
 
 def _frames(block: str) -> list[Frame]:
@@ -64,10 +148,12 @@ def _frames(block: str) -> list[Frame]:
     ]
 
 
-def _is_users(frame: Frame) -> bool:
-    if frame.file.startswith((_RUNTIME, *_templates())) or any(part in frame.file for part in _FOREIGN):
+@lru_cache(maxsize=4096)
+def is_users(file: str, line: int) -> bool:
+    """Whether a line is the user's own: no library's, none of ours, none of the helpers in a converted script."""
+    if file.startswith((_RUNTIME, *_templates())) or any(part in file for part in _FOREIGN):
         return False
-    return frame.line not in _helpers(frame.file)
+    return line not in _helpers(file)
 
 
 @lru_cache(maxsize=1)
@@ -88,9 +174,31 @@ def _helpers(file: str) -> range:
     return range(marks[0], marks[-1]) if len(marks) > 1 else range(0)
 
 
-def _collective(frames: list[Frame]) -> str | None:
-    """The outermost function of torch.distributed that is under way."""
+def collective_of(frames: list[Frame]) -> str | None:
+    """What is under way between the ranks, as torch's own frames tell; the engine's own waits have none of Python."""
+    where = next((words for frame in frames if (words := _in_ddp(frame))), None)
+    backward = any(frame.function == "_engine_run_backward" for frame in frames)
     calls = [
         frame.function for frame in frames if frame.file.endswith("torch/distributed/distributed_c10d.py")
     ]
-    return calls[-1] if calls else None
+    if where or calls:
+        return where or ("backward: " if backward else "") + calls[-1]
+    if any(frame.function == _WAIT for frame in frames):
+        return ASYNCHRONOUS
+    return _BACKWARD if frames and frames[0].function == "_engine_run_backward" else None
+
+
+ASYNCHRONOUS = "an asynchronous collective"
+_WAIT = "wait_for_collective"  # collectives.py
+_BACKWARD = "backward: DDP's all_reduce of gradients"  # torch/csrc/distributed/c10d/reducer.cpp
+_DDP = {  # functions of torch/nn/parallel/distributed.py, innermost first where one calls the other
+    "_default_broadcast_coalesced": "forward: DDP's broadcast of buffers",
+    "_sync_module_buffers": "forward: DDP's broadcast of buffers",
+    "_sync_buffers": "forward: DDP's broadcast of buffers",
+    "_pre_forward": "forward: DDP's exchange before it",
+    "__init__": "the constructor of DistributedDataParallel",
+}
+
+
+def _in_ddp(frame: Frame) -> str | None:
+    return _DDP.get(frame.function) if frame.file.endswith("torch/nn/parallel/distributed.py") else None

@@ -135,7 +135,7 @@ def _enough_real_devices(count: int) -> bool:
 
 def start_recorder(stage: Stage, rank: int) -> Recorder:
     """Observe this process from now on."""
-    from dp2ddp.runtime import aligned, batches, collectives, decisions, precision, rows
+    from dp2ddp.runtime import aligned, batches, decisions, precision, rows
     from dp2ddp.trace.recorder import Recorder
 
     assert stage.trace is not None
@@ -145,5 +145,4 @@ def start_recorder(stage: Stage, rank: int) -> Recorder:
     batches.observe_batches(recorder)
     decisions.observe_decisions(recorder)
     precision.observe_precision(recorder)
-    collectives.observe_collectives(recorder)
     return recorder

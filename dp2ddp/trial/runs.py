@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from dp2ddp.errors import RunError
-from dp2ddp.report.run import failure_text
+from dp2ddp.report.run import failure_document, failure_text
 from dp2ddp.runtime import launch
 from dp2ddp.runtime.run import Process, Run, Running, watch
 from dp2ddp.runtime.server import Server
@@ -40,7 +40,8 @@ def _seen(run: Run, see: Callable[[str], None]) -> None:
     if run.failure and (run.failure.kind == "hang" or not run.ended_on_purpose):
         if words := _last_words(run):
             see(words)
-        raise RunError(failure_text(run) + (_about_original(run) if stage.mode == "dp" else ""))
+        about = _about_original(run) if stage.mode == "dp" else ""
+        raise RunError(failure_text(run) + about, failure_document(run))
     devices = f"{stage.world} device{'' if stage.world == 1 else 's'}"
     again = ", moved by an ulp" * stage.nudged + ", random numbers aligned" * bool(stage.aligned)
     see(f"{devices}, {stage.mode} in {stage.dtype}{again}: {run.seconds:.1f} s")

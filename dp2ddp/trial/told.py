@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from dp2ddp.errors import RunError
 from dp2ddp.report.changes import Change, changes_of
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.surroundings import surroundings
@@ -15,9 +16,9 @@ from dp2ddp.verify.verdict import Verdict
 
 
 def report_on(
-    subject: Subject, script: str, verdicts: Sequence[Verdict], seconds: float, failure: str
+    subject: Subject, script: str, verdicts: Sequence[Verdict], seconds: float, failure: RunError | None
 ) -> Report:
-    """`script` as the user named it; `failure` is why there is no further verdict, or empty."""
+    """`script` as the user named it; `failure` is why there is no further verdict."""
     return Report(
         script=script,
         verdicts=tuple(verdicts),
@@ -25,7 +26,8 @@ def report_on(
         seconds=seconds,
         changes=changes_of(subject.conversion) if subject.conversion else (_by_hand(subject),),
         surroundings=_surroundings(subject),
-        failure=failure,
+        failure=str(failure or ""),
+        failed=failure.details if failure else None,
     )
 
 

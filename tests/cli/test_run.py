@@ -91,9 +91,11 @@ class TestFailures:
         script(tmp_path, "import os\nif os.environ['RANK'] == '1':\n    raise ValueError('only here')\n")
         result = dp2ddp(tmp_path, "run", "train.py", "--mode", "ddp")
         assert result.returncode == 3
-        assert result.stderr.splitlines()[-1] == (
-            "dp2ddp: train.py: failed in ddp mode on rank 1 of 2: ValueError: only here"
-        )
+        assert result.stderr.splitlines()[-3:] == [
+            "dp2ddp: train.py: failed in ddp mode on rank 1 of 2: ValueError: only here",
+            "  rank 1 failed at train.py:3: ValueError: only here",
+            "  rank 0 has ended with exit code 0",
+        ]
         assert "ChildFailedError" not in result.stderr
 
     def test_a_hang_says_where_each_rank_stands(self, tmp_path: Path) -> None:
@@ -102,12 +104,12 @@ class TestFailures:
             "while os.environ['RANK'] == '1':\n    time.sleep(1)\ndist.barrier()\n"
         )
         script(tmp_path, text)
-        result = dp2ddp(tmp_path, "run", "train.py", "--mode", "ddp", "--timeout", 12)
+        result = dp2ddp(tmp_path, "run", "train.py", "--mode", "ddp", "--timeout", 3)
         assert result.returncode == 3
-        assert result.stderr.splitlines()[-3:] == [
-            "dp2ddp: train.py: hangs in ddp mode on rank 1 of 2: nothing moved for 12 seconds",
-            "  rank 0 at train.py:5: waits in barrier",
-            "  rank 1 at train.py:4: in no collective",
+        assert result.stderr.splitlines()[-4:-1] == [
+            "dp2ddp: train.py: hangs in ddp mode on rank 1 of 2: nothing moved for 3 seconds",
+            "  rank 0 waits in barrier at train.py:5",
+            "  rank 1 is at train.py:4: time.sleep(1)",
         ]
 
     def test_a_hang_of_a_converted_script_is_told_in_its_own_lines(self, tmp_path: Path) -> None:
@@ -118,12 +120,12 @@ class TestFailures:
             "    model(torch.ones(2, 3))\nstep()\n"
         )
         script(tmp_path, text)
-        result = dp2ddp(tmp_path, "run", "train.py", "--mode", "ddp", "--timeout", 12)
+        result = dp2ddp(tmp_path, "run", "train.py", "--mode", "ddp", "--timeout", 3)
         assert result.returncode == 3
-        assert [line.partition(": ")[0] for line in result.stderr.splitlines()[-2:]] == [
-            "  rank 0 at train.py:7 in step, called from train.py:8",
-            "  rank 1 at train.py:6 in step, called from train.py:8",
-        ]
+        ranks = [line for line in result.stderr.splitlines() if line.startswith("  rank")]
+        assert ranks[0].startswith("  rank 0 waits in ")
+        assert ranks[0].endswith(" at train.py:7 in step, called from train.py:8")
+        assert ranks[1] == "  rank 1 is at train.py:6 in step, called from train.py:8: time.sleep(1)"
         assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
     def test_a_script_that_asks_for_input_is_told_how_to_answer(self, tmp_path: Path) -> None:

@@ -197,7 +197,11 @@ class TestFailures:
         assert result.returncode == 3
         lines = result.stderr.splitlines()
         assert '  File "mine.py", line 3, in <module>' in lines
-        assert lines[-1] == "dp2ddp: mine.py: failed in ddp mode on rank 1 of 2: ValueError: only here"
+        assert lines[-3:] == [
+            "dp2ddp: mine.py: failed in ddp mode on rank 1 of 2: ValueError: only here",
+            "  rank 1 failed at mine.py:3: ValueError: only here",
+            "  rank 0 has ended with exit code 0",
+        ]
 
     def test_a_hang_of_one_rank_is_a_finding(self, tmp_path: Path) -> None:
         text = (
@@ -206,9 +210,20 @@ class TestFailures:
         )
         script(tmp_path, "print('nothing')")
         script(tmp_path, text, "mine.py")
-        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py", "--timeout", 12)
+        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py", "--timeout", 3, "--json")
         assert result.returncode == 3
-        assert result.stderr.splitlines()[-2:] == [
-            "  rank 0 at mine.py:5: waits in barrier",
-            "  rank 1 at mine.py:4: in no collective",
+        barrier = (
+            "has been called by rank 0 and not by rank 1; its last one was init_process_group at mine.py:2"
+        )
+        assert result.stderr.splitlines()[-4:] == [
+            "dp2ddp: mine.py: hangs in ddp mode on rank 1 of 2: nothing moved for 3 seconds",
+            "  rank 0 waits in barrier at mine.py:5",
+            "  rank 1 is at mine.py:4: time.sleep(1)",
+            f"  collective 2, barrier at mine.py:5, {barrier}",
         ]
+        document = json.loads(result.stdout)
+        assert (document["same"], document["verdicts"]) == (False, [])
+        failure = document["failed"]
+        assert (failure["kind"], failure["rank"], failure["world"]) == ("hang", 1, 2)
+        assert failure["ranks"][0]["collective"] == "barrier"
+        assert failure["ranks"][1]["frames"] == [{"file": "mine.py", "line": 4, "function": "<module>"}]

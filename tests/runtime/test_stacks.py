@@ -23,7 +23,7 @@ Current thread 0x00007f02 (most recent call first):
 
 def test_a_rank_in_a_collective() -> None:
     stand = read_stand(WAITING, rank=2)
-    assert str(stand) == "rank 2 at train.py:31 in step, called from train.py:40: waits in all_reduce"
+    assert str(stand) == "rank 2 waits in all_reduce at train.py:31 in step, called from train.py:40"
 
 
 def test_a_rank_in_no_collective() -> None:
@@ -58,4 +58,4 @@ def test_the_copied_helpers_are_no_place_of_the_users(tmp_path: Path) -> None:
         f'  File "{converted}", line 5 in <module>\n  File "{BOOT}", line 90 in run_as_main\n'
     )
     stand = read_stand(text, rank=0)
-    assert str(stand) == "rank 0 at train_ddp.py:5: in no collective"
+    assert str(stand) == "rank 0 is at train_ddp.py:5: gather()"

@@ -1,0 +1,277 @@
+"""Ports that hang or fail: where each rank stands, what it waits for, where the ranks part; and nothing survives."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from hangs import programs
+
+from dp2ddp.codemod.convert import convert
+from dp2ddp.report.run import failure_text
+from dp2ddp.runtime.run import Run, watch
+from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.stage import Stage
+from dp2ddp.source.projects import read_project
+from dp2ddp.trial.runs import environment
+
+pytestmark = pytest.mark.torchrun
+PATIENCE = 4.0  # seconds without progress
+
+
+def texts(folder: Path) -> dict[str, str]:
+    """The programs, by name."""
+    joined = {**programs.HANGS, **programs.FAILURES, **programs.EITHER}
+    found = {name: programs.START + programs.JOIN + text for name, text in joined.items()}
+    found |= {name: programs.START + text for name, text in programs.WITHOUT_JOINING.items()}
+    original = folder / "train.py"
+    original.write_text(programs.CONVERTED)
+    converted = convert(read_project(original)).entry.data.decode()
+    return {**found, "spawned": programs.SPAWNED, "converted": converted}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("hangs")
+
+
+@pytest.fixture(scope="module")
+def runs(folder: Path) -> Iterator[dict[str, Run]]:
+    """All of them at once: they cost nothing while they wait."""
+    with Server(environment()) as server:
+        runnings = [
+            server.start(stage_of(name, text, folder / name.replace(" ", "_")))
+            for name, text in texts(folder).items()
+        ]
+        yield {Path(run.stage.folder).name.replace("_", " "): run for run in watch(runnings, PATIENCE)}
+
+
+def stage_of(name: str, text: str, place: Path) -> Stage:
+    place.mkdir()
+    script = place / "train_ddp.py"
+    script.write_text(text)
+    return Stage(
+        script=str(script),
+        mode="ddp",
+        world=2,
+        folder=str(place),
+        desk=str(place / "desk"),
+        name="train_ddp.py",
+        scratch=str(place),
+        seed=1,
+        real=False,
+        capture=True,
+        starts_ranks=name == "spawned",
+    )
+
+
+def told(run: Run) -> list[str]:
+    """The failure, a line each, with the text of the line in place of its number."""
+    lines = Path(run.stage.script).read_text().splitlines()
+    text = failure_text(run)
+    for number in range(len(lines), 0, -1):
+        text = text.replace(f"train_ddp.py:{number}", f"<{lines[number - 1].strip()}>")
+    return text.splitlines()
+
+
+GONE = "since another rank has gone"
+ONE = "torch.ones(4).cuda()"
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        (
+            "saving",
+            [
+                'rank 0 is at <time.sleep(600)> in __getstate__, called from <torch.save(Stuck(), "model.pt")>: time',
+                f"rank 1 waits in all_gather at <dist.all_gather([torch.zeros(4).cuda() for _ in range(2)], {ONE})>",
+                "collective 2, all_gather of float32 4 at <",
+            ],
+        ),
+        (
+            "asynchronous",
+            [
+                f"rank 0 waits in all_reduce, started at <work = dist.all_reduce({ONE}, async_op=True)>, at <work.",
+                "rank 1 is at <time.sleep(600)>: time.sleep(600)",
+                "collective 2, all_reduce of float32 4 at <",
+            ],
+        ),
+        (
+            "backward",
+            [
+                "rank 0 waits in backward: DDP's all_reduce of gradients at <model(torch.ones(4, 3).cuda()).sum()",
+                "rank 1 is at <time.sleep(600)>: time.sleep(600)",
+            ],
+        ),
+        (
+            "buffers",
+            [
+                "rank 0 is at <time.sleep(600)>: time.sleep(600)",
+                "rank 1 waits in forward: DDP's broadcast of buffers at <model(torch.ones(4, 3).cuda())>",
+            ],
+        ),
+        (
+            "constructor",
+            [
+                "rank 0 waits in the constructor of DistributedDataParallel at <model = DDP(net())>",
+                "rank 1 is at <time.sleep(600)>: time.sleep(600)",
+                "collective 2, DistributedDataParallel at <model = DDP(net())>, has been called by rank 0 and not",
+            ],
+        ),
+        (
+            "loader",
+            [
+                "rank 0 waits in forward: DDP's broadcast of buffers at <model(",
+                "rank 1 is in a DataLoader, waiting for a batch at <for rows in DataLoader(Slow(), batch_size=2, num_w",
+            ],
+        ),
+        (
+            "objects",
+            [
+                "rank 0 is at <time.sleep(1)>: time.sleep(1)",
+                "rank 1 waits in all_gather_object at <dist.all_gather_object(found",
+                "collective 2, all_gather_object at <",
+            ],
+        ),
+        (
+            "another world",
+            [
+                "rank 0 waits in init_process_group for 3 ranks, and 2 were started, at <dist.init_process_group(",
+                "rank 1 waits in init_process_group for 3 ranks, and 2 were started, at <dist.init_process_group(",
+            ],
+        ),
+        (
+            "never joins",
+            [
+                "rank 0 waits in init_process_group at <dist.init_process_group(",
+                "rank 1 is at <time.sleep(1)>: time.sleep(1)",
+                "collective 1, init_process_group at <",
+            ],
+        ),
+        (
+            "spawned",
+            [
+                "rank 0 waits in barrier at <dist.barrier()> in main, called from <mp.spawn(main, nprocs=2)>",
+                "rank 1 is at <time.sleep(600)> in main, called from <mp.spawn(main, nprocs=2)>: time.sleep(600)",
+                "collective 1, barrier at <dist.barrier()>, has been called by rank 0 and not by rank 1",
+            ],
+        ),
+        (
+            "converted",
+            [
+                "rank 0 waits in all_gather at <loss = model(torch.randn(8, 3).cuda()).pow(2).mean()>",
+                "rank 1 is at <time.sleep(600)>: time.sleep(600)",
+                "collective 10, all_gather",
+            ],
+        ),
+    ],
+)
+def test_a_hang_is_told_rank_by_rank(name: str, lines: list[str], runs: dict[str, Run]) -> None:
+    failure = runs[name].failure
+    assert failure is not None
+    found = told(runs[name])
+    assert found[0].startswith("train_ddp.py: hangs in ddp mode on ")
+    assert failure.text == "nothing moved for 4 seconds"
+    assert [line.strip()[: len(wanted)] for line, wanted in zip(found[1:], lines, strict=True)] == lines
+
+
+@pytest.mark.parametrize(
+    ("name", "rank", "first", "lines"),
+    [
+        (
+            "one fails",
+            1,
+            "ValueError: loss is nan",
+            [
+                'rank 1 failed at <raise ValueError("loss is nan")> in check: ValueError: loss is nan',
+                "rank 0 waits in all_reduce at <",
+                "collective 3, all_reduce of float32 4 at <",
+            ],
+        ),
+        (
+            "both fail",
+            0,
+            "KeyError: 'model'",
+            [
+                "rank 0 failed at <raise KeyError(\"model\")>: KeyError: 'model'",
+                "rank 1 is at <time.sleep(2)>: time.sleep(2)",
+            ],
+        ),
+        (
+            "killed",
+            1,
+            "ended by signal SIGKILL (out of memory?)",
+            [
+                "rank 1 failed: ended by signal SIGKILL (out of memory?)",
+                "rank 0 failed at <",
+                "collective 3, all_reduce of float32 4 at <",
+            ],
+        ),
+        (
+            "one ends",
+            0,
+            f"RuntimeError: Connection closed by peer, {GONE}",
+            [
+                f"rank 0 failed at <dist.all_reduce({ONE})>: RuntimeError: Connection closed by peer, {GONE}",
+                "rank 1 has ended with exit code 0",
+                "collective 2, all_reduce of float32 4 at <",
+            ],
+        ),
+    ],
+)
+def test_a_failure_names_the_rank_that_was_first(
+    name: str, rank: int, first: str, lines: list[str], runs: dict[str, Run]
+) -> None:
+    failure = runs[name].failure
+    assert failure is not None
+    assert (failure.kind, failure.rank, failure.text) == ("crash", rank, first)
+    found = told(runs[name])[1:]
+    assert [line.strip()[: len(wanted)] for line, wanted in zip(found, lines, strict=True)] == lines
+
+
+@pytest.mark.parametrize(
+    ("name", "ours", "theirs"),
+    [
+        ("other collectives", "all_reduce of float32 4", "broadcast of float32 4"),
+        ("other shapes", "all_reduce of float32 4", "all_reduce of float32 300004"),
+        ("one rank's barrier", "barrier", "destroy_process_group"),
+    ],
+)
+def test_collectives_that_do_not_match_are_named(
+    name: str, ours: str, theirs: str, runs: dict[str, Run]
+) -> None:
+    failure = runs[name].failure  # gloo waits, or fails, or aborts: as it happens
+    assert failure is not None
+    parting = failure.parting.partition("is not the same on all ranks: ")[2]
+    assert f"rank 0: {ours} at " in parting
+    assert f"rank 1: {theirs} at " in parting
+
+
+def test_the_place_of_a_worker_that_does_not_answer_is_told(runs: dict[str, Run]) -> None:
+    failure = runs["loader"].failure
+    assert failure is not None
+    assert failure.stands[1].worker.endswith(" in __getitem__: time.sleep(0.1)")
+
+
+def test_nothing_survives(runs: dict[str, Run], folder: Path) -> None:
+    """Ranks, workers of loaders, spawned ranks: also of a rank that was killed."""
+    for _ in range(50):
+        if not (left := running_in(folder)):
+            return
+        time.sleep(0.1)
+    pytest.fail(f"still running: {left}")
+
+
+def running_in(folder: Path) -> list[str]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.status() != psutil.STATUS_ZOMBIE and process.cwd().startswith(str(folder)):
+                found.append(f"{process.pid} in {process.cwd()}")
+        except psutil.Error:  # it has just ended, or is another user's
+            continue
+    return found
