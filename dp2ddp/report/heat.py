@@ -17,7 +17,8 @@ from dp2ddp.verify.tolerance import FACTOR
 _COLUMNS = 120
 _NAMED = 40  # rows that each have their name beside them
 _WORST = 40  # rows of the table
-_EDGES = (1e-3, 3e-2, 1.0, 1e3, 1e6, 1e9)  # of what is allowed: three shades below it, four above
+_WITHIN = (1e-3, 3e-2, 1.0)  # of what is allowed: natural noise, some of it, all that is allowed
+_BEYOND = (1e-6, 1e-3, 0.1)  # relative differences that are not allowed
 _ENDLESS, _NOTHING = "8", "9"
 
 
@@ -31,7 +32,7 @@ def heat_maps(key: str, comparison: Comparison, series: Series) -> Iterator[Char
 
 def _heat_map(key: str, kind: str, series: Series, values: Doubles, allowed: Doubles) -> Chart:
     bins = bins_of(series.steps, _COLUMNS)
-    levels = [_levels(bins.highs(column / allowed)) for column in values.T]
+    levels = [_levels(bins.highs(column), bins.highs(column / allowed)) for column in values.T]
     title = f"Which {kind}, when"
     summary = _summary(kind, series, values, allowed)
     picture = svg(key, title, summary, mosaic(levels), size=(len(bins), len(levels)))
@@ -60,27 +61,22 @@ def _heat_map(key: str, kind: str, series: Series, values: Doubles, allowed: Dou
     )
 
 
-def _levels(shares: Doubles) -> str:
-    """A digit for each column."""
-    found = np.searchsorted(np.array(_EDGES), shares, side="left") + 1
-    texts = np.where(shares == 0, 0, found).astype(str)
-    texts[np.isinf(shares)] = _ENDLESS
-    texts[np.isnan(shares)] = _NOTHING
+def _levels(sizes: Doubles, shares: Doubles) -> str:
+    """A digit for each column: by its share of what is allowed; beyond that by its size."""
+    within = np.searchsorted(np.array(_WITHIN), shares, side="left") + 1
+    beyond = np.searchsorted(np.array(_BEYOND), sizes, side="left") + 1 + len(_WITHIN)
+    texts = np.where(sizes == 0, 0, np.where(shares > 1, beyond, within)).astype(str)
+    texts[np.isinf(sizes)] = _ENDLESS
+    texts[np.isnan(sizes)] = _NOTHING
     return "".join(texts.tolist())
-
-
-def _word(edge: float) -> str:
-    """Of what is allowed, in terms of natural noise."""
-    return f"{edge * FACTOR:.0e}".replace("e+", "e").replace("e0", "e") if edge > 1 else f"{edge * FACTOR:g}"
 
 
 _WORDS = (
     "the same bits",
     "within natural noise",
-    f"up to {_word(_EDGES[1])} times the noise",
-    f"up to {_word(_EDGES[2])} times the noise",
-    *(f"up to {_word(edge)} times, not allowed" for edge in _EDGES[3:]),
-    f"above {_word(_EDGES[-1])} times, not allowed",
+    *(f"up to {share * FACTOR:g} times the noise" for share in _WITHIN[1:]),
+    *(f"not allowed, up to {size:g}" for size in _BEYOND),
+    f"not allowed, above {_BEYOND[-1]:g}",
     "missing or no number on one side",
     "not compared",
 )

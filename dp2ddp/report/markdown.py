@@ -11,8 +11,10 @@ from dp2ddp.report.comparison import Report, facts, headline
 from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.verdict import Verdict
 
-# What Markdown or HTML would take for more than a letter; on GitHub, @ and # call people and issues.
-_SPECIAL = re.compile(r"[\\`*_{}\[\]()#+\-.!|<>~&@$:]")
+# What Markdown or HTML would take for more than a letter; on GitHub @, # and : call people, issues, pictures and links.
+_SPECIAL = re.compile(
+    r"[\\`*\[\]<>|~&@$]|(?<!\w)_|_(?!\w)|#(?=\d)|:(?=[^\s\d])|^[-+#=]|(?:(?<=^\d)|(?<=^\d\d))[.)](?=\s|$)"
+)
 # GitHub takes 65,536 letters in one comment
 _MOST_LINES, _MOST_FILES = 100, 30
 _MARKS = {"SAME": "✅", "DIFFERENT": "❌", "FAILED": "⚠️"}
@@ -48,9 +50,11 @@ def _verdict(verdict: Verdict) -> Iterator[str]:
         f"| {'ok' if good else '**no**'} | {plain(label)} | {plain(text)} |"
         for label, text, good in facts(verdict)
     )
-    for cause in verdict.causes:
+    for number, cause in enumerate(verdict.causes):
         yield ""
-        yield from _cause(cause)
+        yield f"**{'Or' if number else 'Likely cause'}: {plain(cause.title)}**"
+        yield ""
+        yield from _about(cause)
     printed = printed_diff(verdict, before=10, most=_MOST_LINES)
     if printed:
         yield ""
@@ -62,9 +66,7 @@ def _verdict(verdict: Verdict) -> Iterator[str]:
         yield from _folded("Files left behind", shown + [f"- {more} more"] * bool(more))
 
 
-def _cause(cause: Cause) -> Iterator[str]:
-    yield f"**Likely cause: {plain(cause.title)}**"
-    yield ""
+def _about(cause: Cause) -> Iterator[str]:
     yield from (f"- {plain(each)}" for each in cause.evidence)
     yield f"- **what to change:** {plain(cause.advice)}"
     yield from (f"- edit of dp2ddp: {plain(each)}" for each in cause.edits)
@@ -116,10 +118,7 @@ def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 def plain(text: str) -> str:
     """Words that mean themselves, in one line."""
-    return _SPECIAL.sub(
-        lambda found: f"&#{ord(found[0])};" if found[0] in "<>&@|$" else f"\\{found[0]}",
-        " ".join(text.split()),
-    )
+    return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", " ".join(text.split()))
 
 
 def _entities(text: str) -> str:

@@ -135,7 +135,7 @@ class TestDifferent:
         page, text = ((tmp_path / name).read_text() for name in ("told.html", "told.md"))
         assert "<title>DIFFERENT" in page
         assert 'id="w2-gradients"' in page
-        assert "net = nn.Linear(3, 2).cuda()" in page  # the port's line in the diff
+        assert "model = nn.Linear(3, 2).cuda()" in page  # the port's line in the diff
         assert text.startswith("## \N{CROSS MARK} DIFFERENT: train")
         assert result.stdout.startswith(
             "DIFFERENT train.py parts from DataParallel at step 0: gradient of weight"

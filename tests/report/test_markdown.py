@@ -40,7 +40,12 @@ def test_causes_stand_open_and_differences_folded() -> None:
         ("<b>", "&#60;b&#62;"),
         ("@team", "&#64;team"),
         ("two\nlines", "two lines"),
-        ("`code` *b* _i_ [l](u)", "\\`code\\` \\*b\\* \\_i\\_ \\[l\\]\\(u\\)"),
+        ("*b* _i_ a_b [l](u)", "&#42;b&#42; &#95;i&#95; a_b &#91;l&#93;(u)"),
+        ("# a", "&#35; a"),
+        ("- a", "&#45; a"),
+        ("1. a", "1&#46; a"),
+        ("#12 :tada: http://a", "&#35;12 &#58;tada: http&#58;//a"),
+        ("1.5e-3 apart: train.py:8 (2 x)", "1.5e-3 apart: train.py:8 (2 x)"),
     ],
 )
 def test_words_mean_themselves(text: str, same: str) -> None:
