@@ -37,12 +37,12 @@ def _columns(double: Series, single: Series | None) -> Iterator[tuple[str, list[
     for label, series in (("float64", double), ("float32", single)):
         if series is not None:
             yield from _differences(label, series, count)
+    yield "furthest gradient in float64", _names(double, double.gradients)
 
 
 def _differences(label: str, series: Series, count: int) -> Iterator[tuple[str, list[str]]]:
     for kind, values in (("gradient", series.gradients), ("parameter", series.parameters)):
         yield f"{label} {kind} difference", _words(np.fmax.reduce(values, axis=1, initial=np.nan), count, 3)
-    yield f"{label} furthest gradient", _padded(_names(series, series.gradients), count)
     if series.noise is not None:
         yield f"{label} natural noise", _words(series.noise, count, 3)
 
