@@ -224,7 +224,10 @@ def test_a_forked_child_leaves_the_record_alone(tmp_path: Path) -> None:
         train(1)
         child = os.fork()
         if child == 0:
-            train(3)
+            # one number: a parent that has used its threads leaves a child none to compute with
+            parameter = nn.Parameter(torch.ones(1))
+            parameter.grad = torch.ones(1)
+            torch.optim.SGD([parameter], lr=0.1).step()
             os._exit(0)
         os.waitpid(child, 0)
 
