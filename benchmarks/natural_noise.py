@@ -64,8 +64,7 @@ FAULTS = ("none", "sum", "syncbn", "smoothing")
 
 
 def main(steps: int, dtype: str, worlds: list[int]) -> None:
-    print(f"{steps} steps, {dtype}
-")
+    print(f"{steps} steps, {dtype}", end="\n\n")
     print("| optimizer | W | fault | verdict | at step | difference | x noise | noise at the end |")
     print("|---|---|---|---|---|---|---|---|")
     with Server() as server, tempfile.TemporaryDirectory() as scratch:

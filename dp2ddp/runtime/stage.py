@@ -32,6 +32,7 @@ class Stage:
     dtype: str = "float32"
     sample_streams: bool = False
     nudged: bool = False  # parameters are moved by one ulp after each step: what rounding makes of the run
+    lockstep: str | None = None  # a folder, over which runs take over the state of one of them (lockstep.py)
     rank_order: bool = False  # sums over ranks are added first rank first, as DataParallel does
     aligned: str | None = None  # a folder, over which both runs of a pair draw the same numbers (aligned.py)
     seed: int | None = None  # where random, numpy and torch begin on rank 0; None: anywhere, as in real life
@@ -102,17 +103,26 @@ def set_stage(stage: Stage, rank: int) -> Recorder | None:
 
 
 def _change_sums(stage: Stage) -> None:
-    """What makes a run comparable to another one: its sums in order, or an ulp away."""
+    """What makes a run comparable to another one: its sums are in order."""
     from dp2ddp.runtime.patches import Patches
 
-    if stage.nudged:
-        from dp2ddp.runtime.nudge import install_nudge
-
-        install_nudge(Patches())
     if stage.rank_order:
         from dp2ddp.runtime.rank_order import add_in_rank_order
 
         add_in_rank_order(Patches())
+
+
+def _change_steps(stage: Stage, rank: int) -> None:
+    """What happens behind each step, once it is recorded: a state is taken over, and moved by an ulp."""
+    from dp2ddp.runtime import lockstep, nudge
+    from dp2ddp.runtime.patches import Patches
+
+    if stage.lockstep and stage.mode == "dp" and not stage.nudged:
+        lockstep.lead(Path(stage.lockstep), followers=stage.world + 1)
+    elif stage.lockstep:
+        lockstep.follow(Path(stage.lockstep), f"{stage.mode}{rank}")
+    if stage.nudged:
+        nudge.install_nudge(Patches())
 
 
 def seed_all(seed: int) -> None:
@@ -141,6 +151,7 @@ def start_recorder(stage: Stage, rank: int) -> Recorder:
     assert stage.trace is not None
     recorder = Recorder(Path(stage.trace), rank=rank, last_step=stage.steps, every=stage.every)
     recorder.start()
+    _change_steps(stage, rank)
     rows.observe_forwards(recorder, aligned.Streams().begin if stage.aligned else None)
     batches.observe_batches(recorder)
     decisions.observe_decisions(recorder)

@@ -55,13 +55,39 @@ class Pair:
     def may_be_rounding(self) -> bool:
         """Whether there is a difference that natural noise may explain."""
         first = self.compared.first
-        return first is not None and math.isfinite(first.size) and first.kind not in _EXACT
+        return (
+            first is not None and math.isfinite(first.size) and first.kind not in _EXACT and not self.is_gross
+        )
+
+    @property
+    def is_gross(self) -> bool:
+        """Whether the very first gradients are so far apart that no rounding comes near: no need to measure it."""
+        first = self.compared.first
+        gradients = first is not None and first.kind == "gradient" and first.step == 0
+        return gradients and first is not None and first.size > _GROSS
+
+    @property
+    def may_hide_a_fault(self) -> bool:
+        """Whether noise has grown so far that each step has to be judged by itself; and can be."""
+        found = self.compared
+        in_order = all(steps == tuple(range(found.steps)) for steps in found.matched)
+        return found.same and found.hides_from is not None and in_order and self._same_names
+
+    @property
+    def _same_names(self) -> bool:
+        layouts = _trace(self.reference, 0).layouts
+        unique = all(len(set(layout.names)) == len(layout.names) for layout in layouts)
+        ranks = (_trace(self.other, rank).layouts for rank in self.other.stage.ranks)
+        return unique and all(
+            {each.names for each in own} == {each.names for each in layouts} for own in ranks
+        )
 
     def beside(self, nudged: Run) -> Pair:
         return replace(self, nudged=nudged)
 
 
 _EXACT = ("layout", "learning rate", "steps")
+_GROSS = 1e-3  # 1e10 ulps at the first step; a model so ill-conditioned could not be trained in float32
 
 
 def _trace(run: Run, rank: int) -> Trace:
@@ -81,9 +107,19 @@ def own_code(subject: Subject) -> OwnCode:
 
 
 def judge(
-    subject: Subject, pair: Pair, single: Pair, server: Server, scratch: Path, aligned: Aligned | None = None
+    subject: Subject,
+    free: Pair,
+    single: Pair,
+    server: Server,
+    scratch: Path,
+    aligned: Aligned | None = None,
+    lockstep: Pair | None = None,
 ) -> Verdict:
-    """The verdict: `pair` is judged, `single` shown beside it; `aligned` tells why `pair` differs."""
+    """The verdict: `free` is judged, `single` shown beside it; `aligned` tells why `free` differs.
+
+    With `lockstep`, what the free runs do has drowned in rounding, and that pair says whether it is the same.
+    """
+    pair = lockstep or free
     (ours, reference), (theirs, other) = pair.left, pair.right
     double = pair.compared
     _check_devices(double, reference.stage)
@@ -95,14 +131,25 @@ def judge(
         float64=double,
         float32=single.compared,
         stdout=compare_text(texts[0], texts[1], loose),
-        voices=tuple(rank for rank in other.stage.ranks if rank and other.output(rank)),
+        voices=tuple(rank for rank in other.stage.ranks if rank and free.other.output(rank)),
         files=_compare_leavings(ours, theirs, server, scratch, loose, own_code(subject)),
-        codes=(reference.code, other.code),
-        seconds=(reference.seconds, other.seconds),
+        codes=(free.reference.code, free.other.code),
+        seconds=(free.reference.seconds, free.other.seconds),
+        remarks=(_of_lockstep(free.compared),) if lockstep else (),
+        lockstep=lockstep is not None,
         printed=(texts[0], texts[1]),
         aligned=aligned,
     )
     return verdict if verdict.same else _explained(subject, pair, verdict)
+
+
+def _of_lockstep(free: Comparison) -> str:
+    assert free.natural is not None
+    return (
+        f"in lockstep: from step {free.hides_from} on, rounding alone brings two right runs up to "
+        f"{free.natural.largest:.0e} apart, in which a fault could hide; so ranks took over DataParallel's parameters, "
+        "optimizer state and buffers after each step, and each step was judged by itself"
+    )
 
 
 def _explained(subject: Subject, pair: Pair, verdict: Verdict) -> Verdict:

@@ -22,12 +22,13 @@ class Kind:
     mode: Mode
     dtype: str
     nudged: bool = False  # an ulp away: shows what rounding alone makes of the training
-
     aligned: bool = False  # draws the same random numbers as the other of its pair
+    lockstep: bool = False  # takes over DataParallel's state after each step
 
     @property
     def name(self) -> str:
-        return f"{self.mode}-{self.dtype}{'-nudged' * self.nudged}{'-aligned' * self.aligned}"
+        words = "-nudged" * self.nudged + "-aligned" * self.aligned + "-lockstep" * self.lockstep
+        return f"{self.mode}-{self.dtype}{words}"
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def prepare(subject: Subject, kind: Kind, world: int, scratch: Path) -> Prepared
         dtype=kind.dtype,
         nudged=kind.nudged,
         aligned=str(order_folder(kind.dtype, world, scratch)) if kind.aligned else None,
+        lockstep=str(scratch / f"lockstep-{world}") if kind.lockstep else None,
         rank_order=kind.dtype == "float32",
         sample_streams=subject.sample_streams,
         seed=SEED,

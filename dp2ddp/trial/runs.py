@@ -44,6 +44,7 @@ def _seen(run: Run, see: Callable[[str], None]) -> None:
         raise RunError(failure_text(run) + about, failure_document(run))
     devices = f"{stage.world} device{'' if stage.world == 1 else 's'}"
     again = ", moved by an ulp" * stage.nudged + ", random numbers aligned" * bool(stage.aligned)
+    again += ", in lockstep" * bool(stage.lockstep)
     see(f"{devices}, {stage.mode} in {stage.dtype}{again}: {run.seconds:.1f} s")
 
 
@@ -61,7 +62,8 @@ def _start(subject: Subject, stage: Stage, server: Server, stack: ExitStack) -> 
 
 
 def _is_judged(subject: Subject, stage: Stage) -> bool:
-    return (stage.mode, stage.dtype, bool(stage.aligned)) == ("ddp", "float64", subject.aligned)
+    kind = (stage.mode, stage.dtype, bool(stage.aligned), bool(stage.lockstep))
+    return kind == ("ddp", "float64", subject.aligned, False)
 
 
 def _last_words(run: Run) -> str:

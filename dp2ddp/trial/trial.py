@@ -8,6 +8,8 @@ DDP, float32            forked
 And where the numbers of such a pair are further apart than a few roundings, DataParallel once more, an ulp away: what
 rounding alone makes of this training (verify/tolerance.py).
 
+Where that has grown so far that a fault could hide in it, both once more in lockstep (runtime/lockstep.py).
+
 A version of the user's own that differs may only draw other random numbers: then DataParallel and DDP are run once more
 with the same ones (runtime/aligned.py).
 """
@@ -43,7 +45,8 @@ def try_on(
     if subject.port and not subject.aligned and not double.compared.same:
         see(f"{subject.port.name} trains differently; with DataParallel's random numbers, too?")
         aligned = trial.aligned()
-    return judge(subject, double, single, server, scratch, aligned)
+    lockstep = trial.in_lockstep(double) if double.may_hide_a_fault and not subject.aligned else None
+    return judge(subject, double, single, server, scratch, aligned, lockstep)
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,17 @@ class _Trial:
             return None
         return Aligned(pair.compared, unshared(order_folder("float64", self.world, self.scratch)))
 
+    def in_lockstep(self, pair: Pair) -> Pair | None:
+        """The pair once more, each step from DataParallel's state; None where that cannot be done."""
+        self.see("rounding grows so far in this training that a fault could hide in it; in lockstep")
+        kinds = [replace(each[0].kind, lockstep=True) for each in (pair.left, pair.right)]
+        try:
+            left, right, (_, nudged) = self.run(*kinds, replace(kinds[0], nudged=True))
+        except RunError as error:
+            self.see(f"the runs could not be kept in lockstep: {error}")
+            return None
+        return replace(pair, left=left, right=right, nudged=nudged)
+
     def run(self, *kinds: Kind) -> list[tuple[Prepared, Run]]:
         prepared = [prepare(self.subject, kind, self.world, self.scratch) for kind in kinds]
         runs = run_all(self.subject, prepared, self.server, self.see)
@@ -86,6 +100,8 @@ class _Trial:
 
     def beside_noise(self, pairs: Sequence[Pair]) -> list[Pair]:
         """The pairs whose bits differ further than rounding's own size, with a run that tells what rounding makes."""
+        if pairs[0].is_gross:  # the verdict is known
+            return list(pairs)
         unsure = [pair for pair in pairs if pair.may_be_rounding]
         runs = self.run(*(replace(pair.left[0].kind, nudged=True) for pair in unsure))
         noise = {id(pair): run for pair, (_, run) in zip(unsure, runs, strict=True)}

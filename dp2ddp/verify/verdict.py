@@ -25,6 +25,7 @@ class Verdict:
     remarks: tuple[str, ...] = ()
     causes: tuple[Cause, ...] = ()  # likeliest first
     printed: tuple[str, str] = ("", "")  # stdout: of DataParallel, of rank 0
+    lockstep: bool = False  # each step was judged from DataParallel's own state
     aligned: Aligned | None = None  # a port that differs, run again with DataParallel's random numbers
 
     @property

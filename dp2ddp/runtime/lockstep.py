@@ -1,0 +1,112 @@
+"""Lockstep: after each optimizer step a run takes over parameters, optimizer state and buffers of another run.
+
+So each step begins from the same numbers, and is judged by itself: what rounding did in the steps before cannot hide
+what goes wrong in this one. The leader (DataParallel) writes a snapshot behind each step; followers (the ranks, and
+DataParallel an ulp away) wait for it. The leader is never more than a few steps ahead, and clears up behind them.
+
+In the folder: step-NNNNNNN.safetensors; NAME.at, one byte for each step that a follower has taken over; NAME.over, when
+a run has ended and nobody is to wait for it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch.optim import optimizer as optimizers
+
+from dp2ddp.trace.known import Known, parameters_of
+from dp2ddp.trace.names import living_roots
+
+AHEAD = 3  # snapshots on the disk
+LEADER = "leader"
+_LOOK = 0.001  # seconds between two looks
+
+
+def lead(folder: Path, followers: int) -> None:
+    """Leave a snapshot behind each step, for so many followers."""
+    run = _Run(folder, LEADER)
+    optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: run.leave(optimizer, followers))
+
+
+def follow(folder: Path, name: str) -> None:
+    """Take over the leader's state behind each step."""
+    run = _Run(folder, name)
+    optimizers.register_optimizer_step_post_hook(lambda optimizer, *_: run.take_over(optimizer))
+
+
+class _Run:
+    """One that leads or follows."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder, self._name = folder, name
+        self._steps = 0
+        self._known: WeakKeyDictionary[Any, Known] = WeakKeyDictionary()
+        self._process = os.getpid()
+        folder.mkdir(parents=True, exist_ok=True)
+        atexit.register(self._over)
+
+    def leave(self, optimizer: Any, followers: int) -> None:
+        from safetensors.torch import save_file
+
+        with torch.no_grad(), torch._C.DisableTorchFunction():
+            tensors = {
+                name: tensor.detach().clone().contiguous() for name, tensor in self._tensors(optimizer)
+            }
+            path = self._snapshot(self._steps)
+            save_file(tensors, path.with_suffix(".new"))
+            path.with_suffix(".new").rename(path)
+        self._steps += 1
+        _wait(lambda: self._behind(followers) <= AHEAD)
+        self._snapshot(self._steps - AHEAD - 2).unlink(missing_ok=True)
+
+    def take_over(self, optimizer: Any) -> None:
+        from safetensors.torch import load_file
+
+        path = self._snapshot(self._steps)
+        _wait(lambda: path.exists() or (self._folder / f"{LEADER}.over").exists())
+        if not path.exists():  # the leader takes no more steps
+            return
+        with torch.no_grad(), torch._C.DisableTorchFunction():
+            given = load_file(path)
+            for name, tensor in self._tensors(optimizer):
+                if name in given and given[name].shape == tensor.shape:
+                    tensor.data.copy_(given[name])
+        self._steps += 1
+        with (self._folder / f"{self._name}.at").open("ab") as file:
+            file.write(b".")
+
+    def _tensors(self, optimizer: Any) -> Iterator[tuple[str, torch.Tensor]]:
+        known = self._known.get(optimizer)
+        if known is None or not known.is_up_to_date(optimizer):
+            known = self._known[optimizer] = Known(0, optimizer, living_roots())
+        yield from zip(known.layout.names, parameters_of(optimizer), strict=True)
+        for layout, tensors in (known.state(optimizer), known.buffers()):
+            yield from zip(layout.names, tensors, strict=True)
+
+    def _behind(self, followers: int) -> int:
+        """How many steps the slowest follower is behind; those that have ended do not count."""
+        begun = {path.stem: path.stat().st_size for path in self._folder.glob("*.at")}
+        over = {path.stem for path in self._folder.glob("*.over")}
+        going = [count for name, count in begun.items() if name not in over]
+        if len(begun.keys() | over) < followers:  # one has not come to its first step yet
+            going.append(0)
+        return self._steps - min(going, default=self._steps)
+
+    def _snapshot(self, step: int) -> Path:
+        return self._folder / f"step-{step:07d}.safetensors"
+
+    def _over(self) -> None:
+        if os.getpid() == self._process:  # a loader's worker ends as well
+            (self._folder / f"{self._name}.over").touch()
+
+
+def _wait(done: Callable[[], bool]) -> None:
+    while not done():
+        time.sleep(_LOOK)
