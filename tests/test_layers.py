@@ -24,6 +24,7 @@ ALLOWED = {
     "report": {"errors", "source", "codemod", "trace", "verify", "runtime"},
     "trial": {"errors", "source", "codemod", "runtime", "trace", "verify", "report"},
     "cli": {"errors", "source", "codemod", "runtime", "trace", "verify", "report", "trial"},
+    "testing": {"errors", "report", "trial"},
     "__main__": {"cli"},
     "__init__": set(),
 }

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import tempfile
-import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,6 +47,15 @@ class Worlds(_Numbers):
 @click.option("--aligned", is_flag=True,
               help="Give both the same batches and dropout, and judge that (with --converted).")  # fmt: skip
 @click.option("--steps", type=click.IntRange(min=1), help="End both after so many optimizer steps.")
+@click.option(
+    "--every",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Keep the tensors of each N-th step only [default: of all].",
+)
+@click.option("--only-gradients", is_flag=True,
+              help="Judge gradients and parameters; show what is printed, left behind, returned.")  # fmt: skip
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=120.0, show_default=True,
               help="Give up after so many seconds without progress.")  # fmt: skip
 @click.option("--launcher", type=click.Choice(("torchrun", "python")),
@@ -60,7 +66,8 @@ class Worlds(_Numbers):
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
     script: Path, as_module: bool, converted: Path | None, converted_arguments: str | None,
-    devices: tuple[int, ...] | None, aligned: bool, steps: int | None, timeout: float,
+    devices: tuple[int, ...] | None, aligned: bool, steps: int | None, every: int,
+    only_gradients: bool, timeout: float,
     launcher: str | None, as_json: bool, targets: tuple[Path, ...], arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Train SCRIPT with DataParallel and its conversion under torchrun, and compare every optimizer step.
@@ -70,15 +77,10 @@ def command(
     Ends with 0 if both are the same, 1 if they differ, 3 if they could not run.
     """
     from dp2ddp.cli._scripts import warn
-    from dp2ddp.errors import RunError
     from dp2ddp.report.comparison import print_report
     from dp2ddp.report.comparison_json import as_document
     from dp2ddp.report.files import check_target, write_report
-    from dp2ddp.runtime.server import Server
-    from dp2ddp.trial.runs import environment
-    from dp2ddp.trial.subject import subject_of
-    from dp2ddp.trial.told import report_on
-    from dp2ddp.trial.trial import try_on
+    from dp2ddp.trial.whole import Wanted, verify
 
     if aligned and converted is None:
         raise click.UsageError(
@@ -86,24 +88,28 @@ def command(
         )
     if converted_arguments is not None and converted is None:
         raise click.UsageError("--converted-arguments needs --converted: it is that script's arguments")
+    if launcher is not None and converted is None:
+        raise click.UsageError("--launcher needs --converted: a conversion of ours is started by torchrun")
     for target in targets:  # not after a month
         check_target(target)
-    started = time.monotonic()
-    with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
-        own = None if converted_arguments is None else tuple(shlex.split(converted_arguments))
-        subject = subject_of(script, converted, arguments, steps, timeout, as_module, warn, own, launcher)
-        subject = replace(subject, aligned=aligned)
-        verdicts, failure = [], None
-        for number in devices or (subject.world or 2,):
-            try:
-                verdicts.append(try_on(subject, number, server, Path(scratch).resolve(), _say))
-            except RunError as error:
-                failure = error
-                break
-    report = report_on(subject, str(script), verdicts, time.monotonic() - started, failure)
+    wanted = Wanted(
+        script=script,
+        converted=converted,
+        devices=devices or (),
+        arguments=arguments,
+        converted_arguments=None if converted_arguments is None else tuple(shlex.split(converted_arguments)),
+        steps=steps,
+        every=every,
+        only_gradients=only_gradients,
+        aligned=aligned,
+        launcher=launcher,
+        patience=timeout,
+        as_module=as_module,
+    )
+    report, failure = verify(wanted, _say, warn)
     if as_json:
         click.echo(as_document(report))
-    elif verdicts:  # what was found before a failure is worth knowing
+    elif report.verdicts:  # what was found before a failure is worth knowing
         print_report(report)
     for target in targets:
         write_report(report, target)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import IO
 
 from dp2ddp.report.changes import Change
 from dp2ddp.verify.causes.cause import Cause
@@ -35,12 +37,19 @@ class Report:
         return not self.failure and all(verdict.same for verdict in self.verdicts)
 
 
-def print_report(report: Report) -> None:
+def report_text(report: Report) -> str:
+    """What print_report prints, without colours."""
+    written = io.StringIO()
+    print_report(report, written)
+    return written.getvalue()
+
+
+def print_report(report: Report, file: IO[str] | None = None) -> None:
     """To stdout; colour only on a terminal (rich asks, and honours NO_COLOR)."""
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, file=file)
     colour = "bold green" if report.same else "bold red"
     word, _, rest = headline(report).partition(" ")
     console.print(Text.assemble((word, colour), " ", rest))
@@ -79,6 +88,8 @@ def _parting(verdict: Verdict) -> str:
         return "draws other random numbers than DataParallel, and trains the same with the same ones"
     if first is not None:
         return f"parts from DataParallel at step {first.step}: {_thing(first)}"
+    if verdict.only_gradients:
+        return "takes no optimizer step, so there is no gradient to compare"
     if not verdict.stdout.same or verdict.voices:
         return "prints other lines" if verdict.trained else "prints other lines (it takes no optimizer step)"
     if not verdict.files.same:
@@ -98,9 +109,12 @@ def facts(verdict: Verdict) -> Iterator[tuple[str, str, bool]]:
         yield from _aligned(verdict)
         ordered = ", with sums over ranks added in rank order" if verdict.world > 2 else ""
         yield "float32", _float32(verdict.float32) + ordered, True
-    yield "stdout", _stdout(verdict), verdict.stdout.same and not verdict.voices
-    yield "files", _files(verdict), verdict.files.same
-    yield "exit codes", f"{verdict.codes[0]} and {verdict.codes[1]}", verdict.codes[0] == verdict.codes[1]
+    shown = verdict.only_gradients
+    unjudged = " (shown, not judged)" * shown
+    codes = f"{verdict.codes[0]} and {verdict.codes[1]}"
+    yield "stdout", _stdout(verdict) + unjudged, shown or (verdict.stdout.same and not verdict.voices)
+    yield "files", _files(verdict) + unjudged, shown or verdict.files.same
+    yield "exit codes", codes + unjudged, shown or verdict.codes[0] == verdict.codes[1]
     yield (
         "time",
         "DataParallel {:.1f} s, torchrun {:.1f} s (float64, both at once)".format(*verdict.seconds),

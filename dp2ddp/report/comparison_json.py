@@ -44,6 +44,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     return {
         "world": verdict.world,
         "same": verdict.same,
+        "only_gradients": verdict.only_gradients,
         "float64": _comparison(verdict.float64),
         "float32": _comparison(verdict.float32),
         "stdout": {

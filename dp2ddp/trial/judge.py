@@ -128,6 +128,7 @@ def judge(
     texts = [_spelling(each, ours.stage.name).plain(run.output(0)) for each, run in (pair.left, pair.right)]
     verdict = Verdict(
         world=reference.stage.world,
+        only_gradients=subject.only_gradients,
         float64=double,
         float32=single.compared,
         stdout=compare_text(texts[0], texts[1], loose),

@@ -67,6 +67,7 @@ def prepare(subject: Subject, kind: Kind, world: int, scratch: Path) -> Prepared
         moved=tuple((str(one.original), str(one.folder)) for one in workspaces),
         trace=str(room / "trace"),
         steps=subject.steps,
+        every=subject.every,
         dtype=kind.dtype,
         nudged=kind.nudged,
         aligned=str(order_folder(kind.dtype, world, scratch)) if kind.aligned else None,

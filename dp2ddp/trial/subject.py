@@ -46,6 +46,8 @@ class Subject:
         False  # every sample draws from a stream of its own, in both runs (runtime/samples.py)
     )
     torchrun: bool = True  # the judged run starts as a user will start it; or else it is forked, too
+    every: int = 1  # tensors are recorded and compared at each N-th step
+    only_gradients: bool = False  # judged: gradients and parameters of every step
     starts_ranks: bool = False  # the converted version is started once, and starts its ranks itself
     launch: str = ""  # the line that starts the converted script
     world: int | None = None  # the number of devices that the script names
