@@ -52,6 +52,7 @@ class Recorder:
         self._last_step = last_step
         self._steps = 0
         self._stopped = False
+        self._broken = ""
         self._events = Collected()
         self._unclipped = Unclipped()
         self._optimizers: weakref.WeakKeyDictionary[Any, Known] = weakref.WeakKeyDictionary()
@@ -138,9 +139,7 @@ class Recorder:
                 work(*args)
         except Exception as error:  # whatever it is, it is ours and not the script's
             self._off = True
-            self._writer.write_remark(
-                f"the record ends at step {self._steps}: {type(error).__name__}: {error}"
-            )
+            self._broken = f"the record ends at step {self._steps}: {type(error).__name__}: {error}"
 
     def _seeing_losses(self, original: Callable[..., None]) -> Callable[..., None]:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
@@ -257,7 +256,7 @@ class Recorder:
     def _write_end(self) -> None:
         with torch.no_grad(), torch._C.DisableTorchFunction():
             buffers = {name: as_array(tensor) for name, tensor in named_buffers(self._tables.values())}
-        end = End(steps=self._steps, stopped=self._stopped, **self._events.take())
+        end = End(steps=self._steps, stopped=self._stopped, broken=self._broken, **self._events.take())
         self._writer.write_end(end, buffers)
 
 

@@ -132,7 +132,7 @@ class End(Events):
 
     steps: int
     stopped: bool = False  # ended by --steps
-    remarks: tuple[str, ...] = ()
+    broken: str = ""  # why the record ends before the script does: nothing is known of what came later
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class Trace:
             **_events(fields, digests.get("digests")),
             steps=fields["steps"],
             stopped=fields["stopped"],
-            remarks=tuple(fields["remarks"]),
+            broken=fields["broken"],
         )
 
     def steps(self) -> Iterator[Step]:

@@ -45,7 +45,6 @@ class Writer:
         self._lines: list[Line] = []
         self._bytes = 0
         self._written = time.monotonic()
-        self._remarks: list[str] = []
 
     def write_layout(self, layout: Layout, of: str = "parameters") -> int:
         """Of parameters, state or buffers. Returns the number by which steps refer to it."""
@@ -72,9 +71,6 @@ class Writer:
         if self._bytes > BLOCK_BYTES or time.monotonic() - self._written > BLOCK_SECONDS:
             self.flush()
 
-    def write_remark(self, text: str) -> None:
-        self._remarks.append(text)
-
     def flush(self) -> None:
         if not self._lines:
             return
@@ -88,8 +84,7 @@ class Writer:
         self.flush()
         save_file(buffers, self._folder / "buffers.safetensors")
         save_file(_digests("", end), self._folder / "end.safetensors")
-        whole = dataclasses.replace(end, remarks=(*end.remarks, *self._remarks))
-        (self._folder / "end.json").write_text(json.dumps(_fields(whole)), encoding="utf-8")
+        (self._folder / "end.json").write_text(json.dumps(_fields(end)), encoding="utf-8")
 
     def _append(self, name: str, *lines: dict[str, Any]) -> None:
         with (self._folder / name).open("a", encoding="utf-8") as file:

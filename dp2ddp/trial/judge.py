@@ -91,7 +91,15 @@ _GROSS = 1e-3  # 1e10 ulps at the first step; a model so ill-conditioned could n
 
 
 def _trace(run: Run, rank: int) -> Trace:
-    return read_trace(Path(str(run.stage.trace)), rank)
+    """The record of a rank; one that broke off says nothing of the steps behind it, so there is no verdict."""
+    trace = read_trace(Path(str(run.stage.trace)), rank)
+    if trace.end and trace.end.broken:
+        stage = run.stage
+        raise RunError(
+            f"{stage.name}: rank {rank} ({stage.mode}, {stage.dtype}) could not be watched to its end: "
+            f"{trace.end.broken}; this is a fault of dp2ddp, please report it"
+        )
+    return trace
 
 
 def own_code(subject: Subject) -> OwnCode:

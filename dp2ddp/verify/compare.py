@@ -202,8 +202,7 @@ def _of_matching(reference: Trace, ranks: Sequence[Trace], matchings: Sequence[M
 
 def _remarks(reference: Trace, ranks: Sequence[Trace]) -> tuple[str, ...]:
     traces = [("DataParallel", reference), *((f"rank {trace.rank}", trace) for trace in ranks)]
-    told = [f"{who}: {remark}" for who, trace in traces if trace.end for remark in trace.end.remarks]
     missing = [
         f"{who}: the script ended without a word; its record may be short" for who, t in traces if not t.end
     ]
-    return (*told, *missing)
+    return tuple(missing)

@@ -141,7 +141,7 @@ def stage(room: Path, name: str) -> Stage:
 def test_nothing_failed_and_the_script_noticed_nothing(seen: dict[str, list[Seen]]) -> None:
     for one in (*seen["dp"], *seen["ddp"]):
         assert one.trace.end is not None
-        assert one.trace.end.remarks == ()
+        assert one.trace.end.broken == ""
     assert seen["dp"][0].told == seen["alone"][0].told
 
 

@@ -132,7 +132,7 @@ def test_a_recorder_that_fails_says_so_and_lets_the_script_go_on(
     trace = recorded(tmp_path, lambda: train(3))
     assert len(trace) == 0
     assert trace.end is not None
-    assert "No space left" in trace.end.remarks[0]
+    assert "No space left" in trace.end.broken
 
 
 def test_the_optimizers_state_has_names_and_the_values_that_it_has(tmp_path: Path) -> None:
