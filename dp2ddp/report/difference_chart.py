@@ -37,7 +37,7 @@ _Named = Sequence[tuple[str, str, Doubles]]  # name, style, a figure for each st
 
 def difference_chart(key: str, verdict: Verdict, series: Series) -> Chart:
     found = judged(verdict.float64, series)
-    named = list(_lines(series, found.sizes, verdict.float32.series))
+    named = list(_lines(series, found.sizes, verdict))
     bins = bins_of(series.steps, COLUMNS)
     lines = [peaks(*each, bins) for each in named]
     scale, parted = _scale(named), _parted(verdict, series, bins)
@@ -58,19 +58,29 @@ def difference_chart(key: str, verdict: Verdict, series: Series) -> Chart:
     return made.starting_at(parted[0]) if parted else made
 
 
+def _worst(series: Series, count: int) -> Doubles:
+    return padded(worst(np.fmax(series.gradients, series.parameters)), count)
+
+
 def padded(values: Doubles, count: int) -> Doubles:
     """With nan for steps that this run did not take."""
     return np.concatenate([values, np.full(max(count - len(values), 0), np.nan)])[:count]
 
 
-def _lines(double: Series, sizes: Doubles, single: Series | None) -> Iterator[tuple[str, str, Doubles]]:
-    count = len(double.steps)
+def _lines(double: Series, sizes: Doubles, verdict: Verdict) -> Iterator[tuple[str, str, Doubles]]:
+    count, single = len(double.steps), verdict.float32.series
     if single is not None and len(single.steps):
         if single.noise is not None:
             yield "natural noise in float32", "noise32", padded(single.noise, count)
-        yield "float32 (shown)", "float32", padded(worst(np.fmax(single.gradients, single.parameters)), count)
+        yield "float32 (shown)", "float32", _worst(single, count)
     if double.noise is not None:
         yield "natural noise in float64", "noise64", padded(double.noise, count)
+    if verdict.aligned is not None and verdict.aligned.comparison.series is not None:
+        yield (
+            "float64, with DataParallel's random numbers",
+            "aligned64",
+            _worst(verdict.aligned.comparison.series, count),
+        )
     yield "float64 (judged)", "float64", sizes
 
 

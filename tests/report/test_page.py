@@ -17,6 +17,7 @@ from dp2ddp.report.changes import diff_lines
 from dp2ddp.report.files import check_target, write_report
 from dp2ddp.report.markdown import markdown
 from dp2ddp.report.page import page
+from dp2ddp.verify.aligned import Aligned
 from tests.report.made_up import CHANGE, EVIL, different, evil, report, same
 
 
@@ -135,3 +136,10 @@ def test_a_run_that_failed_makes_a_report_that_says_so() -> None:
         assert "SAME" not in page(failed)
         assert "rank 0 waits" in page(failed)
         assert markdown(failed).startswith("## \N{WARNING SIGN}")
+
+
+def test_a_port_with_other_random_numbers_shows_both_of_its_runs() -> None:
+    verdict = dataclasses.replace(different(), aligned=Aligned(same().float64, ()))
+    text = page(report(verdict))
+    assert 'class="line aligned64"' in text
+    assert 'class="line aligned64"' not in page(report(different()))
