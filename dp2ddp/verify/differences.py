@@ -22,6 +22,7 @@ KINDS = (
     "layout",
     "learning rate",
     "precision",
+    "random streams",
     "gradient",
     "loss",
     "decision",

@@ -80,6 +80,9 @@ def compare_step(found: Found, step: Step, ranks: tuple[Step, ...]) -> None:
             return
         others.append(other)
         _compare_numbers(found, step, other, rank)
+    if found.port:
+        for difference in _of_streams(step.number, ranks):
+            found.add(difference)
     identical = True
     for kind in ("gradient", "parameter"):
         vectors = [_vector(each, kind) for each in (step, *others)]
@@ -129,6 +132,22 @@ def _of_decisions(step: Step, other: Step, rank: int) -> Iterator[Difference]:
     if ours != theirs:
         words = f"autocast to {theirs} instead of {ours}"
         yield Difference("precision", np.inf, step.number, rank, words)
+
+
+def _of_streams(number: int, ranks: Sequence[Step]) -> Iterator[Difference]:
+    """Different samples that two ranks loaded with the same random numbers: half of an augmentation is lost.
+
+    The verifier gives each sample of a port a stream of its own (runtime/samples.py), so gradients do not show it.
+    """
+    drawn: dict[int, tuple[int, tuple[int, ...]]] = {}
+    for rank, step in enumerate(ranks):
+        for draw in step.draws:
+            if draw.drew and draw.streams and draw.indices is not None:
+                first, indices = drawn.setdefault(draw.streams, (rank, draw.indices))
+                if first != rank and indices != draw.indices:
+                    words = f"the same as on rank {first}, for other samples"
+                    yield Difference("random streams", np.inf, number, rank, words)
+                    return
 
 
 def _numbers(

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp2ddp.trace.records import End, Forward, Layout, Trace, read_trace
+from dp2ddp.trace.records import Draw, End, Forward, Layout, Trace, read_trace
 from dp2ddp.trace.writer import Writer
 from dp2ddp.verify.compare import Comparison, compare
 from dp2ddp.verify.matching import match, order_of, steps_in_one
@@ -178,6 +178,36 @@ def test_facts_that_double_precision_hides(
     assert found.first is not None
     assert found.first.kind == kind
     assert words in found.first.name
+
+
+@pytest.mark.parametrize(
+    ("streams", "drew", "indices", "same"),
+    [
+        pytest.param((7, 7), True, ((0, 1), (2, 3)), False, id="repeated"),
+        pytest.param((7, 8), True, ((0, 1), (2, 3)), True, id="streams of their own"),
+        pytest.param((7, 7), True, ((0, 1), (0, 1)), True, id="all load everything"),
+        pytest.param((7, 7), False, ((0, 1), (2, 3)), True, id="nothing is drawn"),
+        pytest.param((0, 0), True, ((0, 1), (2, 3)), True, id="not known"),
+    ],
+)
+def test_random_numbers_repeated_on_another_rank_are_a_fault(
+    tmp_path: Path,
+    streams: tuple[int, int],
+    drew: bool,
+    indices: tuple[tuple[int, ...], tuple[int, ...]],
+    same: bool,
+) -> None:
+    ranks = [
+        record(
+            tmp_path / "ddp",
+            [Taken(GRADIENT, events={"draws": (Draw(0, indices[rank], streams[rank], drew),)})],
+            rank=rank,
+        )
+        for rank in (0, 1)
+    ]
+    found = compare(record(tmp_path / "dp", [Taken(GRADIENT)]), ranks, FLOAT64, port=True)
+    assert found.same is same
+    assert found.first is None or found.first.kind == "random streams"
 
 
 def test_how_often_autocast_is_entered_is_a_matter_of_taste(tmp_path: Path) -> None:
