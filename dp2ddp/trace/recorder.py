@@ -27,6 +27,7 @@ from dp2ddp.trace.tensors import as_array, bytes_of, vector_of
 from dp2ddp.trace.unclipped import Unclipped
 from dp2ddp.trace.writer import Line, Writer
 
+_LARGE, _SELDOM = 4 << 20, 8  # bytes of an optimizer's state that is hashed every so many steps only
 _SMALL = 1 << 20  # elements; a larger buffer is a table that stays as it is
 
 
@@ -215,6 +216,8 @@ class Recorder:
         layout, buffers = known.buffers()
         found = {"state": (names, states), "buffers": (layout, buffers)}
         whole = known.whole and self._keeper_beside.keeps(self._steps, bytes_of([*states, *buffers]))
+        if not whole and self._steps % _SELDOM and bytes_of(states) > _LARGE:
+            del found["state"]  # it follows from the gradients, which are hashed at every step
         return {
             name: vector_of(tensors, layout, whole=whole, sketched=False)
             for name, (layout, tensors) in found.items()

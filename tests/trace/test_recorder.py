@@ -220,6 +220,18 @@ def test_values_are_kept_of_every_so_many_th_step_and_hashes_of_all(tmp_path: Pa
     assert all(step.parameters.hashes.all() for step in steps)
 
 
+def test_a_large_state_is_hashed_at_every_eighth_step(tmp_path: Path) -> None:
+    def work() -> None:
+        weight = torch.ones(3 << 18, requires_grad=True)  # two moments: 6 MB
+        weight.grad = torch.ones_like(weight)
+        adam = torch.optim.Adam([weight])
+        for _ in range(10):
+            adam.step()
+
+    steps = list(recorded(tmp_path, work, full_bytes=0).steps())
+    assert [step.number for step in steps if step.state is not None] == [0, 8]
+
+
 def test_a_forked_child_leaves_the_record_alone(tmp_path: Path) -> None:
     """It steps on two numbers only: a parent that has used its threads leaves a child none to compute with."""
     weight = torch.ones(2, requires_grad=True)
