@@ -241,7 +241,9 @@ def _compare_lines(path: str, a: str, b: str, tolerance: Tolerance) -> Iterator[
     compared = compare_text(a, b, tolerance)
     if compared.first:
         number, x, y = compared.first
-        what = f"line {number}: {_shown(x)} under DataParallel, {_shown(y)} under DDP"
+        counts = len(a.splitlines()), len(b.splitlines())
+        more = f"; {counts[1]} lines instead of {counts[0]}" if counts[0] != counts[1] else ""
+        what = f"line {number}: {_shown(x)} under DataParallel, {_shown(y)} under DDP{more}"
         yield FileDifference(path, what, (_around(a, number), _around(b, number)))
 
 

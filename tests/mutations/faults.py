@@ -24,10 +24,11 @@ class Fault:
     causes: str  # codes, divided by "|"
     step: int | None
     source: str = ""
+    more: tuple[tuple[str, str], ...] = ()  # replacements beside it
 
     @property
     def change(self) -> Change:
-        return Change(self.name, self.base, ((self.old, self.new),))
+        return Change(self.name, self.base, ((self.old, self.new), *self.more))
 
 
 _MLP_WEIGHT = "(loss * len(y) * world / rows).backward()"
@@ -40,11 +41,11 @@ MLP = (
     Fault("weighted, W forgotten", "mlp", _MLP_WEIGHT, "(loss * len(y) / rows).backward()", "mean-for-sum", 0),
     Fault("loss times W", "mlp", _MLP_WEIGHT, "(loss * world).backward()", "sum-for-mean", 0),
     Fault("batch size for each rank", "mlp", _BATCHES, _BATCHES.replace("8,", "16,"), "batch-size", 0, "EfficientConformer#10"),
-    Fault("every rank has the whole batch", "mlp", "yield batch[rank * size : (rank + 1) * size]", "yield batch", "repeated-rows", 0),
+    Fault("every rank has the whole batch", "mlp", "yield batch[rank * size : (rank + 1) * size]", "yield batch", "repeated-rows|local-numbers", None),
     Fault("both ranks have chunk 0", "mlp", "yield batch[rank * size : (rank + 1) * size]", "yield batch[:size]", "repeated-rows", 0),
-    Fault("rank 1 begins one too late", "mlp", "yield batch[rank * size : (rank + 1) * size]", "yield batch[rank * size + rank : (rank + 1) * size]", "missing-rows", 0),
+    Fault("rank 1 leaves a row out", "mlp", "yield batch[rank * size : (rank + 1) * size]", "yield batch[rank * size : (rank + 1) * size - rank] or batch[-1:]", "missing-rows", 0),
     Fault("no shuffle", "mlp", "RandomSampler(data)", "range(len(data))", "other-order", 0),
-    Fault("a seed for each rank", "mlp", "batches = BatchSampler", "torch.manual_seed(1 + rank)\nbatches = BatchSampler", "repeated-rows|other-order", 0, "SEMANTICS 10"),
+    Fault("a seed for each rank", "mlp", "RandomSampler(data)", "RandomSampler(data, generator=torch.Generator().manual_seed(rank))", "repeated-rows|other-order", 0, "SEMANTICS 10"),
     Fault("drop_last", "mlp", "drop_last=False", "drop_last=True", "drop-last", 3, "GPU2Ascend"),
     Fault("lr times W", "mlp", "lr=0.1", "lr=0.1 * world", "learning-rate-times-world", 0, "CenterNet#339"),
     Fault("no weight decay", "mlp", ", weight_decay=1e-3", "", "optimizer-settings", 0),
@@ -52,9 +53,10 @@ MLP = (
     Fault("raw module called", "mlp", "criterion(net(x), y)", "criterion(net.module(x), y)", "not-synchronised", 0, "TrainCheck x-jxmnop-ddp-out-of-sync"),
     Fault("wrapper dropped", "mlp", "net = DDP(net.cuda(), device_ids=[rank])", "net.cuda()\nDDP(net, device_ids=[rank])", "not-synchronised", 0, "SEMANTICS 46"),
     Fault("zero_grad forgotten", "mlp", "        optimizer.zero_grad()\n", "", "gradients-kept", 1, "TrainCheck stackoverflow-60335387"),
-    Fault("optimizer of a copy", "mlp", "net = DDP(net.cuda(), device_ids=[rank])", "other = net.cuda()\nnet = DDP(__import__('copy').deepcopy(net), device_ids=[rank])", "", 0),
+    Fault("optimizer of a copy", "mlp", "torch.optim.SGD(net.parameters()", "torch.optim.SGD(__import__('copy').deepcopy(net).parameters()", "optimizer-of-others|no-gradient", 0),
     Fault("a layer frozen", "mlp", "net = DDP(net.cuda(), device_ids=[rank])", "net[0].requires_grad_(False)\nnet = DDP(net.cuda(), device_ids=[rank])", "no-gradient", 0, "TrainCheck pytorch-forum-84911"),
     Fault("a head left out of the optimizer", "mlp", "SGD(net.parameters()", "SGD(net.module[0].parameters()", "other-parameters", 0),
+    Fault("the short chunk is padded", "mlp", "            yield batch[rank * size : (rank + 1) * size]", "            chunk = batch[rank * size : (rank + 1) * size]\n            yield chunk + batch[: size - len(chunk)]", "repeated-rows", 3, "accelerate even_batches"),
     Fault("seed after the model", "mlp", "net = nn.Sequential(", "torch.manual_seed(2)\nnet = nn.Sequential(", "initial-state", 0),
     Fault("rank prints as well", "mlp", "    if rank == 0:\n        print(f", "    if True:\n        print(f", "every-rank-prints", None, "apex#118"),
     Fault("log written by every rank", "mlp", "        print(f\"epoch {epoch}: loss {total.item() / len(data):.6f}\")\n        with", "        print(f\"epoch {epoch}: loss {total.item() / len(data):.6f}\")\n    if True:\n        with", "doubled-lines", None),
@@ -67,12 +69,12 @@ MLP = (
 CONV_BN = (
     Fault("SyncBatchNorm", "conv_bn", "model = Net().cuda()", "model = nn.SyncBatchNorm.convert_sync_batchnorm(Net()).cuda()", "sync-batchnorm", 0, "discuss 47152"),
     Fault("strided rows", "conv_bn", "        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "        x, y = x[rank::world], y[rank::world]\n", "batchnorm-rows", 0, "SEMANTICS 3"),
-    Fault("chunks in turn", "conv_bn", "        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "        x, y = x.chunk(world)[1 - rank], y.chunk(world)[1 - rank]\n", "batchnorm-rows|buffers-of-another-rank", 2),
+    Fault("chunks in turn", "conv_bn", "        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "        x, y = x.chunk(world)[1 - rank], y.chunk(world)[1 - rank]\n", "buffers-of-another-rank", 0),
     Fault("eval forgotten to end", "conv_bn", "    net.train()\n", "    if epoch == 0:\n        net.train()\n", "evaluation-mode", 3),
     Fault("no eval", "conv_bn", "    net.eval()\n", "", "evaluation-mode", 3),
     Fault("buffers of each rank in evaluation", "conv_bn", "    for buffer in net.module.buffers():\n        dist.broadcast(buffer, 0)\n", "", "buffers-of-another-rank|local-numbers", None, "SEMANTICS 29"),
-    Fault("checkpoint of rank 1", "conv_bn", "if rank == 0:\n    torch.save", "if rank == 1:\n    torch.save", "buffers-of-another-rank", None),
-    Fault("buffers averaged", "conv_bn", "        dist.broadcast(buffer, 0)\n", "        if buffer.is_floating_point():\n            dist.all_reduce(buffer)\n            buffer /= world\n", "buffers-of-another-rank", 2),
+    Fault("checkpoint of rank 1", "conv_bn", "if rank == 0:\n    torch.save", "if rank == 1:\n    torch.save", "buffers-of-another-rank|local-numbers", None, more=(("    for buffer in net.module.buffers():\n", "    for buffer in net.module.buffers() if epoch < 2 else ():\n"),)),
+    Fault("buffers averaged", "conv_bn", "        dist.broadcast(buffer, 0)\n", "        if buffer.is_floating_point():\n            dist.all_reduce(buffer)\n            buffer /= world\n", "buffers-of-another-rank", 3),
     Fault("AdamW for Adam", "conv_bn", "torch.optim.Adam(", "torch.optim.AdamW(", "optimizer-settings", 0),
     Fault("beta of rank count", "conv_bn", "lr=1e-2)", "lr=1e-2, betas=(0.9, 0.99))", "optimizer-settings", 1),
     Fault("statistics of the whole batch", "conv_bn", "        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "", "repeated-rows", 0),
@@ -94,17 +96,17 @@ MANUAL = (
     Fault("no broadcast at the start", "manual", "    dist.broadcast(parameter.data, 0)\n", "    parameter.data += 0.01 * rank\n", "ranks-start-apart", 0, "SEMANTICS 43"),
     Fault("one parameter is not broadcast", "manual", "    dist.broadcast(parameter.data, 0)\n", "    parameter.data.add_(0.1 * rank) if parameter is net.decoder.bias else None\n", "ranks-start-apart", 0),
     Fault("the largest gradient", "manual", "dist.all_reduce(parameter.grad)", "dist.all_reduce(parameter.grad, dist.ReduceOp.MAX)", "other-reduction", 0),
-    Fault("rank 0's gradient for all", "manual", "        dist.all_reduce(parameter.grad)\n        parameter.grad /= world\n", "        dist.broadcast(parameter.grad, 0)\n", "one-rank-alone", 0),
+    Fault("rank 0's gradient for all", "manual", "        dist.all_reduce(parameter.grad)\n        parameter.grad /= world\n", "        dist.broadcast(parameter.grad, 0)\n", "other-reduction", 0),
     Fault("a collective loses its data", "manual", "    average_gradients()\n", "    average_gradients()\n    if step == 4 and rank == 1:\n        net.encoder.weight.grad.zero_()\n", "lost-data|partly-synchronised", 4, "TrainCheck pytorch-84803, 96600, baichuan2-86"),
     Fault("sync on every second step", "manual", "    average_gradients()\n", "    if step % 2 == 0:\n        average_gradients()\n", "not-synchronised", 1),
     Fault("no sync in the last step", "manual", "    average_gradients()\n", "    if step < 7:\n        average_gradients()\n", "not-synchronised", 7),
     Fault("schedule W times", "manual", "    scheduler.step()\n", "    for _ in range(world):\n        scheduler.step()\n", "schedule-times-world", 1, "accelerate#2142"),
     Fault("schedule of a rank's length", "manual", "T_max=8", "T_max=8 // world", "schedule-times-world|learning-rate", 1),
-    Fault("schedule forgotten", "manual", "    scheduler.step()\n", "", "learning-rate", 1),
-    Fault("a permutation of each rank's own", "manual", "inputs, targets = torch.randn(32, 5), torch.randn(32, 3)\n", "inputs, targets = torch.randn(32, 5), torch.randn(32, 3)\ngenerator = torch.Generator().manual_seed(rank)\n", "", 0),
+    Fault("schedule forgotten", "manual", "    scheduler.step()\n", "", "schedule-times|learning-rate", 1),
+    Fault("a permutation of each rank's own", "manual", "torch.randperm(32)[:8].chunk(world)[rank]", "torch.randperm(32, generator=generator)[:8].chunk(world)[rank]", "other-computation|other-random-numbers", 0, more=(("scheduler = ", "generator = torch.Generator().manual_seed(rank)\nscheduler = "),)),
     Fault("rank 1 skips a step", "manual", "    optimizer.step()\n", "    if not (step == 3 and rank == 1):\n        optimizer.step()\n", "local-decision", 3, "SEMANTICS 82"),
-    Fault("weights decay on rank 0 only", "manual", "weight_decay=0.1", "weight_decay=0.0 if rank else 0.1", "optimizer-settings", 0),
-    Fault("sync of the step before", "manual", "    optimizer.step()\n", "    optimizer.step()\n    net.encoder.bias.data += 1e-3 * rank\n", "partly-synchronised|ranks-part", 0),
+    Fault("weights decay on rank 0 only", "manual", "weight_decay=0.1", "weight_decay=0.0 if rank else 0.1", "optimizer-settings|ranks-part", 0),
+    Fault("rank 1's bias drifts", "manual", "    optimizer.step()\n", "    optimizer.step()\n    net.encoder.bias.data += 1e-3 * rank\n", "ranks-part", 1),
 )  # fmt: skip
 
 ACCUMULATE = (
@@ -117,17 +119,17 @@ ACCUMULATE = (
     Fault("schedule in each micro-batch", "accumulate", "        if last:\n            optimizer.step()\n            scheduler.step()\n", "        scheduler.step()\n        if last:\n            optimizer.step()\n", "schedule-times", 0),
     Fault("schedule W times in accumulation", "accumulate", "            scheduler.step()\n", "            for _ in range(world):\n                scheduler.step()\n", "schedule-times-world", 1, "accelerate#1382"),
     Fault("a step in each micro-batch", "accumulate", "last = (i + 1) % accumulate == 0", "last = True", "more-steps|batch-size", 0),
-    Fault("last step of an epoch missing", "accumulate", "last = (i + 1) % accumulate == 0", "last = (i + 1) % accumulate == 0 and i + 1 < len(loader)", "fewer-steps|batch-size", 2),
+    Fault("last step of an epoch missing", "accumulate", "last = (i + 1) % accumulate == 0", "last = (i + 1) % accumulate == 0 and i + 1 < len(loader)", "batch-size", 2),
 )  # fmt: skip
 
 AMP = (
     Fault("clip before unscale", "amp", "    scaler.unscale_(optimizer)\n    nn.utils.clip_grad_norm_(net.parameters(), 0.3)\n", "    nn.utils.clip_grad_norm_(net.parameters(), 0.3)\n    scaler.unscale_(optimizer)\n", "clip-scaled", 0),
     Fault("bf16 for fp16", "amp", "dtype=torch.float16", "dtype=torch.bfloat16", "other-precision", 0),
     Fault("no autocast", "amp", "torch.autocast(\"cuda\", dtype=torch.float16)", "torch.autocast(\"cuda\", dtype=torch.float16, enabled=False)", "other-precision", 0),
-    Fault("no scaler", "amp", "scaler = torch.amp.GradScaler(\"cuda\", init_scale=1024.0, growth_interval=3)", "scaler = torch.amp.GradScaler(\"cuda\", init_scale=1024.0, growth_interval=3, enabled=False)", "no-scaler|skipped-steps", 0),
+    Fault("no scaler", "amp", "scaler = torch.amp.GradScaler(\"cuda\", init_scale=1024.0, growth_interval=3)", "scaler = torch.amp.GradScaler(\"cuda\", init_scale=1024.0, growth_interval=3, enabled=False)", "no-scaler", 3),
     Fault("one more step skipped", "amp", "if step == 3 else 1.0", "if step in (2, 3) else 1.0", "skipped-steps|fewer-steps", 2),
     Fault("growth by rank", "amp", "growth_interval=3", "growth_interval=3 * world", "local-numbers|other-output", None),
-    Fault("scaler never looks", "amp", "    scaler.step(optimizer)\n", "    optimizer.step()\n", "skipped-steps|more-steps", 3),
+    Fault("scaler never looks", "amp", "    scaler.step(optimizer)\n", "    optimizer.step()\n", "skipped-steps", 3),
 )  # fmt: skip
 
 MASKED = (
@@ -147,13 +149,13 @@ SAMPLER = (
     Fault("sampler of one replica", "sampler", "DistributedSampler(data, seed=0)", "DistributedSampler(data, num_replicas=1, rank=0, seed=0)", "repeated-rows|more-steps", 0),
     Fault("all ranks are rank 0", "sampler", "DistributedSampler(data, seed=0)", "DistributedSampler(data, rank=0, num_replicas=world, seed=0)", "repeated-rows", 0),
     Fault("seed of each rank", "sampler", "seed=0", "seed=rank", "repeated-rows|other-order", 0),
-    Fault("a part of the data for each rank", "sampler", "sampler = DistributedSampler(data, seed=0)", "half = torch.utils.data.Subset(data, range(rank * 16, rank * 16 + 16))\nsampler = DistributedSampler(data, seed=0)\nsampler.dataset, sampler.num_samples, sampler.total_size = half, 16, 32", "", 0),
-    Fault("padding duplicates", "sampler", "sampler = DistributedSampler(data, seed=0)", "data = torch.utils.data.Subset(data, range(31))\nsampler = DistributedSampler(data, seed=0)", "", 0),
+    Fault("a part of the data for each rank", "sampler", "sampler = DistributedSampler(data, seed=0)", "half = torch.utils.data.Subset(data, range(rank * 16, rank * 16 + 16))\nsampler = DistributedSampler(data, seed=0)\nsampler.dataset, sampler.num_samples, sampler.total_size = half, 16, 32", "other-order", 0),
+    Fault("padding duplicates", "sampler", "sampler = DistributedSampler(data, seed=0)", "data = torch.utils.data.Subset(data, range(31))\nsampler = DistributedSampler(data, seed=0)", "other-order", 0),
     Fault("Nesterov forgotten", "sampler", ", nesterov=True", "", "optimizer-settings", 0),
     Fault("schedule each step", "sampler", "        optimizer.step()\n    scheduler.step()", "        optimizer.step()\n        scheduler.step()", "schedule-times", 1),
     Fault("schedule W times an epoch", "sampler", "    scheduler.step()\n", "    scheduler.step()\n    scheduler.step()\n", "schedule-times-world", 4, "accelerate#2773"),
     Fault("epochs divided by W", "sampler", "range(3)", "range(3 // world)", "fewer-steps", 4),
-    Fault("wrapped anew each epoch, optimizer kept", "sampler", "    sampler.set_epoch(epoch)\n", "    sampler.set_epoch(epoch)\n    net = DDP(__import__('copy').deepcopy(net.module), device_ids=[rank])\n", "gradients-kept|no-gradient", 4),
+    Fault("wrapped anew each epoch, optimizer kept", "sampler", "    sampler.set_epoch(epoch)\n", "    sampler.set_epoch(epoch)\n    net = DDP(__import__('copy').deepcopy(net.module), device_ids=[rank])\n", "optimizer-of-others", 0),
 )  # fmt: skip
 
 GAN = (
@@ -168,7 +170,7 @@ GAN = (
 )  # fmt: skip
 
 DROPOUT = (
-    Fault("seed plus rank", "dropout", "inputs, targets = torch.randn(32, 6), torch.randn(32, 2)\n", "inputs, targets = torch.randn(32, 6), torch.randn(32, 2)\ntorch.manual_seed(9 + rank)\n", "", 0),
+    Fault("seed plus rank", "dropout", "inputs, targets = torch.randn(32, 6), torch.randn(32, 2)\n", "inputs, targets = torch.randn(32, 6), torch.randn(32, 2)\ntorch.manual_seed(9 + rank)\n", "initial-state", 0),
     Fault("streams of the ranks", "dropout", "for step in range(6):\n", "torch.cuda.manual_seed(9 + rank)\nfor step in range(6):\n", "other-random-numbers", 0, "accelerate#114"),
     Fault("another share of dropout", "dropout", "nn.Dropout(0.4)", "nn.Dropout(0.5)", "other-random-numbers|other-computation", 0),
     Fault("dropout off after a while", "dropout", "    net.train()\n", "    net.train(step < 3)\n", "evaluation-mode", 3),
@@ -176,12 +178,13 @@ DROPOUT = (
 )  # fmt: skip
 
 EARLY = (
-    Fault("plateau of the rank's score", "early", "        dist.all_reduce(total)\n        score = total.item() / len(test_x)\n    scheduler.step(score)\n", "        local = total.item() / len(a)\n        dist.all_reduce(total)\n        score = total.item() / len(test_x)\n    scheduler.step(local if epoch % 2 else 9 * local)\n", "local-decision|learning-rate", None),
+    Fault("plateau of the rank's score", "early", "    scheduler.step(score)\n", "    scheduler.step(score if rank == 0 else -score)\n", "local-decision", 4, "SEMANTICS 88"),
     Fault("mean of the ranks' scores", "early", "        dist.all_reduce(total)\n        score = total.item() / len(test_x)\n", "        total /= len(a)\n        dist.all_reduce(total)\n        score = total.item() / world\n", "local-numbers", None, "examples#461"),
-    Fault("score of rank 0's rows", "early", "dist.all_reduce(total)", "dist.broadcast(total, 0)", "", None),
-    Fault("patience counted W times", "early", "            since += 1\n".replace("    ", "", 1), "        since += world\n", "fewer-steps", None),
-    Fault("never stops", "early", "            break\n", "            pass\n", "more-steps", None),
-    Fault("last checkpoint for the best", "early", "        best, since = score, 0\n        if rank == 0:", "        best, since = score, 0\n    if True:\n        if rank == 0:", "", None),
+    Fault("score of rank 0's rows", "early", "dist.all_reduce(total)", "dist.broadcast(total, 0)", "learning-rate|fewer-steps|more-steps", 4),
+    Fault("patience counted W times", "early", "        since += 1\n", "        since += world\n", "fewer-steps", 6),
+    Fault("never stops", "early", "            break\n", "            pass\n", "more-steps", 8),
+    Fault("last checkpoint for the best", "early", "        if rank == 0:\n            torch.save({\"epoch\": epoch, \"net\": net.module.state_dict()}, \"best.pt\")\n", "    if rank == 0:\n        torch.save({\"epoch\": epoch, \"net\": net.module.state_dict()}, \"best.pt\")\n    if score == best:\n        pass\n", "other-output", None),
+    Fault("evaluation leaves half out", "early", "total.item() / len(test_x)", "total.item() / len(a)", "local-numbers", None, "examples#461"),
 )  # fmt: skip
 
 AUGMENT = (
@@ -196,7 +199,7 @@ UNUSED = (
     Fault("None for zeros", "unused", "            parameter.grad = torch.zeros_like(parameter)\n", "            pass\n", "zeros-for-none", 0, "pytorch#7365, #23938"),
     Fault("stem not frozen", "unused", "net.stem.bias.requires_grad_(False)\n", "", "other-parameters", 0),
     Fault("more is frozen", "unused", "net.stem.bias.requires_grad_(False)\n", "net.stem.requires_grad_(False)\n", "other-parameters", 0),
-    Fault("second head always", "unused", "step % 3 == 2)", "True)", "", 0),
+    Fault("second head always", "unused", "step % 3 == 2)", "True)", "other-computation|other-random-numbers", 0),
     Fault("gradients of the step before", "unused", "    optimizer.zero_grad()\n", "    optimizer.zero_grad() if step != 4 else None\n", "gradients-kept", 4),
 )  # fmt: skip
 
@@ -212,10 +215,9 @@ TOTAL = (
     Fault("unfrozen without a new wrap", "total", "        net = DDP(net.module, device_ids=[rank])\n", "", "partly-synchronised", 3, "SEMANTICS 40"),
     Fault("never unfrozen", "total", "net.module[0].requires_grad_(True)", "net.module[0].requires_grad_(False)", "no-gradient", 3),
     Fault("weights loaded on one rank", "total", "    if step == 3:\n", "    if step == 2 and rank:\n        net.module[2].weight.data *= 1.1\n    if step == 3:\n", "ranks-part", 2, "SEMANTICS 43"),
-    Fault("a layer replaced after the wrap", "total", "for step in range(6):\n", "net.module[2].weight = nn.Parameter(net.module[2].weight.detach().clone())\noptimizer = torch.optim.Adagrad(net.parameters(), lr=0.05)\nfor step in range(6):\n", "partly-synchronised", 0, "SEMANTICS 42"),
     Fault("moved to the CPU and back", "total", "for step in range(6):\n", "for p in net.module.parameters():\n    p.requires_grad_(False)\nnet.module[2].load_state_dict({k: v.clone() for k, v in net.module[2].state_dict().items()}, assign=True)\nnet.module[2].requires_grad_(True)\noptimizer = torch.optim.Adagrad(net.parameters(), lr=0.05)\nfor step in range(6):\n", "not-synchronised|partly-synchronised", 0, "TrainCheck pytorch-104336"),
-    Fault("gradients by autograd.grad", "total", "    (loss * world).backward()\n", "    wanted = [p for p in net.parameters() if p.requires_grad]\n    for p, g in zip(wanted, torch.autograd.grad(loss * world, wanted)):\n        p.grad = g\n", "not-synchronised", 0, "SEMANTICS 59"),
-    Fault("backward twice", "total", "    (loss * world).backward()\n", "    (loss * world / 2).backward(retain_graph=True)\n    (loss * world / 2).backward()\n", "not-synchronised", 0, "SEMANTICS 50"),
+    Fault("gradients by autograd.grad", "total", "    (loss * world).backward()\n", "    wanted = [p for p in net.parameters() if p.requires_grad]\n    for p, g in zip(wanted, torch.autograd.grad(loss * world, wanted)):\n        p.grad = g\n", "not-synchronised|partly-synchronised", 0, "SEMANTICS 59"),
+    Fault("backward twice", "total", "    (loss * world).backward()\n", "    (loss * world / 2).backward(retain_graph=True)\n    (loss * world / 2).backward()\n", "not-synchronised|partly-synchronised", 0, "SEMANTICS 50"),
     Fault("files torn", "total", "    if rank == 0:\n        torch.save(net.module.state_dict(), f\"step{step % 2}.pt\")", "    torch.save(net.module.state_dict(), f\"step{step % 2 + rank}.pt\")", "doubled-files", None, "SEMANTICS 76"),
     Fault("file of an earlier step", "total", "f\"step{step % 2}.pt\"", "f\"step{step % 2}.pt\" if step < 5 else 'last.pt'", "other-output|doubled-files", None),
 )  # fmt: skip

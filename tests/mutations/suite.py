@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,7 @@ class Suite:
         self._scratch = scratch
         self._count = itertools.count()
         self._references: dict[tuple[str, bool], tuple[Prepared, Run]] = {}
+        self._lock = threading.RLock()
 
     def close(self) -> None:
         self._server.close()
@@ -78,14 +80,16 @@ class Suite:
         return judge(subject_of(change), pair, pair, self._server, room)  # float32 would be shown, not judged
 
     def _reference(self, base: str, nudged: bool = False) -> tuple[Prepared, Run]:
-        key = (base, nudged)
-        if key not in self._references:
-            kind = Kind("dp", "float64", nudged)
-            prepared, run = self._run(subject_of(Change(base, base, ())), kind, self._scratch / base)
-            if run.failure:
-                raise RunError(f"{base}/train.py: {run.failure.text}: {run.output(0, 'err')}")
-            self._references[key] = prepared, run
-        return self._references[key]
+        with self._lock:
+            return self._references.get((base, nudged)) or self._made(base, nudged)
+
+    def _made(self, base: str, nudged: bool) -> tuple[Prepared, Run]:
+        kind = Kind("dp", "float64", nudged)
+        prepared, run = self._run(subject_of(Change(base, base, ())), kind, self._scratch / base)
+        if run.failure:
+            raise RunError(f"{base}/train.py: {run.failure.text}: {run.output(0, 'err')}")
+        self._references[base, nudged] = prepared, run
+        return prepared, run
 
     def _run(self, subject: Subject, kind: Kind, room: Path) -> tuple[Prepared, Run]:
         prepared = prepare(subject, kind, WORLD, room)

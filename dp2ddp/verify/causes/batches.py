@@ -35,6 +35,11 @@ class Batch:
     def same(self) -> bool:
         return self.ours == self.theirs
 
+    @property
+    def part(self) -> bool:
+        """Whether the ranks have some of the rows, and no others."""
+        return not self.theirs - self.ours and bool(self.ours - self.theirs)
+
 
 def signatures(evidence: Evidence) -> Iterator[Found]:
     scene = evidence.scene
@@ -70,7 +75,11 @@ def batches_of(scene: Scene) -> tuple[Batch, ...]:
     if not ours or not all(theirs):
         return ()
     if any(len(calls) != len(ours) for calls in theirs):
-        return (Batch(sum(ours, ()), tuple(sum(calls, ()) for calls in theirs)),)
+        batch = Batch(sum(ours, ()), tuple(sum(calls, ()) for calls in theirs))
+        # a model that is called without its wrapper, or a step that was skipped: not other rows
+        passes = {len(scene.reference.losses), *(len(rank.losses) for rank in scene.ranks)}
+        skipped = any(step.skipped for step in (scene.reference, *scene.ranks))
+        return () if batch.part and (skipped or len(passes) == 1) else (batch,)
     return tuple(Batch(rows, tuple(calls[place] for calls in theirs)) for place, rows in enumerate(ours))
 
 
@@ -90,12 +99,22 @@ def _sizes(evidence: Evidence, batch: Batch) -> Iterator[Found]:
     figures = f"rows in step {scene.number}: {sum_text(theirs)} = {sum(theirs)}, under DataParallel {ours}"
     if later == batch.theirs and evidence.before is not None:
         yield found("drop-last", 0.97, figures, f"they are DataParallel's rows of step {scene.number + 1}")
-    elif batch.theirs.keys() == batch.ours.keys():
+    elif batch.theirs.keys() == batch.ours.keys() or (batch.part and not _comes_later(evidence, batch)):
         return
     else:
         factor = sum(theirs) / ours
         words = f"{factor:.4g} times as many" + (": W" if factor == evidence.world else "")
         yield found("batch-size", 0.96, figures, words)
+
+
+def _comes_later(evidence: Evidence, batch: Batch) -> bool:
+    """Whether rows that are missing are what the ranks train on next."""
+    assert evidence.scene is not None
+    for scene in evidence.scenes():
+        if scene.number > evidence.scene.number:
+            later = {row for rank in scene.ranks for calls in _calls(rank) for row in calls}
+            return any(row in later for row in batch.ours - batch.theirs)
+    return False
 
 
 def _contents(evidence: Evidence, batch: Batch) -> Iterator[Found]:
@@ -139,7 +158,10 @@ def _foreign(evidence: Evidence, batch: Batch, foreign: list[int]) -> Iterator[F
     if again:
         yield found("same-order-each-epoch", 0.98, share, f"they are those of step {again[0]}, all of them")
     if not strangers:
-        yield found("other-order", 0.94, share, "DataParallel has them in other steps")
+        known = {row: index for one in evidence.reference.steps() for row, index in samples(one).items()}
+        instead = [row for row in batch.ours if row not in batch.theirs]
+        indices = f"{_which(foreign, known)}; instead of{_which(instead, known)[1:]}" if known else ""
+        yield found("other-order", 0.94, share, f"DataParallel has them in other steps{indices}")
     else:
         yield found(
             "other-inputs",

@@ -152,7 +152,7 @@ MODELS = (
     Entry(
         "evaluation-mode",
         "The model is in evaluation mode where the original trains, or the other way round.",
-        "model.training during the forward calls before this step.",
+        "model.training during the forward calls before this step, and the batches that BatchNorm counted.",
         "Call model.train() at the start of each epoch and model.eval() before evaluation, on the model that "
         "is called.",
         _WRAP,
@@ -292,7 +292,7 @@ GRADIENTS = (
     Entry(
         "pairs-across-ranks",
         "The loss compares rows with each other, and sees only those of its rank.",
-        "Same rows; DataParallel's loss lies outside of what the ranks' losses span.",
+        "Same rows; every rank's loss is smaller than DataParallel's (fewer rows to be told from).",
         "Gather the outputs of all ranks (with gradients for the own part), compute the whole loss on each, "
         "times {W}.",
         _WRAP,
@@ -305,17 +305,13 @@ GRADIENTS = (
         "is there twice.",
     ),
     Entry(
-        "one-rank-alone",
-        "All ranks have one rank's gradient.",
-        "The ranks agree with each other; losses show that only one rank's rows count.",
-        "Reduce gradients with all_reduce and divide; a broadcast keeps those of one rank.",
-    ),
-    Entry(
         "other-reduction",
-        "Gradients are reduced by something else than a mean.",
+        "The gradients of the ranks are put together by something else than a mean.",
         "Same rows, same weights, losses whose mean is DataParallel's; the gradients agree among ranks and "
         "are not the mean.",
-        "Use ReduceOp.SUM and divide by the number of ranks (or ReduceOp.AVG).",
+        "Use all_reduce with ReduceOp.SUM and divide by the number of ranks (or ReduceOp.AVG): a broadcast "
+        "keeps one rank's "
+        "gradients, MAX the largest.",
     ),
 )
 STEPS = (
@@ -356,7 +352,7 @@ STEPS = (
     ),
     Entry(
         "schedule-times",
-        "The scheduler is stepped more often, or at other places.",
+        "The scheduler is stepped another number of times, or at other places.",
         "Calls of scheduler.step between two optimizer steps, beside DataParallel's.",
         "Step the scheduler where the original does: once a step, or once an epoch, not in every batch.",
     ),

@@ -30,7 +30,8 @@ def signatures(evidence: Evidence) -> Iterator[Found]:
             yield found(
                 "dataparallel-drops-rows",
                 0.985,
-                f"the loader gave {given} rows in step {scene.number}, DataParallel's replicas got {sum_text(rows)}",
+                f"the loader gave {given} rows in step {scene.number}, DataParallel's replicas got "
+                f"{sum_text(rows)}",
             )
 
 

@@ -18,6 +18,7 @@ def signatures(evidence: Evidence) -> Iterator[Found]:
     if scene is None:
         return
     yield from _modes(scene)
+    yield from _counted_batches(scene)
     yield from _precision(scene)
     if scene.whole:
         yield from _missing(scene)
@@ -29,13 +30,28 @@ def _modes(scene: Scene) -> Iterator[Found]:
     ours = [forward.training for forward in scene.reference.forwards]
     for rank, step in enumerate(scene.ranks):
         theirs = [forward.training for forward in step.forwards]
-        if len(ours) == len(theirs) and ours != theirs:
+        if theirs and (any(ours) != any(theirs) or (len(ours) == len(theirs) and ours != theirs)):
             yield found(
                 "evaluation-mode",
                 0.97,
                 f"training forwards of step {scene.number}: {sum(theirs)} of {len(theirs)} on rank {rank}, "
                 f"{sum(ours)} of {len(ours)} under DataParallel",
             )
+            return
+
+
+def _counted_batches(scene: Scene) -> Iterator[Found]:
+    """BatchNorm counts the batches that it was given in training mode."""
+    ours, theirs = scene.reference.buffers, scene.ranks[0].buffers
+    if ours is None or theirs is None or ours.layout != theirs.layout:
+        return
+    for i, name in enumerate(ours.layout.names):
+        if not name.endswith("num_batches_tracked") or ours.values is None or theirs.values is None:
+            continue
+        counts = [float(each[ours.layout.slices[i]][0]) for each in (ours.values, theirs.values)]
+        if counts[0] != counts[1]:
+            told = f"{name} is {counts[1]:g} on rank 0, {counts[0]:g} under DataParallel after step {scene.number}"
+            yield found("evaluation-mode", 0.97, told)
             return
 
 

@@ -50,6 +50,10 @@ def _files(evidence: Evidence) -> Iterator[Found]:
             yield found("buffers-of-another-rank" if "running_" in each.what else "other-output", 0.8, told)
         elif line := re.match(r"line \d+: (.*) under DataParallel, (.*) under DDP", each.what):
             same = _NUMBER.sub("#", line[1]) == _NUMBER.sub("#", line[2])
-            yield found("local-numbers" if same else "doubled-lines", 0.8, told)
+            counts = re.search(r"; (\d+) lines instead of (\d+)$", each.what)
+            if counts and int(counts[1]) > int(counts[2]):
+                yield found("doubled-lines", 0.88, told)
+            else:
+                yield found("local-numbers" if same else "other-output", 0.8, told)
         else:
             yield found("other-output", 0.4, told)

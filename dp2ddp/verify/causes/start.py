@@ -19,7 +19,7 @@ def signatures(evidence: Evidence) -> Iterator[Found]:
         return
     yield from _initial(evidence)
     if evidence.scene is not None:
-        yield from _layout(evidence.scene)
+        yield from _layout(evidence, evidence.scene)
         yield from _nothing_reached(evidence.scene)
 
 
@@ -28,15 +28,18 @@ def _initial(evidence: Evidence) -> Iterator[Found]:
     names = ours.layout.names
     if not names or any(each.layout.shapes != ours.layout.shapes for each in theirs):
         return
-    apart = [names[i] for i in range(len(names)) if any(not _same(theirs[0], each, i) for each in theirs[1:])]
-    away = [names[i] for i in range(len(names)) if any(not _same(ours, each, i) for each in theirs)]
+    # buffers have moved already: a record begins at the first step, behind a forward pass
+    known = {name for layout in evidence.reference.layouts for name in layout.names}
+    places = [i for i, name in enumerate(names) if name in known]
+    apart = [names[i] for i in places if any(not _same(theirs[0], each, i) for each in theirs[1:])]
+    away = [names[i] for i in places if any(not _same(ours, each, i) for each in theirs)]
     if apart:
         yield found("ranks-start-apart", 0.99, f"before the first step ranks differ in {names_text(apart)}")
     elif away:
         yield found(
             "initial-state",
             0.99,
-            f"before the first step {names_text(away)} of {len(names)} tensors are other than DataParallel's",
+            f"before the first step {names_text(away)} of {len(places)} tensors are other than DataParallel's",
             "all ranks agree with each other",
         )
 
@@ -48,14 +51,16 @@ def _same(a: Vector, b: Vector, index: int) -> bool:
     return bool(np.abs(ours - theirs).max() <= _ROUNDING * max(abs(ours[0]), 1e-300))
 
 
-def _layout(scene: Scene) -> Iterator[Found]:
+def _layout(evidence: Evidence, scene: Scene) -> Iterator[Found]:
+    others = {layout.shapes for layout in evidence.reference.layouts} - {scene.reference.layout.shapes}
     for rank, step in enumerate(scene.ranks):
-        if step.optimizer != scene.reference.optimizer:
+        if step.optimizer != scene.reference.optimizer or step.layout.shapes in others:
             yield found(
                 "other-optimizer-order",
-                0.98,
-                f"step {scene.number}: optimizer {step.optimizer} on rank {rank}, optimizer "
-                f"{scene.reference.optimizer} under DataParallel",
+                0.99,
+                f"in step {scene.number} the optimizer of {names_text(step.layout.names)} steps on rank "
+                f"{rank}, "
+                f"that of {names_text(scene.reference.layout.names)} under DataParallel",
             )
             return
         ours, theirs = set(scene.reference.layout.names), set(step.layout.names)

@@ -80,7 +80,7 @@ def _rates(evidence: Evidence, scene: Scene) -> Iterator[Found]:
     calls = scene.ranks[0].scheduled, scene.reference.scheduled
     if calls[0] != calls[1]:
         yield found(
-            "schedule-times",
+            "schedule-times-world" if calls[0] == evidence.world * calls[1] else "schedule-times",
             0.93,
             told,
             f"scheduler.step was called {calls[0]} times, under DataParallel {calls[1]}",
@@ -163,8 +163,8 @@ def _settings(scene: Scene) -> Iterator[Found]:
     if not all(_close(scene.reference.learning_rates, each) for each in rates):
         return
     away = [_moved(scene, rank) for rank in range(len(scene.ranks))]
-    if any(away):
-        names = next(each for each in away if each)
+    names = next((each for each in away if each), [])
+    if names and all(away):
         yield found(
             "optimizer-settings",
             0.92,
