@@ -74,7 +74,7 @@ class Suite:
         other = self._run(subject_of(change), Kind("ddp", "float64"), room)
         if other[1].failure:
             return f"{other[1].failure.kind}: {other[1].failure.text}"
-        pair = Pair(self._reference(change.base), other, FLOAT64, own_losses=True)
+        pair = Pair(self._reference(change.base), other, FLOAT64, port=True)
         if pair.may_be_rounding:
             pair = pair.beside(self._reference(change.base, nudged=True)[1])
         return judge(subject_of(change), pair, pair, self._server, room)  # float32 would be shown, not judged

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dp2ddp.trace.records import Layout, Step, Trace, Vector
 from dp2ddp.verify.compare import Comparison
+from dp2ddp.verify.matching import in_order_of, matched_steps
 from dp2ddp.verify.outputs import FilesComparison, TextComparison
 
 Array = npt.NDArray[np.float64]
@@ -90,9 +91,16 @@ class Evidence:
 
     def scenes(self) -> Iterator[Scene]:
         """Step by step, as long as all go on."""
-        others = zip(*(trace.steps() for trace in self.ranks), strict=False)
+        others = zip(*map(self._steps_of, range(len(self.ranks))), strict=False)
         for step, ranks in zip(self.reference.steps(), others, strict=False):
-            yield Scene(step, ranks)
+            yield Scene(step, tuple(in_order_of(rank, step.layout) or rank for rank in ranks))
+
+    def _steps_of(self, rank: int) -> Iterator[Step]:
+        """Those that stand for DataParallel's."""
+        trace = self.ranks[rank]
+        return (
+            matched_steps(trace, self.comparison.matched[rank]) if self.comparison.matched else trace.steps()
+        )
 
 
 def projected(vector: Vector, layout: Layout) -> Array:
