@@ -20,7 +20,7 @@ SHARED_BY_FILE = {
     "tests/test_endings.py",
     "tests/test_packaging.py",
 }
-SHARED_BY_PARAMETER = {"tests/test_examples.py"}
+SHARED_BY_PARAMETER = {"tests/mutations/test_mutations.py", "tests/test_examples.py"}
 
 
 class SharedRuns(LoadScopeScheduling):

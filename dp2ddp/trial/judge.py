@@ -180,7 +180,7 @@ def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:
         voices=verdict.voices,
         files=verdict.files,
         codes=verdict.codes,
-        aligned=verdict.aligned.comparison if verdict.random_only and verdict.aligned else None,
+        random_only=verdict.random_only if verdict.aligned else None,
         edits=_edits(subject),
     )
 

@@ -25,6 +25,7 @@ class Fault:
     step: int | None
     source: str = ""
     more: tuple[tuple[str, str], ...] = ()  # replacements beside it
+    missed: str = ""  # what diagnosis puts first instead
 
     @property
     def change(self) -> Change:

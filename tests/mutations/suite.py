@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,15 +14,18 @@ from dp2ddp.errors import RunError
 from dp2ddp.runtime.run import Run, watch
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.judge import Pair, judge
-from dp2ddp.trial.prepare import Kind, Prepared, prepare
+from dp2ddp.trial.prepare import Kind, Prepared, order_folder, prepare
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject
+from dp2ddp.trial.trial import MODES
+from dp2ddp.verify.aligned import Aligned, unshared
 from dp2ddp.verify.tolerance import FLOAT64
 from dp2ddp.verify.verdict import Verdict
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BASES = Path(__file__).resolve().parent / "bases"
 WORLD = 2
+SIDE_BY_SIDE = 2
 PATIENCE = 20.0  # seconds; a port that hangs has been found out, too
 
 
@@ -65,7 +70,10 @@ class Suite:
         self._references: dict[tuple[str, bool], tuple[Prepared, Run]] = {}
         self._lock = threading.RLock()
 
-    def close(self) -> None:
+    def __enter__(self) -> Suite:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
         self._server.close()
 
     def judge(self, change: Change) -> Verdict | str:
@@ -77,7 +85,21 @@ class Suite:
         pair = Pair(self._reference(change.base), other, FLOAT64, port=True)
         if pair.may_be_rounding:
             pair = pair.beside(self._reference(change.base, nudged=True)[1])
-        return judge(subject_of(change), pair, pair, self._server, room)  # float32 would be shown, not judged
+        subject = subject_of(change)
+        verdict = judge(subject, pair, pair, self._server, room)  # float32 would be shown, not judged
+        if verdict.float64.same or _is_clear(verdict):
+            return verdict
+        return judge(subject, pair, pair, self._server, room, self._aligned(subject, room))
+
+    def judge_all(self, changes: Sequence[Change]) -> list[Verdict | str]:
+        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+            return list(pool.map(self.judge, changes))
+
+    def _aligned(self, subject: Subject, room: Path) -> Aligned:
+        """With the same random numbers; verify runs this for every port that differs."""
+        left, right = (self._run(subject, Kind(mode, "float64", aligned=True), room) for mode in MODES)
+        pair = Pair(left, right, FLOAT64, port=True)
+        return Aligned(pair.compared, unshared(order_folder("float64", WORLD, room)))
 
     def _reference(self, base: str, nudged: bool = False) -> tuple[Prepared, Run]:
         with self._lock:
@@ -98,6 +120,11 @@ class Suite:
             return prepared, watch([running], PATIENCE)[0]
         finally:
             running.kill()
+
+
+def _is_clear(verdict: Verdict) -> bool:
+    """Whether the likeliest cause needs no aligned run to be told."""
+    return bool(verdict.causes) and verdict.causes[0].weight >= 0.6
 
 
 def subject_of(change: Change) -> Subject:

@@ -51,7 +51,7 @@ class Evidence:
     voices: tuple[int, ...]
     files: FilesComparison
     codes: tuple[int, int] = (0, 0)
-    aligned: Comparison | None = None  # with the same random numbers on the devices, if that was run
+    random_only: bool | None = None  # with DataParallel's random numbers both train the same; None: not tried
     edits: Mapping[str, Sequence[str]] = field(
         default_factory=dict
     )  # of our conversion: rule -> "train_ddp.py:33"

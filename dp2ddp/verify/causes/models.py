@@ -153,15 +153,16 @@ def _replica_rows(step: Step, total: int) -> tuple[int, ...]:
 
 def _other_forward(evidence: Evidence, scene: Scene) -> Iterator[Found]:
     """Same weights, same rows, and other gradients on ranks that agree: what is left is the computation."""
-    if evidence.aligned is not None and evidence.aligned.same:
-        yield found("other-random-numbers", 0.97, "with aligned random numbers every step agrees")
-        return
     if fits(_gradients_away(scene)) or different_batch(evidence) is not None:
         return
-    if evidence.aligned is None:
+    if evidence.random_only:
+        yield found("other-random-numbers", 0.97, "with DataParallel's random numbers every step agrees")
+    elif evidence.random_only is None:
         yield found(
-            "other-random-numbers", 0.4, "same rows, other gradients; random numbers were not aligned"
+            "other-random-numbers", 0.3, "same rows, other gradients; random numbers were not aligned"
         )
         yield found("other-computation", 0.35, "same rows, other gradients")
     else:
-        yield found("other-computation", 0.6, "same rows, other gradients, also with aligned random numbers")
+        yield found(
+            "other-computation", 0.6, "same rows, other gradients, with DataParallel's random numbers, too"
+        )

@@ -1,0 +1,70 @@
+"""Planted faults are found, at their step and with their cause; harmless variants are left in peace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dp2ddp.verify.causes.catalogue import CATALOGUE
+from dp2ddp.verify.verdict import Verdict
+from tests.mutations.faults import FAULTS
+from tests.mutations.harmless import HARMLESS
+from tests.mutations.results import Result
+from tests.mutations.suite import Suite, port
+
+BASES = sorted({fault.base for fault in FAULTS} | {change.base for change in HARMLESS})
+
+
+def test_the_suite_is_as_large_as_promised() -> None:
+    assert len(BASES) >= 10
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 60
+    assert len({change.name for change in HARMLESS}) == len(HARMLESS) >= 60
+    assert sum(bool(fault.missed) for fault in FAULTS) <= 0.1 * len(FAULTS)
+
+
+def test_every_fault_changes_its_port_and_has_its_cause_in_the_catalogue() -> None:
+    for fault in FAULTS:
+        assert fault.change.text != port(fault.base), fault.name
+        assert set(fault.causes.split("|")) <= CATALOGUE.keys(), fault.name
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
+    with Suite(tmp_path_factory.mktemp("runs")) as suite:
+        yield suite
+
+
+@pytest.fixture(scope="module", params=BASES)
+def results(suite: Suite, request: pytest.FixtureRequest) -> list[Result]:
+    faults = [fault for fault in FAULTS if fault.base == request.param]
+    verdicts = suite.judge_all([fault.change for fault in faults])
+    return [Result(fault, verdict) for fault, verdict in zip(faults, verdicts, strict=True)]
+
+
+@pytest.mark.torchrun
+def test_a_fault_is_found_at_the_first_step_that_it_touches(results: list[Result]) -> None:
+    assert [result.line for result in results if not result.is_detected] == []
+
+
+@pytest.mark.torchrun
+def test_the_likeliest_cause_is_the_right_one(results: list[Result]) -> None:
+    wrong = [result for result in results if not result.is_right]
+    assert [result.line for result in wrong if result.code != result.fault.missed] == []
+    assert [result.line for result in results if result.is_right and result.fault.missed] == []
+
+
+@pytest.mark.torchrun
+@pytest.mark.parametrize("base", BASES)
+def test_a_harmless_variant_is_no_difference(base: str, suite: Suite) -> None:
+    changes = [change for change in HARMLESS if change.base == base]
+    verdicts = suite.judge_all(changes)
+    alarms = {change.name: what(v) for change, v in zip(changes, verdicts, strict=True) if what(v)}
+    assert alarms == {}
+
+
+def what(verdict: Verdict | str) -> object:
+    """What is said to be different; nothing if it is the same."""
+    if isinstance(verdict, str):
+        return verdict
+    return None if verdict.same else (verdict.float64.first, verdict.stdout.first, verdict.files.different)
