@@ -77,7 +77,7 @@ CONV_BN = (
     Fault("checkpoint of rank 1", "conv_bn", "if rank == 0:\n    torch.save", "if rank == 1:\n    torch.save", "buffers-of-another-rank|local-numbers", None, more=(("    for buffer in net.module.buffers():\n", "    for buffer in net.module.buffers() if epoch < 2 else ():\n"),)),
     Fault("buffers averaged", "conv_bn", "        dist.broadcast(buffer, 0)\n", "        if buffer.is_floating_point():\n            dist.all_reduce(buffer)\n            buffer /= world\n", "buffers-of-another-rank", 3),
     Fault("AdamW for Adam", "conv_bn", "torch.optim.Adam(", "torch.optim.AdamW(", "optimizer-settings", 0),
-    Fault("beta of rank count", "conv_bn", "lr=1e-2)", "lr=1e-2, betas=(0.9, 0.99))", "optimizer-settings", 1),
+    Fault("beta of rank count", "conv_bn", "lr=1e-2)", "lr=1e-2, betas=(0.9, 0.99))", "optimizer-settings", 0),
     Fault("statistics of the whole batch", "conv_bn", "        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "", "repeated-rows", 0),
     Fault("evaluation of half", "conv_bn", "    dist.all_reduce(sums)\n", "", "local-numbers", None, "SEMANTICS 80"),
     Fault("lr divided by W", "conv_bn", "lr=1e-2)", "lr=1e-2 / world)", "learning-rate-times-world", 0),
@@ -167,7 +167,7 @@ GAN = (
     Fault("generator's gradients kept", "gan", "    g_optimizer.zero_grad()\n", "", "gradients-kept", 3),
     Fault("optimizers in turn", "gan", "    d_loss.backward()\n    d_optimizer.step()\n    g_optimizer.zero_grad()\n    g_loss = F.softplus(-critic(fake)).mean()\n    g_loss.backward()\n    g_optimizer.step()\n", "    d_loss.backward()\n    g_loss = F.softplus(-critic(fake)).mean()\n    g_optimizer.zero_grad()\n    g_loss.backward()\n    g_optimizer.step()\n    d_optimizer.step()\n", "other-optimizer-order", 0),
     Fault("critic's lr for both", "gan", "lr=2e-3", "lr=2e-3 * world", "learning-rate-times-world", 1),
-    Fault("betas forgotten", "gan", "d_optimizer = torch.optim.Adam(critic.parameters(), lr=4e-3, betas=(0.5, 0.999))", "d_optimizer = torch.optim.Adam(critic.parameters(), lr=4e-3)", "optimizer-settings", 2),
+    Fault("betas forgotten", "gan", "d_optimizer = torch.optim.Adam(critic.parameters(), lr=4e-3, betas=(0.5, 0.999))", "d_optimizer = torch.optim.Adam(critic.parameters(), lr=4e-3)", "optimizer-settings", 0),
 )  # fmt: skip
 
 DROPOUT = (

@@ -20,11 +20,11 @@ def signatures(evidence: Evidence) -> Iterator[Found]:
     if scene is None:
         return
     yield from _skipped(scene)
-    yield from _scaler(scene)
+    yield from _scaler(evidence.before or scene)
     yield from _rates(evidence, scene)
     if scene.whole:
         yield from _clipping(scene)
-        yield from _settings(scene)
+        yield from _settings(evidence, scene)
 
 
 def _counts(evidence: Evidence) -> Iterator[Found]:
@@ -47,9 +47,9 @@ def _skipped(scene: Scene) -> Iterator[Found]:
         f"skipped before step {scene.number}: {numbers_text(theirs)} on the ranks, {ours} under DataParallel"
     )
     if len(set(theirs)) > 1:
-        yield found("local-decision", 0.95, told)
+        yield found("local-decision", 0.965, told)
     elif theirs and theirs[0] != ours:
-        yield found("skipped-steps", 0.95, told)
+        yield found("skipped-steps", 0.965, told)
 
 
 def _scaler(scene: Scene) -> Iterator[Found]:
@@ -154,7 +154,7 @@ def _clipping(scene: Scene) -> Iterator[Found]:
             return
 
 
-def _settings(scene: Scene) -> Iterator[Found]:
+def _settings(evidence: Evidence, scene: Scene) -> Iterator[Found]:
     layout = scene.reference.layout
     gradients = [projected(step.gradients, layout) for step in (scene.reference, *scene.ranks)]
     rates = [step.learning_rates for step in scene.ranks]
@@ -164,11 +164,25 @@ def _settings(scene: Scene) -> Iterator[Found]:
         return
     away = [_moved(scene, rank) for rank in range(len(scene.ranks))]
     names = next((each for each in away if each), [])
-    if names and all(away):
+    if not any(away):
+        yield from _state(evidence, scene)
+    elif names and all(away):
         yield found(
             "optimizer-settings",
             0.92,
             f"same gradients and learning rates at step {scene.number}; {names_text(names)} differ after it",
+        )
+
+
+def _state(evidence: Evidence, scene: Scene) -> Iterator[Found]:
+    """The optimizer remembers something else: what it makes of it comes in the next step."""
+    comparison = evidence.comparison
+    first = comparison.first
+    if first is not None and first.kind == "optimizer state":
+        yield found(
+            "optimizer-settings",
+            0.92,
+            f"same gradients and parameters at step {scene.number}; the optimizer keeps another {first.name}",
         )
 
 
