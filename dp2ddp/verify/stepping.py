@@ -65,9 +65,11 @@ class Found:
     @property
     def causes(self) -> list[Difference]:
         """The nearest to the cause first; behind them what also differs at that step, and may."""
-        first, *others = self._sorted(self.bad) or [None]
-        beside = [each for each in self.evidence if first is not None and each.step == first.step]
-        return [] if first is None else [first, *self._sorted([*others, *beside])]
+        if not self.bad:
+            return []
+        first, *others = self._sorted(self.bad)
+        beside = [each for each in self.evidence if each.step == first.step]
+        return [first, *self._sorted([*others, *beside])]
 
     @staticmethod
     def _sorted(found: list[Difference]) -> list[Difference]:

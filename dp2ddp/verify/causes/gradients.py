@@ -102,7 +102,7 @@ def _losses(evidence: Evidence, scene: Scene) -> Iterator[Found]:
 def _counted(whole: float, parts: list[float], losses: str) -> Iterator[Found]:
     """DataParallel's loss as a mean of the ranks' with weights that are shares of counts, 13/31 and 18/31."""
     if max(parts) < whole:
-        yield found("pairs-across-ranks", 0.5, f"{losses}: all of the ranks' are smaller")
+        yield found("pairs-across-ranks", 0.62, f"{losses}: all of the ranks' are smaller")
     elif min(parts) < whole < max(parts):
         share = Fraction((whole - parts[-1]) / (parts[0] - parts[-1])).limit_denominator(_MOST_COUNTED)
         counted = len(parts) == 2 and _same(whole, float(share) * parts[0] + float(1 - share) * parts[1])
