@@ -11,6 +11,7 @@ from types import TracebackType
 
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
 _RUNTIME = str(Path(__file__).parent)
+_OURS = f"{Path(__file__).parents[1]}/"  # the recorder's frames, too, where dp2ddp is installed in place
 # The lines around the helpers in a converted script, as dp2ddp.codemod.facts.script has them.
 HELPERS_START, HELPERS_END = "# --- helpers copied from dp2ddp.templates", "# --- end of the copied helpers"
 _LOADER = "a DataLoader, waiting for a batch"
@@ -151,7 +152,7 @@ def _frames(block: str) -> list[Frame]:
 @lru_cache(maxsize=4096)
 def is_users(file: str, line: int) -> bool:
     """Whether a line is the user's own: no library's, none of ours, none of the helpers in a converted script."""
-    if file.startswith((_RUNTIME, *_templates())) or any(part in file for part in _FOREIGN):
+    if file.startswith((_OURS, *_templates())) or any(part in file for part in _FOREIGN):
         return False
     return line not in _helpers(file)
 

@@ -59,3 +59,9 @@ def test_the_copied_helpers_are_no_place_of_the_users(tmp_path: Path) -> None:
     )
     stand = read_stand(text, rank=0)
     assert str(stand) == "rank 0 is at train_ddp.py:5: gather()"
+
+
+def test_no_frame_of_ours_is_the_users() -> None:
+    ours = Path(stacks.__file__).parents[1] / "trace" / "recorder.py"
+    assert not stacks.is_users(str(ours), 150)
+    assert stacks.is_users("/home/user/train.py", 31)
