@@ -189,6 +189,7 @@ EARLY = (
 )  # fmt: skip
 
 AUGMENT = (
+    Fault("ranks draw the same", "augment", "torch.manual_seed(100 + rank)", "torch.manual_seed(100)", "repeated-draws", 0, "transformers#37932"),
     Fault("no flips", "augment", "random.random() < 0.5", "random.random() < 0.0", "other-inputs", 0),
     Fault("flips of the other axis", "augment", "image.flip(2)", "image.flip(1)", "other-inputs", 0),
     Fault("sampler shuffles", "augment", "shuffle=False", "shuffle=True", "other-order", 0),

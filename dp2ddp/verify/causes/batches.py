@@ -47,7 +47,7 @@ def signatures(evidence: Evidence) -> Iterator[Found]:
         return
     wrong = different_batch(evidence)
     if wrong is None:
-        yield from _repeated_draws(scene)
+        yield from _repeated_draws(evidence)
         return
     yield from _sizes(evidence, wrong)
     yield from _contents(evidence, wrong)
@@ -199,20 +199,8 @@ def _which(rows: list[int], known: dict[int, int]) -> str:
     return f": samples {names_text(sorted(indices))}" if indices else ""
 
 
-def _repeated_draws(scene: Scene) -> Iterator[Found]:
-    """Two ranks that load different samples with the same random streams."""
-    drawn: dict[int, tuple[int, tuple[int, ...]]] = {}
-    for rank, step in enumerate(scene.ranks):
-        for draw in step.draws:
-            if not draw.streams or not draw.drew or draw.indices is None:
-                continue
-            other = drawn.setdefault(draw.streams, (rank, draw.indices))
-            if other[1] != draw.indices:
-                yield found(
-                    "repeated-draws",
-                    0.96,
-                    f"samples {names_text(other[1])} on rank {other[0]} and {names_text(draw.indices)} on "
-                    f"rank {rank} "
-                    "were loaded with the same random streams",
-                )
-                return
+def _repeated_draws(evidence: Evidence) -> Iterator[Found]:
+    """Two ranks that load different samples with the same random streams, as the comparison has found."""
+    first = evidence.comparison.first
+    if first is not None and first.kind == "random streams":
+        yield found("repeated-draws", 0.97, f"random streams on rank {first.rank} are {first.name}")

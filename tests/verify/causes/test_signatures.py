@@ -1,0 +1,60 @@
+"""Signatures on built traces: what is a simple function of DataParallel's gradients is told as such."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp2ddp.verify.causes.diagnose import diagnose
+from dp2ddp.verify.causes.evidence import Evidence
+from dp2ddp.verify.compare import compare
+from dp2ddp.verify.outputs import FilesComparison, TextComparison
+from dp2ddp.verify.tolerance import FLOAT64
+from tests.verify.traces import GRADIENT, trace
+
+OTHER = np.array([0.3, 1.0, -2.0, 0.7, 0.1])
+FIRST = [GRADIENT, OTHER]
+
+
+def likeliest(folder: Path, *ranks: list[np.ndarray]) -> str:
+    """The code for ranks with these gradients, step by step."""
+    reference = trace(folder / "dp", FIRST)
+    traces = tuple(trace(folder / "ddp", each, rank=rank) for rank, each in enumerate(ranks))
+    found = compare(reference, traces, FLOAT64, port=True)
+    evidence = Evidence(
+        len(ranks), reference, traces, found, TextComparison(0, None), (), FilesComparison(0, ())
+    )
+    causes = diagnose(evidence)
+    assert all(0 < cause.weight <= 1 and cause.evidence and cause.advice for cause in causes)
+    return causes[0].code if causes else "none"
+
+
+@pytest.mark.parametrize(
+    ("gradients", "code"),
+    [
+        ([GRADIENT * 2, OTHER], "sum-for-mean"),
+        ([GRADIENT / 2, OTHER], "mean-for-sum"),
+        ([GRADIENT * 0.7, OTHER], "gradient-scale"),
+        ([GRADIENT, GRADIENT + OTHER], "gradients-kept"),
+    ],
+)
+def test_all_ranks_have_the_same_wrong_gradient(
+    tmp_path: Path, gradients: list[np.ndarray], code: str
+) -> None:
+    assert likeliest(tmp_path, gradients, gradients) == code
+
+
+def test_ranks_that_keep_their_own_gradients_are_not_synchronised(tmp_path: Path) -> None:
+    apart = np.array([0.5, 0.1, 0.2, -0.3, 0.4])
+    assert likeliest(tmp_path, [GRADIENT + apart, OTHER], [GRADIENT - apart, OTHER]) == "not-synchronised"
+
+
+def test_one_tensor_that_is_not_synchronised_is_named(tmp_path: Path) -> None:
+    apart = np.array([0.0, 0.0, 0.0, 0.3, 0.4])
+    assert likeliest(tmp_path, [GRADIENT + apart, OTHER], [GRADIENT - apart, OTHER]) == "partly-synchronised"
+
+
+def test_nothing_is_said_of_runs_that_agree(tmp_path: Path) -> None:
+    assert likeliest(tmp_path, FIRST, FIRST) == "none"
