@@ -88,6 +88,8 @@ def _parting(verdict: Verdict) -> str:
         return "draws other random numbers than DataParallel, and trains the same with the same ones"
     if first is not None:
         return f"parts from DataParallel at step {first.step}: {_thing(first)}"
+    if verdict.single_only:
+        return "trains the same in float64, and otherwise in float32 (half precision on one side?)"
     if verdict.only_gradients:
         return "takes no optimizer step, so there is no gradient to compare"
     if not verdict.stdout.same or verdict.voices:
@@ -108,7 +110,7 @@ def facts(verdict: Verdict) -> Iterator[tuple[str, str, bool]]:
         yield from (("", text, False) for text in _beside(double))
         yield from _aligned(verdict)
         ordered = ", with sums over ranks added in rank order" if verdict.world > 2 else ""
-        yield "float32", _float32(verdict.float32) + ordered, True
+        yield "float32", _float32(verdict.float32) + ordered, not verdict.single_only
     shown = verdict.only_gradients
     unjudged = " (shown, not judged)" * shown
     codes = f"{verdict.codes[0]} and {verdict.codes[1]}"
@@ -174,7 +176,7 @@ def _float32(comparison: Comparison) -> str:
         return f"bit for bit the same in all {_count(comparison.steps, 'step')}"
     if comparison.first is not None:
         first = comparison.first
-        return f"beyond natural noise: {_thing(first)} at step {first.step}: {_amount(first)} (shown, not judged)"
+        return f"beyond natural noise: {_thing(first)} at step {first.step}: {_amount(first)}"
     same = f"{comparison.identical_steps} of {_count(comparison.steps, 'step')} bit for bit the same"
     return f"{same}; largest difference {_largest(comparison.largest)}, {_beside_noise(comparison)}"
 

@@ -2,7 +2,7 @@
 
 DataParallel, float64   forked        the reference
 DDP, float64            torchrun      the converted script as a user will start it
-DataParallel, float32   forked        shown beside it
+DataParallel, float32   forked        what doubles hide
 DDP, float32            forked
 
 And where the numbers of such a pair are further apart than a few roundings, DataParallel once more, an ulp away: what

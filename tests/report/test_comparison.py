@@ -134,3 +134,12 @@ def test_a_run_that_failed_is_never_told_as_the_same() -> None:
     assert headline(nothing) == "FAILED train.py could not be compared"
     parted = dataclasses.replace(report(dataclasses.replace(SAME, float64=PARTED)), failure="train.py: hangs")
     assert headline(parted).startswith("DIFFERENT")
+
+
+def test_what_doubles_hide_is_a_difference_in_float32() -> None:
+    """A hook that sends gradients as bfloat16: in float64 it sends doubles."""
+    single = dataclasses.replace(SAME, float32=PARTED)
+    assert not single.same
+    assert "trains the same in float64, and otherwise in float32" in headline(report(single))
+    decision = dataclasses.replace(HALF, kind="decision", size=float("inf"))
+    assert dataclasses.replace(SAME, float32=dataclasses.replace(PARTED, first=decision)).same

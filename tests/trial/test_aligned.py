@@ -129,3 +129,16 @@ def test_a_fault_is_no_matter_of_luck(
     verdict = judged(tmp_path, server, monkeypatch, PORT.replace(*FAULTS[fault]))
     assert not verdict.same
     assert not verdict.random_only
+
+
+def test_gradients_that_travel_as_halves(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float64 the hook sends doubles: only float32 shows it."""
+    hook = (
+        "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook\n"
+        "model.register_comm_hook(None, bf16_compress_hook)\noptimizer ="
+    )
+    verdict = judged(tmp_path, server, monkeypatch, PORT.replace("optimizer =", hook, 1), aligned=True)
+    assert verdict.single_only
+    assert not verdict.same
