@@ -10,20 +10,23 @@ import functools
 import mmap
 import struct
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import xxhash
 from torch.utils.data import dataloader, get_worker_info
 from torch.utils.data._utils import fetch
 
-from dp2ddp.runtime.samples import DREW, streams_digest
+from dp2ddp.runtime.samples import DREW, stream_digests
 from dp2ddp.trace.recorder import Recorder
 from dp2ddp.trace.records import Draw
 
 # Any throughout: iterators, fetchers, indices and data sets.
 Function = Callable[..., Any]
-_SLOT = struct.Struct("<QQQ")  # number of the batch among the worker's, from 1; digest of the streams; drew
+Streams = tuple[int, ...]  # digests of those that were drawn from
+_SLOT = struct.Struct(
+    "<QQQQ"
+)  # number of the batch among the worker's, from 1; digests of the streams, 0: not drawn
 
 
 def observe_batches(recorder: Recorder) -> None:
@@ -52,7 +55,7 @@ class _Watch:
             None  # of the loader whose workers are being started; in them: their own
         )
         self._loaded = 0  # batches that this worker has loaded
-        self._here = (0, False)  # streams and draws of the batch that this process has loaded last
+        self._here: Streams = ()  # of the batch that this process has loaded last
 
     # ---- in the process that iterates
 
@@ -101,7 +104,7 @@ class _Watch:
         known.sent[worker] = known.sent.get(worker, 0) + 1
         known.tasks[task] = (known.index, worker, known.sent[worker])
 
-    def taken(self, original: Function, find: Callable[[Any], tuple[Any, tuple[int, bool]]]) -> Function:
+    def taken(self, original: Function, find: Callable[[Any], tuple[Any, Streams]]) -> Function:
         @functools.wraps(original)
         def _next_data(iterator: Any) -> Any:
             data = original(iterator)
@@ -110,22 +113,22 @@ class _Watch:
 
         return _next_data
 
-    def _note_taken(self, iterator: Any, find: Callable[[Any], tuple[Any, tuple[int, bool]]]) -> None:
-        index, (streams, drew) = find(iterator)
+    def _note_taken(self, iterator: Any, find: Callable[[Any], tuple[Any, Streams]]) -> None:
+        index, streams = find(iterator)
         iterable = iterator._dataset_kind == dataloader._DatasetKind.Iterable
         indices = None if iterable else _plain_indices(index, iterator._auto_collation)
-        self._recorder.saw_draw(Draw(self._datasets.of(iterator._dataset), indices, streams, drew))
+        self._recorder.saw_draw(Draw(self._datasets.of(iterator._dataset), indices, streams))
 
-    def alone(self, iterator: Any) -> tuple[Any, tuple[int, bool]]:
+    def alone(self, iterator: Any) -> tuple[Any, Streams]:
         return self._pass(iterator).index, self._here
 
-    def from_worker(self, iterator: Any) -> tuple[Any, tuple[int, bool]]:
+    def from_worker(self, iterator: Any) -> tuple[Any, Streams]:
         known = self._pass(iterator)
         gone = [task for task in known.tasks if task not in iterator._task_info]
         index, worker, number = known.tasks[max(gone)]  # others: of workers that have come to their end
         for task in gone:
             del known.tasks[task]
-        return index, known.channel.read(worker, number) if known.channel else (0, False)
+        return index, known.channel.read(worker, number) if known.channel else ()
 
     def _pass(self, iterator: Any) -> _Pass:
         return self._passes.setdefault(iterator, _Pass())
@@ -137,20 +140,23 @@ class _Watch:
         def fetch(fetcher: Any, index: Any) -> Any:
             before = _quietly_digested()
             data = original(fetcher, index)
-            drew = vars(fetcher).pop(DREW, None)
-            self._note_loaded(before, before != _quietly_digested() if drew is None else drew)
+            drew = vars(fetcher).pop(DREW, None) or [
+                a != b for a, b in zip(before, _quietly_digested(), strict=True)
+            ]
+            self._note_loaded([digest * drawn for digest, drawn in zip(before, drew, strict=True)])
             return data
 
         return fetch
 
-    def _note_loaded(self, streams: int, drew: bool) -> None:
+    def _note_loaded(self, digests: Sequence[int]) -> None:
+        """0 for a stream that was not drawn from."""
         worker = get_worker_info()
         if worker is None:
-            self._here = (streams, drew)
+            self._here = tuple(filter(None, digests))
             return
         self._loaded += 1
         if self._channel is not None:
-            self._channel.write(worker.id, self._loaded, streams, drew)
+            self._channel.write(worker.id, self._loaded, digests)
 
 
 class _Pass:
@@ -170,12 +176,12 @@ class _Channel:
         self._slots = slots
         self._memory = mmap.mmap(-1, workers * slots * _SLOT.size)
 
-    def write(self, worker: int, number: int, streams: int, drew: bool) -> None:
-        _SLOT.pack_into(self._memory, self._place(worker, number), number, streams, drew)
+    def write(self, worker: int, number: int, digests: Sequence[int]) -> None:
+        _SLOT.pack_into(self._memory, self._place(worker, number), number, *digests)
 
-    def read(self, worker: int, number: int) -> tuple[int, bool]:
-        found, streams, drew = _SLOT.unpack_from(self._memory, self._place(worker, number))
-        return (streams, bool(drew)) if found == number else (0, False)
+    def read(self, worker: int, number: int) -> Streams:
+        found, *digests = _SLOT.unpack_from(self._memory, self._place(worker, number))
+        return tuple(filter(None, digests)) if found == number else ()
 
     def _place(self, worker: int, number: int) -> int:
         return int((worker * self._slots + number % self._slots) * _SLOT.size)
@@ -204,8 +210,8 @@ def _plain_index(index: Any) -> int:
     return plain if isinstance(plain, int) else xxhash.xxh3_64_intdigest(repr(plain).encode()) >> 1
 
 
-def _quietly_digested() -> int:
+def _quietly_digested() -> Streams:
     try:
-        return streams_digest()
+        return stream_digests()
     except Exception:  # a script may have replaced any of them
-        return 0
+        return 0, 0, 0

@@ -7,6 +7,7 @@ numbers wherever it is loaded, and loading leaves the script's own streams alone
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import random
 import sys
@@ -25,6 +26,7 @@ from .patches import Patches
 Fetcher = fetch._MapDatasetFetcher
 _EPOCH = "_dp2ddp_epoch"
 _SEED = "_dp2ddp_seed"
+_RESEEDED = "_dp2ddp_reseeded"
 DREW = "_dp2ddp_drew"  # left on a fetcher: whether its last sample drew random numbers
 
 
@@ -56,7 +58,26 @@ def install_sample_streams(base_seed: int | None = None) -> Patches:
     patches.set(DataLoader, "__iter__", _counting(DataLoader.__iter__, epochs, base_seed))
     patches.set(Fetcher, "__init__", _remembering(Fetcher.__init__, epochs))
     patches.set(Fetcher, "fetch", _fetch)
+    _count_seedings(patches)
     return patches
+
+
+_seedings = [0, 0]  # calls of random.seed and of numpy.random.seed in this process
+
+
+def _count_seedings(patches: Patches) -> None:
+    for place, owner in enumerate((random, sys.modules.get("numpy.random"))):
+        if owner is not None:
+            patches.set(owner, "seed", _counted(owner.seed, place))
+
+
+def _counted(original: Callable[..., Any], place: int) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def seed(*args: Any, **kwargs: Any) -> Any:
+        _seedings[place] += 1
+        return original(*args, **kwargs)
+
+    return seed
 
 
 def _counting(original: Callable[..., Any], epochs: Epochs, base_seed: int | None) -> Callable[..., Any]:
@@ -98,20 +119,28 @@ def _fetch(self: Any, possibly_batched_index: Any) -> Any:
     return self.collate_fn(data)
 
 
-def _last_one_drew(fetcher: Any, possibly_batched_index: Any) -> bool:
-    """Whether the streams have gone on since they were set for the batch's last sample."""
+def _last_one_drew(fetcher: Any, possibly_batched_index: Any) -> tuple[bool, ...]:
+    """Which of the streams have gone on since they were set for the batch's last sample."""
     last = [*possibly_batched_index][-1:] if fetcher.auto_collation else [possibly_batched_index]
-    after = streams_digest()
+    after = stream_digests()
     for index in last:
         seed_streams(_seed_of(fetcher, index))
-    return after != streams_digest()
+    went_on = (a != b for a, b in zip(after, stream_digests(), strict=True))
+    return tuple(a and not b for a, b in zip(went_on, getattr(fetcher, _RESEEDED), strict=True))
 
 
 def _load(fetcher: Any, index: Any) -> Any:
-    seed_streams(_seed_of(fetcher, index))
-    if fetcher.auto_collation and getattr(fetcher.dataset, "__getitems__", None):
-        return fetcher.dataset.__getitems__([index])[0]
-    return fetcher.dataset[index]
+    seed = _seed_of(fetcher, index)
+    seed_streams(seed)
+    before = tuple(_seedings)
+    try:
+        if fetcher.auto_collation and getattr(fetcher.dataset, "__getitems__", None):
+            return fetcher.dataset.__getitems__([index])[0]
+        return fetcher.dataset[index]
+    finally:
+        # numbers of a sample that seeds by itself, mostly with its index, do not hang on the streams
+        of_torch = torch.default_generator.initial_seed() != seed
+        setattr(fetcher, _RESEEDED, (of_torch, *(a != b for a, b in zip(before, _seedings, strict=True))))
 
 
 def _seed_of(fetcher: Any, index: Any) -> int:
@@ -137,16 +166,21 @@ def seed_streams(seed: int) -> None:
         numpy.random.seed(seed % 2**32)
 
 
-def streams_digest() -> int:
-    """64 bits of where torch's, Python's and numpy's random streams stand; nothing is drawn."""
+def stream_digests() -> tuple[int, int, int]:
+    """64 bits each of where torch's, Python's and numpy's random streams stand; nothing is drawn."""
     with torch._C.DisableTorchFunction():
-        digest = xxhash.xxh3_64(torch.default_generator.get_state().numpy().data)
-    digest.update(hash(random.getstate()[1]).to_bytes(8, "little", signed=True))
+        of_torch = xxhash.xxh3_64_intdigest(torch.default_generator.get_state().numpy().data, seed=1)
+    of_python = xxhash.xxh3_64_intdigest(repr(random.getstate()[1]).encode(), seed=2)
+    return of_torch, of_python, _numpy_digest()
+
+
+def _numpy_digest() -> int:
     numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        _, numbers, *place = numpy.random.get_state()
-        digest.update(numbers.data)
-        digest.update(repr(place).encode())
+    if numpy is None:
+        return 0
+    _, numbers, *place = numpy.random.get_state()
+    digest = xxhash.xxh3_64(numbers.data, seed=3)
+    digest.update(repr(place).encode())
     return digest.intdigest()
 
 

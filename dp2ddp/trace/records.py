@@ -87,8 +87,9 @@ class Draw:
 
     loader: int  # ordinal of its data set, by first use
     indices: tuple[int, ...] | None  # as the sampler said; None for an iterable data set
-    streams: int = 0  # digest of the random streams where its first sample was loaded; 0: not known
-    drew: bool = False  # whether loading it drew random numbers
+    streams: tuple[
+        int, ...
+    ] = ()  # digests, where the first sample was loaded, of the random streams it drew from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,8 +271,8 @@ def _events(line: dict[str, Any], digests: npt.NDArray[np.uint64] | None) -> dic
         "losses": tuple(line["losses"]),
         "forwards": tuple(_forwards(line["forwards"], digests)),
         "draws": tuple(
-            Draw(loader, None if indices is None else tuple(indices), streams, drew)
-            for loader, indices, streams, drew in line["draws"]
+            Draw(loader, None if indices is None else tuple(indices), tuple(streams))
+            for loader, indices, streams in line["draws"]
         ),
         "clips": tuple(line["clips"]),
         "skipped": line["skipped"],

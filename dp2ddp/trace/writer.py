@@ -111,5 +111,5 @@ def _fields(events: Events) -> dict[str, Any]:
     return {
         **fields,
         "forwards": [(one.training, one.rows, len(one.digests)) for one in events.forwards],
-        "draws": [(draw.loader, draw.indices, draw.streams, draw.drew) for draw in events.draws],
+        "draws": [(draw.loader, draw.indices, draw.streams) for draw in events.draws],
     }

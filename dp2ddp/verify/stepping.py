@@ -146,11 +146,11 @@ def _of_streams(number: int, ranks: Sequence[Step]) -> Iterator[Difference]:
 
     The verifier gives each sample of a port a stream of its own (runtime/samples.py), so gradients do not show it.
     """
-    drawn: dict[int, tuple[int, tuple[int, ...]]] = {}
+    drawn: dict[int, tuple[int, tuple[int, ...] | None]] = {}
     for rank, step in enumerate(ranks):
         for draw in step.draws:
-            if draw.drew and draw.streams and draw.indices is not None:
-                first, indices = drawn.setdefault(draw.streams, (rank, draw.indices))
+            for stream in draw.streams if draw.indices is not None else ():
+                first, indices = drawn.setdefault(stream, (rank, draw.indices))
                 if first != rank and indices != draw.indices:
                     words = f"the same as on rank {first}, for other samples"
                     yield Difference("random streams", np.inf, number, rank, words)

@@ -190,6 +190,7 @@ EARLY = (
 
 AUGMENT = (
     Fault("ranks draw the same", "augment", "torch.manual_seed(100 + rank)", "torch.manual_seed(100)", "repeated-draws", 0, "transformers#37932"),
+    Fault("workers draw the same in one library", "augment", "num_workers=2", "num_workers=2, worker_init_fn=lambda worker: random.seed(0)", "repeated-draws", 0, "stackoverflow-67180955"),
     Fault("no flips", "augment", "random.random() < 0.5", "random.random() < 0.0", "other-inputs", 0),
     Fault("flips of the other axis", "augment", "image.flip(2)", "image.flip(1)", "other-inputs", 0),
     Fault("sampler shuffles", "augment", "shuffle=False", "shuffle=True", "other-order", 0),
@@ -220,12 +221,6 @@ TOTAL = (
     Fault("backward twice", "total", "    (loss * world).backward()\n", "    (loss * world / 2).backward(retain_graph=True)\n    (loss * world / 2).backward()\n", "not-synchronised|partly-synchronised", 0, "SEMANTICS 50"),
     Fault("files torn", "total", "    if rank == 0:\n        torch.save(net.module.state_dict(), f\"step{step % 2}.pt\")", "    torch.save(net.module.state_dict(), f\"step{step % 2 + rank}.pt\")", "doubled-files", None, "SEMANTICS 76"),
     Fault("file of an earlier step", "total", "f\"step{step % 2}.pt\"", "f\"step{step % 2}.pt\" if step < 5 else 'last.pt'", "other-output|doubled-files", None),
-)  # fmt: skip
-
-EXAMPLES = (
-    Fault("masked_mean: factor W removed", "masked_mean", "ScaleGradient.apply(p, world_size())", "ScaleGradient.apply(p, 1)", "mean-for-sum", 0),
-    Fault("masked_mean: local mean", "masked_mean", "loss = masked_mean_loss(model(words), tags, mask)", "loss = masked_mean_loss(*[t.chunk(2)[own_rank()] for t in (model(words), tags, mask)])", "", 0),
-    Fault("contrastive: a seed on one rank", "contrastive", "torch.manual_seed(11)", "torch.manual_seed(11 + own_rank())", "", 0),
 )  # fmt: skip
 
 FAULTS: tuple[Fault, ...] = (

@@ -22,7 +22,6 @@ from dp2ddp.verify.aligned import Aligned, unshared
 from dp2ddp.verify.tolerance import FLOAT64
 from dp2ddp.verify.verdict import Verdict
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 BASES = Path(__file__).resolve().parent / "bases"
 WORLD = 2
 SIDE_BY_SIDE = 2
@@ -51,8 +50,7 @@ class Change:
 
 @functools.cache
 def folder_of(base: str) -> Path:
-    own = BASES / base
-    return own if own.exists() else ROOT / "examples" / base
+    return BASES / base
 
 
 @functools.cache

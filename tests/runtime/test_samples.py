@@ -10,8 +10,9 @@ import numpy
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
-from dp2ddp.runtime.samples import install_sample_streams
+from dp2ddp.runtime.samples import DREW, install_sample_streams
 
 Numbers = dict[int, tuple[float, float, float]]
 
@@ -98,3 +99,24 @@ def test_undo_takes_it_back() -> None:
     before = DataLoader.__iter__
     install_sample_streams().undo()
     assert DataLoader.__iter__ is before
+
+
+class Synthetic(Dataset[Any]):
+    """Made from its index: the same numbers whatever was drawn before."""
+
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> tuple[float, float, float]:
+        torch.manual_seed(index)
+        random.seed(index)
+        numpy.random.seed(index)
+        return torch.rand(()).item(), random.random(), float(numpy.random.rand())
+
+
+@pytest.mark.usefixtures("streams")
+@pytest.mark.parametrize(("dataset", "drew"), [(Augmented(), True), (Synthetic(), False)])
+def test_which_streams_a_sample_hangs_on(dataset: Dataset[Any], drew: bool) -> None:
+    fetcher: Any = _MapDatasetFetcher(dataset, True, list, False)  # type: ignore[no-untyped-call]
+    fetcher.fetch([3, 4])
+    assert getattr(fetcher, DREW) == (drew, drew, drew)

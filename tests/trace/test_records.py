@@ -54,7 +54,7 @@ def test_all_that_happened_since_the_step_before_comes_back(tmp_path: Path) -> N
     events = Events(
         losses=(1.5,),
         forwards=(Forward(True, (2, 1), (1, 2, 2**64 - 1)), Forward(False, (1,), (5,))),
-        draws=(Draw(0, (3, 1), 2**64 - 2, True), Draw(1, None)),
+        draws=(Draw(0, (3, 1), (2**64 - 2,)), Draw(1, None)),
         clips=(0.25,),
         skipped=1,
         scheduled=2,

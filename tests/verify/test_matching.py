@@ -181,26 +181,25 @@ def test_facts_that_double_precision_hides(
 
 
 @pytest.mark.parametrize(
-    ("streams", "drew", "indices", "same"),
+    ("streams", "indices", "same"),
     [
-        pytest.param((7, 7), True, ((0, 1), (2, 3)), False, id="repeated"),
-        pytest.param((7, 8), True, ((0, 1), (2, 3)), True, id="streams of their own"),
-        pytest.param((7, 7), True, ((0, 1), (0, 1)), True, id="all load everything"),
-        pytest.param((7, 7), False, ((0, 1), (2, 3)), True, id="nothing is drawn"),
-        pytest.param((0, 0), True, ((0, 1), (2, 3)), True, id="not known"),
+        pytest.param(((7,), (7,)), ((0, 1), (2, 3)), False, id="repeated"),
+        pytest.param(((7, 5), (8, 5)), ((0, 1), (2, 3)), False, id="repeated in one library of two"),
+        pytest.param(((7,), (8,)), ((0, 1), (2, 3)), True, id="streams of their own"),
+        pytest.param(((7,), (7,)), ((0, 1), (0, 1)), True, id="all load everything"),
+        pytest.param(((), ()), ((0, 1), (2, 3)), True, id="nothing is drawn"),
     ],
 )
 def test_random_numbers_repeated_on_another_rank_are_a_fault(
     tmp_path: Path,
-    streams: tuple[int, int],
-    drew: bool,
+    streams: tuple[tuple[int, ...], tuple[int, ...]],
     indices: tuple[tuple[int, ...], tuple[int, ...]],
     same: bool,
 ) -> None:
     ranks = [
         record(
             tmp_path / "ddp",
-            [Taken(GRADIENT, events={"draws": (Draw(0, indices[rank], streams[rank], drew),)})],
+            [Taken(GRADIENT, events={"draws": (Draw(0, indices[rank], streams[rank]),)})],
             rank=rank,
         )
         for rank in (0, 1)
