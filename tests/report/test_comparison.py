@@ -141,5 +141,7 @@ def test_what_doubles_hide_is_a_difference_in_float32() -> None:
     single = dataclasses.replace(SAME, float32=PARTED)
     assert not single.same
     assert "trains the same in float64, and otherwise in float32" in headline(report(single))
+    start = dataclasses.replace(HALF, kind="initial state", step=0)
+    assert not dataclasses.replace(SAME, float32=dataclasses.replace(PARTED, first=start)).same
     decision = dataclasses.replace(HALF, kind="decision", size=float("inf"))
     assert dataclasses.replace(SAME, float32=dataclasses.replace(PARTED, first=decision)).same
