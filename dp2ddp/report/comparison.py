@@ -110,7 +110,9 @@ def facts(verdict: Verdict) -> Iterator[tuple[str, str, bool]]:
         yield from (("", text, False) for text in _beside(double))
         yield from _aligned(verdict)
         ordered = ", with sums over ranks added in rank order" if verdict.world > 2 else ""
-        yield "float32", _float32(verdict.float32) + ordered, not verdict.single_only
+        shown = verdict.float32.first is not None and not verdict.single_only
+        text = _float32(verdict.float32) + ordered + " (shown, not judged)" * shown
+        yield "float32", text, not verdict.single_only
     shown = verdict.only_gradients
     unjudged = " (shown, not judged)" * shown
     codes = f"{verdict.codes[0]} and {verdict.codes[1]}"

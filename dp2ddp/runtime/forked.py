@@ -140,10 +140,12 @@ def _call(name: str, arguments: Any) -> int:
 
 
 def _reap(children: _Children, answers: Any) -> None:
-    for pid in list(children):
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            _answer(answers, {**children.pop(pid), "code": os.waitstatus_to_exitcode(status)})
+    """Those that have ended. Of orphans that became ours (what a script started and did not wait for) nobody asks."""
+    with contextlib.suppress(ChildProcessError):  # there is none at all
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            pid, status = ended
+            if pid in children:
+                _answer(answers, {**children.pop(pid), "code": os.waitstatus_to_exitcode(status)})
 
 
 def _answer(answers: Any, what: dict[str, Any]) -> None:
