@@ -120,6 +120,7 @@ def test_draws_on_the_host_leave_the_devices_alone(virtual: Install) -> None:
 
 
 def test_streams_are_saved_and_restored(virtual: Install) -> None:
+    torch.manual_seed(0)
     virtual(2)
     state = torch.cuda.get_rng_state("cuda:1")
     first = torch.rand(3, device=1)
