@@ -29,6 +29,7 @@ from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
 from torch.utils.data import dataloader as loaders
 
 from .patches import Patches
+from .samples import plain_index
 
 # Any throughout: data sets, samplers and indices are the user's.
 Batch = list[int]
@@ -50,7 +51,7 @@ def leave_order(folder: Path, patches: Patches) -> None:
 
     def _next_index(self: Any) -> Any:
         index = original(self)
-        indices = [_plain(each) for each in (index if self._auto_collation else [index])]
+        indices = [plain_index(each) for each in (index if self._auto_collation else [index])]
         if all(isinstance(each, int) for each in indices):
             file.write(json.dumps([*passes.key(self._dataset), indices]) + "\n")
             file.flush()
@@ -132,7 +133,7 @@ class _Orders:
         return (mine + mine)[: len(own)] if mine else own
 
     def _leave(self, key: tuple[int, int, int], parts: int, part: int, own: list[Any]) -> None:
-        line = [*key, parts, part, [_plain(each) for each in own]]
+        line = [*key, parts, part, [plain_index(each) for each in own]]
         with (self._folder / f"own-{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -141,10 +142,6 @@ def _chunk(batch: Batch, parts: int, part: int) -> Batch:
     """As torch.chunk: parts of ceil(rows / parts)."""
     size = -(-len(batch) // parts)
     return batch[part * size : (part + 1) * size]
-
-
-def _plain(index: Any) -> Any:
-    return index.tolist() if hasattr(index, "tolist") else index
 
 
 class Streams:

@@ -17,7 +17,7 @@ import xxhash
 from torch.utils.data import dataloader, get_worker_info
 from torch.utils.data._utils import fetch
 
-from dp2ddp.runtime.samples import DREW, stream_digests
+from dp2ddp.runtime.samples import DREW, plain_index, stream_digests
 from dp2ddp.trace.recorder import Recorder
 from dp2ddp.trace.records import Draw
 
@@ -206,7 +206,7 @@ def _plain_indices(index: Any, several: bool) -> tuple[int, ...]:
 
 
 def _plain_index(index: Any) -> int:
-    plain = index.tolist() if hasattr(index, "tolist") else index
+    plain = plain_index(index)
     return plain if isinstance(plain, int) else xxhash.xxh3_64_intdigest(repr(plain).encode()) >> 1
 
 

@@ -149,11 +149,11 @@ def _seed_of(fetcher: Any, index: Any) -> int:
 
 def sample_seed(base_seed: int, epoch: int, index: Any) -> int:
     """63 bits that depend on all three; repr, because an index may be a tensor, a tuple or a string."""
-    key = repr((base_seed, epoch, _plain(index))).encode()
+    key = repr((base_seed, epoch, plain_index(index))).encode()
     return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") >> 1
 
 
-def _plain(index: Any) -> Any:
+def plain_index(index: Any) -> Any:
     """Equal indices have equal texts: 3, numpy's 3 and a tensor's 3."""
     return index.tolist() if hasattr(index, "tolist") else index
 

@@ -6,13 +6,14 @@ import ast
 from pathlib import Path
 
 from dp2ddp.source.files import read_source
+from dp2ddp.source.parsing import parse
 
 _STARTS = {"spawn", "start_processes", "notebook_launcher"}  # of torch.multiprocessing, of Accelerate
 
 
 def starts_its_ranks(script: Path) -> bool:
     """Whether it calls one of those functions; or makes processes that join a group, and asks nobody for its rank."""
-    tree = ast.parse(read_source(script).text)
+    tree = parse(read_source(script))
     called = {_name(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     asked = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & {"RANK", "LOCAL_RANK"}
     return bool(called & _STARTS) or ({"Process", "init_process_group"} <= called and not asked)

@@ -72,12 +72,18 @@ def by_values(layout: Layout, away: Doubles, a: Floats, scale: float | None) -> 
 def by_sketch(kind: str, layout: Layout, a: Vector, b: Vector) -> list[float]:
     """Norms of the differences, estimated; relative to the step's largest gradient norm, or the parameter's own."""
     ours, theirs = a.sketched(layout), b.sketched(layout)
-    with np.errstate(invalid="ignore", over="ignore"):
-        away = np.sqrt(np.mean((ours[:, 1:] - theirs[:, 1:]) ** 2, axis=1))
+    away = apart_by_sketch(ours, theirs)
     away[a.hashes == b.hashes] = 0.0
     scale = ours[:, 0].max(initial=0.0) if kind == "gradient" else ours[:, 0]
     relative: list[float] = (away / np.maximum(scale, TINY)).tolist()
     return relative
+
+
+def apart_by_sketch(a: Doubles, b: Doubles) -> Doubles:
+    """The norm of the difference of each tensor, estimated from two sketches of it."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        away: Doubles = np.sqrt(np.mean((a[:, 1:] - b[:, 1:]) ** 2, axis=1))
+    return away
 
 
 def apart(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Doubles:
@@ -93,11 +99,11 @@ def largest(a: npt.NDArray[Any]) -> float:
     return max(float(sizes[np.isfinite(sizes)].max(initial=0.0)), TINY)
 
 
-def of_arrays(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> float:
-    """The largest difference, relative to the largest value."""
+def of_arrays(a: npt.NDArray[Any], b: npt.NDArray[Any], scale: float | None = None) -> float:
+    """The largest difference, relative to `scale` or to the largest value; inf for other shapes."""
     if a.shape != b.shape:
         return float(np.inf)
-    return float(apart(a, b).max(initial=0.0) / largest(a))
+    return float(apart(a, b).max(initial=0.0) / (scale or largest(a)))
 
 
 def agreeing(vectors: Sequence[Vector]) -> tuple[tuple[int, ...], ...]:
@@ -126,7 +132,7 @@ def of_named(
     worst, largest_yet = "", 0.0
     for name, at, other in different:
         a, b = ours.values[ours.layout.slices[at]], theirs.values[theirs.layout.slices[other]]
-        size = _relative_size(a, b, scales.get(_sort(name)))
+        size = of_arrays(a, b, scales.get(_sort(name)))
         if not size <= largest_yet:
             worst, largest_yet = name, size
     return worst, largest_yet
@@ -158,19 +164,11 @@ def _of_sketched(
     """The same where not all values were kept; where there are only hashes, nothing can be said of how far."""
     if any(each.values is None and each.sketch is None for each in (ours, theirs)):
         return "", 0.0
-    a, b = ours.sketched(ours.layout), theirs.sketched(theirs.layout)
-    sizes = [
-        (float(np.sqrt(np.mean((a[at, 1:] - b[other, 1:]) ** 2)) / max(a[at, 0], TINY)), name)
-        for name, at, other in different
-    ]
-    size, name = max(sizes)
+    names, at, others = zip(*different, strict=True)
+    a = ours.sketched(ours.layout)[list(at)]
+    away = apart_by_sketch(a, theirs.sketched(theirs.layout)[list(others)]) / np.maximum(a[:, 0], TINY)
+    size, name = max(zip(away.tolist(), names, strict=True))
     return name, size
-
-
-def _relative_size(a: Floats, b: Floats, scale: float | None) -> float:
-    if a.shape != b.shape:
-        return float(np.inf)
-    return float(apart(a, b).max(initial=0.0) / (scale or largest(a)))
 
 
 def _sort(name: str) -> str:

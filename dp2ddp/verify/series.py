@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from dp2ddp.trace.digests import Floats
 from dp2ddp.trace.records import Step, Trace, Vector
+from dp2ddp.verify.differences import TINY, Doubles, apart, apart_by_sketch, largest
 from dp2ddp.verify.matching import Matching, in_order_of, matched_steps
 
-Doubles = npt.NDArray[np.float64]
 Noisy = Mapping[int, npt.NDArray[np.bool_]]  # optimizer -> elements whose gradient is nothing but rounding
-_TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -111,18 +110,18 @@ def _apart(step: Step, others: Sequence[Step], kind: str, left_out: Any) -> Doub
 
 def _of_rank(step: Step, ours: Vector, theirs: Vector, kind: str, left_out: Any) -> Doubles:
     """0 where the bits are the same, inf where one side has none or no number."""
-    apart = np.zeros(len(ours.hashes))
+    sizes = np.zeros(len(ours.hashes))
     different = np.flatnonzero(ours.hashes != theirs.hashes)
     if not different.size:
-        return apart
+        return sizes
     if ours.values is not None and theirs.values is not None:
         scales, away = _by_value(step, ours.values, theirs.values, different, left_out)
     else:
         scales, away = _by_sketch(step, ours, theirs)
-    scale = np.maximum(scales.max(initial=0.0) if kind == "gradients" else scales, _TINY)
-    apart[different] = (away / scale)[different]
-    apart[(ours.hashes == 0) != (theirs.hashes == 0)] = np.inf
-    return np.where(np.isnan(apart), np.inf, apart)
+    scale = np.maximum(scales.max(initial=0.0) if kind == "gradients" else scales, TINY)
+    sizes[different] = (away / scale)[different]
+    sizes[(ours.hashes == 0) != (theirs.hashes == 0)] = np.inf
+    return np.where(np.isnan(sizes), np.inf, sizes)
 
 
 def _by_value(step: Step, a: Floats, b: Floats, different: Any, left_out: Any) -> tuple[Doubles, Doubles]:
@@ -131,27 +130,14 @@ def _by_value(step: Step, a: Floats, b: Floats, different: Any, left_out: Any) -
     away = np.zeros(len(places))
     for index in different:
         place = places[index]
-        apart = _differences(a[place], b[place])
+        apart_here = apart(a[place], b[place])
         if left_out is not None and len(left_out) == len(a):
-            apart[left_out[place]] = 0.0
-        away[index] = apart.max(initial=0.0)
-    return np.array([_largest(a[place]) for place in places]), away
+            apart_here[left_out[place]] = 0.0
+        away[index] = apart_here.max(initial=0.0)
+    return np.array([largest(a[place]) for place in places]), away
 
 
 def _by_sketch(step: Step, ours: Vector, theirs: Vector) -> tuple[Doubles, Doubles]:
     """(norm, estimated norm of the difference) of each tensor."""
     a, b = ours.sketched(step.layout), theirs.sketched(step.layout)
-    with np.errstate(invalid="ignore", over="ignore"):
-        return a[:, 0], np.sqrt(np.mean((a[:, 1:] - b[:, 1:]) ** 2, axis=1))
-
-
-def _differences(a: Floats, b: Floats) -> Doubles:
-    """A run that goes to nan does so on both sides; nan on one side stays nan."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        apart = np.abs(a.astype(np.float64) - b.astype(np.float64))
-    return np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, apart)
-
-
-def _largest(a: Floats) -> float:
-    sizes = np.abs(a[np.isfinite(a)].astype(np.float64))
-    return float(sizes.max(initial=0.0))
+    return a[:, 0], apart_by_sketch(a, b)
