@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dp2ddp.report.bins import Doubles
+from dp2ddp.report.limits import worst
 from dp2ddp.verify.series import Series
 from dp2ddp.verify.verdict import Verdict
 
@@ -42,7 +43,7 @@ def _columns(double: Series, single: Series | None) -> Iterator[tuple[str, list[
 
 def _differences(label: str, series: Series, count: int) -> Iterator[tuple[str, list[str]]]:
     for kind, values in (("gradient", series.gradients), ("parameter", series.parameters)):
-        yield f"{label} {kind} difference", _words(np.fmax.reduce(values, axis=1, initial=np.nan), count, 3)
+        yield f"{label} {kind} difference", _words(worst(values), count, 3)
     if series.noise is not None:
         yield f"{label} natural noise", _words(series.noise, count, 3)
 

@@ -17,8 +17,6 @@ each epoch among them are wrong, and no matter of luck.
 from __future__ import annotations
 
 import functools
-import json
-import os
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,19 +26,18 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
 from torch.utils.data import dataloader as loaders
 
+from dp2ddp.trace.orders import Batch, Epoch, begin_reference, leave_batch, leave_own, read_batches
+
 from .patches import Patches
 from .samples import plain_index
 
 # Any throughout: data sets, samplers and indices are the user's.
-Batch = list[int]
 _SEED = 7_919  # of the devices' streams
-REFERENCE = "reference.jsonl"
 
 
 def leave_order(folder: Path, patches: Patches) -> None:
     """In the process of DataParallel: write down each batch that a sampler gives."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = (folder / REFERENCE).open("w", encoding="utf-8")
+    begin_reference(folder)
     passes = _Passes()
     base: Any = loaders._BaseDataLoaderIter
     original = base._next_index
@@ -53,8 +50,7 @@ def leave_order(folder: Path, patches: Patches) -> None:
         index = original(self)
         indices = [plain_index(each) for each in (index if self._auto_collation else [index])]
         if all(isinstance(each, int) for each in indices):
-            file.write(json.dumps([*passes.key(self._dataset), indices]) + "\n")
-            file.flush()
+            leave_batch(folder, passes.key(self._dataset), indices)
         return index
 
     iterate = DataLoader.__iter__
@@ -95,7 +91,7 @@ class _Passes:
             self._known[id(dataset)] = (dataset, (length, ordinal))
         return self._known[id(dataset)][1]
 
-    def key(self, dataset: Any) -> tuple[int, int, int]:
+    def key(self, dataset: Any) -> Epoch:
         return (*self.name(dataset), self._counts.get(id(dataset), 0))
 
 
@@ -104,10 +100,7 @@ class _Orders:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._batches: dict[tuple[int, int, int], list[Batch]] = {}
-        for line in (folder / REFERENCE).read_text(encoding="utf-8").splitlines():
-            length, ordinal, count, batch = json.loads(line)
-            self._batches.setdefault((length, ordinal, count), []).append(batch)
+        self._batches = read_batches(folder)
         self._passes = _Passes()
         self._epochs: weakref.WeakKeyDictionary[Any, dict[int, int]] = weakref.WeakKeyDictionary()
 
@@ -126,16 +119,11 @@ class _Orders:
     def _instead(self, dataset: Any, epoch: int, own: list[Any], parts: int, part: int) -> list[Any]:
         key = (*self._passes.name(dataset), epoch)
         batches = self._batches.get(key)
-        self._leave(key, parts, part, own)
+        leave_own(self._folder, key, parts, part, [plain_index(each) for each in own])
         if not batches:
             return own
         mine = [index for batch in batches for index in _chunk(batch, parts, part)]
         return (mine + mine)[: len(own)] if mine else own
-
-    def _leave(self, key: tuple[int, int, int], parts: int, part: int, own: list[Any]) -> None:
-        line = [*key, parts, part, [plain_index(each) for each in own]]
-        with (self._folder / f"own-{os.getpid()}.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
 
 
 def _chunk(batch: Batch, parts: int, part: int) -> Batch:

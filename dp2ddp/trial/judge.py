@@ -46,10 +46,16 @@ class Pair:
         return self.right[1]
 
     @cached_property
+    def traces(self) -> tuple[Trace, tuple[Trace, ...]]:
+        """Of the reference, and of each rank."""
+        ranks = tuple(_trace(self.other, rank) for rank in self.other.stage.ranks)
+        return _trace(self.reference, 0), ranks
+
+    @cached_property
     def compared(self) -> Comparison:
-        ranks = [_trace(self.other, rank) for rank in self.other.stage.ranks]
+        reference, ranks = self.traces
         nudged = _trace(self.nudged, 0) if self.nudged else None
-        return compare(_trace(self.reference, 0), ranks, self.tolerance, nudged, port=self.port)
+        return compare(reference, ranks, self.tolerance, nudged, port=self.port)
 
     @property
     def may_be_rounding(self) -> bool:
@@ -75,12 +81,10 @@ class Pair:
 
     @property
     def _same_names(self) -> bool:
-        layouts = _trace(self.reference, 0).layouts
-        unique = all(len(set(layout.names)) == len(layout.names) for layout in layouts)
-        ranks = (_trace(self.other, rank).layouts for rank in self.other.stage.ranks)
-        return unique and all(
-            {each.names for each in own} == {each.names for each in layouts} for own in ranks
-        )
+        reference, ranks = self.traces
+        unique = all(len(set(layout.names)) == len(layout.names) for layout in reference.layouts)
+        names = {each.names for each in reference.layouts}
+        return unique and all({each.names for each in rank.layouts} == names for rank in ranks)
 
     def beside(self, nudged: Run) -> Pair:
         return replace(self, nudged=nudged)
@@ -171,10 +175,11 @@ def _explained(subject: Subject, pair: Pair, verdict: Verdict) -> Verdict:
 
 
 def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:
+    reference, ranks = pair.traces
     return Evidence(
         world=verdict.world,
-        reference=_trace(pair.reference, 0),
-        ranks=tuple(_trace(pair.other, rank) for rank in pair.other.stage.ranks),
+        reference=reference,
+        ranks=ranks,
         comparison=verdict.float64,
         stdout=verdict.stdout,
         voices=verdict.voices,

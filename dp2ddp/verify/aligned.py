@@ -6,18 +6,15 @@ what the port draws by itself is right: over all ranks, each epoch has to take t
 
 from __future__ import annotations
 
-import json
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dp2ddp.trace.orders import Epoch, Order, read_batches, read_own
+from dp2ddp.verify.causes.words import names_text
 from dp2ddp.verify.compare import Comparison
-
-_SHOWN = 5  # samples that are named
-REFERENCE = "reference.jsonl"  # runtime/aligned.py
-
-_Epoch = tuple[int, int, int]  # length of the data set, its number among those of that length, epoch
 
 
 @dataclass(frozen=True)
@@ -32,51 +29,23 @@ class Aligned:
         return self.comparison.same and not self.unshared
 
 
-@dataclass(frozen=True)
-class _Order:
-    """What a sampler on a rank would have given itself."""
-
-    length: int
-    ordinal: int
-    epoch: int
-    parts: int
-    part: int
-    samples: tuple[int, ...]
-
-    @property
-    def epoch_of_data(self) -> _Epoch:
-        return self.length, self.ordinal, self.epoch
-
-
 def unshared(folder: Path) -> tuple[str, ...]:
     """`folder` is where DataParallel left its order, and the ranks theirs."""
-    epochs: dict[_Epoch, list[_Order]] = {}
-    for order in _own_orders(folder):
-        epochs.setdefault(order.epoch_of_data, []).append(order)
-    reference = _reference(folder)
-    return tuple(fault for key in sorted(epochs) for fault in _faults(epochs[key], reference.get(key, ())))
+    epochs: dict[Epoch, list[Order]] = {}
+    for order in read_own(folder):
+        epochs.setdefault(order.epoch, []).append(order)
+    batches = read_batches(folder)
+    return tuple(
+        fault
+        for epoch in sorted(epochs)
+        for fault in _faults(epochs[epoch], tuple(itertools.chain(*batches.get(epoch, ()))))
+    )
 
 
-def _reference(folder: Path) -> dict[_Epoch, tuple[int, ...]]:
-    """What DataParallel took in each epoch."""
-    found: dict[_Epoch, tuple[int, ...]] = {}
-    for line in (folder / REFERENCE).read_text(encoding="utf-8").splitlines():
-        length, ordinal, epoch, batch = json.loads(line)
-        key = length, ordinal, epoch
-        found[key] = (*found.get(key, ()), *batch)
-    return found
-
-
-def _own_orders(folder: Path) -> Iterator[_Order]:
-    for file in sorted(folder.glob("own-*.jsonl")):
-        for line in file.read_text(encoding="utf-8").splitlines():
-            length, ordinal, epoch, parts, part, samples = json.loads(line)
-            yield _Order(length, ordinal, epoch, parts, part, tuple(samples))
-
-
-def _faults(orders: list[_Order], reference: tuple[int, ...]) -> Iterator[str]:
+def _faults(orders: list[Order], reference: tuple[int, ...]) -> Iterator[str]:
     first = orders[0]
-    where = f"epoch {first.epoch} of the data set of {first.length} samples"
+    length, _, epoch = first.epoch
+    where = f"epoch {epoch} of the data set of {length} samples"
     whole = {order.samples for order in orders if order.parts == 1}
     if len(whole) > 1:
         yield f"{where}: each rank goes through it in an order of its own"
@@ -106,7 +75,5 @@ def _unlike(reference: tuple[int, ...], given: list[tuple[int, ...]]) -> Iterato
         yield "the ranks shuffle it, DataParallel takes it in order"
 
 
-def _listed(samples: Iterable[int]) -> str:
-    known = list(samples)
-    more = f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else ""
-    return ", ".join(map(str, known[:_SHOWN])) + more if known else "none"
+def _listed(samples: Sequence[int]) -> str:
+    return names_text(samples) or "none"

@@ -104,14 +104,12 @@ class Evidence:
 
 
 def projected(vector: Vector, layout: Layout) -> Array:
-    """Numbers that stand for a vector and are linear in it: sums and multiples can be recognised without "
-    "its values."""
+    """Numbers that stand for a vector and are linear in it: sums and multiples are recognised without its values."""
     return vector.sketched(layout)[:, 1:].reshape(-1)
 
 
 def multiple(target: Array, of: Array) -> tuple[float, float]:
-    """The factor that fits best, and what is left, relative: (2.0, 1e-16) for a target that is twice the "
-    "other."""
+    """The factor that fits best, and what is left, relative: (2.0, 1e-16) for a target that is twice the other."""
     square = float(of @ of)
     factor = float(target @ of) / square if square > 0 else 0.0
     return factor, distance(target, factor * of)

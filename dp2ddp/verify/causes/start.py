@@ -28,7 +28,7 @@ def _initial(evidence: Evidence) -> Iterator[Found]:
     names = ours.layout.names
     if not names or any(each.layout.shapes != ours.layout.shapes for each in theirs):
         return
-    # buffers have moved already: a record begins at the first step, behind a forward pass
+    # parameters alone: buffers may start apart, for DDP sends rank 0's with the first forward
     known = {name for layout in evidence.reference.layouts for name in layout.names}
     places = [i for i, name in enumerate(names) if name in known]
     apart = [names[i] for i in places if any(not _same(theirs[0], each, i) for each in theirs[1:])]

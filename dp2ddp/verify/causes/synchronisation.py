@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from dp2ddp.trace.records import Vector
 from dp2ddp.verify.causes.cause import Found, found
 from dp2ddp.verify.causes.evidence import Evidence, Scene, distance, fits, projected
 from dp2ddp.verify.causes.words import names_text
@@ -15,20 +16,26 @@ def signatures(evidence: Evidence) -> Iterator[Found]:
     scene = evidence.scene
     if scene is None or not scene.whole:
         return
-    names = scene.reference.layout.names
-    vectors = scene.unclipped()[1]
-    apart = [i for i in range(len(names)) if len({int(each.hashes[i]) for each in vectors}) > 1]
+    apart = _apart(scene.unclipped()[1])
     if apart:
         yield from _gradients(scene, apart)
     else:
         yield from _parameters(scene)
 
 
+def _apart(vectors: Sequence[Vector]) -> list[int]:
+    """Tensors that do not have the same bits on all ranks."""
+    return [
+        i
+        for i, hashes in enumerate(zip(*(each.hashes for each in vectors), strict=True))
+        if len({*hashes}) > 1
+    ]
+
+
 def _gradients(scene: Scene, apart: list[int]) -> Iterator[Found]:
     names = scene.reference.layout.names
     clipped = any(rank.clips for rank in scene.ranks)
-    final = [i for i in range(len(names)) if len({int(rank.gradients.hashes[i]) for rank in scene.ranks}) > 1]
-    if not final and clipped:
+    if clipped and not _apart([rank.gradients for rank in scene.ranks]):
         norms = "; ".join(
             f"rank {i}: {', '.join(f'{n:.6g}' for n in r.clips)}" for i, r in enumerate(scene.ranks)
         )
@@ -75,10 +82,11 @@ def _lost(scene: Scene, apart: list[int]) -> tuple[str, ...]:
 def _parameters(scene: Scene) -> Iterator[Found]:
     """The same gradients on all ranks, and other weights."""
     names = scene.reference.layout.names
-    apart = [n for i, n in enumerate(names) if len({int(r.parameters.hashes[i]) for r in scene.ranks}) > 1]
+    apart = _apart([rank.parameters for rank in scene.ranks])
     if apart:
+        parted = names_text([names[i] for i in apart])
         yield found(
             "ranks-part",
             0.9,
-            f"{names_text(apart)} differ from rank to rank after step {scene.number}; their gradients do not",
+            f"{parted} differ from rank to rank after step {scene.number}; their gradients do not",
         )
