@@ -37,19 +37,12 @@ def sketch(values: Floats) -> Doubles:
         return np.array([np.linalg.norm(exact.astype(np.float64)), *signs()[:, : folded.size] @ folded])
 
 
-def sketch_all(values: Doubles, sizes: tuple[int, ...]) -> Doubles:
-    """The sketches of many short tensors (none is empty) that lie one behind the other."""
-    starts, all_signs = _places(sizes)
+def sketch_all(values: Doubles) -> Doubles:
+    """The sketches of many short tensors of one size, (tensors, numbers of each)."""
     with np.errstate(all="ignore"):
-        norms = np.sqrt(np.add.reduceat(values * values, starts))
-        found: Doubles = np.vstack([norms, np.add.reduceat(all_signs * values, starts, axis=1)]).T
-    return found
-
-
-@lru_cache(maxsize=16)
-def _places(sizes: tuple[int, ...]) -> tuple[npt.NDArray[np.int64], Doubles]:
-    starts = np.cumsum((0, *sizes[:-1]))
-    return starts, np.concatenate([signs()[:, :size] for size in sizes], axis=1)
+        return np.hstack(
+            [np.linalg.norm(values, axis=1, keepdims=True), values @ signs()[:, : values.shape[1]].T]
+        )
 
 
 def _folded(values: Floats) -> Floats:

@@ -83,18 +83,17 @@ def _exact(flat: torch.Tensor) -> torch.Tensor:
 def _measured(flat: Sequence[torch.Tensor | None]) -> tuple[Hashes, Doubles]:
     """Hashes, and sketches as digests.sketch has them."""
     hashes, sketches = np.zeros(len(flat), dtype=np.uint64), np.zeros((len(flat), SKETCH))
-    short: list[tuple[int, torch.Tensor]] = []
+    short: dict[int, dict[int, torch.Tensor]] = {}  # by size, then by place
     for place, each in enumerate(flat):
         if each is not None and each.numel() > FOLD and each.dtype in EXACT:
             hashes[place], sketches[place] = measure(each)
         elif each is not None:
             hashes[place] = _hash(each)
             if 0 < each.numel() <= FOLD:
-                short.append((place, each.double()))
+                short.setdefault(each.numel(), {})[place] = each
             elif each.numel():
                 sketches[place] = measure(each.double())[1]
-    if short:  # all at once
-        together = torch.cat([each for _, each in short]).numpy()
-        sizes = tuple(each.numel() for _, each in short)
-        sketches[[place for place, _ in short]] = digests.sketch_all(together, sizes)
+    for same_size in short.values():
+        together = torch.stack([each.double() for each in same_size.values()])
+        sketches[[*same_size]] = digests.sketch_all(together.numpy())
     return hashes, sketches
