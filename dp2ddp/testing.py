@@ -34,11 +34,13 @@ def assert_trains_the_same(
 
     Without `converted` the script is converted first. All else is named as the options of the command are.
     Returns the report, with one verdict for each number of devices; an AssertionError shows it where they differ.
-    Raises RunError if one of the runs fails or hangs, HazardError if the script cannot be converted without its owner.
+    Raises RunError if one of the runs fails or hangs, HazardError if the script cannot be converted without its owner,
+    ValueError if two options do not go together.
     """
     __tracebackhide__ = True  # pytest shows the test's line
     from dp2ddp.report.comparison import report_text
-    from dp2ddp.trial.whole import Wanted, verify
+    from dp2ddp.trial.wanted import Wanted
+    from dp2ddp.trial.whole import verify
 
     numbers = (devices,) if isinstance(devices, int) else tuple(devices or ())
     wanted = Wanted(

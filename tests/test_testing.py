@@ -137,3 +137,8 @@ def test_a_port_that_fails_is_no_difference(folder: Path) -> None:
     (folder / "train_ddp.py").write_text("raise ValueError('no data')\n")
     with pytest.raises(RunError, match="failed in ddp mode on rank . of 2: ValueError: no data"):
         assert_trains_the_same("train.py", converted="train_ddp.py")
+
+
+def test_options_of_a_version_of_ones_own_need_one() -> None:
+    with pytest.raises(ValueError, match="--aligned needs --converted"):
+        assert_trains_the_same("train.py", aligned=True)

@@ -11,8 +11,9 @@ import click
 
 if TYPE_CHECKING:
     _Numbers = click.ParamType[tuple[int, ...]]
+    _Words = click.ParamType[tuple[str, ...]]
 else:
-    _Numbers = click.ParamType  # which click 8.1 does not let anybody subscript
+    _Numbers = _Words = click.ParamType  # which click 8.1 does not let anybody subscript
 
 
 class Worlds(_Numbers):
@@ -29,6 +30,20 @@ class Worlds(_Numbers):
         return tuple(int(part) for part in parts)
 
 
+class Words(_Words):
+    """As a shell takes them: `--distributed --name 'a b'`."""
+
+    name = "TEXT"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        try:
+            return tuple(shlex.split(str(value)))
+        except ValueError as error:
+            self.fail(f"{value!r}: {str(error).lower()}", param, ctx)
+
+
 @click.command()
 @click.argument("script", type=click.Path(path_type=Path))
 @click.option(
@@ -39,7 +54,7 @@ class Worlds(_Numbers):
     type=click.Path(path_type=Path),
     help="A converted version; without it SCRIPT is converted.",
 )
-@click.option("--converted-arguments", metavar="TEXT",
+@click.option("--converted-arguments", metavar="TEXT", type=Words(),
               help="Its arguments, where they are others than SCRIPT's: '--distributed --batch-size 16'.")  # fmt: skip
 @click.option(
     "-n", "--devices", type=Worlds(), help="Numbers of devices [default: as many as device_ids names, or 2]."
@@ -65,7 +80,7 @@ class Worlds(_Numbers):
               help="Write a report: .html to read, .md for a pull request; may be given several times.")  # fmt: skip
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
-    script: Path, as_module: bool, converted: Path | None, converted_arguments: str | None,
+    script: Path, as_module: bool, converted: Path | None, converted_arguments: tuple[str, ...] | None,
     devices: tuple[int, ...] | None, aligned: bool, steps: int | None, every: int,
     only_gradients: bool, timeout: float,
     launcher: str | None, as_json: bool, targets: tuple[Path, ...], arguments: tuple[str, ...],
@@ -80,32 +95,28 @@ def command(
     from dp2ddp.report.comparison import print_report
     from dp2ddp.report.comparison_json import as_document
     from dp2ddp.report.files import check_target, write_report
-    from dp2ddp.trial.whole import Wanted, verify
+    from dp2ddp.trial.wanted import Wanted
+    from dp2ddp.trial.whole import verify
 
-    if aligned and converted is None:
-        raise click.UsageError(
-            "--aligned needs --converted: a conversion of ours has to draw the same numbers"
+    try:
+        wanted = Wanted(
+            script=script,
+            converted=converted,
+            devices=devices or (),
+            arguments=arguments,
+            converted_arguments=converted_arguments,
+            steps=steps,
+            every=every,
+            only_gradients=only_gradients,
+            aligned=aligned,
+            launcher=launcher,
+            patience=timeout,
+            as_module=as_module,
         )
-    if converted_arguments is not None and converted is None:
-        raise click.UsageError("--converted-arguments needs --converted: it is that script's arguments")
-    if launcher is not None and converted is None:
-        raise click.UsageError("--launcher needs --converted: a conversion of ours is started by torchrun")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
     for target in targets:  # not after a month
         check_target(target)
-    wanted = Wanted(
-        script=script,
-        converted=converted,
-        devices=devices or (),
-        arguments=arguments,
-        converted_arguments=None if converted_arguments is None else tuple(shlex.split(converted_arguments)),
-        steps=steps,
-        every=every,
-        only_gradients=only_gradients,
-        aligned=aligned,
-        launcher=launcher,
-        patience=timeout,
-        as_module=as_module,
-    )
     report, failure = verify(wanted, _say, warn)
     if as_json:
         click.echo(as_document(report))

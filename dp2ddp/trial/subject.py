@@ -19,6 +19,7 @@ from dp2ddp.trial.scripts import (
     module_of,
     script_file,
 )
+from dp2ddp.trial.wanted import Wanted
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.convert import Conversion
@@ -76,26 +77,16 @@ class _Converted:
     starts_ranks: bool = False
 
 
-def subject_of(
-    script: Path,
-    converted: Path | None,
-    arguments: tuple[str, ...],
-    steps: int | None,
-    patience: float,
-    as_module: bool = False,
-    see: Callable[[str], None] = print,
-    converted_arguments: tuple[str, ...] | None = None,
-    launcher: str | None = None,
-) -> Subject:
-    """A script (or module) and the version given as `converted`, or else its conversion; HazardError if it has none.
+def subject_of(wanted: Wanted, see: Callable[[str], None] = print) -> Subject:
+    """A script (or module) and the version of the user's own, or else its conversion; HazardError if it has none.
 
-    `see` is told, a line at a time, what of the original had to be mended before it could run. `launcher` (torchrun or
-    python) starts the version given; None: as its text says.
+    `see` is told, a line at a time, what of the original had to be mended before it could run.
     """
-    script = script_file(script, as_module)
-    module = module_of(script, as_module)
-    project = read_project(script, as_module)
-    found = _given(converted, launcher) if converted else _converted(script, project)
+    script = script_file(wanted.script, wanted.as_module)
+    module = module_of(script, wanted.as_module)
+    project = read_project(script, wanted.as_module)
+    port = wanted.converted
+    found = _given(port, wanted.launcher) if port else _converted(script, project)
     return Subject(
         script=script,
         name=str(script),
@@ -105,19 +96,22 @@ def subject_of(
         mended=mended_files_of(project, see),
         # A version of the user's own may load each row on another rank than DataParallel's one process did, and
         # still mean the same. What convert writes draws the same numbers, and has to show it.
-        sample_streams=converted is not None,
+        sample_streams=port is not None,
         module=module,
-        arguments=arguments,
+        arguments=wanted.arguments,
+        converted_arguments=wanted.converted_arguments,
         folder=folder_of(script),
-        steps=steps,
-        patience=patience,
+        steps=wanted.steps,
+        every=wanted.every,
+        only_gradients=wanted.only_gradients,
+        aligned=wanted.aligned,
+        patience=wanted.patience,
         own_hashes=not (HASHES in found.launch or os.environ.get(HASHES, "random") != "random"),
         starts_ranks=found.starts_ranks,
         launch=found.launch,
         world=found.world,
         conversion=found.conversion,
-        port=converted,
-        converted_arguments=converted_arguments,
+        port=port,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.errors import RunError
@@ -15,26 +14,9 @@ from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.told import report_on
 from dp2ddp.trial.trial import try_on
+from dp2ddp.trial.wanted import Wanted
 
 See = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What somebody asks to be verified, and how: the options of `dp2ddp verify`."""
-
-    script: Path
-    converted: Path | None = None
-    devices: tuple[int, ...] = ()  # empty: as many as the script names, or 2
-    arguments: tuple[str, ...] = ()
-    converted_arguments: tuple[str, ...] | None = None
-    steps: int | None = None
-    every: int = 1
-    only_gradients: bool = False
-    aligned: bool = False
-    launcher: str | None = None
-    patience: float = 120.0
-    as_module: bool = False
 
 
 def silent(text: str) -> None:
@@ -45,20 +27,7 @@ def verify(wanted: Wanted, see: See = silent, warn: See = silent) -> tuple[Repor
     """What was found, and why it was not more. `see` is told of each run that ends, `warn` of what had to be mended."""
     started = time.monotonic()
     with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
-        subject = subject_of(
-            wanted.script,
-            wanted.converted,
-            wanted.arguments,
-            wanted.steps,
-            wanted.patience,
-            wanted.as_module,
-            warn,
-            wanted.converted_arguments,
-            wanted.launcher,
-        )
-        subject = replace(
-            subject, aligned=wanted.aligned, every=wanted.every, only_gradients=wanted.only_gradients
-        )
+        subject = subject_of(wanted, warn)
         verdicts, failure = [], None
         for number in wanted.devices or (subject.world or 2,):
             try:

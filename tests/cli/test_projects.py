@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
 from dp2ddp.trial.subject import subject_of
+from dp2ddp.trial.wanted import Wanted
 from tests.cli.scripts import dp2ddp
 
 TRAIN = """
@@ -216,7 +217,7 @@ def test_verify_runs_the_script_of_a_project_under_its_own_name(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)
-    subject = subject_of(Path("train.py"), None, (), None, 60.0)
+    subject = subject_of(Wanted(script=Path("train.py")))
     assert subject.converted_name == "train.py"  # results/<name of __file__>/ stays the same folder
     assert subject.launch.endswith(" train.py")
 

@@ -12,6 +12,7 @@ from dp2ddp.runtime.server import Server
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial import try_on
+from dp2ddp.trial.wanted import Wanted
 from dp2ddp.verify.verdict import Verdict
 from tests.cli.scripts import script
 
@@ -88,10 +89,10 @@ def judged(
     monkeypatch.chdir(folder)
     script(folder, TRAIN)
     script(folder, port, "port.py")
-    subject = subject_of(Path("train.py"), Path("port.py"), (), None, 120.0)
+    subject = subject_of(Wanted(script=Path("train.py"), converted=Path("port.py"), aligned=aligned))
     scratch = folder.parent / f"{folder.name}-scratch"
     scratch.mkdir()
-    return try_on(replace(subject, aligned=aligned, torchrun=False), 2, server, scratch, print)
+    return try_on(replace(subject, torchrun=False), 2, server, scratch, print)
 
 
 def test_other_random_numbers_and_nothing_else(

@@ -12,6 +12,7 @@ from dp2ddp.runtime.server import Server
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial import try_on
+from dp2ddp.trial.wanted import Wanted
 from dp2ddp.verify.verdict import Verdict
 
 pytestmark = pytest.mark.torchrun
@@ -73,7 +74,7 @@ def verdict(server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch, fault
     (folder / "code" / "train.py").write_text(COMMON + DP)
     (folder / "code" / "port.py").write_text(COMMON + f"FAULT = {fault}" + PORT)
     monkeypatch.chdir(folder / "code")
-    subject = subject_of(Path("train.py"), Path("port.py"), (), None, 60.0, see=str)
+    subject = subject_of(Wanted(script=Path("train.py"), converted=Path("port.py")), see=str)
     (folder / "scratch").mkdir()
     return try_on(dataclasses.replace(subject, torchrun=False), 3, server, folder / "scratch", str)
 

@@ -78,3 +78,9 @@ def test_arguments_of_a_converted_script_need_one(tmp_path: Path) -> None:
     result = dp2ddp(tmp_path, "verify", "train.py", "--converted-arguments", "--fast")
     assert result.returncode == 2
     assert "--converted-arguments needs --converted" in result.stderr
+
+
+def test_a_quote_that_is_not_closed_is_told(tmp_path: Path) -> None:
+    result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "port.py", "--converted-arguments", "'a")
+    assert result.returncode == 2
+    assert "--converted-arguments': \"'a\": no closing quotation" in result.stderr

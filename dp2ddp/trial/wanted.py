@@ -1,0 +1,35 @@
+"""What somebody asks to be verified, and how: the options of `dp2ddp verify`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+_OF_OWN_VERSIONS = {
+    "aligned": "a conversion of ours has to draw the same numbers",
+    "converted_arguments": "it is that script's arguments",
+    "launcher": "a conversion of ours is started by torchrun",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is wanted; ValueError if two options do not go together."""
+
+    script: Path
+    converted: Path | None = None  # a version of the user's own; without it the script is converted
+    devices: tuple[int, ...] = ()  # empty: as many as the script names, or 2
+    arguments: tuple[str, ...] = ()
+    converted_arguments: tuple[str, ...] | None = None  # where they are others than the original's
+    steps: int | None = None
+    every: int = 1  # tensors are recorded and compared at each N-th step
+    only_gradients: bool = False  # judged: gradients and parameters of every step
+    aligned: bool = False  # judged with the same random numbers in both runs (runtime/aligned.py)
+    launcher: str | None = None  # torchrun or python, which starts the version given; None: as its text says
+    patience: float = 120.0  # seconds without progress
+    as_module: bool = False  # the script is a module, as `python -m` takes it
+
+    def __post_init__(self) -> None:
+        for name, reason in _OF_OWN_VERSIONS.items():
+            if self.converted is None and getattr(self, name) not in (None, False):
+                raise ValueError(f"--{name.replace('_', '-')} needs --converted: {reason}")
