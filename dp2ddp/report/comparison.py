@@ -10,6 +10,7 @@ from typing import IO
 from dp2ddp.report.changes import Change
 from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.compare import Comparison, Difference
+from dp2ddp.verify.differences import GRADIENTS
 from dp2ddp.verify.tolerance import FACTOR
 from dp2ddp.verify.verdict import Verdict
 
@@ -201,7 +202,7 @@ def _largest(difference: Difference | None) -> str:
 
 
 def _thing(difference: Difference) -> str:
-    named = difference.kind in ("gradient", "parameter")
+    named = difference.kind in (*GRADIENTS, "parameter")
     what = (
         f"{difference.kind} of {difference.name}"
         if named
@@ -221,7 +222,7 @@ def _amount(difference: Difference) -> str:
 def _beside(comparison: Comparison) -> Iterator[str]:
     if comparison.first is None:
         return
-    gradient = next((each for each in (comparison.first, *comparison.also) if each.kind == "gradient"), None)
+    gradient = next((each for each in (comparison.first, *comparison.also) if each.kind in GRADIENTS), None)
     if gradient is not None and gradient.ratio is not None:
         yield f"gradients are {gradient.ratio:.4g} times as long as under DataParallel"
     loss = next((each for each in (comparison.first, *comparison.also) if each.kind == "loss"), None)

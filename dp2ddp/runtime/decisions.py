@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -30,6 +31,8 @@ def observe_decisions(recorder: Recorder) -> None:
 
 
 def _clipping(original: Function, recorder: Recorder) -> Function:
+    signature = inspect.signature(original)
+
     @functools.wraps(original)
     def clip(parameters: Any, *args: Any, **kwargs: Any) -> Any:
         given = parameters
@@ -38,7 +41,8 @@ def _clipping(original: Function, recorder: Recorder) -> Function:
         elif not isinstance(parameters, (list, tuple)):  # it can be walked through once
             parameters = list(parameters)
             given = (each for each in parameters) if isinstance(given, types.GeneratorType) else parameters
-        recorder.saw_clipping(parameters)
+        bound = signature.bind(given, *args, **kwargs).arguments
+        recorder.saw_clipping(parameters, bound.get("max_norm", bound.get("clip_value")))
         result = original(given, *args, **kwargs)
         if original.__name__ == "clip_grad_norm_":
             recorder.saw_norm(result)

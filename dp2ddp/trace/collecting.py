@@ -17,7 +17,13 @@ class Collected:
         self._begin()
 
     def _begin(self) -> None:
-        self._lists: dict[str, list[Any]] = {"losses": [], "forwards": [], "draws": [], "clips": []}
+        self._lists: dict[str, list[Any]] = {
+            "losses": [],
+            "forwards": [],
+            "draws": [],
+            "clips": [],
+            "limits": [],
+        }
         self._counts: Counter[str] = Counter()
         self._precision: dict[str, None] = {}
         self._collectives: Counter[str] = Counter()
@@ -33,6 +39,9 @@ class Collected:
 
     def clip(self, norm: float) -> None:
         self._append("clips", norm)
+
+    def limit(self, limit: float) -> None:
+        self._append("limits", limit)
 
     def skipped(self) -> None:
         self._count("skipped")

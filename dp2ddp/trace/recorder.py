@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import weakref
 from collections.abc import Callable, Iterable
@@ -78,9 +79,9 @@ class Recorder:
         """The script has got a batch from a DataLoader."""
         self._events.draw(draw)
 
-    def saw_clipping(self, parameters: Iterable[torch.Tensor]) -> None:
+    def saw_clipping(self, parameters: Iterable[torch.Tensor], limit: Any) -> None:
         """The gradients of these are about to be clipped."""
-        self.quietly(self._unclipped.note, parameters)
+        self.quietly(self._note_clipping, parameters, limit)
 
     def saw_norm(self, norm: Any) -> None:
         """clip_grad_norm_ has returned a total norm."""
@@ -155,6 +156,11 @@ class Recorder:
         each = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         self._unclipped.gradients_change()
         self._events.loss(float(sum(tensor.detach().double().sum().item() for tensor in each)))
+
+    def _note_clipping(self, parameters: Iterable[torch.Tensor], limit: Any) -> None:
+        if math.isfinite(float(limit)):  # clip_grad_norm_ without a limit measures, and clips nothing
+            self._unclipped.note(parameters)
+            self._events.limit(float(limit))
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         self.quietly(self._forget_gradients, optimizer)

@@ -100,6 +100,7 @@ class Events:
     forwards: tuple[Forward, ...] = ()
     draws: tuple[Draw, ...] = ()
     clips: tuple[float, ...] = ()  # total norms that clip_grad_norm_ returned
+    limits: tuple[float, ...] = ()  # of each clip_grad_*: the largest norm or value that it lets pass
     skipped: int = 0  # calls of GradScaler.step that did not step
     scheduled: int = 0  # calls of a scheduler's step
     precision: tuple[
@@ -275,6 +276,7 @@ def _events(line: dict[str, Any], digests: npt.NDArray[np.uint64] | None) -> dic
             for loader, indices, streams in line["draws"]
         ),
         "clips": tuple(line["clips"]),
+        "limits": tuple(line["limits"]),
         "skipped": line["skipped"],
         "scheduled": line["scheduled"],
         "precision": tuple(line["precision"]),

@@ -20,6 +20,7 @@ from dp2ddp.verify.aligned import Aligned
 from dp2ddp.verify.causes.diagnose import diagnose
 from dp2ddp.verify.causes.evidence import Evidence
 from dp2ddp.verify.compare import Comparison, compare
+from dp2ddp.verify.differences import GRADIENTS
 from dp2ddp.verify.outputs import FileDifference, FilesComparison, OwnCode, compare_files, compare_text
 from dp2ddp.verify.spelling import Spelling
 from dp2ddp.verify.tolerance import FLOAT64, Tolerance
@@ -69,7 +70,7 @@ class Pair:
     def is_gross(self) -> bool:
         """Whether the very first gradients are so far apart that no rounding comes near: no need to measure it."""
         first = self.compared.first
-        gradients = first is not None and first.kind == "gradient" and first.step == 0
+        gradients = first is not None and first.kind in GRADIENTS and first.step == 0
         return gradients and first is not None and first.size > _GROSS
 
     @property

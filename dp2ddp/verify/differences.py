@@ -23,6 +23,7 @@ KINDS = (
     "learning rate",
     "precision",
     "random streams",
+    "gradient before clipping",
     "gradient",
     "loss",
     "decision",
@@ -31,6 +32,7 @@ KINDS = (
     "buffer",
     "steps",
 )
+GRADIENTS = ("gradient before clipping", "gradient")
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ def by_sketch(kind: str, layout: Layout, a: Vector, b: Vector) -> list[float]:
     ours, theirs = a.sketched(layout), b.sketched(layout)
     away = apart_by_sketch(ours, theirs)
     away[a.hashes == b.hashes] = 0.0
-    scale = ours[:, 0].max(initial=0.0) if kind == "gradient" else ours[:, 0]
+    scale = ours[:, 0].max(initial=0.0) if kind in GRADIENTS else ours[:, 0]
     relative: list[float] = (away / np.maximum(scale, TINY)).tolist()
     return relative
 
@@ -104,6 +106,20 @@ def of_arrays(a: npt.NDArray[Any], b: npt.NDArray[Any], scale: float | None = No
     if a.shape != b.shape:
         return float(np.inf)
     return float(apart(a, b).max(initial=0.0) / (scale or largest(a)))
+
+
+def unclipped_apart(layout: Layout, a: Vector, b: Vector) -> list[float]:
+    """Of each tensor's gradient before clipping: the largest difference, relative to the step's largest gradient."""
+    if a.values is None or b.values is None:
+        return by_sketch(GRADIENTS[0], layout, a, b)
+    return by_values(layout, apart(a.values, b.values), a.values, largest(a.values))
+
+
+def scaled(vector: Vector, factor: float) -> Vector:
+    """All numbers times `factor`; no tensor is then the same to the bit as another."""
+    values = None if vector.values is None else vector.values * factor
+    sketch = None if vector.sketch is None else vector.sketch * factor
+    return Vector(np.zeros_like(vector.hashes), values, sketch, vector.layout)
 
 
 def agreeing(vectors: Sequence[Vector]) -> tuple[tuple[int, ...], ...]:

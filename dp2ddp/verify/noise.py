@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp2ddp.trace.records import Trace
-from dp2ddp.verify.differences import TINY, Doubles, apart, largest, of_arrays, of_named
+from dp2ddp.verify.differences import TINY, Doubles, apart, largest, of_arrays, of_named, unclipped_apart
 from dp2ddp.verify.series import Noisy, Series, series_of
 from dp2ddp.verify.tolerance import FACTOR, Tolerance
 
@@ -18,6 +18,7 @@ class Noise:
     """For each step the largest so far, over all tensors; one ulp at least."""
 
     gradients: Doubles
+    unclipped: Doubles  # gradients before clipping, which takes the noise of large ones away
     parameters: Doubles
     losses: Doubles
     buffers: Doubles
@@ -27,6 +28,7 @@ class Noise:
         """Of a kind of difference at the step of this index; behind the last step, what it was there."""
         known = {
             "gradient": self.gradients,
+            "gradient before clipping": self.unclipped,
             "optimizer state": self.gradients,  # averages of gradients and of their squares
             "parameter": self.parameters,
             "loss": self.losses,
@@ -56,7 +58,7 @@ class Noise:
 def without_run(tolerance: Tolerance) -> Noise:
     """Where there is no second run: an ulp."""
     nothing = np.zeros(0)
-    return Noise(nothing, nothing, nothing, nothing, tolerance.epsilon)
+    return Noise(nothing, nothing, nothing, nothing, nothing, tolerance.epsilon)
 
 
 def noise_between(reference: Trace, nudged: Trace, noisy: Noisy, tolerance: Tolerance) -> Noise:
@@ -64,10 +66,20 @@ def noise_between(reference: Trace, nudged: Trace, noisy: Noisy, tolerance: Tole
     both = _union(noisy, noisy_elements(reference, nudged, tolerance))
     series = series_of(reference, [nudged], both)
     gradients = _so_far(_worst(series.gradients), tolerance)
+    unclipped = np.maximum(_so_far(_of_unclipped(reference, nudged, len(gradients)), tolerance), gradients)
     parameters = _so_far(_worst(series.parameters), tolerance)
     losses = np.maximum(_so_far(_of_losses(series), tolerance), gradients)
     buffers = _so_far(_of_buffers(reference, nudged, len(gradients)), tolerance)
-    return Noise(gradients, parameters, losses, buffers, tolerance.epsilon)
+    return Noise(gradients, unclipped, parameters, losses, buffers, tolerance.epsilon)
+
+
+def _of_unclipped(reference: Trace, nudged: Trace, count: int) -> Doubles:
+    sizes = np.zeros(count)
+    for index, (ours, theirs) in enumerate(zip(reference.steps(), nudged.steps(), strict=False)):
+        if ours.unclipped is not None and theirs.unclipped is not None:
+            apart = unclipped_apart(ours.layout, ours.unclipped, theirs.unclipped)
+            sizes[index] = max(apart, default=0.0)
+    return np.where(np.isfinite(sizes), sizes, 0.0)
 
 
 def _of_buffers(reference: Trace, nudged: Trace, count: int) -> Doubles:

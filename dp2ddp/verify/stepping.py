@@ -12,6 +12,7 @@ import numpy.typing as npt
 from dp2ddp.trace.digests import Floats
 from dp2ddp.trace.records import Step, Vector
 from dp2ddp.verify.differences import (
+    GRADIENTS,
     KINDS,
     TINY,
     Difference,
@@ -21,6 +22,8 @@ from dp2ddp.verify.differences import (
     by_values,
     largest,
     of_named,
+    scaled,
+    unclipped_apart,
 )
 from dp2ddp.verify.matching import in_order_of
 from dp2ddp.verify.noise import Noise
@@ -90,6 +93,8 @@ def compare_step(found: Found, step: Step, ranks: tuple[Step, ...]) -> None:
     if found.port:
         for difference in _of_streams(step.number, ranks):
             found.add(difference)
+    for difference in _before_clipping(step, others):
+        found.add(difference)
     identical = True
     for kind in ("gradient", "parameter"):
         vectors = [_vector(each, kind) for each in (step, *others)]
@@ -182,11 +187,37 @@ def _tensors(found: Found, kind: str, step: Step, other: Step, rank: int) -> Dif
         differences = _by_values(found, kind, step, a.values, b.values)
     else:
         differences = by_sketch(kind, step.layout, a, b)
+    return _largest_of(kind, step, a, b, differences, rank)
+
+
+def _largest_of(
+    kind: str, step: Step, a: Vector, b: Vector, differences: Sequence[float], rank: int
+) -> Difference:
     if not differences:
         return Difference(kind, 0.0, step.number, rank)
     worst = int(np.argmax(np.nan_to_num(differences, nan=np.inf)))
     norms = (float(vector.sketched(step.layout)[worst][0]) for vector in (a, b))
     return Difference(kind, float(differences[worst]), step.number, rank, step.layout.names[worst], *norms)
+
+
+def _before_clipping(step: Step, others: Sequence[Step]) -> Iterator[Difference]:
+    """What clipping hides: a gradient that is W times too large is DataParallel's once both have the norm 1.
+
+    A rank that clips the sum of the ranks to W times the norm, and divides later, does the same as DataParallel:
+    gradients may be apart by as much as the limits are.
+    """
+    kind, a, first = GRADIENTS[0], step.unclipped, others[0].unclipped
+    for rank, other in enumerate(others):
+        b = other.unclipped
+        if a is None or b is None or (rank and first is not None and np.array_equal(b.hashes, first.hashes)):
+            continue
+        sizes = unclipped_apart(step.layout, a, b)
+        if step.limits and other.limits and step.limits[-1] != other.limits[-1]:
+            in_measure = scaled(b, step.limits[-1] / other.limits[-1])
+            sizes = min(
+                sizes, unclipped_apart(step.layout, a, in_measure), key=lambda each: max(each, default=0.0)
+            )
+        yield _largest_of(kind, step, a, b, sizes, rank)
 
 
 def _first_missing(step: Step, other: Step, kind: str, rank: int) -> Difference | None:

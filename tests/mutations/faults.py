@@ -33,7 +33,7 @@ class Fault:
 
 
 _MLP_WEIGHT = "(loss * len(y) * world / rows).backward()"
-_BATCHES = "batches = BatchSampler(RandomSampler(data), 8, drop_last=False)"
+_BATCHES = "batches = BatchSampler(RandomSampler(data), 6, drop_last=False)"
 _STEP = "    optimizer.step()\n"
 _STEP_IN_EPOCH = "        optimizer.step()\n"
 
@@ -41,7 +41,7 @@ MLP = (
     Fault("mean of means", "mlp", _MLP_WEIGHT, "loss.backward()", "mean-of-means", 3, "examples#739"),
     Fault("weighted, W forgotten", "mlp", _MLP_WEIGHT, "(loss * len(y) / rows).backward()", "mean-for-sum", 0),
     Fault("loss times W", "mlp", _MLP_WEIGHT, "(loss * world).backward()", "sum-for-mean", 0),
-    Fault("batch size for each rank", "mlp", _BATCHES, _BATCHES.replace("8,", "16,"), "batch-size", 0, "EfficientConformer#10"),
+    Fault("batch size for each rank", "mlp", _BATCHES, _BATCHES.replace("6,", "6 * world,"), "batch-size", 0, "EfficientConformer#10"),
     Fault("every rank has the whole batch", "mlp", "yield batch[rank * size : (rank + 1) * size]", "yield batch", "repeated-rows|local-numbers", None),
     Fault("both ranks have chunk 0", "mlp", "yield batch[rank * size : (rank + 1) * size]", "yield batch[:size]", "repeated-rows", 0),
     Fault("rank 1 leaves a row out", "mlp", "yield batch[rank * size : (rank + 1) * size]", "yield batch[rank * size : (rank + 1) * size - rank] or batch[-1:]", "missing-rows", 0),
@@ -70,7 +70,7 @@ MLP = (
 CONV_BN = (
     Fault("SyncBatchNorm", "conv_bn", "model = Net().cuda()", "model = nn.SyncBatchNorm.convert_sync_batchnorm(Net()).cuda()", "sync-batchnorm", 0, "discuss 47152"),
     Fault("strided rows", "conv_bn", "        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "        x, y = x[rank::world], y[rank::world]\n", "batchnorm-rows", 0, "SEMANTICS 3"),
-    Fault("chunks in turn", "conv_bn", "        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "        x, y = x.chunk(world)[1 - rank], y.chunk(world)[1 - rank]\n", "buffers-of-another-rank", 0),
+    Fault("chunks in turn", "conv_bn", "        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "        x, y = x.chunk(world)[world - 1 - rank], y.chunk(world)[world - 1 - rank]\n", "buffers-of-another-rank", 0),
     Fault("eval forgotten to end", "conv_bn", "    net.train()\n", "    if epoch == 0:\n        net.train()\n", "evaluation-mode", 3),
     Fault("no eval", "conv_bn", "    net.eval()\n", "", "evaluation-mode", 3),
     Fault("buffers of each rank in evaluation", "conv_bn", "    for buffer in net.module.buffers():\n        dist.broadcast(buffer, 0)\n", "", "buffers-of-another-rank|local-numbers", None, "SEMANTICS 29"),
@@ -104,7 +104,7 @@ MANUAL = (
     Fault("schedule W times", "manual", "    scheduler.step()\n", "    for _ in range(world):\n        scheduler.step()\n", "schedule-times-world", 1, "accelerate#2142"),
     Fault("schedule of a rank's length", "manual", "T_max=8", "T_max=8 // world", "schedule-times-world|learning-rate", 1),
     Fault("schedule forgotten", "manual", "    scheduler.step()\n", "", "schedule-times|learning-rate", 1),
-    Fault("a permutation of each rank's own", "manual", "torch.randperm(32)[:8].chunk(world)[rank]", "torch.randperm(32, generator=generator)[:8].chunk(world)[rank]", "other-computation|other-random-numbers", 0, more=(("scheduler = ", "generator = torch.Generator().manual_seed(rank)\nscheduler = "),)),
+    Fault("a permutation of each rank's own", "manual", "torch.randperm(32)[:6].chunk(world)[rank]", "torch.randperm(32, generator=generator)[:6].chunk(world)[rank]", "other-computation|other-random-numbers", 0, more=(("scheduler = ", "generator = torch.Generator().manual_seed(rank)\nscheduler = "),)),
     Fault("rank 1 skips a step", "manual", "    optimizer.step()\n", "    if not (step == 3 and rank == 1):\n        optimizer.step()\n", "local-decision", 3, "SEMANTICS 82"),
     Fault("weights decay on rank 0 only", "manual", "weight_decay=0.1", "weight_decay=0.0 if rank else 0.1", "optimizer-settings|ranks-part", 0),
     Fault("rank 1's bias drifts", "manual", "    optimizer.step()\n", "    optimizer.step()\n    net.encoder.bias.data += 1e-3 * rank\n", "ranks-part", 1),
@@ -125,6 +125,7 @@ ACCUMULATE = (
 
 AMP = (
     Fault("clip before unscale", "amp", "    scaler.unscale_(optimizer)\n    nn.utils.clip_grad_norm_(net.parameters(), 0.3)\n", "    nn.utils.clip_grad_norm_(net.parameters(), 0.3)\n    scaler.unscale_(optimizer)\n", "clip-scaled", 0),
+    Fault("W times too large, hidden by clipping", "amp", "scaler.scale(loss * weight)", "scaler.scale(loss * weight * world)", "sum-for-mean", 0),
     Fault("bf16 for fp16", "amp", "dtype=torch.float16", "dtype=torch.bfloat16", "other-precision", 0),
     Fault("no autocast", "amp", "torch.autocast(\"cuda\", dtype=torch.float16)", "torch.autocast(\"cuda\", dtype=torch.float16, enabled=False)", "other-precision", 0),
     Fault("no scaler", "amp", "scaler = torch.amp.GradScaler(\"cuda\", init_scale=1024.0, growth_interval=3)", "scaler = torch.amp.GradScaler(\"cuda\", init_scale=1024.0, growth_interval=3, enabled=False)", "no-scaler", 3),
@@ -146,15 +147,15 @@ SAMPLER = (
     Fault("set_epoch forgotten", "sampler", "    sampler.set_epoch(epoch)\n", "", "same-order-each-epoch", 4, "pytorch#31771, TrainCheck"),
     Fault("another seed of the sampler", "sampler", "seed=0", "seed=1", "other-order", 0),
     Fault("sampler without shuffle", "sampler", "seed=0", "shuffle=False", "other-order", 0),
-    Fault("batch size not divided", "sampler", "batch_size=8 // world", "batch_size=8", "batch-size", 0, "tczhangzhi#3"),
+    Fault("batch size not divided", "sampler", "batch_size=6 // world", "batch_size=6", "batch-size", 0, "tczhangzhi#3"),
     Fault("sampler of one replica", "sampler", "DistributedSampler(data, seed=0)", "DistributedSampler(data, num_replicas=1, rank=0, seed=0)", "repeated-rows|more-steps", 0),
     Fault("all ranks are rank 0", "sampler", "DistributedSampler(data, seed=0)", "DistributedSampler(data, rank=0, num_replicas=world, seed=0)", "repeated-rows", 0),
     Fault("seed of each rank", "sampler", "seed=0", "seed=rank", "repeated-rows|other-order", 0),
-    Fault("a part of the data for each rank", "sampler", "sampler = DistributedSampler(data, seed=0)", "half = torch.utils.data.Subset(data, range(rank * 16, rank * 16 + 16))\nsampler = DistributedSampler(data, seed=0)\nsampler.dataset, sampler.num_samples, sampler.total_size = half, 16, 32", "other-order", 0),
-    Fault("padding duplicates", "sampler", "sampler = DistributedSampler(data, seed=0)", "data = torch.utils.data.Subset(data, range(31))\nsampler = DistributedSampler(data, seed=0)", "other-order", 0),
+    Fault("a part of the data for each rank", "sampler", "sampler = DistributedSampler(data, seed=0)", "half = torch.utils.data.Subset(data, range(rank * 24 // world, (rank + 1) * 24 // world))\nsampler = DistributedSampler(data, seed=0)\nsampler.dataset, sampler.num_samples, sampler.total_size = half, 24 // world, 24", "other-order", 0),
+    Fault("padding duplicates", "sampler", "sampler = DistributedSampler(data, seed=0)", "data = torch.utils.data.Subset(data, range(23))\nsampler = DistributedSampler(data, seed=0)", "other-order", 0),
     Fault("Nesterov forgotten", "sampler", ", nesterov=True", "", "optimizer-settings", 0),
     Fault("schedule each step", "sampler", "        optimizer.step()\n    scheduler.step()", "        optimizer.step()\n        scheduler.step()", "schedule-times", 1),
-    Fault("schedule W times an epoch", "sampler", "    scheduler.step()\n", "    scheduler.step()\n    scheduler.step()\n", "schedule-times-world", 4, "accelerate#2773"),
+    Fault("schedule W times an epoch", "sampler", "    scheduler.step()\n", "    for _ in range(world):\n        scheduler.step()\n", "schedule-times-world", 4, "accelerate#2773"),
     Fault("epochs divided by W", "sampler", "range(3)", "range(3 // world)", "fewer-steps", 4),
     Fault("wrapped anew each epoch, optimizer kept", "sampler", "    sampler.set_epoch(epoch)\n", "    sampler.set_epoch(epoch)\n    net = DDP(__import__('copy').deepcopy(net.module), device_ids=[rank])\n", "optimizer-of-others", 0),
 )  # fmt: skip
@@ -162,8 +163,8 @@ SAMPLER = (
 GAN = (
     Fault("critic not wrapped", "gan", "critic = DDP(nn.Sequential(nn.Linear(4, 12), nn.LeakyReLU(0.2), nn.Linear(12, 1)).cuda(), device_ids=[rank])", "critic = nn.Sequential(nn.Linear(4, 12), nn.LeakyReLU(0.2), nn.Linear(12, 1)).cuda()", "not-synchronised", 0),
     Fault("generator called without its wrapper", "gan", "fake = generator(noise)", "fake = generator.module(noise)", "not-synchronised", 1),
-    Fault("noise of each rank", "gan", "    noise = torch.randn(8, 3).chunk(world)[rank].cuda()\n", "    noise = torch.randn(4, 3).cuda()\n", "other-inputs|repeated-rows", 0, "SEMANTICS 64"),
-    Fault("noise of each device", "gan", "torch.randn(8, 3).chunk(world)[rank].cuda()", "torch.randn(4, 3, device=rank)", "other-inputs|repeated-rows", 0),
+    Fault("noise of each rank", "gan", "    noise = torch.randn(6, 3).chunk(world)[rank].cuda()\n", "    noise = torch.randn(6 // world, 3).cuda()\n", "other-inputs|repeated-rows", 0, "SEMANTICS 64"),
+    Fault("noise of each device", "gan", "torch.randn(6, 3).chunk(world)[rank].cuda()", "torch.randn(6 // world, 3, device=rank)", "other-inputs|repeated-rows", 0),
     Fault("generator's gradients kept", "gan", "    g_optimizer.zero_grad()\n", "", "gradients-kept", 3),
     Fault("optimizers in turn", "gan", "    d_loss.backward()\n    d_optimizer.step()\n    g_optimizer.zero_grad()\n    g_loss = F.softplus(-critic(fake)).mean()\n    g_loss.backward()\n    g_optimizer.step()\n", "    d_loss.backward()\n    g_loss = F.softplus(-critic(fake)).mean()\n    g_optimizer.zero_grad()\n    g_loss.backward()\n    g_optimizer.step()\n    d_optimizer.step()\n", "other-optimizer-order", 0),
     Fault("critic's lr for both", "gan", "lr=2e-3", "lr=2e-3 * world", "learning-rate-times-world", 1),
@@ -206,9 +207,9 @@ UNUSED = (
 
 CONTRASTIVE = (
     Fault("own part back, W forgotten", "contrastive", "(loss * world).backward()", "loss.backward()", "mean-for-sum", 0, "open_clip#616"),
-    Fault("negatives of the own rank", "contrastive", "    a, b = gather(a), gather(b)\n    loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(8).cuda())\n    optimizer.zero_grad()\n    (loss * world).backward()\n", "    loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(4).cuda())\n    optimizer.zero_grad()\n    loss.backward()\n", "pairs-across-ranks", 0, "SEMANTICS 19"),
+    Fault("negatives of the own rank", "contrastive", "    a, b = gather(a), gather(b)\n    loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(6).cuda())\n    optimizer.zero_grad()\n    (loss * world).backward()\n", "    loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(6 // world).cuda())\n    optimizer.zero_grad()\n    loss.backward()\n", "pairs-across-ranks", 0, "SEMANTICS 19"),
     Fault("gathered without gradients", "contrastive", "    a, b = gather(a), gather(b)\n", "    a, b = gather(a), gather(b).detach()\n", "other-computation", 0, "solo-learn#258"),
-    Fault("labels without the rank's offset", "contrastive", "a @ b.T / 0.1, torch.arange(8).cuda()", "a.roll(1, 0) @ b.T / 0.1, torch.arange(8).cuda()", "other-computation", 0),
+    Fault("labels without the rank's offset", "contrastive", "a @ b.T / 0.1, torch.arange(6).cuda()", "a.roll(1, 0) @ b.T / 0.1, torch.arange(6).cuda()", "other-computation", 0),
 )  # fmt: skip
 
 TOTAL = (

@@ -44,3 +44,10 @@ class Result:
             "" if self.is_right else f" wanted {self.fault.causes}"
         )
         return f"{self.fault.base:<12}{self.fault.name:<40}{where:<9} {self.code}{mark}"
+
+
+def alarm(verdict: Verdict | str) -> object:
+    """What is said to be different of a variant that is not; nothing if it is the same."""
+    if isinstance(verdict, str):
+        return verdict
+    return None if verdict.same else (verdict.float64.first, verdict.stdout.first, verdict.files.different)

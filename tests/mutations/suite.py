@@ -23,7 +23,6 @@ from dp2ddp.verify.tolerance import FLOAT64
 from dp2ddp.verify.verdict import Verdict
 
 BASES = Path(__file__).resolve().parent / "bases"
-WORLD = 2
 SIDE_BY_SIDE = 2
 PATIENCE = 20.0  # seconds; a port that hangs has been found out, too
 
@@ -59,9 +58,10 @@ def port(base: str) -> str:
 
 
 class Suite:
-    """A server, and the references that it has made."""
+    """A server, and the references that it has made, all on `world` devices."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, world: int) -> None:
+        self._world = world
         self._server = Server(environment())
         self._scratch = scratch
         self._count = itertools.count()
@@ -97,7 +97,7 @@ class Suite:
         """With the same random numbers; verify runs this for every port that differs."""
         left, right = (self._run(subject, Kind(mode, "float64", aligned=True), room) for mode in MODES)
         pair = Pair(left, right, FLOAT64, port=True)
-        return Aligned(pair.compared, unshared(order_folder("float64", WORLD, room)))
+        return Aligned(pair.compared, unshared(order_folder("float64", self._world, room)))
 
     def _reference(self, base: str, nudged: bool = False) -> tuple[Prepared, Run]:
         with self._lock:
@@ -112,7 +112,7 @@ class Suite:
         return prepared, run
 
     def _run(self, subject: Subject, kind: Kind, room: Path) -> tuple[Prepared, Run]:
-        prepared = prepare(subject, kind, WORLD, room)
+        prepared = prepare(subject, kind, self._world, room)
         running = self._server.start(prepared.stage)
         try:
             return prepared, watch([running], PATIENCE)[0]

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from dp2ddp.verify.causes.catalogue import CATALOGUE
-from dp2ddp.verify.verdict import Verdict
 from tests.mutations.faults import FAULTS
 from tests.mutations.harmless import HARMLESS
-from tests.mutations.results import Result
+from tests.mutations.results import Result, alarm
 from tests.mutations.suite import Suite, port
 
 BASES = sorted({fault.base for fault in FAULTS} | {change.base for change in HARMLESS})
@@ -31,7 +30,7 @@ def test_every_fault_changes_its_port_and_has_its_cause_in_the_catalogue() -> No
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
-    with Suite(tmp_path_factory.mktemp("runs")) as suite:
+    with Suite(tmp_path_factory.mktemp("runs"), 2) as suite:
         yield suite
 
 
@@ -59,12 +58,5 @@ def test_the_likeliest_cause_is_the_right_one(results: list[Result]) -> None:
 def test_a_harmless_variant_is_no_difference(base: str, suite: Suite) -> None:
     changes = [change for change in HARMLESS if change.base == base]
     verdicts = suite.judge_all(changes)
-    alarms = {change.name: what(v) for change, v in zip(changes, verdicts, strict=True) if what(v)}
+    alarms = {change.name: alarm(v) for change, v in zip(changes, verdicts, strict=True) if alarm(v)}
     assert alarms == {}
-
-
-def what(verdict: Verdict | str) -> object:
-    """What is said to be different; nothing if it is the same."""
-    if isinstance(verdict, str):
-        return verdict
-    return None if verdict.same else (verdict.float64.first, verdict.stdout.first, verdict.files.different)

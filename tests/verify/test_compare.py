@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp2ddp.trace.records import Layout
+from dp2ddp.trace.records import Layout, Trace
 from dp2ddp.verify.compare import Comparison, compare
 from dp2ddp.verify.tolerance import FLOAT32, FLOAT64
-from tests.verify.traces import GRADIENT, LAYOUT, trace
+from tests.verify.traces import GRADIENT, LAYOUT, Taken, record, trace
 
 
 def compared(tmp_path: Path, other: list[np.ndarray], **options: object) -> Comparison:
@@ -162,3 +162,52 @@ def test_two_programs_without_a_step_are_the_same(tmp_path: Path) -> None:
     found = compare(trace(tmp_path / "dp", []), [trace(tmp_path / "ddp", [])], FLOAT64)
     assert found.same
     assert found.steps == 0
+
+
+# ---- before clipping
+
+
+def clipped(folder: Path, rank: int, gradient: np.ndarray, limit: float) -> Trace:
+    """Two steps; what the optimizer is given in the second is the same whatever it was before clipping."""
+    begun = Taken(GRADIENT, unclipped=GRADIENT, events={"limits": (limit,)})
+    return record(
+        folder,
+        [begun, Taken(GRADIENT, unclipped=gradient, events={"limits": (limit,)})],
+        rank=rank,
+    )
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_gradient_that_only_clipping_makes_the_same_is_a_difference(tmp_path: Path, rank: int) -> None:
+    """Rank 0 is compared by its values, rank 1 by its sketch."""
+    reference = clipped(tmp_path / "dp", 0, GRADIENT * 3, 1.0)
+    gradients = [GRADIENT * (6 if each == rank else 3) for each in range(2)]
+    ranks = [clipped(tmp_path / "ddp", each, gradient, 1.0) for each, gradient in enumerate(gradients)]
+    found = compare(reference, ranks, FLOAT64, port=True)
+    assert found.first is not None
+    assert (found.first.kind, found.first.step, found.first.rank) == ("gradient before clipping", 1, rank)
+    assert found.first.ratio == pytest.approx(2.0)
+    assert not found.also
+
+
+def test_a_sum_that_is_clipped_at_w_times_the_norm_is_no_difference(tmp_path: Path) -> None:
+    reference = clipped(tmp_path / "dp", 0, GRADIENT * 3, 1.0)
+    begun = Taken(GRADIENT, unclipped=GRADIENT * 2, events={"limits": (2.0,)})
+    summed = Taken(GRADIENT, unclipped=GRADIENT * 6, events={"limits": (2.0,)})
+    ranks = [record(tmp_path / "ddp", [begun, summed], rank=rank) for rank in range(2)]
+    assert compare(reference, ranks, FLOAT64, port=True).same
+
+
+def test_a_gradient_that_is_clipped_on_one_side_by_hand_is_compared_behind_it(tmp_path: Path) -> None:
+    reference = clipped(tmp_path / "dp", 0, GRADIENT * 3, 1.0)
+    assert compare(reference, [record(tmp_path / "ddp", [Taken(GRADIENT)] * 2)], FLOAT64, port=True).same
+
+
+def test_noise_that_clipping_takes_away_is_measured_before_it(tmp_path: Path) -> None:
+    """clip_grad_value_ makes large gradients equal, however far rounding has driven them apart."""
+    reference, nudged, other = (
+        clipped(tmp_path / name, 0, GRADIENT * (3 + away), 1.0)
+        for name, away in (("dp", 0.0), ("nudged", 1e-9), ("ddp", 1e-8))
+    )
+    assert not compare(reference, [other], FLOAT64, port=True).same
+    assert compare(reference, [other], FLOAT64, nudged, port=True).same

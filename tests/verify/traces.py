@@ -71,6 +71,7 @@ class Taken:
     layout: Layout = LAYOUT
     optimizer: int = 0
     rates: tuple[float, ...] = (0.1,)
+    unclipped: np.ndarray | None = None
     events: Mapping[str, Any] = field(default_factory=dict)  # of trace.records.Events
     state: Mapping[str, np.ndarray] = field(default_factory=dict)
     buffers: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -87,6 +88,8 @@ def record(
             "gradients": vector(step.gradient, rank == 0, (), step.layout),
             "parameters": vector(-step.gradient, rank == 0, (), step.layout),
         }
+        if step.unclipped is not None:
+            vectors["unclipped"] = vector(step.unclipped, rank == 0, (), step.layout)
         beside = {
             name: named(each) for name, each in (("state", step.state), ("buffers", step.buffers)) if each
         }

@@ -247,7 +247,7 @@ GRADIENTS = (
     Entry(
         "sum-for-mean",
         "Gradients are {W} times too large: a sum over ranks where DataParallel has the mean.",
-        "Every gradient is W times DataParallel's, to the last digits.",
+        "Every gradient is W times DataParallel's, to the last digits; clipping may hide it.",
         "Divide by the number of ranks once: after all_reduce, or in the loss; DistributedDataParallel has "
         "done so already.",
         _WRAP,

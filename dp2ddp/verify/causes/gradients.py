@@ -36,7 +36,7 @@ def _scale(evidence: Evidence, scene: Scene, target: Array, rank0: Array) -> Ite
         return
     world, passes = evidence.world, len(scene.reference.losses)
     figures = f"gradients are {number_text(factor)} times DataParallel's"
-    exact = f"all but {left:.0e} of them"
+    exact = f"all but {left:.0e} of them{_hidden(scene)}"
     if passes > 1 and (_near(factor, passes) or _near(factor, 1 / passes)):
         yield found("accumulation-count", 0.97, f"{figures}; {passes} backward passes make a step", exact)
     if _near(factor, world):
@@ -45,6 +45,12 @@ def _scale(evidence: Evidence, scene: Scene, target: Array, rank0: Array) -> Ite
         yield found("mean-for-sum", 0.96, f"{figures}: 1/W", exact)
     elif not _near(factor, passes) and not _near(factor, 1 / passes):
         yield found("gradient-scale", 0.9, figures, exact)
+
+
+def _hidden(scene: Scene) -> str:
+    layout = scene.reference.layout
+    ours, theirs = (projected(step.gradients, layout) for step in (scene.reference, scene.ranks[0]))
+    return "; clipping hides it: behind it they are DataParallel's" if fits(distance(ours, theirs)) else ""
 
 
 def _near(factor: float, number: float) -> bool:

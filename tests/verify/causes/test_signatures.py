@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dp2ddp.trace.records import Trace
+from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.causes.diagnose import diagnose
 from dp2ddp.verify.causes.evidence import Evidence
 from dp2ddp.verify.compare import compare
 from dp2ddp.verify.outputs import FilesComparison, TextComparison
 from dp2ddp.verify.tolerance import FLOAT64
-from tests.verify.traces import GRADIENT, trace
+from tests.verify.traces import GRADIENT, Taken, record, trace
 
 OTHER = np.array([0.3, 1.0, -2.0, 0.7, 0.1])
 FIRST = [GRADIENT, OTHER]
@@ -21,14 +23,20 @@ FIRST = [GRADIENT, OTHER]
 def likeliest(folder: Path, *ranks: list[np.ndarray]) -> str:
     """The code for ranks with these gradients, step by step."""
     reference = trace(folder / "dp", FIRST)
-    traces = tuple(trace(folder / "ddp", each, rank=rank) for rank, each in enumerate(ranks))
+    causes = causes_of(
+        reference, *(trace(folder / "ddp", each, rank=rank) for rank, each in enumerate(ranks))
+    )
+    return causes[0].code if causes else "none"
+
+
+def causes_of(reference: Trace, *traces: Trace) -> tuple[Cause, ...]:
     found = compare(reference, traces, FLOAT64, port=True)
     evidence = Evidence(
-        len(ranks), reference, traces, found, TextComparison(0, None), (), FilesComparison(0, ())
+        len(traces), reference, traces, found, TextComparison(0, None), (), FilesComparison(0, ())
     )
     causes = diagnose(evidence)
     assert all(0 < cause.weight <= 1 and cause.evidence and cause.advice for cause in causes)
-    return causes[0].code if causes else "none"
+    return causes
 
 
 @pytest.mark.parametrize(
@@ -58,3 +66,13 @@ def test_one_tensor_that_is_not_synchronised_is_named(tmp_path: Path) -> None:
 
 def test_nothing_is_said_of_runs_that_agree(tmp_path: Path) -> None:
     assert likeliest(tmp_path, FIRST, FIRST) == "none"
+
+
+def test_a_factor_that_clipping_hides_is_told_with_what_hides_it(tmp_path: Path) -> None:
+    reference, *ranks = (
+        record(tmp_path / name, [Taken(GRADIENT, unclipped=GRADIENT * factor)], rank=rank)
+        for name, rank, factor in (("dp", 0, 3), ("ddp", 0, 6), ("ddp", 1, 6))
+    )
+    first, *_ = causes_of(reference, *ranks)
+    assert first.code == "sum-for-mean"
+    assert "clipping hides it" in " ".join(first.evidence)

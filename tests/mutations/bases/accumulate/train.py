@@ -6,8 +6,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(4)
-data = TensorDataset(torch.randn(48, 8), torch.randn(48, 1))
-loader = DataLoader(data, batch_size=4, shuffle=True)
+data = TensorDataset(torch.randn(72, 8), torch.randn(72, 1))
+loader = DataLoader(data, batch_size=6, shuffle=True)
 net = nn.DataParallel(nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)).cuda())
 optimizer = torch.optim.SGD(net.parameters(), lr=0.2, momentum=0.9)
 scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 4))

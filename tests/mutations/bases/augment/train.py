@@ -21,7 +21,7 @@ class Augmented(Dataset):
         return (image.flip(2) if random.random() < 0.5 else image), labels[i]
 
 
-loader = DataLoader(Augmented(), batch_size=8, num_workers=2)
+loader = DataLoader(Augmented(), batch_size=6, num_workers=2)
 net = nn.DataParallel(nn.Sequential(nn.Flatten(), nn.Linear(25, 16), nn.ReLU(), nn.Linear(16, 2)).cuda())
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 

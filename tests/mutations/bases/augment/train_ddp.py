@@ -33,7 +33,7 @@ net = nn.Sequential(nn.Flatten(), nn.Linear(25, 16), nn.ReLU(), nn.Linear(16, 2)
 net = DDP(net, device_ids=[rank])
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 torch.manual_seed(100 + rank)
-loader = DataLoader(data, batch_size=8 // world, sampler=sampler, num_workers=2)
+loader = DataLoader(data, batch_size=6 // world, sampler=sampler, num_workers=2)
 
 for epoch in range(2):
     for x, y in loader:

@@ -11,9 +11,9 @@ net = nn.DataParallel(nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 4
 optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
 
 for step in range(5):
-    rows = torch.randperm(32)[:8]
+    rows = torch.randperm(32)[:6]
     a, b = F.normalize(net(first[rows].cuda())), F.normalize(net(second[rows].cuda()))
-    loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(8).cuda())
+    loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(6).cuda())
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -6,9 +6,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(2)
-images = torch.randn(24, 3, 6, 6)
-labels = torch.randint(4, (24,))
-loader = DataLoader(TensorDataset(images, labels), batch_size=8, shuffle=True)
+images = torch.randn(18, 3, 6, 6)
+labels = torch.randint(4, (18,))
+loader = DataLoader(TensorDataset(images, labels), batch_size=6, shuffle=True)
 test = DataLoader(TensorDataset(images[:12] + 0.1, labels[:12]), batch_size=6)
 
 

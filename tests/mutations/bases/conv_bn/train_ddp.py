@@ -12,9 +12,9 @@ rank, world = dist.get_rank(), dist.get_world_size()
 torch.cuda.set_device(rank)
 
 torch.manual_seed(2)
-images = torch.randn(24, 3, 6, 6)
-labels = torch.randint(4, (24,))
-loader = DataLoader(TensorDataset(images, labels), batch_size=8, shuffle=True)
+images = torch.randn(18, 3, 6, 6)
+labels = torch.randint(4, (18,))
+loader = DataLoader(TensorDataset(images, labels), batch_size=6, shuffle=True)
 test = DataLoader(TensorDataset(images[:12] + 0.1, labels[:12]), batch_size=6)
 
 

@@ -11,7 +11,7 @@ net = nn.DataParallel(net.cuda())
 optimizer = torch.optim.RMSprop(net.parameters(), lr=2e-3)
 
 for step in range(6):
-    rows = torch.arange(step * 4, step * 4 + 8) % 32
+    rows = torch.arange(step * 4, step * 4 + 6) % 32
     net.train()
     loss = F.mse_loss(net(inputs[rows].cuda()), targets[rows].cuda())
     optimizer.zero_grad()

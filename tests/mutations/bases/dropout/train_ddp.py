@@ -17,7 +17,7 @@ net = DDP(net.cuda(), device_ids=[rank])
 optimizer = torch.optim.RMSprop(net.parameters(), lr=2e-3)
 
 for step in range(6):
-    rows = torch.arange(step * 4, step * 4 + 8).chunk(world)[rank] % 32
+    rows = torch.arange(step * 4, step * 4 + 6).chunk(world)[rank] % 32
     net.train()
     loss = F.mse_loss(net(inputs[rows].cuda()), targets[rows].cuda())
     optimizer.zero_grad()

@@ -15,7 +15,7 @@ torch.manual_seed(10)
 x = torch.randn(36, 5)
 y = x.sum(1, keepdim=True) + torch.linspace(0, 8, 36)[:, None]
 train = DataLoader(TensorDataset(x[:24], y[:24]), batch_size=12, shuffle=True)
-test_x, test_y = x[24:33], y[24:33]
+test_x, test_y = x[24:35], y[24:35]
 net = nn.Sequential(nn.Linear(5, 12), nn.ReLU(), nn.Linear(12, 1)).cuda()
 net = DDP(net, device_ids=[rank])
 optimizer = torch.optim.Adam(net.parameters(), lr=0.2)

@@ -18,8 +18,8 @@ g_optimizer = torch.optim.Adam(generator.parameters(), lr=2e-3, betas=(0.5, 0.99
 d_optimizer = torch.optim.Adam(critic.parameters(), lr=4e-3, betas=(0.5, 0.999))
 
 for step in range(5):
-    real = real_data[torch.randperm(24)[:8]].chunk(world)[rank].cuda()
-    noise = torch.randn(8, 3).chunk(world)[rank].cuda()
+    real = real_data[torch.randperm(24)[:6]].chunk(world)[rank].cuda()
+    noise = torch.randn(6, 3).chunk(world)[rank].cuda()
     fake = generator(noise)
     d_optimizer.zero_grad()
     d_loss = F.softplus(-critic(real)).mean() + F.softplus(critic(fake.detach())).mean()

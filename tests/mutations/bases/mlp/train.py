@@ -5,9 +5,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 torch.manual_seed(1)
-x = torch.randn(27, 6)
+x = torch.randn(23, 6)
 data = TensorDataset(x, (x.sum(1) > 0).long())
-loader = DataLoader(data, batch_size=8, shuffle=True)
+loader = DataLoader(data, batch_size=6, shuffle=True)
 
 net = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 2))
 net = nn.DataParallel(net.cuda())

@@ -27,9 +27,9 @@ class Chunks:
 
 
 torch.manual_seed(1)
-x = torch.randn(27, 6)
+x = torch.randn(23, 6)
 data = TensorDataset(x, (x.sum(1) > 0).long())
-batches = BatchSampler(RandomSampler(data), 8, drop_last=False)
+batches = BatchSampler(RandomSampler(data), 6, drop_last=False)
 loader = DataLoader(data, batch_sampler=Chunks(batches))
 
 net = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 2))

@@ -6,9 +6,9 @@ from torch import nn
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 torch.manual_seed(7)
-data = TensorDataset(torch.randn(32, 6), torch.randn(32, 2))
+data = TensorDataset(torch.randn(24, 6), torch.randn(24, 2))
 generator = torch.Generator()
-loader = DataLoader(data, batch_size=8, sampler=RandomSampler(data, generator=generator))
+loader = DataLoader(data, batch_size=6, sampler=RandomSampler(data, generator=generator))
 net = nn.DataParallel(nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 2)).cuda())
 optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, nesterov=True)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)

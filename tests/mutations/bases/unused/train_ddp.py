@@ -33,7 +33,7 @@ parameters = [p for p in net.parameters() if p.requires_grad]
 optimizer = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=0.05)
 
 for step in range(6):
-    rows = (torch.arange(8) + 4 * step).chunk(world)[rank]
+    rows = (torch.arange(6) + 4 * step).chunk(world)[rank]
     loss = F.mse_loss(net(inputs[rows].cuda(), step % 3 == 2), targets[rows].cuda())
     optimizer.zero_grad()
     loss.backward()
