@@ -212,12 +212,17 @@ def _before_clipping(step: Step, others: Sequence[Step]) -> Iterator[Difference]
         if a is None or b is None or (rank and first is not None and np.array_equal(b.hashes, first.hashes)):
             continue
         sizes = unclipped_apart(step.layout, a, b)
-        if step.limits and other.limits and step.limits[-1] != other.limits[-1]:
-            in_measure = scaled(b, step.limits[-1] / other.limits[-1])
-            sizes = min(
-                sizes, unclipped_apart(step.layout, a, in_measure), key=lambda each: max(each, default=0.0)
-            )
+        if (factor := _limits_apart(step, other)) != 1.0:
+            in_measure = unclipped_apart(step.layout, a, scaled(b, factor))
+            sizes = min(sizes, in_measure, key=lambda each: max(each, default=0.0))
         yield _largest_of(kind, step, a, b, sizes, rank)
+
+
+def _limits_apart(step: Step, other: Step) -> float:
+    """How often as large the limits of clipping are as on the other side; 1 if there is no such number."""
+    ours, theirs = (sorted(set(each.limits)) for each in (step, other))
+    factors = {a / b for a, b in zip(ours, theirs, strict=False) if b}
+    return factors.pop() if len(ours) == len(theirs) and len(factors) == 1 else 1.0
 
 
 def _first_missing(step: Step, other: Step, kind: str, rank: int) -> Difference | None:

@@ -173,6 +173,7 @@ def test_gradients_before_and_after_clipping(seen: dict[str, list[Seen]]) -> Non
             assert step.unclipped.values.tolist() == before
             assert step.gradients.values.tolist() == after
             assert before != after
+            assert sorted(set(step.limits)) == [1e-3, 1.0]  # the norm, then the value
 
 
 def test_norms_skipped_steps_and_schedulers(seen: dict[str, list[Seen]]) -> None:
