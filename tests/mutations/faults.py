@@ -102,7 +102,7 @@ MANUAL = (
     Fault("sync on every second step", "manual", "    average_gradients()\n", "    if step % 2 == 0:\n        average_gradients()\n", "not-synchronised", 1),
     Fault("no sync in the last step", "manual", "    average_gradients()\n", "    if step < 7:\n        average_gradients()\n", "not-synchronised", 7),
     Fault("schedule W times", "manual", "    scheduler.step()\n", "    for _ in range(world):\n        scheduler.step()\n", "schedule-times-world", 1, "accelerate#2142"),
-    Fault("schedule of a rank's length", "manual", "T_max=8", "T_max=8 // world", "schedule-times-world|learning-rate", 1),
+    Fault("schedule of a rank's length", "manual", "T_max=12", "T_max=12 // world", "schedule-times-world|learning-rate", 1),
     Fault("schedule forgotten", "manual", "    scheduler.step()\n", "", "schedule-times|learning-rate", 1),
     Fault("a permutation of each rank's own", "manual", "torch.randperm(32)[:6].chunk(world)[rank]", "torch.randperm(32, generator=generator)[:6].chunk(world)[rank]", "other-computation|other-random-numbers", 0, more=(("scheduler = ", "generator = torch.Generator().manual_seed(rank)\nscheduler = "),)),
     Fault("rank 1 skips a step", "manual", "    optimizer.step()\n", "    if not (step == 3 and rank == 1):\n        optimizer.step()\n", "local-decision", 3, "SEMANTICS 82"),

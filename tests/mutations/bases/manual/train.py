@@ -21,7 +21,7 @@ class Net(nn.Module):
 
 net = nn.DataParallel(Net().cuda())
 optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=0.1)
-scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=8)
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=12)
 
 for step in range(8):
     rows = torch.randperm(32)[:6]

@@ -28,7 +28,7 @@ net = Net().cuda()
 for parameter in net.parameters():
     dist.broadcast(parameter.data, 0)
 optimizer = torch.optim.AdamW(net.parameters(), lr=3e-3, weight_decay=0.1)
-scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=8)
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=12)
 
 
 def average_gradients():
