@@ -24,6 +24,7 @@ import os
 import signal
 import struct
 import termios
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -95,6 +96,7 @@ def run_stage(stage: Stage, rank: int) -> int:
         # aligned: they go on with the numbers of the process that starts them, as DataParallel's process does
         seed = None if stage.aligned else stage.seed
         observe_ranks(lambda rank: _become_rank(stage, rank, pulse, ends), seed)
+    thaw = _follow_freezing()
     pulse.beat()  # the script begins
     end = Ending()
     try:
@@ -106,7 +108,7 @@ def run_stage(stage: Stage, rank: int) -> int:
         for end_rank in ends:
             end_rank(end)
         _say_end(desk, label, end, pulse)
-        gc.unfreeze()
+        thaw()
     return end.code
 
 
@@ -180,10 +182,23 @@ def have_terminal() -> None:
     os.dup2(stdin, 0)  # the other end stays open as long as this process
 
 
+def _follow_freezing() -> Callable[[], None]:
+    """Returns what takes back the script's own gc.freeze, if it calls that: it may have files open by then."""
+    freeze, called = gc.freeze, threading.Event()
+
+    def freezing() -> None:
+        called.set()
+        freeze()
+
+    gc.freeze = freezing
+    return lambda: gc.unfreeze() if called.is_set() else None
+
+
 def complete_open_files() -> None:
     """Write out what the script left in files that it never closed, as the interpreter's end would.
 
-    A forked run ends without that end (forked.py), and in any run torch may keep the script's objects alive.
+    A forked run ends without that end (forked.py), and in any run torch may keep the script's objects alive. What is
+    frozen was there before the script, and is not looked at: every page that is looked at would be copied (0.3 s).
     """
     for thing in gc.get_objects():
         if type(thing).__name__ == "EventFileWriter":  # TensorBoard's, which writes in a thread of its own

@@ -27,7 +27,7 @@ from typing import Any
 from dp2ddp.runtime.boot import run_stage
 from dp2ddp.runtime.ports import free_port
 from dp2ddp.runtime.processes import adopt_orphans, die_with_parent
-from dp2ddp.runtime.stage import Stage
+from dp2ddp.runtime.stage import Stage, import_equipment
 
 _BREATH = 0.01  # seconds between two looks at the children
 
@@ -44,8 +44,9 @@ def main() -> None:
     import torch
     import torch._dynamo  # for its side effect, see above
 
+    import_equipment()
     torch.set_num_threads(1)
-    gc.freeze()  # a child neither scans nor copies what was here before it (run_stage thaws at its end)
+    gc.freeze()  # a child neither scans nor copies what was here before it
     work = _serve(answers)
     if work is not None:
         answers.close()

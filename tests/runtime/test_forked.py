@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -47,12 +48,14 @@ def server() -> Iterator[Server]:
         yield server
 
 
-def run(server: Server, folder: Path, code: str, mode: Mode = "ddp", patience: float | None = None) -> Run:
+def run(
+    server: Server, folder: Path, code: str, mode: Mode = "ddp", patience: float | None = None, **more: Any
+) -> Run:
     script = folder / "train.py"
     script.write_text(code)
     stage = Stage(
         script=str(script), mode=mode, world=2, folder=str(folder), desk=str(folder / "desk"), name="train.py",
-        arguments=("--lr", "1"), capture=True, real=False,
+        arguments=("--lr", "1"), capture=True, real=False, **more,
     )  # fmt: skip
     return watch([server.start(stage)], patience)[0]
 
@@ -129,3 +132,27 @@ def test_a_file_that_the_script_never_closed_is_complete(server: Server, tmp_pat
     code = "import csv\nrows = csv.writer(open('log.csv', 'w'))\nrows.writerow([1, 2])"
     assert run(server, tmp_path, code, mode="dp").code == 0
     assert (tmp_path / "log.csv").read_text() == "1,2\n"
+
+
+def test_a_file_is_complete_that_the_script_had_open_when_it_froze_everything(
+    server: Server, tmp_path: Path
+) -> None:
+    code = "import gc\nlog = open('log.csv', 'w')\nlog.write('1,2')\ngc.freeze()"
+    assert run(server, tmp_path, code, mode="dp").code == 0
+    assert (tmp_path / "log.csv").read_text() == "1,2"
+
+
+@pytest.mark.parametrize(("mode", "aligned"), [("dp", "order"), ("ddp", None)])
+def test_what_a_run_is_equipped_with_was_imported_before_it(
+    server: Server, tmp_path: Path, mode: Mode, aligned: str | None
+) -> None:
+    code = """
+import gc, sys
+young = set(map(id, gc.get_objects()))  # what was there before is frozen
+print([name for name, module in sys.modules.items() if name.startswith("dp2ddp") and id(module) in young])
+"""
+    everything = {
+        "trace": str(tmp_path / "trace"), "dtype": "float64", "sample_streams": True, "nudged": True, "seed": 1,
+        "rank_order": True, "aligned": aligned, "scratch": str(tmp_path),
+    }  # fmt: skip
+    assert run(server, tmp_path, code, mode, **everything).output(0) == "[]\n"
