@@ -110,10 +110,11 @@ def facts(verdict: Verdict) -> Iterator[tuple[str, str, bool]]:
         yield "float64", _float64(double), double.same
         yield from (("", text, False) for text in _beside(double))
         yield from _aligned(verdict)
-        ordered = ", with sums over ranks added in rank order" if verdict.world > 2 else ""
-        shown = verdict.float32.first is not None and not verdict.single_only
-        text = _float32(verdict.float32) + ordered + " (shown, not judged)" * shown
-        yield "float32", text, not verdict.single_only
+        if single := verdict.float32:
+            ordered = ", with sums over ranks added in rank order" if verdict.world > 2 else ""
+            shown = single.first is not None and not verdict.single_only
+            text = _float32(single) + ordered + " (shown, not judged)" * shown
+            yield "float32", text, not verdict.single_only
     shown = verdict.only_gradients
     unjudged = " (shown, not judged)" * shown
     codes = f"{verdict.codes[0]} and {verdict.codes[1]}"

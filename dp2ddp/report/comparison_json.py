@@ -46,7 +46,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "same": verdict.same,
         "only_gradients": verdict.only_gradients,
         "float64": _comparison(verdict.float64),
-        "float32": _comparison(verdict.float32),
+        "float32": verdict.float32 and _comparison(verdict.float32),
         "stdout": {
             "same": text.same,
             "lines": text.lines,

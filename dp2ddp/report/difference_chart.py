@@ -68,7 +68,7 @@ def padded(values: Doubles, count: int) -> Doubles:
 
 
 def _lines(double: Series, sizes: Doubles, verdict: Verdict) -> Iterator[tuple[str, str, Doubles]]:
-    count, single = len(double.steps), verdict.float32.series
+    count, single = len(double.steps), verdict.float32.series if verdict.float32 else None
     if single is not None and len(single.steps):
         if single.noise is not None:
             yield "natural noise in float32", "noise32", padded(single.noise, count)

@@ -19,7 +19,7 @@ def steps_csv(verdict: Verdict) -> str:
     series = verdict.float64.series
     if series is None or not len(series.steps):
         return ""
-    columns = dict(_columns(series, verdict.float32.series))
+    columns = dict(_columns(series, verdict.float32.series if verdict.float32 else None))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)

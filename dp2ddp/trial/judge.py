@@ -122,7 +122,7 @@ def own_code(subject: Subject) -> OwnCode:
 def judge(
     subject: Subject,
     free: Pair,
-    single: Pair,
+    single: Pair | None,
     server: Server,
     scratch: Path,
     aligned: Aligned | None = None,
@@ -143,7 +143,7 @@ def judge(
         world=reference.stage.world,
         only_gradients=subject.only_gradients,
         float64=double,
-        float32=single.compared,
+        float32=single.compared if single else None,
         stdout=compare_text(texts[0], texts[1], loose),
         voices=tuple(rank for rank in other.stage.ranks if rank and free.other.output(rank)),
         files=_compare_leavings(ours, theirs, server, scratch, loose, own_code(subject)),

@@ -47,6 +47,7 @@ class Subject:
         False  # every sample draws from a stream of its own, in both runs (runtime/samples.py)
     )
     torchrun: bool = True  # the judged run starts as a user will start it; or else it is forked, too
+    float32: bool = True  # trained in float32 as well, which shows what doubles hide
     every: int = 1  # tensors are recorded and compared at each N-th step
     only_gradients: bool = False  # judged: gradients and parameters of every step
     starts_ranks: bool = False  # the converted version is started once, and starts its ranks itself

@@ -3,7 +3,7 @@
 DataParallel, float64   forked        the reference
 DDP, float64            torchrun      the converted script as a user will start it
 DataParallel, float32   forked        what doubles hide
-DDP, float32            forked
+DDP, float32            forked        these two unless Subject.float32 says no
 
 And where the numbers of such a pair are further apart than a few roundings, DataParallel once more, an ulp away: what
 rounding alone makes of this training (verify/tolerance.py).
@@ -40,13 +40,14 @@ def try_on(
 ) -> Verdict:
     """Run both on `world` devices and compare; RunError if one of them fails."""
     trial = _Trial(subject, world, server, scratch, see)
-    double, single = trial.pairs(FLOAT64, FLOAT32, aligned=subject.aligned)
+    precisions = (FLOAT64, FLOAT32) if subject.float32 else (FLOAT64,)
+    double, *single = trial.pairs(*precisions, aligned=subject.aligned)
     aligned = None
     if subject.port and not subject.aligned and not double.compared.same:
         see(f"{subject.port.name} trains differently; with DataParallel's random numbers, too?")
         aligned = trial.aligned()
     lockstep = trial.in_lockstep(double) if double.may_hide_a_fault and not subject.aligned else None
-    return judge(subject, double, single, server, scratch, aligned, lockstep)
+    return judge(subject, double, single[0] if single else None, server, scratch, aligned, lockstep)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class Verdict:
 
     world: int
     float64: Comparison
-    float32: Comparison
+    float32: Comparison | None  # None: was not trained in it
     stdout: TextComparison
     voices: tuple[int, ...]  # ranks other than 0 that printed something
     files: FilesComparison
@@ -50,7 +50,7 @@ class Verdict:
         """Whether training differs in float32 alone, by more than rounding makes: half precision on one side, which
         doubles hide."""
         single = self.float32
-        found = () if single.first is None else (single.first, *single.also)
+        found = () if single is None or single.first is None else (single.first, *single.also)
         by_numbers = any(
             each.step == 0 and each.kind in _NUMBERS and not each.size <= each.allowed for each in found
         )

@@ -74,6 +74,7 @@ def test_a_script_trains_the_same(case: Case, world: int, server: Server, tmp_pa
         mended=mended_files(project),
         patience=PATIENCE,
         torchrun=False,
+        float32=world == min(case.worlds),  # what doubles hide does not hang on the number of devices
     )
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -81,7 +82,7 @@ def test_a_script_trains_the_same(case: Case, world: int, server: Server, tmp_pa
     print_report(Report(case.name, (verdict,), "", 0.0))  # pytest shows it where one of these is false
     assert verdict.same
     assert verdict.trained is case.trains
-    if world == 2 and has_even_chunks(verdict.float32.rows):
+    if world == 2 and verdict.float32 and has_even_chunks(verdict.float32.rows):
         assert verdict.float32.identical
 
 

@@ -84,10 +84,10 @@ class Suite:
         if pair.may_be_rounding:
             pair = pair.beside(self._reference(change.base, nudged=True)[1])
         subject = subject_of(change)
-        verdict = judge(subject, pair, pair, self._server, room)  # float32 would be shown, not judged
+        verdict = judge(subject, pair, None, self._server, room)
         if verdict.float64.same or _is_clear(verdict):
             return verdict
-        return judge(subject, pair, pair, self._server, room, self._aligned(subject, room))
+        return judge(subject, pair, None, self._server, room, self._aligned(subject, room))
 
     def judge_all(self, changes: Sequence[Change]) -> list[Verdict | str]:
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:

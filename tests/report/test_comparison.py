@@ -89,6 +89,13 @@ def test_float32_tells_bits_from_rounding() -> None:
     )
 
 
+def test_nothing_is_said_of_float32_where_nothing_was_trained_in_it() -> None:
+    double = dataclasses.replace(SAME, float32=None)
+    assert double.same
+    assert lines(SAME).keys() - lines(double).keys() == {"float32"}
+    assert json.loads(as_document(report(double)))["verdicts"][0]["float32"] is None
+
+
 def test_a_script_without_a_step_is_compared_by_what_it_prints_and_leaves() -> None:
     none = dataclasses.replace(GOOD, steps=0, rank_steps=(0, 0), identical_steps=0)
     found = lines(dataclasses.replace(SAME, float64=none, float32=none))

@@ -47,6 +47,11 @@ def test_the_verdict_comes_first() -> None:
     assert bad.index("parts from DataParallel at step 7") < bad.index('id="w2"') < bad.index('id="w3"')
 
 
+def test_a_page_without_float32_says_so() -> None:
+    double = dataclasses.replace(same(), float32=None)
+    assert "not run" in Elements(page(report(double, different(3)))).text
+
+
 def test_what_was_printed_and_left_behind_is_shown_as_a_difference() -> None:
     text = page(report(different()))
     assert '<del><span class="sign" aria-label="removed">−</span>0,1.0</del>' in text

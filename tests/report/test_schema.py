@@ -37,9 +37,13 @@ def noisy() -> Report:
     return report(dataclasses.replace(verdict, float64=with_noise(verdict.float64)))
 
 
+def doubles_alone() -> Report:
+    return report(dataclasses.replace(same(), float32=None))
+
+
 @pytest.mark.parametrize(
-    "made", [lambda: report(same()), lambda: report(same(2), different(3)), evil, noisy, report],
-    ids=["same", "different", "evil", "noise", "none"],
+    "made", [lambda: report(same()), lambda: report(same(2), different(3)), evil, noisy, doubles_alone, report],
+    ids=["same", "different", "evil", "noise", "doubles alone", "none"],
 )  # fmt: skip
 def test_a_document_keeps_to_the_schema(made: object) -> None:
     assert callable(made)
