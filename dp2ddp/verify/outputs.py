@@ -14,6 +14,7 @@ from dp2ddp.verify.spelling import Spelling
 from dp2ddp.verify.tolerance import Tolerance
 from dp2ddp.verify.workspace import Leavings, content_hash, opened
 
+NO_LINE = "(no such line)"
 _AFTER, _WIDE = 20, 400  # lines after a difference that a report shows, and letters of each
 _SINGLE = 2.5e-7  # TensorBoard keeps numbers in float32: a last digit may round the other way
 TORCH_FILES = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".t7", ".model")
@@ -79,7 +80,7 @@ def compare_text(reference: str, other: str, tolerance: Tolerance) -> TextCompar
 
 
 def _different(ours: list[str], theirs: list[str], number: int) -> TextComparison:
-    pair = [lines[number - 1] if number <= len(lines) else "(no such line)" for lines in (ours, theirs)]
+    pair = [lines[number - 1] if number <= len(lines) else NO_LINE for lines in (ours, theirs)]
     return TextComparison(len(ours), (number, pair[0], pair[1]), only_order=sorted(ours) == sorted(theirs))
 
 

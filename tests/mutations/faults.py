@@ -57,7 +57,7 @@ MLP = (
     Fault("optimizer of a copy", "mlp", "torch.optim.SGD(net.parameters()", "torch.optim.SGD(__import__('copy').deepcopy(net).parameters()", "optimizer-of-others|no-gradient", 0),
     Fault("a layer frozen", "mlp", "net = DDP(net.cuda(), device_ids=[rank])", "net[0].requires_grad_(False)\nnet = DDP(net.cuda(), device_ids=[rank])", "no-gradient", 0, "TrainCheck pytorch-forum-84911"),
     Fault("a head left out of the optimizer", "mlp", "SGD(net.parameters()", "SGD(net.module[0].parameters()", "other-parameters", 0),
-    Fault("the short chunk is padded", "mlp", "            yield batch[rank * size : (rank + 1) * size]", "            chunk = batch[rank * size : (rank + 1) * size]\n            yield chunk + batch[: size - len(chunk)]", "repeated-rows", 3, "accelerate even_batches"),
+    Fault("the short chunk is padded", "mlp", "            yield batch[rank * size : (rank + 1) * size]", "            chunk = batch[rank * size : (rank + 1) * size]\n            yield chunk + batch[: size - len(chunk)]", "padded-rows", 3, "accelerate even_batches"),
     Fault("seed after the model", "mlp", "net = nn.Sequential(", "torch.manual_seed(2)\nnet = nn.Sequential(", "initial-state", 0),
     Fault("rank prints as well", "mlp", "    if rank == 0:\n        print(f", "    if True:\n        print(f", "every-rank-prints", None, "apex#118"),
     Fault("log written by every rank", "mlp", "        print(f\"epoch {epoch}: loss {total.item() / len(data):.6f}\")\n        with", "        print(f\"epoch {epoch}: loss {total.item() / len(data):.6f}\")\n    if True:\n        with", "doubled-lines", None),
@@ -73,6 +73,8 @@ CONV_BN = (
     Fault("chunks in turn", "conv_bn", "        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "        x, y = x.chunk(world)[world - 1 - rank], y.chunk(world)[world - 1 - rank]\n", "buffers-of-another-rank", 0),
     Fault("eval forgotten to end", "conv_bn", "    net.train()\n", "    if epoch == 0:\n        net.train()\n", "evaluation-mode", 3),
     Fault("no eval", "conv_bn", "    net.eval()\n", "", "evaluation-mode", 3),
+    Fault("no eval after the last step", "conv_bn", "    net.eval()\n", "    net.train(epoch == 2)\n", "evaluation-mode", 8),
+    Fault("rank 1 prints instead", "conv_bn", "    if rank == 0:\n        print", "    if rank == 1:\n        print", "another-rank-prints", None),
     Fault("buffers of each rank in evaluation", "conv_bn", "    for buffer in net.module.buffers():\n        dist.broadcast(buffer, 0)\n", "", "buffers-of-another-rank|local-numbers", None, "SEMANTICS 29"),
     Fault("checkpoint of rank 1", "conv_bn", "if rank == 0:\n    torch.save", "if rank == 1:\n    torch.save", "buffers-of-another-rank|local-numbers", None, more=(("    for buffer in net.module.buffers():\n", "    for buffer in net.module.buffers() if epoch < 2 else ():\n"),)),
     Fault("buffers averaged", "conv_bn", "        dist.broadcast(buffer, 0)\n", "        if buffer.is_floating_point():\n            dist.all_reduce(buffer)\n            buffer /= world\n", "buffers-of-another-rank", 3),
@@ -224,7 +226,15 @@ TOTAL = (
     Fault("file of an earlier step", "total", "f\"step{step % 2}.pt\"", "f\"step{step % 2}.pt\" if step < 5 else 'last.pt'", "other-output|doubled-files", None),
 )  # fmt: skip
 
+TEACHER = (
+    Fault("weights of the sampler lost", "teacher", "WeightedRandomSampler(torch.linspace(0.1, 2.0, 32) ** 3, 30)", "torch.utils.data.RandomSampler(data)", "sampler-weights", 0),
+    Fault("padding of the short batch", "teacher", "        x, y = x.chunk(world)[rank].cuda(), y.chunk(world)[rank].cuda()\n", "        seen = (x, y) if rows == 8 else (torch.cat([x, seen[0]])[:8], torch.cat([y, seen[1]])[:8])\n        (x, y), rows = seen, 8\n        x, y = x.chunk(world)[rank].cuda(), y.chunk(world)[rank].cuda()\n", "padded-rows", 3, "DistributedSampler, accelerate even_batches"),
+    Fault("centre of the rank's rows", "teacher", "            mean = out.sum(0) / rows\n            dist.all_reduce(mean)\n", "            mean = out.mean(0)\n", "buffer-of-local-rows", 1, "DINO"),
+    Fault("average before the step", "teacher", "        optimizer.step()\n", "        for old, new in zip(average.parameters(), net.module.parameters()):\n            old.data.mul_(0.9).add_(new.data, alpha=0.1)\n        optimizer.step()\n", "weights-of-another-step", None, more=(("            for old, new in zip(average.parameters(), net.module.parameters()):\n                old.mul_(0.9).add_(new, alpha=0.1)\n", ""),)),
+    Fault("lr of the rank in a group", "teacher", "\"lr\": 2e-3", "\"lr\": 2e-3 * (1 + rank)", "learning-rates-apart", 0),
+)  # fmt: skip
+
 FAULTS: tuple[Fault, ...] = (
     *MLP, *CONV_BN, *MANUAL, *ACCUMULATE, *AMP, *MASKED, *SAMPLER, *GAN, *DROPOUT, *EARLY, *AUGMENT, *UNUSED,
-    *CONTRASTIVE, *TOTAL,
+    *CONTRASTIVE, *TOTAL, *TEACHER,
 )  # fmt: skip

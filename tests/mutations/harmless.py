@@ -119,6 +119,8 @@ HARMLESS: tuple[Change, ...] = (
     _one("unused: zeros for all", "unused", "    optimizer.zero_grad()\n", "    optimizer.zero_grad(set_to_none=False)\n"),
     _one("contrastive: torch's gather", "contrastive", _GATHER, "    return torch.cat(torch.distributed.nn.functional.all_gather(mine))\n", "(loss * world).backward()", "loss.backward()", "import torch.distributed as dist\n", "import torch.distributed as dist\nimport torch.distributed.nn\n"),
     _one("contrastive: W behind the backward", "contrastive", "    (loss * world).backward()\n", "    loss.backward()\n    for p in net.parameters():\n        p.grad *= world\n"),
+    _one("teacher: the sum is divided behind", "teacher", "            mean = out.sum(0) / rows\n            dist.all_reduce(mean)\n", "            mean = out.sum(0)\n            dist.all_reduce(mean)\n            mean /= rows\n"),
+    _one("teacher: the average on rank 0 alone", "teacher", "            for old, new in zip(average.parameters(), net.module.parameters()):\n", "            for old, new in zip(average.parameters(), net.module.parameters()) if rank == 0 else ():\n"),
     _one("total: saved by way of a buffer", "total", 'torch.save(net.module.state_dict(), f"step{step % 2}.pt")', 'torch.save({k: v.clone() for k, v in net.module.state_dict().items()}, f"step{step % 2}.pt")'),
     _one("total: mean times rows", "total", 'reduction="sum")', "reduction=\"mean\") * len(rows)"),
 )  # fmt: skip

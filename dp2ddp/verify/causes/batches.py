@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from dp2ddp.trace.records import Step
+from dp2ddp.trace.records import Step, Trace
 from dp2ddp.verify.causes.cause import Found, found
 from dp2ddp.verify.causes.evidence import Evidence, Scene
 from dp2ddp.verify.causes.words import names_text, sum_text
@@ -49,8 +49,13 @@ def signatures(evidence: Evidence) -> Iterator[Found]:
     if wrong is None:
         yield from _repeated_draws(evidence)
         return
+    padding = _padding(evidence, wrong)
+    if padding is not None:
+        yield padding
+        return
     yield from _sizes(evidence, wrong)
     yield from _contents(evidence, wrong)
+    yield from _replacement(evidence)
 
 
 def different_batch(evidence: Evidence) -> Batch | None:
@@ -96,7 +101,7 @@ def _sizes(evidence: Evidence, batch: Batch) -> Iterator[Found]:
     if sum(theirs) == ours:
         return
     later = next((one for one in _reference_rows(evidence, scene.number + 1)), None)
-    figures = f"rows in step {scene.number}: {sum_text(theirs)} = {sum(theirs)}, under DataParallel {ours}"
+    figures = _rows_of(evidence, batch)
     if later == batch.theirs and evidence.before is not None:
         yield found("drop-last", 0.97, figures, f"they are DataParallel's rows of step {scene.number + 1}")
     elif batch.theirs.keys() == batch.ours.keys() or (batch.part and not _comes_later(evidence, batch)):
@@ -105,6 +110,37 @@ def _sizes(evidence: Evidence, batch: Batch) -> Iterator[Found]:
         factor = sum(theirs) / ours
         words = f"{factor:.4g} times as many" + (": W" if factor == evidence.world else "")
         yield found("batch-size", 0.96, figures, words)
+
+
+def _padding(evidence: Evidence, batch: Batch) -> Found | None:
+    """A batch of DataParallel that is shorter than those before, whole on the ranks, and a few rows more."""
+    scene = evidence.scene
+    assert scene is not None
+    extra = batch.theirs - batch.ours
+    longest = max((rows.total() for rows in _reference_rows(evidence, 0)), default=0)
+    if batch.ours - batch.theirs or not extra or len(batch.reference) >= longest:
+        return None
+    if extra.total() >= evidence.world and batch.theirs.total() > longest:
+        return None
+    everywhere = set().union(*_reference_rows(evidence, 0))
+    if any(row not in everywhere for row in extra):
+        return None
+    rows = "1 row is" if extra.total() == 1 else f"{extra.total()} rows are"
+    return found(
+        "padded-rows",
+        0.97,
+        f"{_rows_of(evidence, batch)}: a short batch",
+        f"{rows} there a second time{_which(list(extra), _samples_of_all(evidence))}",
+    )
+
+
+def _rows_of(evidence: Evidence, batch: Batch) -> str:
+    assert evidence.scene is not None
+    theirs = [len(rows) for rows in batch.ranks]
+    step = evidence.scene.number
+    return (
+        f"rows in step {step}: {sum_text(theirs)} = {sum(theirs)}, under DataParallel {len(batch.reference)}"
+    )
 
 
 def _comes_later(evidence: Evidence, batch: Batch) -> bool:
@@ -153,15 +189,18 @@ def _foreign(evidence: Evidence, batch: Batch, foreign: list[int]) -> Iterator[F
     again = [number for number, rows in enumerate(past) if batch.theirs and batch.theirs == rows]
     everywhere = set().union(*_reference_rows(evidence, 0))
     strangers = [row for row in foreign if row not in everywhere]
+    untaken = _untaken(evidence, strangers)
     rows = f"of {sum(batch.theirs.values())} rows of step {scene.number}"
     share = f"{len(foreign)} {rows} are not in DataParallel's batch"
     if again:
         yield found("same-order-each-epoch", 0.98, share, f"they are those of step {again[0]}, all of them")
-    if not strangers:
-        known = {row: index for one in evidence.reference.steps() for row, index in samples(one).items()}
+    if len(strangers) == len(untaken):
+        known = _samples_of_all(evidence) | untaken
         instead = [row for row in batch.ours if row not in batch.theirs]
-        indices = f"{_which(foreign, known)}; instead of{_which(instead, known)[1:]}" if known else ""
-        yield found("other-order", 0.94, share, f"DataParallel has them in other steps{indices}")
+        indices = _which(foreign, known)
+        indices += f"; instead of{_which(instead, known)[1:]}" if indices and instead else ""
+        where = f", and {len(untaken)} of them in none" if untaken else ""
+        yield found("other-order", 0.94, share, f"DataParallel has them in other steps{where}{indices}")
     else:
         yield found(
             "other-inputs",
@@ -192,6 +231,59 @@ def samples(step: Step) -> dict[int, int]:
     indices = [index for draw in step.draws for index in draw.indices or ()]
     rows = [row for calls in _calls(step)[:1] for row in calls]
     return dict(zip(rows, indices, strict=True)) if len(indices) == len(rows) else {}
+
+
+def _samples_of_all(evidence: Evidence) -> dict[int, int]:
+    return {row: index for one in evidence.reference.steps() for row, index in samples(one).items()}
+
+
+def _untaken(evidence: Evidence, strangers: list[int]) -> dict[int, int]:
+    """Of these rows, those of samples that DataParallel takes in no step: digest -> index."""
+    assert evidence.scene is not None
+    taken = {*_indices(evidence.reference, _loader(evidence.scene.reference))}
+    own = {row: index for rank in evidence.scene.ranks for row, index in samples(rank).items()}
+    return {row: own[row] for row in strangers if row in own and own[row] not in taken}
+
+
+def _replacement(evidence: Evidence) -> Iterator[Found]:
+    """A sampler that takes a sample again before it has taken the others, on one side only."""
+    assert evidence.scene is not None
+    steps = evidence.scene.reference, *evidence.scene.ranks
+    traces = evidence.reference, *evidence.ranks
+    ours, *theirs = (_indices(trace, _loader(step)) for trace, step in zip(traces, steps, strict=True))
+    if not ours or not all(theirs):
+        return
+    again = [_takes_again(indices) for indices in (ours, *theirs)]
+    if len({*again[1:]}) > 1 or again[0] == again[1]:
+        return
+    often, times = Counter(ours if again[0] else theirs[0]).most_common(1)[0]
+    sides = ("under DataParallel", "on the ranks") if again[0] else ("on the ranks", "under DataParallel")
+    yield found(
+        "sampler-weights",
+        0.965,
+        f"{sides[0]} sample {often} is taken {times} times before others are taken once; {sides[1]} each is taken "
+        "once an epoch",
+    )
+
+
+def _takes_again(indices: list[int]) -> bool:
+    """Whether the first repetition comes before half of the samples; an epoch without replacement has none."""
+    seen: set[int] = set()
+    for index in indices:
+        if index in seen:
+            return 2 * len(seen) < len({*indices})
+        seen.add(index)
+    return False
+
+
+def _loader(step: Step) -> int:
+    return next((draw.loader for draw in step.draws if draw.indices), -1)
+
+
+def _indices(trace: Trace, loader: int) -> list[int]:
+    """That a loader's sampler gave in the whole run."""
+    draws = (draw for line in trace.lines for draw in line["draws"])
+    return [index for of, indices, _ in draws if of == loader for index in indices or ()]
 
 
 def _which(rows: list[int], known: dict[int, int]) -> str:

@@ -115,6 +115,16 @@ BATCHES = (
         _DATA,
     ),
     Entry(
+        "padded-rows",
+        "The short last batch is filled up with rows that were there before.",
+        "DataParallel's batch is a short one; the ranks have all its rows, and some of the batch or the epoch a "
+        "second time.",
+        "Leave the short batch short: cut it as torch.chunk(batch, {W})[rank] does, and let ranks without rows take "
+        "part with zero gradients. DistributedSampler pads until all ranks have as many samples, Accelerate until "
+        "all batches are full (even_batches).",
+        _DATA,
+    ),
+    Entry(
         "missing-rows",
         "Rows of the batch reach no rank.",
         "The ranks' rows of a step are some of DataParallel's, and not all.",
@@ -130,6 +140,16 @@ BATCHES = (
         "batch; "
         "DistributedSampler shuffles by a generator of its own (seed + epoch).",
         _DATA,
+    ),
+    Entry(
+        "sampler-weights",
+        "Samples are drawn by weight (or with replacement) in one version only.",
+        "A sample comes again before half of the others have come, on one side; on the other, each comes once an "
+        "epoch.",
+        "Keep the original's sampler: draw its indices on every rank from the same seed, and cut each batch. "
+        "DistributedSampler takes the place of a WeightedRandomSampler, and knows no weights.",
+        _DATA,
+        brings=("other-order", "other-inputs"),
     ),
     Entry(
         "other-inputs",
@@ -156,6 +176,7 @@ MODELS = (
         "Call model.train() at the start of each epoch and model.eval() before evaluation, on the model that "
         "is called.",
         _WRAP,
+        brings=("buffers-of-another-rank", "sync-batchnorm", "batchnorm-rows"),
     ),
     Entry(
         "other-precision",
@@ -193,6 +214,15 @@ MODELS = (
         "DataParallel keeps replica 0's buffers: give rank 0 the first chunk, broadcast its buffers before "
         "evaluation, "
         "save from rank 0, and average none.",
+        _WRAP,
+    ),
+    Entry(
+        "buffer-of-local-rows",
+        "A buffer of the model's own (a running mean, a centre, a queue) is updated from one rank's rows.",
+        "A buffer that is none of BatchNorm's differs from DataParallel's, though the rows of all ranks together are "
+        "the same.",
+        "Under DataParallel the script's own update sees the whole batch: all_reduce the sum and the count (or gather "
+        "the outputs) before the buffer is updated, on every rank.",
         _WRAP,
     ),
     Entry(
@@ -341,6 +371,7 @@ STEPS = (
         "The learning rate is multiplied or divided by {W}.",
         "Learning rates of this step: W, 1/W or the square root of W times DataParallel's.",
         "Leave the learning rate as it is: the batch of all ranks together is DataParallel's.",
+        brings=("learning-rate",),
     ),
     Entry(
         "schedule-times-world",
@@ -349,12 +380,14 @@ STEPS = (
         "Step the scheduler once for each optimizer step (or epoch) of all ranks, and give it DataParallel's "
         "lengths; "
         "Accelerate's prepared scheduler steps W times.",
+        brings=("schedule-times", "learning-rate"),
     ),
     Entry(
         "schedule-times",
         "The scheduler is stepped another number of times, or at other places.",
         "Calls of scheduler.step between two optimizer steps, beside DataParallel's.",
         "Step the scheduler where the original does: once a step, or once an epoch, not in every batch.",
+        brings=("learning-rate",),
     ),
     Entry(
         "learning-rate",
@@ -362,6 +395,14 @@ STEPS = (
         "Learning rates of this step.",
         "Look at lr, at the scheduler's lengths (len(loader) is another on a rank) and at whether it is "
         "stepped.",
+    ),
+    Entry(
+        "learning-rates-apart",
+        "The ranks have different learning rates from the start.",
+        "Learning rates of the first step differ from rank to rank.",
+        "Give every rank's optimizer the same lr, in every parameter group: no part of it may come from the rank, or "
+        "from what one rank counts.",
+        brings=("ranks-part", "learning-rate"),
     ),
     Entry(
         "local-decision",
@@ -374,7 +415,8 @@ STEPS = (
     Entry(
         "optimizer-settings",
         "The optimizer has other settings.",
-        "Gradients and learning rates are the same up to here, parameters after the step are not.",
+        "Gradients and learning rates are the same up to here; parameters after the step, or what the optimizer "
+        "keeps, are not.",
         "Compare the optimizer's class, weight_decay, momentum, betas, eps and its parameter groups.",
     ),
     Entry(
@@ -433,6 +475,14 @@ OUTSIDE = (
         _OUTSIDE,
     ),
     Entry(
+        "another-rank-prints",
+        "Another rank than 0 prints what DataParallel prints, and rank 0 does not.",
+        "Rank 0 lacks lines of DataParallel; another rank has lines.",
+        "Print, log and save on rank 0: it has the first chunk's rows, and so replica 0's buffers.",
+        _OUTSIDE,
+        brings=("other-output",),
+    ),
+    Entry(
         "doubled-lines",
         "Lines of a log are there several times.",
         "A text file, or stdout, holds lines of DataParallel's again, or W times as many.",
@@ -452,6 +502,14 @@ OUTSIDE = (
         "The saved dictionaries' keys differ.",
         "Save net.state_dict() where the original does (its keys begin with `module.`), "
         "net.module.state_dict() where it does.",
+        ("DDP502", "DDP505"),
+    ),
+    Entry(
+        "weights-of-another-step",
+        "Saved weights are those of another step, or an average (EMA, SWA) of others.",
+        "Training is the same; a file holds a tensor under a parameter's name, with other numbers.",
+        "Save where the original saves, and update an average where the original does: after optimizer.step(), once "
+        "a step, on the rank that saves it as well.",
         ("DDP502", "DDP505"),
     ),
     Entry(

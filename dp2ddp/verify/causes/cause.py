@@ -26,6 +26,7 @@ class Entry:
     signature: str  # what is looked at, and when it fits
     advice: str
     rules: tuple[str, ...] = ()  # of the codemod: whose edits could bring it about in a conversion of ours
+    brings: tuple[str, ...] = ()  # codes of what it makes look wrong as well
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from dp2ddp.verify.causes import (
     batches,
@@ -41,7 +41,20 @@ def diagnose(evidence: Evidence) -> tuple[Cause, ...]:
             if one.code not in best or one.weight > best[one.code].weight:
                 best[one.code] = one
     ranked = sorted(best.values(), key=lambda one: -one.weight)
-    return tuple(_cause(one, evidence) for one in ranked)
+    return tuple(_cause(one, evidence) for one in _worth_telling(ranked))
+
+
+_SURE, _GUESS = 0.9, 0.6  # where a signature fits as well as that, what fits as badly as this is noise
+
+
+def _worth_telling(ranked: Sequence[Found]) -> Iterator[Found]:
+    """Without what one that fits better brings about, and without guesses beside a cause that is sure."""
+    effects: set[str] = set()
+    for one in ranked:
+        guess = ranked[0].weight >= _SURE and one.weight < _GUESS
+        if not guess and one.code not in effects:
+            yield one
+            effects.update(CATALOGUE[one.code].brings)
 
 
 def _cause(one: Found, evidence: Evidence) -> Cause:

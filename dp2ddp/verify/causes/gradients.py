@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from fractions import Fraction
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -13,6 +12,8 @@ from dp2ddp.verify.causes.evidence import Array, Evidence, Scene, distance, fits
 from dp2ddp.verify.causes.words import number_text, numbers_text, sum_text
 
 _MOST_COUNTED = 2000  # words, pixels: fractions of larger counts cannot be told from any number
+_MOST_TRIED = 1e6  # counts that are tried
+_DIGITS, _MOST_OFF = 4e-15, 1e-8  # of losses that are sums; of a count that is whole by them
 
 
 def signatures(evidence: Evidence) -> Iterator[Found]:
@@ -36,7 +37,7 @@ def _scale(evidence: Evidence, scene: Scene, target: Array, rank0: Array) -> Ite
         return
     world, passes = evidence.world, len(scene.reference.losses)
     figures = f"gradients are {number_text(factor)} times DataParallel's"
-    exact = f"all but {left:.0e} of them{_hidden(scene)}"
+    exact = ("exactly" if not left else f"but for {left:.0e} of their length: rounding") + _hidden(scene)
     if passes > 1 and (_near(factor, passes) or _near(factor, 1 / passes)):
         yield found("accumulation-count", 0.97, f"{figures}; {passes} backward passes make a step", exact)
     if _near(factor, world):
@@ -110,10 +111,36 @@ def _counted(whole: float, parts: list[float], losses: str) -> Iterator[Found]:
     if max(parts) < whole:
         yield found("pairs-across-ranks", 0.62, f"{losses}: all of the ranks' are smaller")
     elif min(parts) < whole < max(parts):
-        share = Fraction((whole - parts[-1]) / (parts[0] - parts[-1])).limit_denominator(_MOST_COUNTED)
-        counted = len(parts) == 2 and _same(whole, float(share) * parts[0] + float(1 - share) * parts[1])
-        weights = f"weights {share} and {1 - share} make it" if counted else "it lies between them"
-        yield found("local-counts", 0.9 if counted else 0.38, losses, weights)
+        counts = counted(whole, parts)
+        weights = f"weighted {', '.join(map(str, counts))} they make it" if counts else "it lies between them"
+        yield found("local-counts", 0.9 if counts else 0.38, losses, weights)
+
+
+def counted(whole: float, parts: Sequence[float]) -> tuple[int, ...]:
+    """The smallest counts with which the mean of `parts` is `whole`; () if no small ones do.
+
+    sum(count * (part - whole)) is 0, so the last count follows from the others. All small ones of those are tried: as
+    many as tell a match from chance at 15 digits, which is counts up to 2000 on two ranks, 1000 on three, 100 on four.
+    """
+    away = np.array(parts) - whole
+    order = np.argsort(np.abs(away))  # the largest divides
+    most = min(_MOST_COUNTED, int(_MOST_TRIED ** (1 / (len(parts) - 1))))
+    tried = np.indices((most,) * (len(parts) - 1), dtype=np.int32).reshape(len(parts) - 1, -1) + 1
+    last = -(away[order[:-1]] @ tried) / away[order[-1]]
+    nearest = np.rint(last)
+    total = tried.sum(axis=0) + nearest
+    uncertain = total * _DIGITS * max(abs(whole), float(np.abs(away).max())) / abs(away[order[-1]])
+    right = (
+        (nearest >= 1)
+        & (nearest <= _MOST_COUNTED)
+        & (np.abs(last - nearest) <= np.minimum(uncertain, _MOST_OFF))
+    )
+    if not right.any():
+        return ()
+    best = np.flatnonzero(right)[np.argmin(total[right])]
+    counts = np.zeros(len(parts), dtype=int)
+    counts[order] = [*tried[:, best], nearest[best]]
+    return tuple(counts.tolist())
 
 
 def _right_losses(scene: Scene, losses: str) -> Iterator[Found]:

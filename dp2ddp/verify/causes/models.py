@@ -9,7 +9,7 @@ import numpy as np
 from dp2ddp.trace.records import Step, Vector
 from dp2ddp.verify.causes.batches import batches_of, different_batch
 from dp2ddp.verify.causes.cause import Found, found
-from dp2ddp.verify.causes.evidence import Evidence, Scene, distance, fits, projected
+from dp2ddp.verify.causes.evidence import Array, Evidence, Scene, distance, fits, projected
 from dp2ddp.verify.causes.words import names_text, sum_text
 
 
@@ -18,7 +18,8 @@ def signatures(evidence: Evidence) -> Iterator[Found]:
     if scene is None:
         return
     yield from _modes(scene)
-    yield from _counted_batches(scene)
+    yield from _counted_batches(evidence, scene)
+    yield from _own_buffers(evidence, scene)
     yield from _precision(scene)
     if scene.whole:
         yield from _missing(scene)
@@ -40,19 +41,70 @@ def _modes(scene: Scene) -> Iterator[Found]:
             return
 
 
-def _counted_batches(scene: Scene) -> Iterator[Found]:
+Buffers = tuple[tuple[str, Array, Array], ...]  # name, DataParallel's, rank 0's
+
+
+def _counted_batches(evidence: Evidence, scene: Scene) -> Iterator[Found]:
     """BatchNorm counts the batches that it was given in training mode."""
+    for when, buffers in ((f"after step {scene.number}", _buffers(scene)), ("at the end", _left(evidence))):
+        for name, ours, theirs in buffers:
+            if name.endswith("num_batches_tracked") and ours != theirs:
+                told = f"{name} is {theirs.item():g} on rank 0, {ours.item():g} under DataParallel {when}"
+                yield found("evaluation-mode", 0.97, told)
+                return
+
+
+def _own_buffers(evidence: Evidence, scene: Scene) -> Iterator[Found]:
+    """Buffers that the script updates itself, from rows that are the same on all ranks together."""
+    if different_batch(evidence) is not None:
+        return
+    for when, buffers in ((f"after step {scene.number}", _buffers(scene)), ("at the end", _left(evidence))):
+        away = [name for name, ours, theirs in buffers if not _of_batchnorm(name) and not _same(ours, theirs)]
+        if away:
+            told = f"{names_text(away)} on rank 0 {when}: other than DataParallel's, from the same rows"
+            apart = len({_own_hashes(rank.buffers, away) for rank in scene.ranks}) > 1
+            yield found("buffer-of-local-rows", 0.94, told, *["the ranks differ in it, too"] * apart)
+            return
+
+
+def _of_batchnorm(name: str) -> bool:
+    return "running_" in name or name.endswith("num_batches_tracked")
+
+
+def _same(a: Array, b: Array) -> bool:
+    return a.shape == b.shape and fits(distance(a, b))
+
+
+def _own_hashes(vector: Vector | None, names: list[str]) -> tuple[int, ...]:
+    if vector is None:
+        return ()
+    return tuple(
+        int(one) for one, name in zip(vector.hashes, vector.layout.names, strict=True) if name in names
+    )
+
+
+def _buffers(scene: Scene) -> Buffers:
+    """Just after the step, where their values were kept."""
     ours, theirs = scene.reference.buffers, scene.ranks[0].buffers
     if ours is None or theirs is None or ours.layout != theirs.layout:
-        return
-    for i, name in enumerate(ours.layout.names):
-        if not name.endswith("num_batches_tracked") or ours.values is None or theirs.values is None:
-            continue
-        counts = [float(each[ours.layout.slices[i]][0]) for each in (ours.values, theirs.values)]
-        if counts[0] != counts[1]:
-            told = f"{name} is {counts[1]:g} on rank 0, {counts[0]:g} under DataParallel after step {scene.number}"
-            yield found("evaluation-mode", 0.97, told)
-            return
+        return ()
+    if ours.values is None or theirs.values is None:
+        return ()
+    a, b = (np.asarray(each.values, dtype=np.float64) for each in (ours, theirs))
+    return tuple((name, a[at], b[at]) for name, at in zip(ours.layout.names, ours.layout.slices, strict=True))
+
+
+def _left(evidence: Evidence) -> Buffers:
+    """When the script ended, if nothing but buffers differs: behind the last step an evaluation may follow."""
+    first = evidence.comparison.first
+    if first is None or first.kind != "buffer":
+        return ()
+    ours, theirs = evidence.reference.buffers(), evidence.ranks[0].buffers()
+    return tuple(
+        (name, np.asarray(ours[name], dtype=np.float64).ravel(), np.asarray(theirs[name], dtype=np.float64).ravel())
+        for name in ours
+        if name in theirs
+    )  # fmt: skip
 
 
 def _precision(scene: Scene) -> Iterator[Found]:
@@ -91,6 +143,7 @@ def _missing(scene: Scene) -> Iterator[Found]:
 def _statistics(evidence: Evidence, scene: Scene) -> Iterator[Found]:
     """BatchNorm: running statistics after the step, and which rows each rank normalised over."""
     if not _statistics_away(scene):
+        yield from _statistics_left(evidence)
         return
     together = len({_running_hashes(rank.buffers) for rank in scene.ranks}) == 1 and evidence.world > 1
     moved = _moved_rows(scene)
@@ -101,6 +154,13 @@ def _statistics(evidence: Evidence, scene: Scene) -> Iterator[Found]:
         yield found("sync-batchnorm", 0.95, f"{told}, and the same on all ranks")
     elif not together:
         yield found("batchnorm-rows", 0.95 if moved else 0.7, *moved, told)
+
+
+def _statistics_left(evidence: Evidence) -> Iterator[Found]:
+    away = [name for name, a, b in _left(evidence) if "running_" in name and not _same(a, b)]
+    if away:
+        told = f"{names_text(away)} of rank 0 at the end are other than replica 0's; training agrees"
+        yield found("buffers-of-another-rank", 0.95, told)
 
 
 def _statistics_away(scene: Scene) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dp2ddp.verify.causes.cause import Found, found
 from dp2ddp.verify.causes.evidence import Evidence
 from dp2ddp.verify.causes.words import ranks_text
+from dp2ddp.verify.matching import plain_name
+from dp2ddp.verify.outputs import NO_LINE
 
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\bnan\b|\binf\b")
 
@@ -15,15 +17,21 @@ _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\bnan\b|\binf\b")
 def signatures(evidence: Evidence) -> Iterator[Found]:
     trained = evidence.comparison.same
     if evidence.voices:
-        yield found(
-            "every-rank-prints", 0.9 if trained else 0.2, f"{ranks_text(evidence.voices)} printed as well"
-        )
+        yield _voices(evidence, 0.9 if trained else 0.2)
     if not trained:
         return
     yield from _lines(evidence)
     yield from _files(evidence)
     if evidence.codes[0] != evidence.codes[1]:
         yield found("other-output", 0.5, "exit codes {} and {}".format(*evidence.codes))
+
+
+def _voices(evidence: Evidence, weight: float) -> Found:
+    first = evidence.stdout.first
+    if first is not None and first[2] == NO_LINE:
+        silent = f"rank 0 has no line {first[0]}"
+        return found("another-rank-prints", weight, f"{ranks_text(evidence.voices)} printed; {silent}")
+    return found("every-rank-prints", weight, f"{ranks_text(evidence.voices)} printed as well")
 
 
 def _lines(evidence: Evidence) -> Iterator[Found]:
@@ -38,6 +46,20 @@ def _lines(evidence: Evidence) -> Iterator[Found]:
         yield found("other-output", 0.5, told)
 
 
+def _of_tensor(what: str, evidence: Evidence) -> str:
+    """`['net']['module.1.running_mean'] differs by 1e-3`: what a tensor under such keys is."""
+    keys = re.findall(r"\['([^']*)'\]", what)
+    name = plain_name(keys[-1]) if keys else ""
+    if "running_" in name:
+        return "buffers-of-another-rank"
+    if name in {plain_name(one) for layout in evidence.reference.layouts for one in layout.names}:
+        return "weights-of-another-step"
+    if "['state']" in what:  # of an optimizer
+        return "other-output"
+    in_model = name in {plain_name(one) for one in evidence.reference.buffers()}
+    return "buffer-of-local-rows" if in_model or len(keys) > 1 else "local-numbers"
+
+
 def _files(evidence: Evidence) -> Iterator[Found]:
     different = evidence.files.different
     for each in different:
@@ -47,7 +69,7 @@ def _files(evidence: Evidence) -> Iterator[Found]:
         elif "other keys" in each.what:
             yield found("other-keys", 0.88, told)
         elif " differs by " in each.what:
-            yield found("buffers-of-another-rank" if "running_" in each.what else "other-output", 0.8, told)
+            yield found(_of_tensor(each.what, evidence), 0.86, told)
         elif line := re.match(r"line \d+: (.*) under DataParallel, (.*) under DDP", each.what):
             same = _NUMBER.sub("#", line[1]) == _NUMBER.sub("#", line[2])
             counts = re.search(r"; (\d+) lines instead of (\d+)$", each.what)

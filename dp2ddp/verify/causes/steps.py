@@ -73,7 +73,8 @@ def _rates(evidence: Evidence, scene: Scene) -> Iterator[Found]:
     told = f"learning rate of step {scene.number}: {numbers_text(theirs[0])}, under DataParallel {numbers_text(ours)}"
     if len(set(theirs)) > 1:
         rates = "; ".join(f"rank {rank}: {numbers_text(each)}" for rank, each in enumerate(theirs))
-        yield found("local-decision", 0.96, f"learning rates of step {scene.number}: {rates}")
+        code = "learning-rates-apart" if evidence.before is None else "local-decision"
+        yield found(code, 0.96, f"learning rates of step {scene.number}: {rates}")
         return
     yield from _constant_factor(evidence, theirs[0], ours, told)
     yield from _faster(evidence, scene, told)

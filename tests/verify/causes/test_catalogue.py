@@ -23,3 +23,8 @@ def test_every_code_is_found_by_a_signature_and_every_signature_has_its_entry() 
     unknown = set(re.findall(r'found\(\s*"([a-z-]+)"', texts)) - CATALOGUE.keys()
     assert unknown == set()
     assert [code for code in CATALOGUE if f'"{code}"' not in texts] == []
+
+
+def test_what_a_cause_brings_about_is_a_cause_as_well() -> None:
+    brought = {code for entry in CATALOGUE.values() for code in entry.brings}
+    assert brought <= CATALOGUE.keys()
