@@ -10,6 +10,7 @@ import numpy as np
 
 from dp2ddp.report.bins import Doubles
 from dp2ddp.report.comparison import Report
+from dp2ddp.verify.aligned import Aligned
 from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.compare import Comparison, Difference
 from dp2ddp.verify.series import Series
@@ -45,6 +46,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "world": verdict.world,
         "same": verdict.same,
         "only_gradients": verdict.only_gradients,
+        "lockstep": verdict.lockstep,
+        "aligned": verdict.aligned and _aligned(verdict.aligned),
         "float64": _comparison(verdict.float64),
         "float32": verdict.float32 and _comparison(verdict.float32),
         "stdout": {
@@ -64,6 +67,14 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "seconds": list(verdict.seconds),
         "causes": [_cause(cause) for cause in verdict.causes],
         "remarks": [*verdict.remarks, *verdict.float64.remarks],
+    }
+
+
+def _aligned(aligned: Aligned) -> dict[str, Any]:
+    return {
+        "same": aligned.same,
+        "unshared": list(aligned.unshared),
+        "float64": _comparison(aligned.comparison),
     }
 
 

@@ -42,7 +42,7 @@ def sentences(verdict: Verdict) -> Iterator[str]:
             f"have the same bits in float64 in all {len(series.steps)} steps."
         )
     if not _varies(series) and np.isfinite(series.learning_rates).any():
-        yield f"Learning rate: {series.learning_rates[0, 0]:.6g} in all steps, in both runs."
+        yield f"Learning rate: {np.nanmax(series.learning_rates):.6g} in all steps, in both runs."
 
 
 def _varies(series: Series) -> bool:

@@ -27,8 +27,8 @@ def failure_text(run: Run) -> str:
     return "\n".join([*lines, *(f"  {stand}" for stand in failure.stands), *parting])
 
 
-def failure_document(run: Run) -> dict[str, Any]:
-    """The same as data; docs/json.md."""
+def failure_document(run: Run, output: str = "") -> dict[str, Any]:
+    """The same as data, with the end of what the rank said on stderr; docs/json.md."""
     assert run.failure is not None
     failure = run.failure
     return {
@@ -41,6 +41,7 @@ def failure_document(run: Run) -> dict[str, Any]:
         "error": failure.text,
         "parting": failure.parting,
         "ranks": [_stand(stand) for stand in failure.stands],
+        "output": output,
     }
 
 

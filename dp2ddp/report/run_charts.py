@@ -20,8 +20,10 @@ from dp2ddp.report.charts import (
     svg,
 )
 from dp2ddp.report.scales import linear
+from dp2ddp.verify.causes.words import names_text
 from dp2ddp.verify.series import Series
 
+_MOST_GROUPS = 4  # of parameters, whose learning rates are drawn
 _Named = Sequence[tuple[str, str, Doubles]]  # name, style, a figure for each step
 
 
@@ -60,9 +62,29 @@ def rate_chart(key: str, series: Series) -> Chart:
     rates = series.learning_rates
     same = np.array_equal(rates[:, 0], rates[:, 1], equal_nan=True)
     words = "The same in all steps." if same else "Not the same in all steps."
-    summary = f"Learning rate of the first group of parameters, from {rates[0, 0]:.4g} to {rates[-1, 0]:.4g}. {words}"
-    named = [("DataParallel", "wide", rates[:, 0]), ("DDP, rank 0", "rank0", rates[:, 1])]
+    groups = list(_groups(rates))
+    if len(groups) > _MOST_GROUPS:
+        words += f" Drawn are {_MOST_GROUPS} of {len(groups)} groups of parameters; the CSV has all."
+    named, ends = [], []
+    for index, (which, ours, theirs) in enumerate(groups[:_MOST_GROUPS]):
+        of = "" if len(groups) == 1 else f", {which}"
+        named += [(f"DataParallel{of}", "wide", ours), (f"DDP, rank 0{of}", f"rank{index % 6}", theirs)]
+        known = ours[np.isfinite(ours)]
+        ends.append(
+            f"{which} from {known[0]:.4g} to {known[-1]:.4g}" if known.size else f"{which} on one side only"
+        )
+    summary = f"Learning rates under DataParallel: {'; '.join(ends)}. {words}"
     return _chart(key, "Learning rate", summary, words, series, named)
+
+
+def _groups(rates: Doubles) -> Iterator[tuple[str, Doubles, Doubles]]:
+    """DataParallel's and rank 0's; groups whose rates are the same are one line."""
+    alike: dict[bytes, list[int]] = {}
+    for group in range(rates.shape[2]):
+        alike.setdefault(rates[:, :, group].tobytes(), []).append(group)
+    for groups in alike.values():
+        name = f"group{'s' * (len(groups) > 1)} {names_text(groups)}"
+        yield name, rates[:, 0, groups[0]], rates[:, 1, groups[0]]
 
 
 def _chart(key: str, title: str, summary: str, note: str, series: Series, named: _Named) -> Chart:

@@ -32,8 +32,10 @@ def _columns(double: Series, single: Series | None) -> Iterator[tuple[str, list[
     yield "step", [str(step) for step in double.steps]
     yield "loss DataParallel", _words(double.losses[:, 0], count)
     yield from ((f"loss rank {rank}", _words(double.losses[:, rank + 1], count)) for rank in range(world))
-    yield "learning rate DataParallel", _words(double.learning_rates[:, 0], count)
-    yield "learning rate rank 0", _words(double.learning_rates[:, 1], count)
+    for group in range(double.learning_rates.shape[2]):
+        of = f", group {group}" if group else ""
+        for side, who in enumerate(("DataParallel", "rank 0")):
+            yield f"learning rate {who}{of}", _words(double.learning_rates[:, side, group], count)
     yield from ((f"rows rank {rank}", [str(rows) for rows in double.rows[:, rank]]) for rank in range(world))
     for label, series in (("float64", double), ("float32", single)):
         if series is not None:

@@ -38,10 +38,13 @@ def _seen(run: Run, see: Callable[[str], None]) -> None:
     """A run that failed ends the experiment: the others are stopped, whatever they do."""
     stage = run.stage
     if run.failure and (run.failure.kind == "hang" or not run.ended_on_purpose):
-        if words := _last_words(run):
+        words = _last_words(run)
+        if (
+            words and run.failure.kind == "crash"
+        ):  # a hang's own traceback would stand in front of where ranks wait
             see(words)
         about = _about_original(run) if stage.mode == "dp" else ""
-        raise RunError(failure_text(run) + about, failure_document(run))
+        raise RunError(failure_text(run) + about, failure_document(run, words))
     devices = f"{stage.world} device{'' if stage.world == 1 else 's'}"
     again = ", moved by an ulp" * stage.nudged + ", random numbers aligned" * bool(stage.aligned)
     again += ", in lockstep" * bool(stage.lockstep)

@@ -28,7 +28,9 @@ class Series:
     noise: Doubles | None  # (steps,) the same between two DataParallel runs whose inputs are one ulp apart
     losses: Doubles  # (steps, 1 + world): DataParallel, then each rank
     rows: npt.NDArray[np.int64]  # (steps, world): rows of each rank
-    learning_rates: Doubles  # (steps, 2): DataParallel, rank 0
+    learning_rates: (
+        Doubles  # (steps, 2, groups): DataParallel, rank 0; nan where an optimizer has fewer groups
+    )
 
 
 def series_of(
@@ -43,13 +45,17 @@ def series_of(
     columns = {name: column for column, name in enumerate(names)}
     taken = [each.steps for each in matchings] or [tuple(range(len(rank))) for rank in ranks]
     count = min(len(reference), *map(len, taken))
-    series = _empty(names, count, len(ranks))
+    groups = max(
+        (len(line["learning_rates"]) for each in (reference, *ranks[:1]) for line in each.lines), default=0
+    )
+    series = _empty(names, count, len(ranks), groups)
     ours = (matched_steps(rank, steps[:count]) for rank, steps in zip(ranks, taken, strict=True))
     for index, (step, *own) in enumerate(zip(reference.steps(), *ours, strict=False)):
         others = [in_order_of(each, step.layout) or each for each in own]
         series.steps[index] = step.number
         series.losses[index] = [_mean(each.losses) for each in (step, *others)]
-        series.learning_rates[index] = [_first(each.learning_rates) for each in (step, others[0])]
+        for side, each in enumerate((step, others[0])):
+            series.learning_rates[index, side, : len(each.learning_rates)] = each.learning_rates
         series.rows[index] = _rows(step, others)
         places = [columns[name] for name in step.layout.names]
         series.gradients[index, places] = _apart(step, others, "gradients", None)
@@ -57,7 +63,7 @@ def series_of(
     return series
 
 
-def _empty(names: tuple[str, ...], count: int, world: int) -> Series:
+def _empty(names: tuple[str, ...], count: int, world: int, groups: int) -> Series:
     return Series(
         names=names,
         steps=np.zeros(count, dtype=np.int64),
@@ -66,17 +72,13 @@ def _empty(names: tuple[str, ...], count: int, world: int) -> Series:
         noise=None,
         losses=np.full((count, 1 + world), np.nan),
         rows=np.zeros((count, world), dtype=np.int64),
-        learning_rates=np.full((count, 2), np.nan),
+        learning_rates=np.full((count, 2, groups), np.nan),
     )
 
 
 def _mean(losses: tuple[float, ...]) -> float:
     """Of a step with several backward passes."""
     return sum(losses) / len(losses) if losses else float("nan")
-
-
-def _first(rates: tuple[float, ...]) -> float:
-    return rates[0] if rates else float("nan")
 
 
 def _rows(step: Step, others: Sequence[Step]) -> list[int]:

@@ -51,7 +51,7 @@ def series(
         noise=1e-16 * np.sqrt(np.arange(steps) + 1) if noise else None,
         losses=ranks,
         rows=rows,
-        learning_rates=np.repeat(rates[:, None], 2, axis=1),
+        learning_rates=np.repeat(rates[:, None, None], 2, axis=1),
     )
 
 

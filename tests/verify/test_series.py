@@ -63,6 +63,6 @@ def test_rates_losses_and_rows_stand_beside_each_other(tmp_path: Path) -> None:
     reference = trace(tmp_path / "dp", [GRADIENT] * 2, rates=[0.1, 0.2], losses=[1.0, 2.0])
     ranks = [trace(tmp_path / "ddp", [GRADIENT] * 2, rates=[0.1, 0.3], losses=[1.0, 4.0])]
     series = series_of(reference, ranks, {})
-    assert series.learning_rates.tolist() == [[0.1, 0.1], [0.2, 0.3]]
+    assert series.learning_rates.tolist() == [[[0.1], [0.1]], [[0.2], [0.3]]]
     assert series.losses.tolist() == [[1.0, 1.0], [2.0, 4.0]]
     assert series.rows.tolist() == [[5], [5]]
