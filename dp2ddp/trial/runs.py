@@ -31,10 +31,10 @@ def run_all(
             running = _start(subject, each.stage, server, stack)
             stack.callback(running.kill)
             runnings.append(running)
-        return watch(runnings, subject.patience, lambda run: _seen(run, see))
+        return watch(runnings, subject.patience, lambda run: tell(run, see))
 
 
-def _seen(run: Run, see: Callable[[str], None]) -> None:
+def tell(run: Run, see: Callable[[str], None]) -> None:
     """A run that failed ends the experiment: the others are stopped, whatever they do."""
     stage = run.stage
     if run.failure and (run.failure.kind == "hang" or not run.ended_on_purpose):

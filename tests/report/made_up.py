@@ -8,6 +8,10 @@ import numpy as np
 
 from dp2ddp.report.changes import Change, Reason
 from dp2ddp.report.comparison import Report
+from dp2ddp.report.run import failure_document, failure_text
+from dp2ddp.runtime.run import Failure, Run
+from dp2ddp.runtime.stacks import Frame, Stand
+from dp2ddp.runtime.stage import Stage
 from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.compare import Comparison, Difference
 from dp2ddp.verify.outputs import FileDifference, FilesComparison, TextComparison
@@ -131,6 +135,26 @@ def report(*verdicts: Verdict, changes: tuple[Change, ...] = (CHANGE,), script: 
     return Report(script, verdicts, "torchrun --standalone train_ddp.py", 13.9, changes, SURROUNDINGS)
 
 
+def failed_run(kind: str = "hang", text: str = "dist.barrier()") -> Run:
+    """Of three ranks one waits, one saves, one is gone; `text` is what scripts chose."""
+    frames = (Frame(f"/a/{text}.py", 88, text), Frame("/a/train_ddp.py", 120, "<module>"))
+    stands = (
+        Stand(0, frames, collective="barrier", source=text),
+        Stand(1, frames[1:], doing="save", source="torch.save(net, path)", worker=f"data.py:3: {text}"),
+        Stand(2, ended=f"failed at {text}"),
+    )
+    stage = Stage(script="/a/train_ddp.py", mode="ddp", world=3, folder="/a", desk="/b", name="train_ddp.py")
+    return Run(
+        stage, (None,) * 3, 9.0, Failure(kind, 1, text, stands, f"collective 3, {text}, by rank 0 alone")
+    )
+
+
+def failed(kind: str = "hang", text: str = "dist.barrier()") -> Report:
+    run = failed_run(kind, text)
+    said = f"Traceback (most recent call last):\n  {text}"
+    return dataclasses.replace(report(same()), failure=failure_text(run), failed=failure_document(run, said))
+
+
 def evil() -> Report:
     """Every text that a script could have chosen tries to run a script."""
     verdict = different()
@@ -147,4 +171,4 @@ def evil() -> Report:
         remarks=(EVIL,),
     )
     change = Change(EVIL, EVIL, f"a\n{EVIL}\n", f"b\n{EVIL}\n", (Reason(1, "line 1", EVIL, EVIL),))
-    return Report(EVIL, (verdict,), EVIL, 1.0, (change,), ((EVIL, EVIL),), EVIL)
+    return Report(EVIL, (verdict,), EVIL, 1.0, (change,), ((EVIL, EVIL),), EVIL, failed("crash", EVIL).failed)

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.files import write_report
-from tests.report.made_up import different, evil, report, same
+from tests.report.made_up import different, evil, failed, report, same
 
 QUIET = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -25,6 +25,7 @@ REPORTS: dict[str, Callable[[], Report]] = {
     "same": lambda: report(same()),
     "different": lambda: report(same(2), different(3)),
     "large": lambda: report(different(4, 2000, 200, parted=500)),
+    "hung": failed,
     "evil": evil,
 }
 
@@ -127,7 +128,7 @@ def test_nothing_is_wider_than_the_screen(opened: Callable[..., Page], name: str
     assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]
 
 
-@pytest.mark.parametrize("name", ["same", "different"])
+@pytest.mark.parametrize("name", ["same", "different", "hung"])
 def test_dark_and_light_are_two_grounds_and_both_are_readable(opened: Callable[..., Page], name: str) -> None:
     grounds = set()
     for scheme in ("light", "dark"):
@@ -137,6 +138,26 @@ def test_dark_and_light_are_two_grounds_and_both_are_readable(opened: Callable[.
         assert len(contrasts) > 40
         assert min(contrasts)[0] >= 4.5, (scheme, min(contrasts))
     assert len(grounds) == 2
+
+
+def test_a_hang_is_drawn_with_its_ranks_side_by_side(opened: Callable[..., Page]) -> None:
+    for size, columns in (("desktop", 3), ("phone", 1)):
+        stands = opened("hung", size).locator(".stands > li")
+        texts = [stand.inner_text() for stand in stands.all()]
+        assert [text.splitlines()[0] for text in texts] == ["rank 0", "rank 1", "rank 2"]
+        assert "waits in barrier" in texts[0]
+        assert "train_ddp.py:120" in texts[0]
+        assert "is in save" in texts[1]
+        assert "failed at" in texts[2]
+        assert len({stand.bounding_box()["x"] for stand in stands.all()}) == columns  # type: ignore[index]
+
+
+def test_what_a_run_that_hung_said_is_folded_behind_where_it_stands(opened: Callable[..., Page]) -> None:
+    page = opened("hung")
+    said = page.locator("#failed .output")
+    assert not said.is_visible()
+    page.locator("#failed summary").click()
+    assert said.inner_text().startswith("Traceback")
 
 
 def test_texts_of_scripts_run_nothing_and_build_nothing(opened: Callable[..., Page]) -> None:
@@ -161,12 +182,13 @@ def test_every_picture_has_a_name_and_a_description(opened: Callable[..., Page],
 
 
 def test_headings_go_down_step_by_step(opened: Callable[..., Page]) -> None:
-    levels = opened("different").evaluate(
-        "[...document.querySelectorAll('h1, h2, h3, h4')].map(e => +e.tagName[1])"
-    )
-    assert levels[0] == 1
-    assert levels.count(1) == 1
-    assert all(below <= above + 1 for above, below in zip(levels, levels[1:], strict=False))
+    for name in ("different", "hung"):
+        levels = opened(name).evaluate(
+            "[...document.querySelectorAll('h1, h2, h3, h4')].map(e => +e.tagName[1])"
+        )
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert all(below <= above + 1 for above, below in zip(levels, levels[1:], strict=False))
 
 
 def test_every_table_has_a_caption_and_heads(opened: Callable[..., Page]) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import html.parser
 import json
 import re
+import urllib.parse
 from pathlib import Path
 
 import numpy as np
@@ -141,6 +142,23 @@ def test_a_run_that_failed_makes_a_report_that_says_so() -> None:
         assert "SAME" not in page(failed)
         assert "rank 0 waits" in page(failed)
         assert markdown(failed).startswith("## \N{WARNING SIGN}")
+
+
+def test_learning_rates_of_all_groups_are_drawn_those_that_are_the_same_once() -> None:
+    verdict = same()
+    assert verdict.float64.series is not None
+    rates = verdict.float64.series.learning_rates
+    grouped = dataclasses.replace(
+        verdict.float64.series, learning_rates=np.concatenate([rates, rates, rates / 7], 2)
+    )
+    text = page(
+        report(dataclasses.replace(verdict, float64=dataclasses.replace(verdict.float64, series=grouped)))
+    )
+    assert "DDP, rank 0, groups 0, 1" in text
+    assert "DDP, rank 0, group 2" in text
+    assert "learning rate rank 0, group 2" in urllib.parse.unquote(text)
+    alone = page(report(same()))
+    assert "group 0" not in Elements(alone).text.replace("Learning rates under DataParallel: group 0", "")
 
 
 def test_a_port_with_other_random_numbers_shows_both_of_its_runs() -> None:

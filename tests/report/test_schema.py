@@ -12,9 +12,10 @@ import pytest
 
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.comparison_json import as_document
+from dp2ddp.verify.aligned import Aligned
 from dp2ddp.verify.compare import Comparison
 from dp2ddp.verify.noise import Noise
-from tests.report.made_up import different, evil, report, same
+from tests.report.made_up import different, evil, failed, report, same
 from tests.report.schema import SCHEMA, keys, validate
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "json.md"
@@ -41,13 +42,32 @@ def doubles_alone() -> Report:
     return report(dataclasses.replace(same(), float32=None))
 
 
+def aligned() -> Report:
+    verdict = dataclasses.replace(
+        different(), aligned=Aligned(same().float64, ("rank 1 takes other samples",))
+    )
+    return report(verdict, dataclasses.replace(same(3), lockstep=True))
+
+
 @pytest.mark.parametrize(
-    "made", [lambda: report(same()), lambda: report(same(2), different(3)), evil, noisy, doubles_alone, report],
-    ids=["same", "different", "evil", "noise", "doubles alone", "none"],
+    "made",
+    [
+        lambda: report(same()), lambda: report(same(2), different(3)), evil, noisy, doubles_alone, report, failed,
+        aligned,
+    ],
+    ids=["same", "different", "evil", "noise", "doubles alone", "none", "failed", "aligned"],
 )  # fmt: skip
 def test_a_document_keeps_to_the_schema(made: object) -> None:
     assert callable(made)
     validate(as_document(made()))
+
+
+def test_lockstep_and_the_aligned_runs_are_told() -> None:
+    first, second = json.loads(as_document(aligned()))["verdicts"]
+    assert (first["lockstep"], second["lockstep"], second["aligned"]) == (False, True, None)
+    assert first["aligned"]["same"] is False
+    assert first["aligned"]["unshared"] == ["rank 1 takes other samples"]
+    assert first["aligned"]["float64"]["steps"] == first["float64"]["steps"]
 
 
 def test_the_schema_is_a_schema_and_refuses_what_it_does_not_name() -> None:
