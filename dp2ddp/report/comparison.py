@@ -10,13 +10,14 @@ from typing import IO
 from dp2ddp.report.changes import Change
 from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.compare import Comparison, Difference
-from dp2ddp.verify.differences import GRADIENTS
+from dp2ddp.verify.differences import AT_END, GRADIENTS
 from dp2ddp.verify.tolerance import FACTOR
 from dp2ddp.verify.verdict import Verdict
 
 _MOST_SIZES = 4  # of batches, in the line about rows
 _MOST_CAUSES = 3
 _MOST_EDITS = 4
+_TO_THE_BIT = "bit for bit the same"
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def _parting(verdict: Verdict) -> str:
     if verdict.random_only:
         return "draws other random numbers than DataParallel, and trains the same with the same ones"
     if first is not None:
-        return f"parts from DataParallel at step {first.step}: {_thing(first)}"
+        return f"parts from DataParallel {_when(first)}: {_thing(first)}"
     if verdict.single_only:
         return "trains the same in float64, and otherwise in float32 (half precision on one side?)"
     if verdict.only_gradients:
@@ -140,6 +141,11 @@ def _aligned(verdict: Verdict) -> Iterator[tuple[str, str, bool]]:
 
 
 def _steps(comparison: Comparison) -> str:
+    if not comparison.steps and not any(comparison.rank_steps) and comparison.unstepped_losses:
+        return (
+            "no optimizer takes one: what models hold at the end is compared, and the losses of "
+            f"{_count(comparison.unstepped_losses, 'backward pass', 'backward passes')}"
+        )
     if not comparison.steps and not any(comparison.rank_steps):
         return "none: the script takes no optimizer step, so lines, files and exit codes are compared"
     if set(comparison.rank_steps) == {comparison.steps}:
@@ -163,7 +169,7 @@ def _sum(rows: tuple[int, ...], world: int) -> str:
 
 def _float64(comparison: Comparison) -> str:
     if comparison.first is not None:
-        return f"{_thing(comparison.first)} at step {comparison.first.step}: {_amount(comparison.first)}"
+        return f"{_thing(comparison.first)} {_when(comparison.first)}: {_amount(comparison.first)}"
     if comparison.identical:
         return "every gradient, parameter, loss and buffer is the same to the last bit"
     text = f"largest difference {_largest(comparison.largest)}, {_beside_noise(comparison)}"
@@ -177,10 +183,14 @@ def _float64(comparison: Comparison) -> str:
 
 def _float32(comparison: Comparison) -> str:
     if comparison.identical:
-        return f"bit for bit the same in all {_count(comparison.steps, 'step')}"
+        return (
+            f"bit for bit the same in all {_count(comparison.steps, 'step')}"
+            if comparison.steps
+            else _TO_THE_BIT
+        )
     if comparison.first is not None:
         first = comparison.first
-        return f"beyond natural noise: {_thing(first)} at step {first.step}: {_amount(first)}"
+        return f"beyond natural noise: {_thing(first)} {_when(first)}: {_amount(first)}"
     same = f"{comparison.identical_steps} of {_count(comparison.steps, 'step')} bit for bit the same"
     return f"{same}; largest difference {_largest(comparison.largest)}, {_beside_noise(comparison)}"
 
@@ -199,17 +209,27 @@ def _beside_noise(comparison: Comparison) -> str:
 def _largest(difference: Difference | None) -> str:
     if difference is None or difference.size == 0:
         return "0"
-    return f"{difference.size:.1e} ({_thing(difference)}, step {difference.step})"
+    return f"{difference.size:.1e} ({_thing(difference)}, {_when(difference)})"
+
+
+def _when(difference: Difference) -> str:
+    return "at the end" if difference.kind in AT_END else f"at step {difference.step}"
 
 
 def _thing(difference: Difference) -> str:
-    named = difference.kind in (*GRADIENTS, "parameter")
+    if difference.kind == "unstepped parameter":
+        return f"parameter {difference.name}, which no optimizer steps" + _on_rank(difference)
+    named = difference.kind in (*GRADIENTS, "parameter", "final parameter", "final buffer")
     what = (
         f"{difference.kind} of {difference.name}"
         if named
         else f"{difference.kind} {difference.name}".rstrip()
     )
-    return what if difference.rank == 0 else f"{what} on rank {difference.rank}"
+    return what + _on_rank(difference)
+
+
+def _on_rank(difference: Difference) -> str:
+    return f" on rank {difference.rank}" if difference.rank else ""
 
 
 def _amount(difference: Difference) -> str:
@@ -276,8 +296,8 @@ def _shown(line: str) -> str:
     return repr(line if len(line) <= 70 else line[:67] + "...")
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+def _count(number: int, noun: str, nouns: str = "") -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {nouns or noun + 's'}"
 
 
 def _listed(words: list[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from dp2ddp.trace.names import buffer_tables, named_buffers, parameter_names
+from dp2ddp.trace.names import buffer_tables, named_tensors, parameter_names
 from dp2ddp.trace.records import Layout, Vector
 from dp2ddp.trace.state import state_tensors
 from dp2ddp.trace.tensors import layout_of
@@ -36,7 +36,7 @@ class Known:
 
     def buffers(self) -> tuple[Layout, list[torch.Tensor]]:
         """Of the models that hold the parameters."""
-        return self._buffers.layout(named_buffers(self.tables))
+        return self._buffers.layout(named_tensors(self.tables))
 
 
 class _Remembered:

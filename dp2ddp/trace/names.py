@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 _WRAPPERS = (DataParallel, DistributedDataParallel)
-Table = tuple[str, dict[str, torch.Tensor | None]]  # the name of a module, and its buffers
+Table = tuple[str, dict[str, torch.Tensor | None]]  # the name of a module, and its buffers or parameters
 
 
 def living_roots() -> list[nn.Module]:
@@ -28,7 +28,7 @@ def parameter_names(roots: list[nn.Module], parameters: Iterable[torch.Tensor], 
     names: dict[int, str] = {}
     for root in roots:
         for name, tensor in _own_parameters(root):
-            names[id(tensor)] = min(names.get(id(tensor), name), name, key=_shortest)
+            names[id(tensor)] = min(names.get(id(tensor), name), name, key=shortest)
     return [names.get(id(each), f"optimizer {optimizer}, parameter {i}") for i, each in enumerate(parameters)]
 
 
@@ -47,19 +47,30 @@ def buffer_tables(roots: list[nn.Module], parameters: Iterable[torch.Tensor]) ->
                 if module._buffers:
                     table, short = module._buffers, _unwrapped(root, name)
                     tables[id(table)] = table
-                    names[id(table)] = min(names.get(id(table), short), short, key=_shortest)
+                    names[id(table)] = min(names.get(id(table), short), short, key=shortest)
     return sorted(((names[key], table) for key, table in tables.items()), key=lambda each: each[0])
 
 
-def named_buffers(tables: Iterable[Table]) -> Iterator[tuple[str, torch.Tensor]]:
-    """The buffers that there are now, by the name they have in the model."""
+def tensor_tables(roots: Iterable[nn.Module]) -> Iterator[Table]:
+    """The tables of parameters and of buffers of models: module by module, and none of DataParallel's replicas."""
+    for root in roots:
+        if vars(root).get("_is_replica"):
+            continue
+        for name, module in root.named_modules():
+            for table in (module._parameters, module._buffers):
+                if table:
+                    yield _unwrapped(root, name), table
+
+
+def named_tensors(tables: Iterable[Table]) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors that there are now, by the name they have in the model."""
     for module, table in tables:
         for name, tensor in table.items():
             if tensor is not None and tensor.numel():
                 yield f"{module}.{name}" if module else name, tensor
 
 
-def _shortest(name: str) -> tuple[int, str]:
+def shortest(name: str) -> tuple[int, str]:
     """A parameter may be reached over several models: the one that holds it most directly names it."""
     return len(name), name
 

@@ -20,9 +20,10 @@ import torch
 from torch.optim import optimizer as optimizers
 
 from dp2ddp.trace.collecting import Collected
+from dp2ddp.trace.final import Models
 from dp2ddp.trace.keeping import FULL_BYTES, Keeper
 from dp2ddp.trace.known import Known, parameters_of
-from dp2ddp.trace.names import Table, living_roots, named_buffers
+from dp2ddp.trace.names import Table, living_roots, named_tensors
 from dp2ddp.trace.records import Draw, End, Forward, Vector, rank_folder
 from dp2ddp.trace.tensors import as_array, bytes_of, vector_of
 from dp2ddp.trace.unclipped import Unclipped
@@ -60,6 +61,9 @@ class Recorder:
         self._optimizers: weakref.WeakKeyDictionary[Any, Known] = weakref.WeakKeyDictionary()
         self._ordinals: set[int] = set()
         self._tables: dict[int, Table] = {}
+        self._models = Models()
+        self._stepped: dict[int, int] = {}  # id of a parameter -> hash of what the last step left in it
+        self._rank = rank
         self._called: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._first_buffers: dict[int, torch.Tensor] = {}
         self._off = self._in_child = False
@@ -193,10 +197,10 @@ class Recorder:
 
     def _note_step(self, optimizer: Any) -> None:
         self._note_gradients(optimizer)  # if it has not called its closure
-        known = self._optimizers[optimizer]
+        known, parameters = self._optimizers[optimizer], parameters_of(optimizer)
         vectors = {
             **known.pending,
-            "parameters": vector_of(parameters_of(optimizer), known.layout, whole=known.whole),
+            "parameters": vector_of(parameters, known.layout, whole=known.whole),
             **self._beside(known, optimizer),
         }
         line = Line(
@@ -209,6 +213,7 @@ class Recorder:
         )
         self._writer.write_step(line, vectors)
         known.pending = {}
+        self._stepped.update(zip(map(id, parameters), vectors["parameters"].hashes.tolist(), strict=True))
         self._steps += 1
         self._stopped = self._last_step is not None and self._steps >= self._last_step
 
@@ -238,6 +243,7 @@ class Recorder:
         ordinal = len(self._ordinals) if known is None else known.ordinal
         known = Known(ordinal, optimizer, roots)
         self._optimizers[optimizer] = known
+        self._models.look(roots)
         self._tables.update({id(table): (name, table) for name, table in known.tables})
         if ordinal not in self._ordinals:
             self._ordinals.add(ordinal)
@@ -248,6 +254,7 @@ class Recorder:
         if module in self._called:
             return
         self._called.add(module)
+        self._models.look([module])
         found = {id(buffer): buffer for buffer in module.buffers() if buffer.numel() <= _SMALL}
         self._first_buffers.update({key: buffer.detach().clone() for key, buffer in found.items()})
 
@@ -264,9 +271,13 @@ class Recorder:
 
     def _write_end(self) -> None:
         with torch.no_grad(), torch._C.DisableTorchFunction():
-            buffers = {name: as_array(tensor) for name, tensor in named_buffers(self._tables.values())}
+            buffers = {name: as_array(tensor) for name, tensor in named_tensors(self._tables.values())}
+            self.quietly(self._note_final)
         end = End(steps=self._steps, stopped=self._stopped, broken=self._broken, **self._events.take())
         self._writer.write_end(end, buffers)
+
+    def _note_final(self) -> None:
+        self._writer.write_final(self._models.final(self._stepped, whole=self._rank == 0))
 
 
 def _with_closure(args: Any, kwargs: Any, note: Callable[[], None]) -> Any:

@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,23 @@ class Vector:
             None if whole else np.concatenate([each.sketched(each.layout) for each in (self, other)]),
             self.layout.followed_by(other.layout),
         )
+
+
+class Sort(IntEnum):
+    """What a tensor of a model is when the script ends."""
+
+    BUFFER = 0
+    UNSTEPPED = 1  # a parameter that no optimizer has stepped
+    SETTLED = 2  # a parameter as the last step left it
+    CHANGED = 3  # a parameter that was changed behind the last step
+
+
+@dataclass(frozen=True)
+class Final:
+    """What the models hold when the script ends."""
+
+    vector: Vector
+    sorts: npt.NDArray[np.uint8]  # (tensors,) of Sort
 
 
 @dataclass(frozen=True)
@@ -196,6 +214,12 @@ class Trace:
                 vector = _vector(block, part, layouts[line[part]])
                 found = found if vector is None else found.followed_by(vector)
         return found
+
+    def final(self) -> Final | None:
+        """What the models hold when the script ends; None: nobody saw it."""
+        lines, block = _lines(self.folder / "final.jsonl"), _load(self.folder / "final.safetensors")
+        vector = _vector(block, "tensors", _layout(lines[0])) if lines else None
+        return None if vector is None else Final(vector, block["sorts"])
 
     def buffers(self) -> dict[str, npt.NDArray[Any]]:
         return _load(self.folder / "buffers.safetensors")

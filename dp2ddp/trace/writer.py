@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from dp2ddp.trace.records import End, Events, Layout, Vector
+from dp2ddp.trace.records import End, Events, Final, Layout, Vector
 
 BLOCK_BYTES = 8 * 2**20
 BLOCK_SECONDS = 0.5
@@ -79,6 +79,12 @@ class Writer:
         self._arrays, self._lines, self._bytes = {}, [], 0
         self._block += 1
         self._written = time.monotonic()
+
+    def write_final(self, final: Final) -> None:
+        """What the models hold when the script ends."""
+        arrays = {**_arrays("", {"tensors": final.vector}), "sorts": final.sorts}
+        save_file(arrays, self._folder / "final.safetensors")
+        self._append("final.jsonl", dataclasses.asdict(final.vector.layout))
 
     def write_end(self, end: End, buffers: dict[str, Any]) -> None:
         self.flush()

@@ -8,6 +8,7 @@ compared by its sketch.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -15,10 +16,11 @@ import numpy as np
 
 from dp2ddp.trace.records import Step, Trace
 from dp2ddp.verify.differences import KINDS, Difference, of_arrays
+from dp2ddp.verify.ending import ending_differences, without_partner
 from dp2ddp.verify.matching import Matching, match, matched_steps, plain_name, steps_in_one
 from dp2ddp.verify.noise import Noise, noise_between, noisy_elements, without_run
 from dp2ddp.verify.series import Series, series_of
-from dp2ddp.verify.stepping import Found, compare_step, initial_differences
+from dp2ddp.verify.stepping import Found, compare_step, initial_differences, of_numbers
 from dp2ddp.verify.tolerance import FACTOR, HIDING, Tolerance
 
 __all__ = ["KINDS", "Comparison", "Difference", "compare"]
@@ -46,6 +48,7 @@ class Comparison:
     natural: Noise | None = field(default=None, compare=False)  # measured; None where nothing asked for it
     matched: tuple[tuple[int, ...], ...] = ()  # of each rank: the steps that stand for DataParallel's
     initial: int | None = None  # parameters that began the same on every rank; None: not recorded
+    unstepped_losses: int = 0  # calls of backward that no step followed; of a script without optimizer, all
 
     @property
     def noise_ratio(self) -> float | None:
@@ -93,6 +96,7 @@ def compare(
     counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
     _compare_counts(found, len(reference), counts)
     buffers = _compare_buffers(found, reference, ranks[0])
+    ending = _compare_ending(found, reference, ranks)
     causes = found.causes
     return Comparison(
         steps=len(reference),
@@ -101,7 +105,7 @@ def compare(
         first=causes[0] if causes else None,
         also=tuple(causes[1:]),
         identical_steps=found.identical_steps,
-        identical_buffers=buffers,
+        identical_buffers=buffers and ending,
         noisy=sum(int(mask.sum()) for mask in found.noisy.values()),
         noise=found.noise,
         noise_floor=found.noise_floor,
@@ -113,6 +117,7 @@ def compare(
         natural=natural,
         matched=tuple(matching.steps for matching in matchings),
         initial=initial,
+        unstepped_losses=len(reference.end.losses) if reference.end else 0,
     )
 
 
@@ -181,6 +186,31 @@ def _compare_buffers(found: Found, reference: Trace, rank0: Trace) -> bool:
     return all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
 
+def _compare_ending(found: Found, reference: Trace, ranks: Sequence[Trace]) -> bool:
+    """What comes after the last step; whether it is the same to the last bit."""
+    if found.bad:
+        return False
+    room = found.tolerance.room_behind(found.noise)
+    floor = found.tolerance.with_noise(found.noise, found.noise_floor).floor
+    for difference in itertools.chain.from_iterable(
+        _of_last_losses(found, reference, rank) for rank in ranks
+    ):
+        found.add(difference, judged=not found.port)
+    judged = ranks[:1] if len(reference) else ranks  # the others may leave averages to rank 0
+    tensors = [each for rank in judged for each in ending_differences(reference, rank, floor)]
+    for difference in tensors:
+        found.add(difference, room)
+    return not any(each.size for each in tensors)
+
+
+def _of_last_losses(found: Found, reference: Trace, rank: Trace) -> tuple[Difference, ...]:
+    if reference.end is None or rank.end is None:
+        return ()
+    ours, theirs = reference.end.losses, rank.end.losses
+    scale = max([found.loss_scale, *(abs(loss) for loss in ours if np.isfinite(loss))])
+    return tuple(of_numbers("loss", ours, theirs, len(reference), rank.rank, scale))
+
+
 def _parameter_names(trace: Trace) -> set[str]:
     return {plain_name(name) for layout in trace.layouts for name in layout.names}
 
@@ -205,4 +235,13 @@ def _remarks(reference: Trace, ranks: Sequence[Trace]) -> tuple[str, ...]:
     missing = [
         f"{who}: the script ended without a word; its record may be short" for who, t in traces if not t.end
     ]
-    return tuple(missing)
+    return (*missing, *_uncompared(reference, ranks[0]))
+
+
+def _uncompared(reference: Trace, rank0: Trace) -> Iterator[str]:
+    names = without_partner(reference.final(), rank0.final())
+    if names:
+        yield (
+            f"{len(names)} parameters that no optimizer steps were not compared: rank 0 has none of that name "
+            f"({names[0]}, ...)"
+        )

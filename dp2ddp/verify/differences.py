@@ -31,8 +31,12 @@ KINDS = (
     "optimizer state",
     "buffer",
     "steps",
+    "unstepped parameter",
+    "final parameter",
+    "final buffer",
 )
 GRADIENTS = ("gradient before clipping", "gradient")
+AT_END = KINDS[-3:]  # what models hold when the script ends (ending.py)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from dp2ddp.trace.records import Trace
 from dp2ddp.verify.differences import TINY, Doubles, apart, largest, of_arrays, of_named, unclipped_apart
+from dp2ddp.verify.ending import tensors_apart
 from dp2ddp.verify.series import Noisy, Series, series_of
 from dp2ddp.verify.tolerance import FACTOR, Tolerance
 
@@ -23,6 +24,7 @@ class Noise:
     losses: Doubles
     buffers: Doubles
     epsilon: float
+    ending: float = 0.0  # of what comes after the last step
 
     def of(self, kind: str, step: int) -> float:
         """Of a kind of difference at the step of this index; behind the last step, what it was there."""
@@ -33,12 +35,16 @@ class Noise:
             "parameter": self.parameters,
             "loss": self.losses,
             "buffer": self.buffers,
+            "unstepped parameter": self.parameters,
+            "final parameter": self.parameters,
+            "final buffer": self.buffers,
         }.get(kind)
         if known is None:
             return 2.0**-52  # numbers of Python, as the script says them
-        if not len(known):
-            return self.epsilon
-        return float(known[min(step, len(known) - 1)])
+        if step < len(known):
+            return float(known[step])
+        last = float(known[-1]) if len(known) else self.epsilon
+        return max(last, self.ending)
 
     @property
     def largest(self) -> float:
@@ -70,7 +76,7 @@ def noise_between(reference: Trace, nudged: Trace, noisy: Noisy, tolerance: Tole
     parameters = _so_far(_worst(series.parameters), tolerance)
     losses = np.maximum(_so_far(_of_losses(series), tolerance), gradients)
     buffers = _so_far(_of_buffers(reference, nudged, len(gradients)), tolerance)
-    return Noise(gradients, unclipped, parameters, losses, buffers, tolerance.epsilon)
+    return Noise(gradients, unclipped, parameters, losses, buffers, tolerance.epsilon, _of_ending(reference, nudged))
 
 
 def _of_unclipped(reference: Trace, nudged: Trace, count: int) -> Doubles:
@@ -92,6 +98,14 @@ def _of_buffers(reference: Trace, nudged: Trace, count: int) -> Doubles:
     if count:
         sizes[-1] = max([sizes[-1], *(of_arrays(a[name], b[name]) for name in a.keys() & b.keys())])
     return np.where(np.isfinite(sizes), sizes, 0.0)
+
+
+def _of_ending(reference: Trace, nudged: Trace) -> float:
+    """The largest of tensors and losses."""
+    tensors = (each.size for each in tensors_apart(reference.final(), nudged.final()))
+    both = [trace.end.losses if trace.end else () for trace in (reference, nudged)]
+    losses = (abs(a - b) / max(abs(a), TINY) for a, b in zip(*both, strict=False))
+    return max((size for size in (*tensors, *losses) if np.isfinite(size)), default=0.0)
 
 
 def _worst(sizes: Doubles) -> Doubles:

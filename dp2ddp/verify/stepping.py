@@ -125,10 +125,10 @@ def _compare_numbers(found: Found, step: Step, other: Step, rank: int) -> None:
     ours, theirs = step.learning_rates, other.learning_rates
     if found.port and (len(ours) != len(theirs) or step.layout.names != other.layout.names):
         ours, theirs = (tuple(sorted(set(rates))) for rates in (ours, theirs))  # the groups are its own
-    for difference in _numbers("learning rate", ours, theirs, step.number, rank, TINY):
+    for difference in of_numbers("learning rate", ours, theirs, step.number, rank, TINY):
         found.add(difference)
     found.loss_scale = max([found.loss_scale, *(abs(loss) for loss in step.losses if np.isfinite(loss))])
-    for difference in _numbers("loss", step.losses, other.losses, step.number, rank, found.loss_scale):
+    for difference in of_numbers("loss", step.losses, other.losses, step.number, rank, found.loss_scale):
         found.add(difference, judged=not found.port)
     if found.port:
         for difference in _of_decisions(step, other, rank):
@@ -162,7 +162,7 @@ def _of_streams(number: int, ranks: Sequence[Step]) -> Iterator[Difference]:
                     return
 
 
-def _numbers(
+def of_numbers(
     kind: str, ours: tuple[float, ...], theirs: tuple[float, ...], step: int, rank: int, scale: float
 ) -> Iterator[Difference]:
     if len(ours) != len(theirs):

@@ -41,7 +41,7 @@ class Verdict:
     @property
     def same(self) -> bool:
         if self.only_gradients:
-            return self.float64.same and self.trained and not self.single_only
+            return self.float64.same and self.float64.steps > 0 and not self.single_only
         outside = self.stdout.same and not self.voices and self.files.same and self.codes[0] == self.codes[1]
         return self.float64.same and outside and not self.single_only
 
@@ -63,4 +63,5 @@ class Verdict:
 
     @property
     def trained(self) -> bool:
-        return self.float64.steps > 0
+        """With an optimizer, or by hand."""
+        return self.float64.steps > 0 or self.float64.unstepped_losses > 0

@@ -234,7 +234,14 @@ TEACHER = (
     Fault("lr of the rank in a group", "teacher", "\"lr\": 2e-3", "\"lr\": 2e-3 * (1 + rank)", "learning-rates-apart", 0),
 )  # fmt: skip
 
+BY_HAND = (
+    Fault("average of other weights", "by_hand", "kept.mul_(0.9).add_(weight, alpha=0.1)", "kept.mul_(0.9).add_(weight, alpha=0.1 / world)", "moved-by-hand", 0),
+    Fault("moved W times as far", "by_hand", "weight.data.sub_(0.1 * weight.grad)", "weight.data.sub_(0.1 * world * weight.grad)", "moved-by-hand", 0),
+    Fault("moved before the ranks share", "by_hand", "((net(x[rows]", "((net.module(x[rows]", "not-synchronised", 0),
+    Fault("weights scaled behind the last step", "mlp", "if rank == 0:\n    torch.save(", "net.module[0].weight.data.mul_(1.01)\nif rank == 0:\n    torch.save(", "changed-after-training", 8),
+)  # fmt: skip
+
 FAULTS: tuple[Fault, ...] = (
     *MLP, *CONV_BN, *MANUAL, *ACCUMULATE, *AMP, *MASKED, *SAMPLER, *GAN, *DROPOUT, *EARLY, *AUGMENT, *UNUSED,
-    *CONTRASTIVE, *TOTAL, *TEACHER,
+    *CONTRASTIVE, *TOTAL, *TEACHER, *BY_HAND,
 )  # fmt: skip

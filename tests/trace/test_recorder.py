@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import torch._dynamo  # an optimizer imports it, and it sets TORCHINDUCTOR_CACHE
 from torch import nn
 
 from dp2ddp.trace.recorder import Recorder, StepLimit
-from dp2ddp.trace.records import Trace, read_trace
+from dp2ddp.trace.records import Sort, Trace, read_trace
 
 
 class Net(nn.Module):
@@ -96,6 +97,25 @@ def test_buffers_at_the_end_are_kept_though_the_model_is_gone(tmp_path: Path) ->
 
     buffers = recorded(tmp_path, work).buffers()
     assert int(buffers["norm.num_batches_tracked"]) == 2
+
+
+def test_what_models_hold_at_the_end_is_kept_though_they_are_gone(tmp_path: Path) -> None:
+    def work() -> None:
+        average = copy.deepcopy(train(0))  # alive, and of no optimizer
+        net = train(2)
+        with torch.no_grad():
+            average.first.weight.fill_(3.0)
+            net.first.bias.zero_()
+
+    final = recorded(tmp_path, work).final()
+    assert final is not None
+    names, sorts = final.vector.layout.names, [Sort(each) for each in final.sorts]
+    of = [sorts[place] for place, name in enumerate(names) if name == "first.weight"]
+    assert {Sort.UNSTEPPED, Sort.SETTLED} <= set(of)
+    assert {sort for name, sort in zip(names, sorts, strict=True) if name == "norm.running_mean"} == {
+        Sort.BUFFER
+    }
+    assert Sort.CHANGED in {sort for name, sort in zip(names, sorts, strict=True) if name == "first.bias"}
 
 
 def test_recording_changes_no_number_and_draws_none(tmp_path: Path) -> None:

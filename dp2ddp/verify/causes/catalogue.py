@@ -449,6 +449,23 @@ STEPS = (
         "Look at the number of epochs, at the accumulation count, at decisions to stop early.",
     ),
 )
+ENDING = (
+    Entry(
+        "moved-by-hand",
+        "Weights that no optimizer steps are not DataParallel's: an update by hand, an average, a target network.",
+        "All optimizer steps agree; parameters that none of them touches differ when the script ends.",
+        "Move them from what all ranks share: behind the averaging of gradients, with the original's factor, "
+        "once a step.",
+        _WRAP,
+    ),
+    Entry(
+        "changed-after-training",
+        "Weights are changed behind the last optimizer step, on one side only or otherwise.",
+        "All optimizer steps agree; their parameters differ when the script ends.",
+        "Do behind training what the original does: averaged weights, a checkpoint loaded again, pruning.",
+        _WRAP,
+    ),
+)
 FORWARD = (
     Entry(
         "other-random-numbers",
@@ -532,6 +549,6 @@ OUTSIDE = (
 
 CATALOGUE: dict[str, Entry] = {
     entry.code: entry
-    for family in (DATA_PARALLEL, START, BATCHES, MODELS, GRADIENTS, STEPS, FORWARD, OUTSIDE)
+    for family in (DATA_PARALLEL, START, BATCHES, MODELS, GRADIENTS, STEPS, ENDING, FORWARD, OUTSIDE)
     for entry in family
 }

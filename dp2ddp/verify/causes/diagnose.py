@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dp2ddp.verify.causes import (
     batches,
     data_parallel,
+    ending,
     gradients,
     models,
     outside,
@@ -29,6 +30,7 @@ FAMILIES: tuple[Family, ...] = (
     synchronisation.signatures,
     gradients.signatures,
     steps.signatures,
+    ending.signatures,
     outside.signatures,
 )
 

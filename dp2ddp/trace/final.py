@@ -1,0 +1,60 @@
+"""What a script leaves in its models: every parameter and buffer, also those that no optimizer steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
+
+from dp2ddp.trace.keeping import FULL_BYTES
+from dp2ddp.trace.names import Table, living_roots, named_tensors, shortest, tensor_tables
+from dp2ddp.trace.records import Final, Sort
+from dp2ddp.trace.tensors import bytes_of, layout_of, vector_of
+
+_WHOLE = FULL_BYTES // 4
+
+
+class Models:
+    """Holds tables of tensors, so that they can be read when the function that made the models has returned."""
+
+    def __init__(self) -> None:
+        self._tables: dict[int, Table] = {}
+        self._room = FULL_BYTES
+
+    def look(self, roots: Iterable[nn.Module]) -> None:
+        for name, table in tensor_tables(roots):
+            if id(table) not in self._tables and self._room > 0:
+                self._room -= bytes_of(list(table.values()))
+                self._tables[id(table)] = (name, table)
+
+    def final(self, stepped: Mapping[int, int], whole: bool) -> Final:
+        """`stepped`: id of a parameter -> hash of what its last step left. `whole`: values, where there is room."""
+        names, tensors = self._named()
+        layout = layout_of(names, tensors)
+        vector = vector_of(tensors, layout, whole=whole and bytes_of(tensors) <= _WHOLE)
+        hashes = map(int, vector.hashes)
+        sorts = [_sort(tensor, hashed, stepped) for tensor, hashed in zip(tensors, hashes, strict=True)]
+        return Final(vector, np.array(sorts, dtype=np.uint8))
+
+    def _named(self) -> tuple[list[str], list[torch.Tensor]]:
+        """Each tensor once, by its shortest name."""
+        tables = self._tables | {id(table): (name, table) for name, table in tensor_tables(living_roots())}
+        names: dict[int, str] = {}
+        tensors: dict[int, torch.Tensor] = {}
+        for name, tensor in named_tensors(tables.values()):
+            if not (tensor.is_meta or isinstance(tensor, UninitializedTensorMixin)):
+                tensors[id(tensor)] = tensor
+                names[id(tensor)] = min(names.get(id(tensor), name), name, key=shortest)
+        return list(names.values()), [tensors[key] for key in names]
+
+
+def _sort(tensor: torch.Tensor, hashed: int, stepped: Mapping[int, int]) -> Sort:
+    if not isinstance(tensor, nn.Parameter):
+        return Sort.BUFFER
+    last = stepped.get(id(tensor))
+    if last is None:
+        return Sort.UNSTEPPED
+    return Sort.SETTLED if last == hashed else Sort.CHANGED
