@@ -97,7 +97,9 @@ def _parting(verdict: Verdict) -> str:
     if not verdict.stdout.same or verdict.voices:
         return "prints other lines" if verdict.trained else "prints other lines (it takes no optimizer step)"
     if not verdict.files.same:
-        return "leaves other files behind"
+        shared = [each for each in verdict.files.different if each.ranks]
+        only = len(shared) == len(verdict.files.different)
+        return f"writes {shared[0].path} on several ranks at once" if only else "leaves other files behind"
     return "ends with another exit code"
 
 

@@ -40,6 +40,7 @@ from dp2ddp.runtime.own_ranks import observe_ranks
 from dp2ddp.runtime.processes import children_die_with_us, die_with_parent
 from dp2ddp.runtime.stacks import Ending, place_of
 from dp2ddp.runtime.stage import Stage, set_stage, start_recorder
+from dp2ddp.runtime.writes import Writes
 
 if TYPE_CHECKING:
     from dp2ddp.trace.recorder import Recorder
@@ -86,7 +87,8 @@ def run_stage(stage: Stage, rank: int) -> int:
     _tell_where_on_signal(desk, label)
     overlay = Overlay(stage.replaced)
     overlay.install()
-    recorder = set_stage(stage, rank)
+    writes = Writes(desk, label)
+    recorder = set_stage(stage, rank, writes)
     if stage.mode == "ddp" and not stage.starts_ranks:
         _observe_collectives(stage, rank, recorder)
     pulse = Pulse(desk, rank)
@@ -95,7 +97,7 @@ def run_stage(stage: Stage, rank: int) -> int:
     if stage.starts_ranks:
         # aligned: they go on with the numbers of the process that starts them, as DataParallel's process does
         seed = None if stage.aligned else stage.seed
-        observe_ranks(lambda rank: _become_rank(stage, rank, pulse, ends), seed)
+        observe_ranks(lambda rank: _become_rank(stage, rank, pulse, writes, ends), seed)
     thaw = _follow_freezing()
     pulse.beat()  # the script begins
     end = Ending()
@@ -122,7 +124,7 @@ def _say_end(desk: Path, rank: int, end: Ending, pulse: Pulse) -> None:
         time.sleep(_LAST_LOOK)
 
 
-def _become_rank(stage: Stage, rank: int, pulse: Pulse, ends: list[_Ending]) -> _Ending:
+def _become_rank(stage: Stage, rank: int, pulse: Pulse, writes: Writes, ends: list[_Ending]) -> _Ending:
     """This process turned out to be a rank; returns what ends it."""
     die_with_parent()
     desk = Path(stage.desk)
@@ -132,6 +134,7 @@ def _become_rank(stage: Stage, rank: int, pulse: Pulse, ends: list[_Ending]) -> 
     _tell_where_on_signal(desk, rank)
     recorder = start_recorder(stage, rank) if stage.trace else None
     pulse.belong_to(rank)
+    writes.belong_to(rank)
     pulse.beat()
 
     _observe_collectives(stage, rank, recorder)

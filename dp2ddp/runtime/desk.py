@@ -4,6 +4,7 @@ stage.json        what to run (written by the parent)
 pulses            8 bytes a rank: how often it has been seen to move; a mapped file, so a beat costs nothing
 rankN.json        process id, how it ended (rank-1: the process that starts the ranks, where the script does)
 rankN.calls       its last collectives (calls.py)
+rankN.writes      files that it opened for writing (writes.py)
 rankN.stacks      where its threads stand, written on SIGUSR1 (also while it waits inside C code)
 rankN.out, .err   what it printed, if the stage says `capture`
 """

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dp2ddp.runtime.writes import Writes
+
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND | os.O_CREAT
 _PATHS = {  # audit event -> which of its arguments are paths that it changes
     "os.mkdir": (0,),
@@ -26,16 +28,18 @@ _PATHS = {  # audit event -> which of its arguments are paths that it changes
 _CONTENT = {"os.truncate": (0,), "os.chmod": (0,), "os.utime": (0,)}
 
 
-def guard(scratch: Path) -> None:
-    """From now on, for the rest of this process and the children it forks."""
+def guard(scratch: Path, writes: Writes | None = None) -> None:
+    """From now on, for the rest of this process and the children it forks; `writes` is told what they write."""
     root = scratch.resolve()
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         for path, through in _written(event, arguments):
             _own(root, path, through)
+            if writes and event == "open":
+                writes.note(path, anew=bool(arguments[2] & os.O_TRUNC))
 
     sys.addaudithook(hook)
-    _watch_torch_files(root)
+    _watch_torch_files(root, writes)
 
 
 def _written(event: str, arguments: tuple[Any, ...]) -> Iterator[tuple[Any, bool]]:
@@ -80,7 +84,7 @@ def _copy(link: Path) -> None:
     os.replace(fresh, link)
 
 
-def _watch_torch_files(root: Path) -> None:
+def _watch_torch_files(root: Path, writes: Writes | None) -> None:
     from torch import serialization
 
     files: Any = serialization._open_zipfile_writer_file
@@ -88,6 +92,8 @@ def _watch_torch_files(root: Path) -> None:
 
     def __init__(self: Any, name: Any, *args: Any, **kwargs: Any) -> None:
         _own(root, name, True)
+        if writes:
+            writes.note(name, anew=True)
         original(self, name, *args, **kwargs)
 
     files.__init__ = __init__

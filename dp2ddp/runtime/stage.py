@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from dp2ddp.runtime.writes import Writes
     from dp2ddp.trace.recorder import Recorder
 
 Mode = Literal["dp", "ddp"]
@@ -89,7 +90,7 @@ def import_equipment() -> None:
     import dp2ddp.trace.recorder  # noqa: F401
 
 
-def set_stage(stage: Stage, rank: int) -> Recorder | None:
+def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder | None:
     """Install what the stage asks for in this process; the script's code is not touched."""
     if not (stage.real and _enough_real_devices(stage.world)):
         from dp2ddp.runtime import devices
@@ -112,7 +113,7 @@ def set_stage(stage: Stage, rank: int) -> Recorder | None:
     if stage.scratch:
         from dp2ddp.runtime.guard import guard
 
-        guard(Path(stage.scratch))
+        guard(Path(stage.scratch), writes)
     if stage.mode == "ddp" and stage.scratch:
         from dp2ddp.runtime.ports import have_own_ports
 

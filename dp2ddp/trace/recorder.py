@@ -62,6 +62,7 @@ class Recorder:
         self._ordinals: set[int] = set()
         self._tables: dict[int, Table] = {}
         self._models = Models()
+        self._backwards, self._next_look = 0, 1
         self._stepped: dict[int, int] = {}  # id of a parameter -> hash of what the last step left in it
         self._rank = rank
         self._called: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
@@ -158,6 +159,7 @@ class Recorder:
 
     def _note_loss(self, tensors: Any) -> None:
         each = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+        self._look_at_models()
         self._unclipped.gradients_change()
         self._events.loss(float(sum(tensor.detach().double().sum().item() for tensor in each)))
 
@@ -165,6 +167,13 @@ class Recorder:
         if math.isfinite(float(limit)):  # clip_grad_norm_ without a limit measures, and clips nothing
             self._unclipped.note(parameters)
             self._events.limit(float(limit))
+
+    def _look_at_models(self) -> None:
+        """At the backward passes 1, 8, 64, ...: what a function made is gone when the script ends."""
+        self._backwards += 1
+        if self._backwards == self._next_look:
+            self._next_look *= 8
+            self._models.look(living_roots())
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         self.quietly(self._forget_gradients, optimizer)
@@ -254,7 +263,6 @@ class Recorder:
         if module in self._called:
             return
         self._called.add(module)
-        self._models.look([module])
         found = {id(buffer): buffer for buffer in module.buffers() if buffer.numel() <= _SMALL}
         self._first_buffers.update({key: buffer.detach().clone() for key, buffer in found.items()})
 

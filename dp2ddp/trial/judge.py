@@ -16,6 +16,7 @@ from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import Trace, read_trace
 from dp2ddp.trial.prepare import Prepared
 from dp2ddp.trial.subject import Subject
+from dp2ddp.trial.written import written_by_many, written_outside
 from dp2ddp.verify.aligned import Aligned
 from dp2ddp.verify.causes.diagnose import diagnose
 from dp2ddp.verify.causes.evidence import Evidence
@@ -149,7 +150,7 @@ def judge(
         files=_compare_leavings(ours, theirs, server, scratch, loose, own_code(subject)),
         codes=(free.reference.code, free.other.code),
         seconds=(free.reference.seconds, free.other.seconds),
-        remarks=(_of_lockstep(free.compared),) if lockstep else (),
+        remarks=(*((_of_lockstep(free.compared),) if lockstep else ()), *written_outside((ours, theirs))),
         lockstep=lockstep is not None,
         printed=(texts[0], texts[1]),
         aligned=aligned,
@@ -236,6 +237,7 @@ def _compare_leavings(
     ]
     different = [each for comparison, _ in compared for each in comparison.different]
     different += _compare_tensors(tensors, spellings, server, scratch, tolerance)
+    different += (each for _, left in pairs for each in written_by_many(theirs, left))
     return FilesComparison(sum(comparison.files for comparison, _ in compared), tuple(different))
 
 

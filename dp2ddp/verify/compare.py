@@ -198,6 +198,8 @@ def _compare_ending(found: Found, reference: Trace, ranks: Sequence[Trace]) -> b
         found.add(difference, judged=not found.port)
     judged = ranks[:1] if len(reference) else ranks  # the others may leave averages to rank 0
     tensors = [each for rank in judged for each in ending_differences(reference, rank, floor)]
+    for name in () if len(reference) else without_partner(reference.final(), ranks[0].final()):
+        found.add(Difference("unstepped parameter", np.inf, 0, 0, f"{name} (rank 0 has none of that name)"))
     for difference in tensors:
         found.add(difference, room)
     return not any(each.size for each in tensors)

@@ -76,7 +76,9 @@ def noise_between(reference: Trace, nudged: Trace, noisy: Noisy, tolerance: Tole
     parameters = _so_far(_worst(series.parameters), tolerance)
     losses = np.maximum(_so_far(_of_losses(series), tolerance), gradients)
     buffers = _so_far(_of_buffers(reference, nudged, len(gradients)), tolerance)
-    return Noise(gradients, unclipped, parameters, losses, buffers, tolerance.epsilon, _of_ending(reference, nudged))
+    return Noise(
+        gradients, unclipped, parameters, losses, buffers, tolerance.epsilon, _of_ending(reference, nudged)
+    )
 
 
 def _of_unclipped(reference: Trace, nudged: Trace, count: int) -> Doubles:

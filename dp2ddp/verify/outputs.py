@@ -121,6 +121,7 @@ class FileDifference:
     path: str
     what: str
     texts: tuple[str, str] = ("", "")  # of a text file: lines around the first that differs, for a report
+    ranks: tuple[int, ...] = ()  # those that wrote it, where they should not all
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ MLP = (
     Fault("rank prints as well", "mlp", "    if rank == 0:\n        print(f", "    if True:\n        print(f", "every-rank-prints", None, "apex#118"),
     Fault("log written by every rank", "mlp", "        print(f\"epoch {epoch}: loss {total.item() / len(data):.6f}\")\n        with", "        print(f\"epoch {epoch}: loss {total.item() / len(data):.6f}\")\n    if True:\n        with", "doubled-lines", None),
     Fault("a checkpoint for each rank", "mlp", "if rank == 0:\n    torch.save(net.state_dict(), \"net.pt\")", "torch.save(net.state_dict(), f\"net{rank}.pt\")", "doubled-files", None, "apex#118"),
+    Fault("checkpoint written by every rank", "mlp", "if rank == 0:\n    torch.save(", "if True:\n    torch.save(", "every-rank-writes", None, "SEMANTICS 76"),
     Fault("checkpoint without the prefix", "mlp", "torch.save(net.state_dict()", "torch.save(net.module.state_dict()", "other-keys", None, "pytorch#3805"),
     Fault("this rank's loss printed", "mlp", "    dist.all_reduce(total)\n", "", "local-numbers", None, "SEMANTICS 74"),
     Fault("loss summed, not averaged", "mlp", "    dist.all_reduce(total)\n", "    dist.all_reduce(total)\n    total *= world\n", "local-numbers", None),

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dp2ddp.runtime.writes import read_writes
+
 # an audit hook cannot be removed, so each case has a process of its own
 CASES = {
     "open": "open('big', 'w').write('changed')",
@@ -63,3 +65,16 @@ def test_reading_leaves_the_links(scratch: Path) -> None:
     run(scratch, "open('big').read(); open('linked/entry').read()")
     assert (scratch / "big").is_symlink()
     assert (scratch / "linked").is_symlink()
+
+
+def test_what_is_opened_for_writing_is_noted(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path\nfrom dp2ddp.runtime.guard import guard\nfrom dp2ddp.runtime.writes import Writes\n"
+        "guard(Path('.'), Writes(Path('desk').absolute(), 1))\n"
+        "import torch\nopen('a', 'w').close()\nopen('a').close()\nopen('b', 'a').close()\ntorch.save(1, 'c')"
+    )
+    (tmp_path / "desk").mkdir()
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    found = {(Path(write.path).name, write.anew) for write in read_writes(tmp_path / "desk", 1)}
+    assert {("a", True), ("b", False), ("c", True)} <= found
+    assert not any(name.startswith("rank1") for name, _ in found)

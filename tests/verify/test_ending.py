@@ -96,8 +96,11 @@ def test_numbers_of_nothing_but_rounding_may_differ() -> None:
     assert [each.size for each in tensors_apart(ours, theirs, floor=1e-16)] == [0.0]
 
 
-def test_what_has_no_partner_is_said(tmp_path: Path) -> None:
-    (remark,) = compared(tmp_path, final(("other", ONES, Sort.UNSTEPPED))).remarks
+def test_what_has_no_partner_is_not_passed_over(tmp_path: Path) -> None:
+    found = compared(tmp_path, final(("other", ONES, Sort.UNSTEPPED)))
+    assert found.first is not None
+    assert found.first.name == "w (rank 0 has none of that name)"
+    (remark,) = found.remarks
     assert "1 parameters that no optimizer steps were not compared" in remark
 
 

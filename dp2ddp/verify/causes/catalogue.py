@@ -507,6 +507,13 @@ OUTSIDE = (
         _OUTSIDE,
     ),
     Entry(
+        "every-rank-writes",
+        "Several ranks write the same file.",
+        "A file that several ranks began anew, though what is left in it is DataParallel's.",
+        "Save on rank 0 only: two that write at once leave a torn file, on a shared disk sooner than here.",
+        _OUTSIDE,
+    ),
+    Entry(
         "doubled-files",
         "Ranks leave files of their own.",
         "Files with other names than DataParallel's.",

@@ -64,7 +64,9 @@ def _files(evidence: Evidence) -> Iterator[Found]:
     different = evidence.files.different
     for each in different:
         told = f"{each.path} {each.what}"
-        if "by DDP only" in each.what:
+        if each.ranks:
+            yield found("every-rank-writes", 0.86, told)
+        elif "by DDP only" in each.what:
             yield found("doubled-files", 0.87, told)
         elif "other keys" in each.what:
             yield found("other-keys", 0.88, told)

@@ -1,0 +1,78 @@
+"""Who wrote which file: one that every rank writes, and files outside of the folders that a run has copies of."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dp2ddp.runtime.desk import LAUNCHER
+from dp2ddp.runtime.writes import Write, read_writes
+from dp2ddp.trial.prepare import Prepared
+from dp2ddp.verify.causes.words import names_text, ranks_text
+from dp2ddp.verify.outputs import FileDifference
+from dp2ddp.verify.workspace import Leavings
+
+_OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/", "/run/")
+_CACHES = (
+    "cache",
+    "torchinductor",
+    "triton",
+    "matplotlib",
+    "__pycache__",
+    ".config",
+    ".local",
+    ".nv",
+    ".keras",
+)
+
+
+def written_by_many(prepared: Prepared, leavings: Leavings) -> Iterator[FileDifference]:
+    """Files that several ranks began anew: whole by luck where all write the same bytes, and torn where they do not."""
+    ranks: dict[str, list[int]] = defaultdict(list)
+    for rank in prepared.stage.ranks:
+        for path in {write.path for write in _writes(prepared, rank) if write.anew}:
+            ranks[path].append(rank)
+    for relative in leavings.written:
+        place = leavings.folder / relative
+        writers = sorted({*ranks[str(place)], *ranks[os.path.realpath(place)]})
+        if len(writers) > 1 and place.stat().st_size:  # a lock is empty
+            yield FileDifference(relative, f"is written by {ranks_text(writers)}", ranks=tuple(writers))
+
+
+def written_outside(pair: Sequence[Prepared]) -> Iterator[str]:
+    """Remarks on files that no copy protects; `pair`: DataParallel, DDP."""
+    found = [
+        {
+            write.path
+            for rank in (LAUNCHER, *one.stage.ranks)
+            for write in _writes(one, rank)
+            if _is_outside(one, write)
+        }
+        for one in pair
+    ]
+    for paths, who in (
+        (found[0] & found[1], "both runs"),
+        (found[0] - found[1], "DataParallel"),
+        (found[1] - found[0], "DDP"),
+    ):
+        if paths:
+            yield (
+                f"{who} wrote to {names_text(sorted(paths))}, outside of the folder: not compared, and overwritten by "
+                "each run"
+            )
+
+
+def _writes(prepared: Prepared, rank: int) -> frozenset[Write]:
+    return read_writes(Path(prepared.stage.desk), rank)
+
+
+def _is_outside(prepared: Prepared, write: Write) -> bool:
+    """A file that is still there, and no cache or device."""
+    room = str(Path(prepared.stage.desk).parent)
+    path = write.path
+    inside = any(path.startswith(root + os.sep) for root in (room, os.path.realpath(room), sys.prefix))
+    hidden = path.startswith(_OF_THE_SYSTEM) or any(word in path.lower() for word in _CACHES)
+    return not inside and not hidden and Path(path).is_file()
