@@ -58,12 +58,12 @@ def observe_collectives(calls: Calls, saws: tuple[_Saw, ...] = ()) -> None:
         return
     module: Any = dist.distributed_c10d
     inside = threading.local()
-    for name in (*COLLECTIVES, *_OF_GROUPS):
-        original = getattr(module, name, None)
-        if original is None:
-            continue  # of another version of torch
-        told = () if name in _OF_GROUPS else saws
-        replace_everywhere(name, original, _noted(original, name, calls, told, inside))
+    noted = {
+        name: (original, _noted(original, name, calls, () if name in _OF_GROUPS else saws, inside))
+        for name in (*COLLECTIVES, *_OF_GROUPS)
+        if (original := getattr(module, name, None)) is not None  # else of another version of torch
+    }
+    replace_everywhere(noted)
     wrapper: Any = torch.nn.parallel.DistributedDataParallel  # whose ranks meet when it is made
     wrapper.__init__ = _noted(wrapper.__init__, "DistributedDataParallel", calls, (), inside)
     work: Any = module.Work

@@ -21,10 +21,12 @@ Function = Callable[..., Any]
 
 
 def observe_decisions(recorder: Recorder) -> None:
-    for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"):
-        original = getattr(torch.nn.utils, name, None)  # the last one is younger than torch 2.4
-        if original is not None:
-            replace_everywhere(name, original, _clipping(original, recorder))
+    clippings = {
+        name: (original, _clipping(original, recorder))
+        for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
+        if (original := getattr(torch.nn.utils, name, None)) is not None  # the last is younger than torch 2.4
+    }
+    replace_everywhere(clippings)
     scaler: Any = torch.amp.GradScaler
     scaler.step = _scaled(scaler.step, recorder)
     _Schedulers(recorder).watch()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -35,12 +35,19 @@ class Patches:
             self._undos.pop()()
 
 
-def replace_everywhere(name: str, original: Any, value: Any) -> None:
-    """In every module that has it by its name: one that was imported before may have taken it from torch."""
+def replace_everywhere(replacements: Mapping[str, tuple[Any, Any]]) -> None:
+    """Name -> an original and what stands for it now, in every module that has the original by its name.
+
+    One that was imported before may have taken it from torch. Any: functions of torch. All in one go: there are 2,000
+    modules.
+    """
     for module in list(sys.modules.values()):
-        # a subclass may import something, or warn, when it is asked
-        if type(module) is ModuleType and vars(module).get(name) is original:
-            setattr(module, name, value)
+        if type(module) is not ModuleType:
+            continue  # a subclass may import something, or warn, when it is asked
+        for name in vars(module).keys() & replacements.keys():
+            original, value = replacements[name]
+            if vars(module)[name] is original:
+                setattr(module, name, value)
 
 
 def _put_back(owner: Any, name: str, before: Any) -> None:
