@@ -20,7 +20,7 @@ from dp2ddp.source.projects import read_project
 from dp2ddp.trial.runs import environment
 from dp2ddp.verify.checkpoints import difference
 
-pytestmark = [pytest.mark.torchrun, pytest.mark.xdist_group("checkpoints")]
+pytestmark = pytest.mark.torchrun
 PROGRAM = Path(__file__).parent / "programs" / "checkpoints.py"
 MODES: tuple[Mode, ...] = get_args(Mode)
 FORMS = ("prefixed", "unprefixed", "whole", "wrapper", "module")

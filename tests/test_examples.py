@@ -8,10 +8,19 @@ import os
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from dp2ddp.report.comparison import Report
+from dp2ddp.report.comparison_json import document
+from dp2ddp.runtime.server import Server
+from dp2ddp.trial.runs import environment
+from dp2ddp.trial.subject import subject_of
+from dp2ddp.trial.trial import try_on
+from dp2ddp.trial.wanted import Wanted
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -24,7 +33,7 @@ ONE_FORWARD = (  # programs that train nothing
     "seed_random_dataset",
 )
 TRAINING = [name for name in CONVERTED if name not in ONE_FORWARD]
-WORLDS = (2, 3, 4)
+FORKED = (3, 4)  # devices; what a real torchrun adds is seen on two
 
 
 def original(name: str) -> Path:
@@ -50,11 +59,19 @@ def dp2ddp(*arguments: str | Path, expect: int = 0) -> str:
 @functools.cache  # the claims about one example share its runs; see by_example
 def verified(name: str) -> dict[int, Document]:
     """The verdicts about an example, by number of devices."""
-    folder = EXAMPLES / name
-    worlds = ",".join(map(str, WORLDS))
-    command = ("verify", original(name), "--converted", folder / "train_ddp.py", "-n", worlds, "--json")
-    document = json.loads(dp2ddp(*command))
-    return {verdict["world"]: verdict for verdict in document["verdicts"]}
+    converted = EXAMPLES / name / "train_ddp.py"
+    said = json.loads(dp2ddp("verify", original(name), "--converted", converted, "-n", "2", "--json"))
+    return {verdict["world"]: verdict for verdict in (*said["verdicts"], *forked(original(name), converted))}
+
+
+def forked(script: Path, converted: Path) -> list[Document]:
+    """The verdicts where nothing but the ranks' torchrun is left out: importing torch in each of them."""
+    subject = subject_of(Wanted(script=script, converted=converted))
+    subject = replace(subject, folder=script.parent, torchrun=False)
+    with Server(environment()) as server, tempfile.TemporaryDirectory() as name:
+        verdicts = [try_on(subject, world, server, Path(name).resolve(), print) for world in FORKED]
+    said: list[Document] = document(Report(script.name, tuple(verdicts), "", 0.0))["verdicts"]
+    return said
 
 
 def by_example(names: list[str]) -> pytest.MarkDecorator:

@@ -7,14 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from shared_runs import SHARED_BY_FILE, SHARED_BY_PARAMETER, group_of
+from shared_runs import SHARED_BY_FILE, SHARED_BY_PARAMETER, SHARED_CONVERSIONS, group_of
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-@pytest.mark.parametrize("file", sorted(SHARED_BY_FILE | SHARED_BY_PARAMETER))
-def test_the_files_are_there(file: str) -> None:
-    assert (ROOT / file).is_file()
+@pytest.mark.parametrize("name", sorted(SHARED_BY_FILE | SHARED_BY_PARAMETER | SHARED_CONVERSIONS))
+def test_what_is_named_is_there(name: str) -> None:
+    file, _, test = name.partition("::")
+    assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8")
 
 
 def test_a_group_is_a_file_a_parameter_or_a_test() -> None:
@@ -23,16 +24,33 @@ def test_a_group_is_a_file_a_parameter_or_a_test() -> None:
         "tests/test_examples.py::test_b[cifar_bn]"
     )
     assert group_of("tests/corpus/test_corpus.py::test_x[a-2]") == "tests/corpus/test_corpus.py::test_x[a-2]"
+    assert {group_of(name) for name in (*SHARED_CONVERSIONS, f"{min(SHARED_CONVERSIONS)}[a/b]")} == {
+        "tests/corpus"
+    }
 
 
 def test_two_processes_do_not_share_a_group() -> None:
     tests = "tests/test_examples.py::test_a_second_conversion_finds_nothing_to_do"
     today = "tests/test_examples.py::test_the_checked_in_conversion_is_todays"
-    command = [sys.executable, "-m", "pytest", "-n", "2", "-v", "-p", "no:cacheprovider", tests, today]
+    some = "cifar_bn or contrastive or masked_mean or seed_by_hand or seed_four_layers"
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "2",
+        "-v",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        some,
+        tests,
+        today,
+    ]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     workers: dict[str, set[str]] = {}
     for line in result.stdout.splitlines():
         if line.startswith("[gw"):
             workers.setdefault(line[line.index("[", 4) :].rpartition("[")[2], set()).add(line[:5])
-    assert len(workers) > 4, result.stdout[-2000:]
+    assert len(workers) == 5, result.stdout[-2000:]
     assert all(len(one) == 1 for one in workers.values()), workers

@@ -330,7 +330,7 @@ def _corpus() -> list[Entry]:
     from corpus.cases import all_cases
     from corpus.outcomes import outcome
 
-    return [Entry(case.name, case.idioms, outcome(case)) for case in all_cases()]
+    return [Entry(case.name, case.idioms, outcome(case).words) for case in all_cases()]
 
 
 if __name__ == "__main__":
