@@ -11,7 +11,7 @@ a third of three times x is not always x.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .distributed import Done
 from .patches import Patches
 
-_HOOKED = "_dp2ddp_hooked"
+_HOOKED = "_dp2ddp_hooked"  # True, or our own hook, which gives way to one that the script registers later
 
 
 def add_in_rank_order(patches: Patches) -> None:
@@ -100,9 +100,13 @@ def _reduce(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _remembering(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def register_comm_hook(self: Any, *args: Any, **kwargs: Any) -> Any:
-        setattr(self, _HOOKED, True)
-        return original(self, *args, **kwargs)
+    def register_comm_hook(self: Any, state: Any, hook: Callable[..., Any]) -> Any:
+        ours = getattr(self, _HOOKED, None)
+        if not isinstance(ours, _Hook) or ours.gave_way:
+            setattr(self, _HOOKED, True)
+            return original(self, state, hook)
+        self._check_comm_hook(hook)
+        return ours.give_way(state, hook)  # torch takes one hook only, and has ours since the first forward
 
     return register_comm_hook
 
@@ -112,23 +116,42 @@ def _hooking(original: Callable[..., Any]) -> Callable[..., Any]:
     def forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
         if not getattr(self, _HOOKED, False) and hasattr(self, "reducer"):
             factor = 1.0 if type(self.module).__name__ == "ReducedCall" else 1 / self.process_group.size()
-            self.register_comm_hook((self.process_group, factor), _hook)
+            ours = _Hook(self.process_group, factor)
+            self.register_comm_hook(ours, _call)
+            setattr(self, _HOOKED, ours)
         return original(self, *inputs, **kwargs)
 
     return forward
 
 
-def _hook(state: tuple[Any, float], bucket: Any) -> torch.futures.Future[Sequence[torch.Tensor]]:
+class _Hook:
     """What the reducer does (reducer.cpp: times 1/W on the way into the bucket, then the sum), in order."""
-    group, factor = state
-    with torch._C.DisableTorchFunction():
-        total = ordered_sum(bucket.buffer() * factor if factor != 1.0 else bucket.buffer(), group)
-    future: torch.futures.Future[Any] = torch.futures.Future()
-    future.set_result(total)
-    return future
+
+    def __init__(self, group: Any, factor: float) -> None:
+        self._group, self._factor = group, factor
+        self._instead: Callable[[Any], Any] | None = None
+
+    @property
+    def gave_way(self) -> bool:
+        return self._instead is not None
+
+    def give_way(self, state: Any, hook: Callable[..., Any]) -> None:
+        self._instead = functools.partial(hook, state)
+
+    def __call__(self, bucket: Any) -> torch.futures.Future[Any]:
+        if self._instead is not None:
+            instead: torch.futures.Future[Any] = self._instead(bucket)
+            return instead
+        buffer = bucket.buffer()
+        with torch._C.DisableTorchFunction():
+            total = ordered_sum(buffer * self._factor if self._factor != 1.0 else buffer, self._group)
+        future: torch.futures.Future[Any] = torch.futures.Future()
+        future.set_result(total)
+        return future
 
 
-_hook.__annotations__.clear()  # DistributedDataParallel compares annotations by value, and these are texts
+def _call(ours, bucket):  # type: ignore[no-untyped-def]  # torch compares annotations by value; ours would be texts
+    return ours(bucket)
 
 
 def _without_factor(cls: Any, /, **kwargs: Any) -> None:

@@ -25,11 +25,14 @@ dist.reduce(at := torch.full((1000,), own), dst=1)
 count = torch.tensor(rank)
 dist.all_reduce(count)
 
-def gradient(hook=None):
+def gradient(hook=None, late_hook=None):
     model = torch.nn.Linear(1, 1, bias=False).cuda(rank)
     ddp = DistributedDataParallel(model, device_ids=[rank])
     if hook:
         ddp.register_comm_hook(None, hook)
+    if late_hook:
+        ddp(torch.full((1, 1), 3 * own, device=f"cuda:{rank}"))
+        ddp.register_comm_hook(None, late_hook)
     ddp(torch.full((1, 1), 3 * own, device=f"cuda:{rank}")).sum().backward()
     return model.weight.grad.item()
 
@@ -41,6 +44,9 @@ found = [total.unique().tolist(), mean.unique().tolist(), later.unique().tolist(
          at.unique().tolist() if rank == 1 else [0.0], [gradient()]]
 gradient(own_hook)
 assert said  # a hook of the script's own stays
+said.clear()
+gradient(late_hook=own_hook)
+assert said  # one that it registers after the first forward as well
 print(found, count.item())
 """
 
