@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import IO
 
 from dp2ddp.report.changes import Change
@@ -58,9 +59,10 @@ def print_report(report: Report, file: IO[str] | None = None) -> None:
     for verdict in report.verdicts:
         console.print()
         console.print(Text(_count(verdict.world, "device"), style="bold"))
-        for label, text, good in facts(verdict):
-            mark = Text("  ok  " if good else "  !!  ", style="green" if good else "bold red")
-            console.print(Text.assemble(mark, (f"{label:<11}", "" if good else "bold"), text))
+        for label, text, judged in facts(verdict):
+            mark, style = _MARKS[judged]
+            bold = "bold" if judged is Judged.BAD else ""
+            console.print(Text.assemble((f"  {mark}  ", style), (f"{label:<11}", bold), text))
         for text, weighty in causes_text(verdict.causes):
             console.print(Text(text, style="bold" if weighty else ""))
     console.print()
@@ -103,43 +105,60 @@ def _parting(verdict: Verdict) -> str:
     return "ends with another exit code"
 
 
-def facts(verdict: Verdict) -> Iterator[tuple[str, str, bool]]:
-    """(label, text, whether it is as it should be), one for each line of the report."""
+class Judged(Enum):
+    GOOD = "good"
+    BAD = "bad"
+    SHOWN = "shown"  # for information: it has no part in the verdict
+
+
+_MARKS = {Judged.GOOD: ("ok", "green"), Judged.BAD: ("!!", "bold red"), Judged.SHOWN: ("--", "dim")}
+Fact = tuple[str, str, Judged]
+
+
+def facts(verdict: Verdict) -> Iterator[Fact]:
+    """(label, text, how it is judged), one for each line of the report."""
     double = verdict.float64
-    yield "steps", _steps(double), set(double.rank_steps) <= {double.steps}
+    yield "steps", _steps(double), _judged(set(double.rank_steps) <= {double.steps})
     if double.rows:
-        yield "rows", rows_text(double.rows, verdict.world), True
+        yield "rows", rows_text(double.rows, verdict.world), Judged.GOOD
     if verdict.trained:
-        yield "float64", _float64(double), double.same
-        yield from (("", text, False) for text in _beside(double))
+        yield "float64", _float64(double), _judged(double.same)
+        yield from (("", text, Judged.BAD) for text in _beside(double))
         yield from _aligned(verdict)
         if single := verdict.float32:
             ordered = ", with sums over ranks added in rank order" if verdict.world > 2 else ""
-            shown = single.first is not None and not verdict.single_only
-            text = _float32(single) + ordered + " (shown, not judged)" * shown
-            yield "float32", text, not verdict.single_only
+            yield _or_shown(
+                "float32",
+                _float32(single) + ordered,
+                not verdict.single_only,
+                shown=single.first is not None and not verdict.single_only,
+            )
     shown = verdict.only_gradients
-    unjudged = " (shown, not judged)" * shown
+    yield _or_shown("stdout", _stdout(verdict), verdict.stdout.same and not verdict.voices, shown)
+    yield _or_shown("files", _files(verdict), verdict.files.same, shown)
     codes = f"{verdict.codes[0]} and {verdict.codes[1]}"
-    yield "stdout", _stdout(verdict) + unjudged, shown or (verdict.stdout.same and not verdict.voices)
-    yield "files", _files(verdict) + unjudged, shown or verdict.files.same
-    yield "exit codes", codes + unjudged, shown or verdict.codes[0] == verdict.codes[1]
-    yield (
-        "time",
-        "DataParallel {:.1f} s, torchrun {:.1f} s (float64, both at once)".format(*verdict.seconds),
-        True,
-    )
-    yield from (("note", remark, True) for remark in (*verdict.remarks, *double.remarks))
+    yield _or_shown("exit codes", codes, verdict.codes[0] == verdict.codes[1], shown)
+    seconds = "DataParallel {:.1f} s, torchrun {:.1f} s (float64, both at once)".format(*verdict.seconds)
+    yield "time", seconds, Judged.SHOWN
+    yield from (("note", remark, Judged.SHOWN) for remark in (*verdict.remarks, *double.remarks))
 
 
-def _aligned(verdict: Verdict) -> Iterator[tuple[str, str, bool]]:
+def _judged(good: bool) -> Judged:
+    return Judged.GOOD if good else Judged.BAD
+
+
+def _or_shown(label: str, text: str, good: bool, shown: bool) -> Fact:
+    return (label, f"{text} (shown, not judged)", Judged.SHOWN) if shown else (label, text, _judged(good))
+
+
+def _aligned(verdict: Verdict) -> Iterator[Fact]:
     """What became of a port with DataParallel's batches and dropout."""
     if verdict.aligned is None:
         return
     found = verdict.aligned
     text = _float64(found.comparison) if found.comparison.steps else "no step to compare"
-    yield "aligned", f"with DataParallel's random numbers: {text}", found.comparison.same
-    yield from (("", sentence, False) for sentence in found.unshared)
+    yield "aligned", f"with DataParallel's random numbers: {text}", _judged(found.comparison.same)
+    yield from (("", sentence, Judged.BAD) for sentence in found.unshared)
 
 
 def _steps(comparison: Comparison) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dp2ddp.report.changes import DiffLine, diff_lines, printed_diff
-from dp2ddp.report.comparison import Report, facts, headline
+from dp2ddp.report.comparison import Judged, Report, facts, headline
 from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.verdict import Verdict
 
@@ -40,6 +40,9 @@ def _lines(report: Report) -> Iterator[str]:
     yield from _surroundings(report)
 
 
+_JUDGED = {Judged.GOOD: "ok", Judged.BAD: "**no**", Judged.SHOWN: "–"}
+
+
 def _verdict(verdict: Verdict) -> Iterator[str]:
     devices = f"{verdict.world} device{'' if verdict.world == 1 else 's'}"
     yield f"### {'✅' if verdict.same else '❌'} {devices}"
@@ -47,8 +50,7 @@ def _verdict(verdict: Verdict) -> Iterator[str]:
     yield "| | of | found |"
     yield "|---|---|---|"
     yield from (
-        f"| {'ok' if good else '**no**'} | {plain(label)} | {plain(text)} |"
-        for label, text, good in facts(verdict)
+        f"| {_JUDGED[judged]} | {plain(label)} | {plain(text)} |" for label, text, judged in facts(verdict)
     )
     for number, cause in enumerate(verdict.causes):
         yield ""

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from dp2ddp.report.changes import DiffLine, diff_lines, printed_diff, text_diff
 from dp2ddp.report.charts import Chart, sample
-from dp2ddp.report.comparison import Report, facts, headline
+from dp2ddp.report.comparison import Fact, Report, facts, headline
 from dp2ddp.report.comparison_json import document
 from dp2ddp.report.figures import charts, sentences
 from dp2ddp.report.table import steps_csv
@@ -30,7 +30,7 @@ class _Part:
     """What the page says about one number of devices."""
 
     verdict: Verdict
-    facts: tuple[tuple[str, str, bool], ...]
+    facts: tuple[Fact, ...]
     charts: tuple[Chart, ...]
     printed: tuple[DiffLine, ...]
     files: tuple[tuple[FileDifference, tuple[DiffLine, ...]], ...]

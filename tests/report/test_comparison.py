@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from dp2ddp.report.comparison import Report, causes_text, facts, headline, rows_text
+from dp2ddp.report.comparison import Judged, Report, causes_text, facts, headline, rows_text
 from dp2ddp.report.comparison_json import as_document
 from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.compare import Comparison, Difference
@@ -44,9 +44,19 @@ def test_the_first_word_is_the_verdict() -> None:
 
 
 def test_the_ratio_of_the_gradients_and_the_ranks_that_agree_are_told() -> None:
-    texts = [text for _, text, good in facts(dataclasses.replace(SAME, float64=PARTED)) if not good]
+    marked = facts(dataclasses.replace(SAME, float64=PARTED))
+    texts = [text for _, text, judged in marked if judged is Judged.BAD]
     assert "gradients are 0.5 times as long as under DataParallel" in texts
     assert "ranks that agree with each other: 0 | 1" in texts
+
+
+def test_what_is_only_shown_does_not_look_like_a_pass() -> None:
+    later = dataclasses.replace(PARTED, first=dataclasses.replace(HALF, step=3))
+    marks = {label: judged for label, _, judged in facts(dataclasses.replace(SAME, float32=later))}
+    assert marks["float64"] is Judged.GOOD
+    assert marks["float32"] is Judged.SHOWN
+    judged = {label: each for label, _, each in facts(dataclasses.replace(SAME, only_gradients=True))}
+    assert judged["stdout"] is Judged.SHOWN
 
 
 def test_the_likeliest_cause_is_told_with_its_figures_and_advice_others_by_their_title() -> None:
