@@ -11,7 +11,7 @@ from typing import IO
 from dp2ddp.report.changes import Change
 from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.compare import Comparison, Difference
-from dp2ddp.verify.differences import AT_END, GRADIENTS
+from dp2ddp.verify.differences import AT_END, FACTS, GRADIENTS
 from dp2ddp.verify.tolerance import FACTOR
 from dp2ddp.verify.verdict import Verdict
 
@@ -33,6 +33,7 @@ class Report:
     surroundings: tuple[tuple[str, str], ...] = ()  # (label, words): versions, seeds, the command
     failure: str = ""  # why nothing was found on the next number of devices
     failed: Mapping[str, object] | None = None  # the same as data: who waited where (report/run.py)
+    port: str = ""  # a version of the user's own, as the user named it
 
     @property
     def same(self) -> bool:
@@ -74,24 +75,28 @@ def headline(report: Report) -> str:
     """One sentence."""
     worlds = _listed([str(verdict.world) for verdict in report.verdicts]) if report.verdicts else ""
     devices = f"on {worlds} {'device' if worlds == '1' else 'devices'}"
+    who = report.port or report.script
     if report.failure and all(verdict.same for verdict in report.verdicts):
         so_far = (
             f"is the same {devices}, but could not be compared further" if worlds else "could not be compared"
         )
-        return f"FAILED {report.script} {so_far}"
+        return f"FAILED {who} {so_far}"
     if report.same:
         does = "trains the same" if any(verdict.trained for verdict in report.verdicts) else "does the same"
+        if report.port:
+            return f"SAME {report.port} {does} as {report.script} under DataParallel, {devices}"
         return f"SAME {report.script} {does} under DataParallel and under DDP, {devices}"
     bad = next(verdict for verdict in report.verdicts if not verdict.same)
-    return f"DIFFERENT {report.script} {_parting(bad)}, on {_count(bad.world, 'device')}"
+    other = f"{report.script} under DataParallel" if report.port else "DataParallel"
+    return f"DIFFERENT {who} {_parting(bad, other)}, on {_count(bad.world, 'device')}"
 
 
-def _parting(verdict: Verdict) -> str:
+def _parting(verdict: Verdict, other: str) -> str:
     first = verdict.float64.first
     if verdict.random_only:
-        return "draws other random numbers than DataParallel, and trains the same with the same ones"
+        return f"draws other random numbers than {other}, and trains the same with the same ones"
     if first is not None:
-        return f"parts from DataParallel {_when(first)}: {_thing(first)}"
+        return f"parts from {other} {_when(first)}: {_thing(first)}"
     if verdict.single_only:
         return "trains the same in float64, and otherwise in float32 (half precision on one side?)"
     if verdict.only_gradients:
@@ -190,7 +195,7 @@ def _sum(rows: tuple[int, ...], world: int) -> str:
 
 def _float64(comparison: Comparison) -> str:
     if comparison.first is not None:
-        return f"{_thing(comparison.first)} {_when(comparison.first)}: {_amount(comparison.first)}"
+        return _found(comparison.first)
     if comparison.identical:
         return "every gradient, parameter, loss and buffer is the same to the last bit"
     text = f"largest difference {_largest(comparison.largest)}, {_beside_noise(comparison)}"
@@ -211,7 +216,7 @@ def _float32(comparison: Comparison) -> str:
         )
     if comparison.first is not None:
         first = comparison.first
-        return f"beyond natural noise: {_thing(first)} {_when(first)}: {_amount(first)}"
+        return f"beyond natural noise: {_found(first)}"
     same = f"{comparison.identical_steps} of {_count(comparison.steps, 'step')} bit for bit the same"
     return f"{same}; largest difference {_largest(comparison.largest)}, {_beside_noise(comparison)}"
 
@@ -251,6 +256,12 @@ def _thing(difference: Difference) -> str:
 
 def _on_rank(difference: Difference) -> str:
     return f" on rank {difference.rank}" if difference.rank else ""
+
+
+def _found(difference: Difference) -> str:
+    """What differs, where, and how far; a fact is no number."""
+    told = f"{_thing(difference)} {_when(difference)}"
+    return told if difference.kind in FACTS else f"{told}: {_amount(difference)}"
 
 
 def _amount(difference: Difference) -> str:

@@ -24,6 +24,7 @@ def report_on(
         verdicts=tuple(verdicts),
         launch=subject.launch,
         seconds=seconds,
+        port=str(subject.port or ""),
         changes=changes_of(subject.conversion) if subject.conversion else (_by_hand(subject),),
         surroundings=_surroundings(subject),
         failure=str(failure or ""),

@@ -37,6 +37,7 @@ KINDS = (
 )
 GRADIENTS = ("gradient before clipping", "gradient")
 AT_END = KINDS[-3:]  # what models hold when the script ends (ending.py)
+FACTS = ("layout", "precision", "random streams", "decision", "steps")  # differ, or do not
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ def of_numbers(
     kind: str, ours: tuple[float, ...], theirs: tuple[float, ...], step: int, rank: int, scale: float
 ) -> Iterator[Difference]:
     if len(ours) != len(theirs):
-        yield Difference(kind, np.inf, step, rank, f"{len(theirs)} instead of {len(ours)}")
+        yield Difference(kind, np.inf, step, rank, f"({len(theirs)} of them instead of {len(ours)})")
         return
     for a, b in zip(ours, theirs, strict=True):
         same = a == b or (np.isnan(a) and np.isnan(b))

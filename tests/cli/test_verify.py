@@ -136,9 +136,9 @@ class TestDifferent:
         assert "<title>DIFFERENT" in page
         assert 'id="w2-gradients"' in page
         assert "model = nn.Linear(3, 2).cuda()" in page  # the port's line in the diff
-        assert text.startswith("## \N{CROSS MARK} DIFFERENT: train")
+        assert text.startswith("## \N{CROSS MARK} DIFFERENT: mine")
         assert result.stdout.startswith(
-            "DIFFERENT train.py parts from DataParallel at step 0: gradient of weight"
+            "DIFFERENT mine.py parts from train.py under DataParallel at step 0: gradient of weight"
         )
         assert "ranks that agree with each other: 0 | 1" in result.stdout
         assert "rank 1 prints as well" in result.stdout

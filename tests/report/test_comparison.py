@@ -153,6 +153,21 @@ def test_a_run_that_failed_is_never_told_as_the_same() -> None:
     assert headline(parted).startswith("DIFFERENT")
 
 
+def test_a_version_of_the_users_own_is_the_one_that_parts() -> None:
+    port = dataclasses.replace(report(dataclasses.replace(SAME, float64=PARTED)), port="mine.py")
+    assert headline(port).startswith("DIFFERENT mine.py parts from train.py under DataParallel at step 1")
+    assert headline(dataclasses.replace(report(SAME), port="mine.py")) == (
+        "SAME mine.py trains the same as train.py under DataParallel, on 2 devices"
+    )
+
+
+def test_a_fact_that_differs_is_no_number_that_is_missing() -> None:
+    words = "autocast to float32 instead of float16"
+    fact = dataclasses.replace(PARTED, first=Difference("precision", float("inf"), 1, 0, words))
+    told = lines(dataclasses.replace(SAME, float64=fact))["float64"]
+    assert told == f"precision {words} at step 1"
+
+
 def test_what_doubles_hide_is_a_difference_in_float32() -> None:
     """A hook that sends gradients as bfloat16: in float64 it sends doubles."""
     first = dataclasses.replace(PARTED, first=dataclasses.replace(HALF, step=0))

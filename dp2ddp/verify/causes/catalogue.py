@@ -22,6 +22,14 @@ DATA_PARALLEL = (
         "and drops what is left over. Give all arguments the batch's first size.",
     ),
     Entry(
+        "dataparallel-autocast",
+        "DataParallel itself runs its replicas in float16 where the script asks for bfloat16.",
+        "autocast is asked for bfloat16 in both; under DataParallel float16 is asked for as well, in its threads.",
+        "Not the port's fault: a thread knows that autocast is on, and not its dtype. For bfloat16 in both, put "
+        "autocast inside of forward; to train as DataParallel did, ask for float16.",
+        brings=("other-precision",),
+    ),
+    Entry(
         "dataparallel-one-row",
         "DataParallel itself fails: a replica's chunk is one row, and BatchNorm needs two.",
         "The original ends with BatchNorm's `Expected more than 1 value per channel when training`.",

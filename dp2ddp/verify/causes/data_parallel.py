@@ -18,6 +18,24 @@ _LAST_WORDS = {
 
 
 def signatures(evidence: Evidence) -> Iterator[Found]:
+    yield from _precision_in_threads(evidence)
+    yield from _dropped_rows(evidence)
+
+
+def _precision_in_threads(evidence: Evidence) -> Iterator[Found]:
+    """The dtype of autocast is a thread's own: replicas ask for float16 where the script asked for bfloat16."""
+    step = 0 if evidence.comparison.first is None else evidence.comparison.first.step
+    ours, theirs = (
+        {dtype for line in trace.lines if line["step"] == step for dtype in line["precision"]}
+        for trace in (evidence.reference, evidence.ranks[0])
+    )
+    if "bfloat16" in theirs and ours == {*theirs, "float16"}:
+        asked = ", ".join(sorted(theirs))
+        told = f"asked of autocast in step {step}: {asked} on rank 0, under DataParallel float16 as well"
+        yield found("dataparallel-autocast", 0.985, told)
+
+
+def _dropped_rows(evidence: Evidence) -> Iterator[Found]:
     """Rows that the loader gave and no replica got, while the ranks have them all."""
     scene = evidence.scene
     if scene is None:

@@ -68,6 +68,24 @@ def test_nothing_is_said_of_runs_that_agree(tmp_path: Path) -> None:
     assert likeliest(tmp_path, FIRST, FIRST) == "none"
 
 
+@pytest.mark.parametrize(
+    ("asked", "code"), [("bfloat16", "dataparallel-autocast"), ("float32", "other-precision")]
+)
+def test_float16_in_the_threads_of_dataparallel_is_its_own_fault(
+    tmp_path: Path, asked: str, code: str
+) -> None:
+    reference, *ranks = (
+        record(tmp_path / name, [Taken(GRADIENT, events={"precision": precision})], rank=rank)
+        for name, rank, precision in (
+            ("dp", 0, (asked, "float16")),
+            ("ddp", 0, (asked,)),
+            ("ddp", 1, (asked,)),
+        )
+    )
+    (only,) = causes_of(reference, *ranks)
+    assert only.code == code
+
+
 def test_a_factor_that_clipping_hides_is_told_with_what_hides_it(tmp_path: Path) -> None:
     reference, *ranks = (
         record(tmp_path / name, [Taken(GRADIENT, unclipped=GRADIENT * factor)], rank=rank)
