@@ -18,11 +18,18 @@ from dp2ddp.trial.prepare import Prepared
 from dp2ddp.trial.subject import Subject
 from dp2ddp.trial.written import written_by_many, written_outside
 from dp2ddp.verify.aligned import Aligned
-from dp2ddp.verify.causes.diagnose import diagnose
+from dp2ddp.verify.causes.diagnose import diagnose, with_aligned
 from dp2ddp.verify.causes.evidence import Evidence
 from dp2ddp.verify.compare import Comparison, compare
 from dp2ddp.verify.differences import GRADIENTS
-from dp2ddp.verify.outputs import FileDifference, FilesComparison, OwnCode, compare_files, compare_text
+from dp2ddp.verify.outputs import (
+    FileDifference,
+    FilesComparison,
+    OwnCode,
+    TextComparison,
+    compare_files,
+    compare_text,
+)
 from dp2ddp.verify.spelling import Spelling
 from dp2ddp.verify.tolerance import FLOAT64, Tolerance
 from dp2ddp.verify.verdict import Verdict
@@ -170,10 +177,19 @@ def _of_lockstep(free: Comparison) -> str:
 def _explained(subject: Subject, pair: Pair, verdict: Verdict) -> Verdict:
     """With its likely causes. What goes wrong in looking for them is said, and takes nothing from the verdict."""
     try:
-        return replace(verdict, causes=diagnose(_evidence(subject, pair, verdict)))
+        causes = diagnose(_evidence(subject, pair, verdict))
+        return replace(verdict, causes=with_aligned(causes, verdict.aligned) if verdict.aligned else causes)
     except Exception as error:
         remark = f"causes could not be looked for: {type(error).__name__}: {error}"
         return replace(verdict, remarks=(*verdict.remarks, remark))
+
+
+def aligned_pair(pair: Pair, unshared: tuple[str, ...]) -> Aligned:
+    """What a pair of aligned runs says, with the causes of what still differs."""
+    reference, ranks = pair.traces
+    nothing = TextComparison(0, None), (), FilesComparison(0, ())
+    evidence = Evidence(len(ranks), reference, ranks, pair.compared, *nothing, random_only=False)
+    return Aligned(pair.compared, unshared, () if pair.compared.same else diagnose(evidence))
 
 
 def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:

@@ -24,7 +24,7 @@ from dp2ddp.errors import RunError
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Mode
-from dp2ddp.trial.judge import Pair, judge
+from dp2ddp.trial.judge import Pair, aligned_pair, judge
 from dp2ddp.trial.prepare import Kind, Prepared, order_folder, prepare
 from dp2ddp.trial.runs import run_all
 from dp2ddp.trial.subject import Subject
@@ -81,7 +81,7 @@ class _Trial:
         except RunError as error:  # nothing that was found is lost
             self.see(f"the random numbers could not be aligned: {error}")
             return None
-        return Aligned(pair.compared, unshared(order_folder("float64", self.world, self.scratch)))
+        return aligned_pair(pair, unshared(order_folder("float64", self.world, self.scratch)))
 
     def in_lockstep(self, pair: Pair) -> Pair | None:
         """The pair once more, each step from DataParallel's state; None where that cannot be done."""

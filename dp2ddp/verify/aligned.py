@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.trace.orders import Epoch, Order, read_batches, read_own
+from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.causes.words import names_text
 from dp2ddp.verify.compare import Comparison
 
@@ -23,6 +24,7 @@ class Aligned:
 
     comparison: Comparison
     unshared: tuple[str, ...]  # where the ranks' own orders do not share out an epoch, one sentence each
+    causes: tuple[Cause, ...] = ()  # of what still differs, likeliest first
 
     @property
     def same(self) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.run import Run, watch
 from dp2ddp.runtime.server import Server
-from dp2ddp.trial.judge import Pair, judge
+from dp2ddp.trial.judge import Pair, aligned_pair, judge
 from dp2ddp.trial.prepare import Kind, Prepared, order_folder, prepare
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject
@@ -97,7 +97,7 @@ class Suite:
         """With the same random numbers; verify runs this for every port that differs."""
         left, right = (self._run(subject, Kind(mode, "float64", aligned=True), room) for mode in MODES)
         pair = Pair(left, right, FLOAT64, port=True)
-        return Aligned(pair.compared, unshared(order_folder("float64", self._world, room)))
+        return aligned_pair(pair, unshared(order_folder("float64", self._world, room)))
 
     def _reference(self, base: str, nudged: bool = False) -> tuple[Prepared, Run]:
         with self._lock:

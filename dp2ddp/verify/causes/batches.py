@@ -254,6 +254,8 @@ def _replacement(evidence: Evidence) -> Iterator[Found]:
     if not ours or not all(theirs):
         return
     again = [_takes_again(indices) for indices in (ours, *theirs)]
+    if not any(again):
+        yield from _left_out(evidence, ours, theirs)
     if len({*again[1:]}) > 1 or again[0] == again[1]:
         return
     often, times = Counter(ours if again[0] else theirs[0]).most_common(1)[0]
@@ -264,6 +266,20 @@ def _replacement(evidence: Evidence) -> Iterator[Found]:
         f"{sides[0]} sample {often} is taken {times} times before others are taken once; {sides[1]} each is taken "
         "once an epoch",
     )
+
+
+def _left_out(evidence: Evidence, ours: list[int], theirs: list[list[int]]) -> Iterator[Found]:
+    """Samples that no rank takes, though ranks go through theirs more than once."""
+    taken = {index for indices in theirs for index in indices}
+    missing = sorted({*ours} - taken)
+    times = sum(map(len, theirs)) / len(taken)
+    if len(missing) > evidence.world and times > 1.5:
+        yield found(
+            "missing-samples",
+            0.968,
+            f"{len(missing)} of the {len({*ours})} samples that DataParallel takes are on no rank in the whole run: "
+            f"{names_text(missing)}",
+        )
 
 
 def _takes_again(indices: list[int]) -> bool:

@@ -72,6 +72,14 @@ START = (
         _WRAP,
     ),
     Entry(
+        "optimizer-made-anew",
+        "A new optimizer takes the place of the old one, on one side only.",
+        "At this step the parameters are stepped by an optimizer that is new on one side, and known on the other.",
+        "Make the optimizer where the original makes it: a new one has forgotten momentum and Adam's averages, and "
+        "a scheduler may go on stepping the old one.",
+        brings=("optimizer-settings",),
+    ),
+    Entry(
         "other-optimizer-order",
         "The optimizers step in another order.",
         "At this step another optimizer steps than under DataParallel.",
@@ -150,6 +158,15 @@ BATCHES = (
         _DATA,
     ),
     Entry(
+        "missing-samples",
+        "Some samples reach no rank in the whole run.",
+        "Samples that DataParallel takes are on no rank, though the ranks go through theirs again and again.",
+        "Give DistributedSampler the data set that the loader has, the right num_replicas, and every rank its own "
+        "rank.",
+        _DATA,
+        brings=("other-order",),
+    ),
+    Entry(
         "sampler-weights",
         "Samples are drawn by weight (or with replacement) in one version only.",
         "A sample comes again before half of the others have come, on one side; on the other, each comes once an "
@@ -214,6 +231,15 @@ MODELS = (
         "The step's rows are the same, but each rank's are not the chunk that DataParallel gave that replica.",
         "Cut contiguous chunks, torch.chunk(batch, {W})[rank]; DistributedSampler deals rows out one by one.",
         (*_WRAP, *_DATA),
+    ),
+    Entry(
+        "chunks-otherwise",
+        "The ranks have other rows of the batch than DataParallel's replicas, and what a replica draws (dropout) "
+        "falls on other rows.",
+        "The rows of all ranks are the same, those of each are not the chunk of its replica; gradients differ.",
+        "Cut contiguous chunks, torch.chunk(batch, {W})[rank], and not batch[rank::{W}]; look further if nothing in "
+        "the model draws random numbers.",
+        _DATA,
     ),
     Entry(
         "buffers-of-another-rank",
@@ -326,6 +352,14 @@ GRADIENTS = (
         "Same rows, even chunks; DataParallel's loss is a mean of the ranks' losses with other weights than "
         "1/W.",
         "Sum the numerator, all_reduce the count (words, pixels, class weights), divide, and multiply by {W}.",
+    ),
+    Entry(
+        "between-passes",
+        "What happens between two backward passes of a step (SAM's ascent, an inner step) differs.",
+        "Several backward passes before a step; the losses of the first agree, those of the last do not.",
+        "Whatever changes weights between the passes needs the gradients of all ranks: no no_sync() for a pass whose "
+        "gradients are used before the next one.",
+        _WRAP,
     ),
     Entry(
         "pairs-across-ranks",

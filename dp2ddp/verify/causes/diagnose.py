@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
+from dp2ddp.verify.aligned import Aligned
 from dp2ddp.verify.causes import (
     batches,
     data_parallel,
@@ -57,6 +59,22 @@ def _worth_telling(ranked: Sequence[Found]) -> Iterator[Found]:
         if not guess and one.code not in effects:
             yield one
             effects.update(CATALOGUE[one.code].brings)
+
+
+_RANDOM = {"other-order", "other-inputs", "other-random-numbers"}  # what aligned runs take away
+
+
+def with_aligned(causes: tuple[Cause, ...], aligned: Aligned) -> tuple[Cause, ...]:
+    """With what is wrong beside the random numbers in front, where the aligned runs are sure of it."""
+    first = aligned.comparison.first
+    if first is None or not aligned.causes or aligned.causes[0].weight < _SURE:
+        return causes
+    if causes and causes[0].weight >= _SURE and causes[0].code not in _RANDOM:
+        return causes
+    likely = aligned.causes[0]
+    seen = f"seen with DataParallel's random numbers, where step {first.step} is the first that differs"
+    others = (one for one in causes if one.code != likely.code)
+    return (replace(likely, evidence=(*likely.evidence, seen)), *others)
 
 
 def _cause(one: Found, evidence: Evidence) -> Cause:

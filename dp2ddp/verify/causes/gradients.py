@@ -11,6 +11,7 @@ from dp2ddp.verify.causes.cause import Found, found
 from dp2ddp.verify.causes.evidence import Array, Evidence, Scene, distance, fits, multiple, projected
 from dp2ddp.verify.causes.words import number_text, numbers_text, sum_text
 
+_Pass = tuple[float, Sequence[float]]  # DataParallel's loss of a backward pass, those of the ranks
 _MOST_COUNTED = 2000  # words, pixels: fractions of larger counts cannot be told from any number
 _MOST_TRIED = 1e6  # counts that are tried
 _DIGITS, _MOST_OFF = 4e-15, 1e-8  # of losses that are sums; of a count that is whole by them
@@ -102,16 +103,35 @@ def _losses(evidence: Evidence, scene: Scene) -> Iterator[Found]:
                 losses,
             )
             return
+    passes = [
+        (ours, [rank.losses[place] for rank in scene.ranks])
+        for place, ours in enumerate(scene.reference.losses)
+    ]
+    if len(passes) > 1 and _mean_of(passes[0], rows) and not _mean_of(passes[-1], rows):
+        yield found(
+            "between-passes",
+            0.8,
+            f"{len(passes)} backward passes before the step: the ranks' losses of the first make DataParallel's, those "
+            "of the last do not",
+            losses,
+        )
     if not _normalises_over_rows(scene):
-        yield from _counted(whole, parts, losses)
+        yield from _counted(passes, losses)
 
 
-def _counted(whole: float, parts: list[float], losses: str) -> Iterator[Found]:
-    """DataParallel's loss as a mean of the ranks' with weights that are shares of counts, 13/31 and 18/31."""
-    if max(parts) < whole:
+def _mean_of(one: _Pass, rows: Sequence[int]) -> bool:
+    """Whether DataParallel's loss is the mean of the ranks', each with its rows."""
+    whole, parts = one
+    share = rows if sum(rows) else [1] * len(parts)
+    return _same(sum(part * count for part, count in zip(parts, share, strict=True)) / sum(share), whole)
+
+
+def _counted(passes: Sequence[_Pass], losses: str) -> Iterator[Found]:
+    """DataParallel's losses as means of the ranks' with weights that are shares of counts, 13/31 and 18/31."""
+    if all(max(parts) < whole for whole, parts in passes):
         yield found("pairs-across-ranks", 0.62, f"{losses}: all of the ranks' are smaller")
-    elif min(parts) < whole < max(parts):
-        counts = counted(whole, parts)
+    elif all(min(parts) < whole < max(parts) for whole, parts in passes):
+        counts = counted(*passes[0])
         weights = f"weighted {', '.join(map(str, counts))} they make it" if counts else "it lies between them"
         yield found("local-counts", 0.9 if counts else 0.38, losses, weights)
 

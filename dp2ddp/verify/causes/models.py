@@ -152,7 +152,7 @@ def _statistics(evidence: Evidence, scene: Scene) -> Iterator[Found]:
         yield found("buffers-of-another-rank", 0.96, f"{told}; gradients of that step agree", *moved)
     elif together and different_batch(evidence) is None:
         yield found("sync-batchnorm", 0.95, f"{told}, and the same on all ranks")
-    elif not together:
+    elif not together and different_batch(evidence) is None and (moved or not batches_of(scene)):
         yield found("batchnorm-rows", 0.95 if moved else 0.7, *moved, told)
 
 
@@ -215,6 +215,8 @@ def _other_forward(evidence: Evidence, scene: Scene) -> Iterator[Found]:
     """Same weights, same rows, and other gradients on ranks that agree: what is left is the computation."""
     if fits(_gradients_away(scene)) or different_batch(evidence) is not None:
         return
+    if moved := () if evidence.random_only else _moved_rows(scene):
+        yield found("chunks-otherwise", 0.7 if evidence.random_only is False else 0.5, *moved)
     if evidence.random_only:
         yield found("other-random-numbers", 0.97, "with DataParallel's random numbers every step agrees")
     elif evidence.random_only is None:

@@ -54,6 +54,17 @@ def _same(a: Vector, b: Vector, index: int) -> bool:
 def _layout(evidence: Evidence, scene: Scene) -> Iterator[Found]:
     others = {layout.shapes for layout in evidence.reference.layouts} - {scene.reference.layout.shapes}
     for rank, step in enumerate(scene.ranks):
+        if step.optimizer != scene.reference.optimizer and step.layout.names == scene.reference.layout.names:
+            known = step.optimizer in {
+                line["optimizer"] for line in evidence.ranks[rank].lines[: scene.number]
+            }
+            side = "under DataParallel" if known else f"on rank {rank}"
+            yield found(
+                "optimizer-made-anew",
+                0.99,
+                f"in step {scene.number} an optimizer that is new {side} steps {names_text(step.layout.names)}",
+            )
+            return
         if step.optimizer != scene.reference.optimizer or step.layout.shapes in others:
             yield found(
                 "other-optimizer-order",

@@ -153,6 +153,10 @@ def _clipping(scene: Scene) -> Iterator[Found]:
             words = f"after clipping gradients on rank {rank} are {number_text(factor)} times DataParallel's"
             yield found("clipping", 0.95, words, told)
             return
+        if not fits(left):
+            words = f"gradients are the same before clipping, and on rank {rank} not behind it"
+            yield found("clipping", 0.93, words, told)
+            return
 
 
 def _settings(evidence: Evidence, scene: Scene) -> Iterator[Found]:
