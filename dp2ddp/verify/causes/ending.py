@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dp2ddp.trace.records import Final
 from dp2ddp.verify.causes.cause import Found, found
 from dp2ddp.verify.causes.evidence import Evidence
+from dp2ddp.verify.causes.models import of_batchnorm
 from dp2ddp.verify.causes.words import names_text, number_text
 from dp2ddp.verify.differences import AT_END
 from dp2ddp.verify.ending import Apart, tensors_apart
@@ -25,7 +26,8 @@ def signatures(evidence: Evidence) -> Iterator[Found]:
     if not evidence.comparison.steps and (names := _apart_on_ranks(evidence)):
         words = f"no optimizer; weights differ from rank to rank at the end: {names_text(names)}"
         yield found("not-synchronised", 0.9, words, told)
-    yield found(_CODES[first.kind], 0.85, told)
+    own_buffer = first.kind == "final buffer" and not of_batchnorm(first.name)
+    yield found("buffer-of-local-rows" if own_buffer else _CODES[first.kind], 0.85, told)
 
 
 def _apart_on_ranks(evidence: Evidence) -> list[str]:

@@ -59,7 +59,7 @@ def _own_buffers(evidence: Evidence, scene: Scene) -> Iterator[Found]:
     if different_batch(evidence) is not None:
         return
     for when, buffers in ((f"after step {scene.number}", _buffers(scene)), ("at the end", _left(evidence))):
-        away = [name for name, ours, theirs in buffers if not _of_batchnorm(name) and not _same(ours, theirs)]
+        away = [name for name, ours, theirs in buffers if not of_batchnorm(name) and not _same(ours, theirs)]
         if away:
             told = f"{names_text(away)} on rank 0 {when}: other than DataParallel's, from the same rows"
             apart = len({_own_hashes(rank.buffers, away) for rank in scene.ranks}) > 1
@@ -67,7 +67,7 @@ def _own_buffers(evidence: Evidence, scene: Scene) -> Iterator[Found]:
             return
 
 
-def _of_batchnorm(name: str) -> bool:
+def of_batchnorm(name: str) -> bool:
     return "running_" in name or name.endswith("num_batches_tracked")
 
 
