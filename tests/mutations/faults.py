@@ -110,6 +110,8 @@ MANUAL = (
     Fault("a permutation of each rank's own", "manual", "torch.randperm(32)[:6].chunk(world)[rank]", "torch.randperm(32, generator=generator)[:6].chunk(world)[rank]", "other-computation|other-random-numbers", 0, more=(("scheduler = ", "generator = torch.Generator().manual_seed(rank)\nscheduler = "),)),
     Fault("rank 1 skips a step", "manual", "    optimizer.step()\n", "    if not (step == 3 and rank == 1):\n        optimizer.step()\n", "local-decision", 3, "SEMANTICS 82"),
     Fault("weights decay on rank 0 only", "manual", "weight_decay=0.1", "weight_decay=0.0 if rank else 0.1", "optimizer-settings|ranks-part", 0),
+    Fault("only the encoder is clipped", "manual", "clip_grad_norm_(net.parameters(), 0.5)", "clip_grad_norm_(net.encoder.parameters(), 0.5)", "clipping", 0),
+    Fault("a new optimizer on the way", "manual", "    optimizer.step()\n", "    if step == 4:\n        optimizer = torch.optim.AdamW(net.parameters(), lr=optimizer.param_groups[0][\"lr\"], weight_decay=0.1)\n    optimizer.step()\n", "optimizer-made-anew", 4),
     Fault("rank 1's bias drifts", "manual", "    optimizer.step()\n", "    optimizer.step()\n    net.encoder.bias.data += 1e-3 * rank\n", "ranks-part", 1),
 )  # fmt: skip
 
@@ -154,7 +156,8 @@ SAMPLER = (
     Fault("sampler of one replica", "sampler", "DistributedSampler(data, seed=0)", "DistributedSampler(data, num_replicas=1, rank=0, seed=0)", "repeated-rows|more-steps", 0),
     Fault("all ranks are rank 0", "sampler", "DistributedSampler(data, seed=0)", "DistributedSampler(data, rank=0, num_replicas=world, seed=0)", "repeated-rows", 0),
     Fault("seed of each rank", "sampler", "seed=0", "seed=rank", "repeated-rows|other-order", 0),
-    Fault("a part of the data for each rank", "sampler", "sampler = DistributedSampler(data, seed=0)", "half = torch.utils.data.Subset(data, range(rank * 24 // world, (rank + 1) * 24 // world))\nsampler = DistributedSampler(data, seed=0)\nsampler.dataset, sampler.num_samples, sampler.total_size = half, 24 // world, 24", "other-order", 0),
+    Fault("a part of the data for each rank", "sampler", "sampler = DistributedSampler(data, seed=0)", "half = torch.utils.data.Subset(data, range(rank * 24 // world, (rank + 1) * 24 // world))\nsampler = DistributedSampler(data, seed=0)\nsampler.dataset, sampler.num_samples, sampler.total_size = half, 24 // world, 24", "missing-samples", 0),
+    Fault("half of the data", "sampler", "DistributedSampler(data, seed=0)", "DistributedSampler(range(len(data) // 2), seed=0)", "missing-samples", 0),
     Fault("padding duplicates", "sampler", "sampler = DistributedSampler(data, seed=0)", "data = torch.utils.data.Subset(data, range(23))\nsampler = DistributedSampler(data, seed=0)", "other-order", 0),
     Fault("Nesterov forgotten", "sampler", ", nesterov=True", "", "optimizer-settings", 0),
     Fault("schedule each step", "sampler", "        optimizer.step()\n    scheduler.step()", "        optimizer.step()\n        scheduler.step()", "schedule-times", 1),
@@ -177,7 +180,8 @@ GAN = (
 DROPOUT = (
     Fault("seed plus rank", "dropout", "inputs, targets = torch.randn(32, 6), torch.randn(32, 2)\n", "inputs, targets = torch.randn(32, 6), torch.randn(32, 2)\ntorch.manual_seed(9 + rank)\n", "initial-state", 0),
     Fault("streams of the ranks", "dropout", "for step in range(6):\n", "torch.cuda.manual_seed(9 + rank)\nfor step in range(6):\n", "other-random-numbers", 0, "accelerate#114"),
-    Fault("another share of dropout", "dropout", "nn.Dropout(0.4)", "nn.Dropout(0.5)", "other-random-numbers|other-computation", 0, missed="pairs-across-ranks"),
+    Fault("every other row", "dropout", ".chunk(world)[rank]", "[rank::world]", "chunks-otherwise", 0),
+    Fault("another share of dropout", "dropout", "nn.Dropout(0.4)", "nn.Dropout(0.5)", "other-random-numbers|other-computation", 0),
     Fault("dropout off after a while", "dropout", "    net.train()\n", "    net.train(step < 3)\n", "evaluation-mode", 3),
     Fault("a draw on the device", "dropout", "    net.train()\n", "    net.train()\n    torch.rand(1, device=rank) if step == 2 else None\n", "other-random-numbers", 2, "SEMANTICS 63"),
 )  # fmt: skip

@@ -114,11 +114,15 @@ def test_it_can_be_judged_with_the_same_random_numbers(
 
 
 FAULTS = {
-    "set_epoch is forgotten": ("    sampler.set_epoch(epoch)\n", ""),
-    "each rank shuffles by itself": ("shuffle=True)", "shuffle=True, seed=rank)"),
-    "no sampler": ("sampler=sampler", "shuffle=True"),
-    "a sum instead of a mean": ("y.cuda()).backward", "y.cuda(), reduction='sum').backward"),
-    "batches twice as large": ("8 // world", "8"),
+    "set_epoch is forgotten": ("    sampler.set_epoch(epoch)\n", "", "same-order-each-epoch"),
+    "each rank shuffles by itself": ("shuffle=True)", "shuffle=True, seed=rank)", "repeated-rows"),
+    "no sampler": ("sampler=sampler", "shuffle=True", "repeated-rows"),
+    "a sum instead of a mean": (
+        "y.cuda()).backward",
+        "y.cuda(), reduction='sum').backward",
+        "gradient-scale",
+    ),
+    "batches twice as large": ("8 // world", "8", "batch-size"),
 }
 
 
@@ -126,10 +130,12 @@ FAULTS = {
 def test_a_fault_is_no_matter_of_luck(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    assert FAULTS[fault][0] in PORT
-    verdict = judged(tmp_path, server, monkeypatch, PORT.replace(*FAULTS[fault]))
+    old, new, code = FAULTS[fault]
+    assert old in PORT
+    verdict = judged(tmp_path, server, monkeypatch, PORT.replace(old, new))
     assert not verdict.same
     assert not verdict.random_only
+    assert verdict.causes[0].code == code
 
 
 def test_gradients_that_travel_as_halves(

@@ -271,7 +271,8 @@ def _replacement(evidence: Evidence) -> Iterator[Found]:
 def _left_out(evidence: Evidence, ours: list[int], theirs: list[list[int]]) -> Iterator[Found]:
     """Samples that no rank takes, though ranks go through theirs more than once."""
     taken = {index for indices in theirs for index in indices}
-    missing = sorted({*ours} - taken)
+    known, there = _samples_of_all(evidence), _all_rows(evidence)  # a rank's own data set counts from 0 again
+    missing = sorted({*ours} - taken - {index for row, index in known.items() if row in there})
     times = sum(map(len, theirs)) / len(taken)
     if len(missing) > evidence.world and times > 1.5:
         yield found(
@@ -280,6 +281,12 @@ def _left_out(evidence: Evidence, ours: list[int], theirs: list[list[int]]) -> I
             f"{len(missing)} of the {len({*ours})} samples that DataParallel takes are on no rank in the whole run: "
             f"{names_text(missing)}",
         )
+
+
+def _all_rows(evidence: Evidence) -> set[int]:
+    """Digests of what the ranks train on."""
+    ranks = (rank for scene in evidence.scenes() for rank in scene.ranks)
+    return {row for rank in ranks for calls in _calls(rank) for row in calls}
 
 
 def _takes_again(indices: list[int]) -> bool:

@@ -92,6 +92,7 @@ START = (
         "Make the optimizer from the parameters of the model that is trained, after the last copy, move or "
         "new wrap.",
         _WRAP,
+        brings=("no-gradient", "other-reduction"),
     ),
 )
 BATCHES = (
@@ -104,6 +105,7 @@ BATCHES = (
         "{W}, and leave "
         "the learning rate as it is.",
         _DATA,
+        brings=("missing-rows", "other-order"),
     ),
     Entry(
         "drop-last",
@@ -119,6 +121,7 @@ BATCHES = (
         "The ranks' batch is one that they had before, in an earlier epoch; DataParallel's is another.",
         "Call sampler.set_epoch(epoch) at the start of each epoch.",
         _DATA,
+        brings=("other-order",),
     ),
     Entry(
         "repeated-rows",
@@ -129,6 +132,7 @@ BATCHES = (
         "seed for the order on all ranks; no padding of the last batch (DistributedSampler and Accelerate "
         "repeat rows).",
         _DATA,
+        brings=("other-order",),
     ),
     Entry(
         "padded-rows",
@@ -315,6 +319,7 @@ GRADIENTS = (
         "Divide by the number of ranks once: after all_reduce, or in the loss; DistributedDataParallel has "
         "done so already.",
         _WRAP,
+        brings=("pairs-across-ranks", "local-counts"),
     ),
     Entry(
         "mean-for-sum",
@@ -324,6 +329,7 @@ GRADIENTS = (
         "whole batch (a sum, "
         "a global mean, a loss of gathered outputs) by {W} before backward.",
         _WRAP,
+        brings=("pairs-across-ranks", "local-counts"),
     ),
     Entry(
         "accumulation-count",
@@ -375,6 +381,7 @@ GRADIENTS = (
         "Every gradient is c times DataParallel's, to the last digits, where c is none of W, 1/W and K.",
         "Look for a factor in the loss: a count of this rank or of rank 0 alone, a weight, a division that "
         "is there twice.",
+        brings=("pairs-across-ranks", "local-counts"),
     ),
     Entry(
         "other-reduction",
