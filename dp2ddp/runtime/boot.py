@@ -34,7 +34,7 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from dp2ddp.runtime.calls import Calls
-from dp2ddp.runtime.desk import LAUNCHER, Note, Pulse, write_note
+from dp2ddp.runtime.desk import LAUNCHER, Note, Pulse, wait_until_asked, write_note
 from dp2ddp.runtime.overlay import Overlay
 from dp2ddp.runtime.own_ranks import observe_ranks
 from dp2ddp.runtime.processes import children_die_with_us, die_with_parent
@@ -45,7 +45,9 @@ from dp2ddp.runtime.writes import Writes
 if TYPE_CHECKING:
     from dp2ddp.trace.recorder import Recorder
 
-_LAST_LOOK = 0.3  # seconds that a rank which failed stays: the others stand where they stood, and are asked
+_LAST_LOOK = (
+    5.0  # seconds that a rank which failed stays at most, until the others have been asked where they stand
+)
 INTERRUPTED = 130  # as shells say it
 
 
@@ -109,7 +111,7 @@ def run_stage(stage: Stage, rank: int) -> int:
             recorder.finish()
         for end_rank in ends:
             end_rank(end)
-        _say_end(desk, label, end, pulse)
+        _say_end(stage, label, end, pulse)
         thaw()
     return end.code
 
@@ -117,11 +119,12 @@ def run_stage(stage: Stage, rank: int) -> int:
 _Ending = Callable[[Ending], None]
 
 
-def _say_end(desk: Path, rank: int, end: Ending, pulse: Pulse) -> None:
+def _say_end(stage: Stage, rank: int, end: Ending, pulse: Pulse) -> None:
+    desk = Path(stage.desk)
     write_note(desk, rank, Note(os.getpid(), end.code, time.monotonic(), end.error, end.place))
     pulse.beat()  # the script is over
-    if end.error:
-        time.sleep(_LAST_LOOK)
+    if end.error and end.code != INTERRUPTED and len(stage.ranks) > 1:
+        wait_until_asked(desk, _LAST_LOOK)
 
 
 def _become_rank(stage: Stage, rank: int, pulse: Pulse, writes: Writes, ends: list[_Ending]) -> _Ending:
@@ -143,7 +146,7 @@ def _become_rank(stage: Stage, rank: int, pulse: Pulse, writes: Writes, ends: li
         if recorder:
             recorder.finish()
         complete_open_files()
-        _say_end(desk, rank, end, pulse)
+        _say_end(stage, rank, end, pulse)
 
     ends.append(end_rank)
     return end_rank

@@ -6,6 +6,7 @@ rankN.json        process id, how it ended (rank-1: the process that starts the 
 rankN.calls       its last collectives (calls.py)
 rankN.writes      files that it opened for writing (writes.py)
 rankN.stacks      where its threads stand, written on SIGUSR1 (also while it waits inside C code)
+asked             a rank has failed, and all have been asked where they stand (written by the parent)
 rankN.out, .err   what it printed, if the stage says `capture`
 """
 
@@ -16,12 +17,14 @@ import json
 import mmap
 import os
 import struct
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.runtime.stage import Stage
 
 LAUNCHER = -1  # in place of a rank: the process in which a script starts its ranks itself
+_LOOK = 0.02  # seconds between two looks
 _COUNTER = struct.Struct("<Q")
 
 
@@ -47,10 +50,22 @@ def read_note(desk: Path, rank: int) -> Note | None:
     return Note(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
+def say_asked(desk: Path) -> None:
+    (desk / "asked").touch()
+
+
+def wait_until_asked(desk: Path, seconds: float) -> None:
+    """Nobody may be there who asks: `seconds` at most."""
+    end = time.monotonic() + seconds
+    while not (desk / "asked").exists() and time.monotonic() < end:
+        time.sleep(_LOOK)
+
+
 def prepare_desk(stage: Stage) -> Path:
     """Returns the stage file."""
     path = stage.write()
     make_pulses(Path(stage.desk), len(stage.ranks))
+    (Path(stage.desk) / "asked").unlink(missing_ok=True)  # of a run before
     return path
 
 

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from dp2ddp.runtime import launch
 from dp2ddp.runtime.calls import parting, read_calls
-from dp2ddp.runtime.desk import LAUNCHER, Note, prepare_desk, read_note, read_pulses
+from dp2ddp.runtime.desk import LAUNCHER, Note, prepare_desk, read_note, read_pulses, say_asked
 from dp2ddp.runtime.overlay import write_overlay
 from dp2ddp.runtime.processes import kill_tree
 from dp2ddp.runtime.stacks import Stand
@@ -156,6 +156,7 @@ class _Watched:
             self._pulses, self._moved = pulses, time.monotonic()
             if not self._stands and some_failed(self._running.stage):
                 self._stands = ask_where(self._running.stage)
+                say_asked(Path(self._running.stage.desk))
         if patience is not None and time.monotonic() - self._moved > patience + self._allowance(pulses):
             failure = self._given_up(patience)
             self._running.kill()
