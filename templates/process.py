@@ -40,6 +40,10 @@ LAST_WAIT = 60
 FRAME = 2048
 
 
+# Of torch's generators: where this rank's own stood when it joined, and where rank 0's did, which it took over.
+JOINED: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+
+
 def join_process_group() -> None:
     """Make this process one rank of the run that torchrun started; without torchrun, do nothing.
 
@@ -52,7 +56,10 @@ def join_process_group() -> None:
     torch.distributed.init_process_group(choose_backend(), timeout=PATIENCE)
     os.environ[RANK_PROCESS] = str(os.getpid())
     atexit.register(leave_process_group)
-    set_random_streams(exchange(random_streams())[0])
+    own = random_streams()
+    shared = exchange(own)[0]
+    set_random_streams(shared)
+    JOINED.update({name: (own[name], shared[name]) for name in ("torch", "cuda") if name in own})
     if own_rank() > 0:
         be_quiet()
 

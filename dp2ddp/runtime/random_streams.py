@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 T = TypeVar("T")
+_FAR = 1000  # between the seeds of two ranks; there are fewer devices
 _PlainGenerator = torch._C.Generator
 
 
@@ -47,8 +48,7 @@ class RandomStreams:
     """One generator a device, and the rule that a draw on a device advances only that device's."""
 
     def __init__(self, count: int) -> None:
-        # CUDA's default generators start from a random seed. Here they start from the host's, so that a
-        # seed that was set before the stage was holds for all; that is also what torch.manual_seed does
+        # A seed that was set before the stage was holds for all, as torch.manual_seed does
         # (torch/cuda/random.py:112).
         self.generators = tuple(VirtualGenerator(torch.device("cuda", index)) for index in range(count))
         self.seed_all(torch.initial_seed())
@@ -57,6 +57,15 @@ class RandomStreams:
     def seed_all(self, seed: int) -> None:
         for generator in self.generators:
             generator.manual_seed(seed)
+
+    def begin_apart(self, seed: int, rank: int) -> None:
+        """Seed each device for itself, as CUDA's default generators begin where the script sets no seed.
+
+        Device i of the process with DataParallel and rank i's own device begin at the same seed, so that a script
+        without a seed can be compared; any other device of a rank begins somewhere else.
+        """
+        for index, generator in enumerate(self.generators):
+            generator.manual_seed(seed + index + (_FAR * rank if index != rank else 0))
 
     def draw(self, place: int, function: Callable[..., T], args: Any, kwargs: Any) -> T:
         """Call `function` with device `place`'s stream as the default one; Any: arguments of a torch

@@ -92,13 +92,16 @@ def import_equipment() -> None:
 
 def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder | None:
     """Install what the stage asks for in this process; the script's code is not touched."""
+    streams = None
     if not (stage.real and _enough_real_devices(stage.world)):
         from dp2ddp.runtime import devices
 
-        devices.install(stage.world, stage.dtype)
+        streams = devices.install(stage.world, stage.dtype).streams
     if stage.seed is not None:
-        # Ranks begin apart, as in real life: bringing them together is the script's task.
+        # Ranks and devices begin apart, as in real life: bringing them together is the script's task.
         seed_all(stage.seed + rank)
+        if streams:
+            streams.begin_apart(stage.seed, rank)
     if stage.sample_streams:
         from dp2ddp.runtime import samples
 

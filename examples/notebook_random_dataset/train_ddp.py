@@ -233,6 +233,10 @@ LAST_WAIT = 60
 FRAME = 2048
 
 
+# Of torch's generators: where this rank's own stood when it joined, and where rank 0's did, which it took over.
+JOINED: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+
+
 def join_process_group() -> None:
     """Make this process one rank of the run that torchrun started; without torchrun, do nothing.
 
@@ -245,7 +249,10 @@ def join_process_group() -> None:
     torch.distributed.init_process_group(choose_backend(), timeout=PATIENCE)
     os.environ[RANK_PROCESS] = str(os.getpid())
     atexit.register(leave_process_group)
-    set_random_streams(exchange(random_streams())[0])
+    own = random_streams()
+    shared = exchange(own)[0]
+    set_random_streams(shared)
+    JOINED.update({name: (own[name], shared[name]) for name in ("torch", "cuda") if name in own})
     if own_rank() > 0:
         be_quiet()
 
@@ -419,11 +426,13 @@ class DeviceStream:
     torch.manual_seed seeds all devices alike, and from there on each goes its own way: the script draws from
     the first device only, the replica on another device is the only one to draw from that. Here the script
     draws from the same stream on every rank, so on ranks > 0 what the model draws needs a stream of its own.
+    Where nobody has set a seed, each device begins at a random one of its own, and so did each rank before it joined.
     It starts anew when the script sets another seed. The same seed once more is noticed only if the script
     has drawn nothing between setting it and calling the model.
     """
 
     def __init__(self) -> None:
+        self.begun = False
         self.seed: int | None = None
         self.state = torch.empty(0)
         self.placed = torch.empty(
@@ -442,16 +451,35 @@ class DeviceStream:
 
     def settle(self, generator: torch.Generator) -> None:
         """Begin anew if the script has seeded the generator since: another seed, or nothing drawn since."""
+        if not self.begun:
+            self.begin(generator)
         now, seed = generator.get_state(), generator.initial_seed()
         fresh = torch.Generator(generator.device).manual_seed(seed).get_state()
         if not torch.equal(now, self.placed) and (seed != self.seed or torch.equal(now, fresh)):
             self.seed, self.state = seed, fresh
+
+    def begin(self, generator: torch.Generator) -> None:
+        """Go on from where the device's generator stood before the rank joined, if no seed has been set."""
+        self.begun = True
+        own, shared = JOINED.get("cuda" if generator.device.type == "cuda" else "torch", (None, None))
+        if own is None or shared is None:
+            return
+        seeds = [seed_of(state, generator.device) for state in (own, shared)]
+        if seeds[0] != seeds[1] == generator.initial_seed():
+            self.seed, self.state, self.placed = seeds[1], own, shared
 
     def place(self, generator: torch.Generator, state: torch.Tensor) -> None:
         """Set the script's own state, which is that of the first device, and leave this stream as it is."""
         self.settle(generator)
         generator.set_state(state)
         self.seed, self.placed = generator.initial_seed(), generator.get_state()
+
+
+def seed_of(state: torch.Tensor, device: torch.device) -> int:
+    """The seed that a generator with this state began at."""
+    generator = torch.Generator(device)
+    generator.set_state(state)
+    return generator.initial_seed()
 
 
 def default_generator(device: torch.device) -> torch.Generator:

@@ -190,7 +190,7 @@ EARLY = (
     Fault("plateau of the rank's score", "early", "    scheduler.step(score)\n", "    scheduler.step(score if rank == 0 else -score)\n", "local-decision", 4, "SEMANTICS 88"),
     Fault("mean of the ranks' scores", "early", "        dist.all_reduce(total)\n        score = total.item() / len(test_x)\n", "        total /= len(a)\n        dist.all_reduce(total)\n        score = total.item() / world\n", "local-numbers", None, "examples#461"),
     Fault("score of rank 0's rows", "early", "dist.all_reduce(total)", "dist.broadcast(total, 0)", "learning-rate|fewer-steps|more-steps", 4),
-    Fault("patience counted W times", "early", "        since += 1\n", "        since += world\n", "fewer-steps", 6),
+    Fault("patience counted twice", "early", "        since += 1\n", "        since += 2\n", "fewer-steps", 6),
     Fault("never stops", "early", "            break\n", "            pass\n", "more-steps", 8),
     Fault("last checkpoint for the best", "early", "        if rank == 0:\n            torch.save({\"epoch\": epoch, \"net\": net.module.state_dict()}, \"best.pt\")\n", "    if rank == 0:\n        torch.save({\"epoch\": epoch, \"net\": net.module.state_dict()}, \"best.pt\")\n    if score == best:\n        pass\n", "other-output", None),
     Fault("evaluation leaves half out", "early", "total.item() / len(test_x)", "total.item() / len(a)", "local-numbers", None, "examples#461"),

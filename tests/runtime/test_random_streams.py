@@ -63,6 +63,18 @@ def test_a_seed_set_before_the_stage_counts(virtual: Install) -> None:
     assert torch.equal(torch.randn(4, device="cuda:1").cpu(), expected)
 
 
+def test_where_no_seed_is_set_each_device_begins_for_itself_and_where_its_rank_does(virtual: Install) -> None:
+    streams = virtual(3).streams
+    streams.begin_apart(50, rank=0)
+    one_process = [generator.initial_seed() for generator in streams.generators]
+    assert len(set(one_process)) == 3
+    for rank in (1, 2):
+        streams.begin_apart(50, rank)
+        own = [generator.initial_seed() for generator in streams.generators]
+        assert own[rank] == one_process[rank]
+        assert len({*own, *one_process}) == 5
+
+
 def attention(device: Any) -> torch.Tensor:
     q = torch.ones(1, 2, 4, 8, device=device)
     return F.scaled_dot_product_attention(q, q, q, dropout_p=0.5)

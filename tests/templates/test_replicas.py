@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
+from dp2ddp.templates.process import JOINED
 from dp2ddp.templates.replicas import DeviceStream, replica_of
 from torch import nn
 
@@ -59,8 +61,12 @@ def test_a_replica_computes_with_what_it_is_given() -> None:
 
 
 def drawn(stream: DeviceStream) -> float:
+    """By a model; the script's stream is where it was."""
+    before = torch.get_rng_state()
     with stream.drawn_from(torch.default_generator):
-        return float(torch.rand(()))
+        found = float(torch.rand(()))
+    torch.set_rng_state(before)
+    return found
 
 
 def test_a_devices_stream_starts_with_the_seed_and_goes_its_own_way() -> None:
@@ -85,6 +91,26 @@ def test_another_seed_starts_the_stream_anew() -> None:
     torch.manual_seed(6)
     wanted = float(torch.rand(()))
     assert drawn(stream) == wanted
+
+
+def state_of(seed: int) -> torch.Tensor:
+    return torch.Generator().manual_seed(seed).get_state()
+
+
+@pytest.mark.parametrize(("own", "begins_at"), [(7, 7), (5, 5)], ids=["no seed", "one seed for all ranks"])
+def test_where_nobody_set_a_seed_a_device_begins_where_its_rank_did(
+    monkeypatch: pytest.MonkeyPatch, own: int, begins_at: int
+) -> None:
+    """The rank stood at `own` before it took over rank 0's stream, which began at 5."""
+    monkeypatch.setitem(JOINED, "torch", (state_of(own), state_of(5)))
+    torch.set_rng_state(state_of(5))
+    stream = DeviceStream()
+    expected = torch.Generator().manual_seed(begins_at)
+    assert drawn(stream) == float(torch.rand((), generator=expected))
+    torch.rand(3)  # the script draws
+    assert drawn(stream) == float(torch.rand((), generator=expected))
+    torch.manual_seed(6)
+    assert drawn(stream) == float(torch.rand((), generator=torch.Generator().manual_seed(6)))
 
 
 def test_a_world_of_one_is_the_module_itself() -> None:
