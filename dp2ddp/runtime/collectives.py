@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from dp2ddp.runtime.calls import Calls
 from dp2ddp.runtime.patches import replace_everywhere
-from dp2ddp.runtime.stacks import is_users
+from dp2ddp.runtime.stacks import users_line
 
 COLLECTIVES = (
     "all_gather",
@@ -79,7 +76,7 @@ def _noted(original: Any, name: str, calls: Calls, saws: tuple[_Saw, ...], insid
             return original(*args, **kwargs)
         inside.deep = True
         try:
-            calls.add(name, _what(args, kwargs), _group(args, kwargs), _place())
+            calls.add(name, _what(args, kwargs), _group(args, kwargs), users_line())
             for saw in saws:
                 saw(name)
             return original(*args, **kwargs)
@@ -124,12 +121,3 @@ def _tensors(values: Any) -> Iterator[Any]:
             yield value
         elif isinstance(value, (list, tuple)):
             yield from _tensors(value)
-
-
-def _place() -> str:
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and not is_users(frame.f_code.co_filename, frame.f_code.co_firstlineno):
-        frame = frame.f_back
-    return (
-        f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else "a place outside the script"
-    )

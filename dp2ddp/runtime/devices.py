@@ -65,7 +65,7 @@ def install(count: int, dtype: str = "float32") -> Installation:
     map_autocast_to_cpu(patches)
     skip_compiling(patches)
     install_data_parallel(patches, machine, observers)
-    install_distributed(patches)
+    install_distributed(patches, machine)
     install_legacy_types(patches, mode)
     fill_unwritten(mode)
     modes = [mode] if dtype == "float32" else [mode, install_double(patches)]

@@ -13,16 +13,20 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from .machine import Machine
+from .nccl import Nccl
 from .patches import Patches
 
 
-def install_distributed(patches: Patches) -> None:
+def install_distributed(patches: Patches, machine: Machine) -> None:
     if not dist.is_available():
         return
-    _replace(patches, "init_process_group", _without_nccl)
-    _replace(patches, "new_group", _without_nccl)
+    nccl = Nccl(machine)
+    _replace(patches, "init_process_group", lambda original: _without_nccl(original, nccl))
+    _replace(patches, "new_group", lambda original: _without_nccl(original, nccl))
     _replace(patches, "barrier", _without_device_ids)
     _replace(patches, "all_reduce", _averaging)
+    nccl.install(patches)
     _replace(patches, "is_nccl_available", _always)
     patches.set(torch.cuda.nccl, "is_available", no_nccl)
     patches.set(torch.multiprocessing, "spawn", _forking)
@@ -58,21 +62,28 @@ def _replace(patches: Patches, name: str, wrap: Callable[[Any], Any]) -> None:
     patches.set(dist, name, wrapped)
 
 
-def _without_nccl(original: Any) -> Any:
+def _without_nccl(original: Any, nccl: Nccl) -> Any:
     position = 0 if original.__name__ == "init_process_group" else 2  # of `backend` among the arguments
 
     def call(*args: Any, **kwargs: Any) -> Any:
+        asked = args[position] if len(args) > position else kwargs.get("backend")
         if len(args) > position:
             args = (*args[:position], _backend(args[position]), *args[position + 1 :])
         else:
-            kwargs["backend"] = _backend(kwargs.get("backend"))
+            kwargs["backend"] = _backend(asked)
         for name in _FOR_NCCL & kwargs.keys():
             kwargs[name] = None
-        return original(*args, **kwargs)
+        made = original(*args, **kwargs)
+        if position == 0:
+            nccl.made(dist.group.WORLD, asked or _BY_DEFAULT)
+        else:
+            nccl.made(made, asked)
+        return made
 
     return call
 
 
+_BY_DEFAULT = "cpu:gloo,cuda:nccl"
 _FOR_NCCL = frozenset({"device_id", "pg_options"})  # a device to bind the communicator to, and its options
 
 

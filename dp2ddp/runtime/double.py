@@ -20,6 +20,10 @@ from .tensor_methods import LEGACY_DTYPES
 # Any throughout: arguments and results of whatever torch function was called.
 Function = Callable[..., Any]
 
+HALF = frozenset({torch.float16, torch.bfloat16})
+CastObserver = Callable[[torch.Tensor, torch.dtype], None]
+"""Called with the tensor that a function is to make half precision of, or has made in it."""
+
 WIDE = {
     torch.float16: torch.float64,
     torch.bfloat16: torch.float64,
@@ -35,6 +39,8 @@ class DoublePrecision(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
+        self.observers: list[CastObserver] = []
+        self._asked: torch.dtype | None = None  # half precision, of the call that is under way
         self._as_they_are = frozenset(placeless_functions()) | {
             torch.Tensor.view,
             torch.can_cast,
@@ -55,10 +61,28 @@ class DoublePrecision(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in self._as_they_are:
             return func(*args, **kwargs)
-        args = tuple(map(_widen, args))
-        kwargs = {name: _widen(value) for name, value in kwargs.items()}
+        self._asked = _CASTS.get(func)
+        args = tuple(map(self._widen, args))
+        kwargs = {name: self._widen(value) for name, value in kwargs.items()}
+        asked = self._asked
         result = self._instead.get(func, func)(*args, **kwargs)
+        if asked is not None:
+            self._tell(args, result, asked)
         return widened(result) if func in self._sources else result
+
+    def _widen(self, value: Any) -> Any:
+        if isinstance(value, torch.dtype) and value in HALF:
+            self._asked = value
+        return _widen(value)
+
+    def _tell(self, args: tuple[Any, ...], result: Any, asked: torch.dtype) -> None:
+        source = args[0] if args and isinstance(args[0], torch.Tensor) else result
+        if isinstance(source, torch.Tensor):
+            for observer in self.observers:
+                observer(source, asked)
+
+
+_CASTS = {torch.Tensor.half: torch.float16, torch.Tensor.bfloat16: torch.bfloat16}
 
 
 def install_double(patches: Patches) -> DoublePrecision:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
 _RUNTIME = str(Path(__file__).parent)
@@ -155,6 +156,16 @@ def is_users(file: str, line: int) -> bool:
     if file.startswith((_OURS, *_templates())) or any(part in file for part in _FOREIGN):
         return False
     return line not in _helpers(file)
+
+
+def users_line() -> str:
+    """The innermost line of the user's that is being executed, "train_ddp.py:88"."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_users(frame.f_code.co_filename, frame.f_code.co_firstlineno):
+        frame = frame.f_back
+    return (
+        f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}" if frame else "a place outside the script"
+    )
 
 
 @lru_cache(maxsize=1)

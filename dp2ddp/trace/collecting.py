@@ -26,6 +26,7 @@ class Collected:
         }
         self._counts: Counter[str] = Counter()
         self._precision: dict[str, None] = {}
+        self._casts: dict[str, str] = {}
         self._collectives: Counter[str] = Counter()
 
     def loss(self, value: float) -> None:
@@ -53,6 +54,10 @@ class Collected:
         with self._lock:
             self._precision[dtype] = None
 
+    def cast(self, what: str, place: str) -> None:
+        with self._lock:
+            self._casts.setdefault(what, place)
+
     def collective(self, name: str) -> None:
         with self._lock:
             self._collectives[name] += 1
@@ -64,6 +69,7 @@ class Collected:
                 **{name: tuple(values) for name, values in self._lists.items()},
                 **{name: self._counts[name] for name in ("skipped", "scheduled")},
                 "precision": tuple(self._precision),
+                "casts": tuple(self._casts.items()),
                 "collectives": tuple(sorted(self._collectives.items())),
             }
             self._begin()

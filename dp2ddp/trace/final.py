@@ -23,12 +23,36 @@ class Models:
     def __init__(self) -> None:
         self._tables: dict[int, Table] = {}
         self._room = FULL_BYTES
+        self._gradients: tuple[int, frozenset[int]] = (-1, frozenset())  # backward pass, where they lie
 
     def look(self, roots: Iterable[nn.Module]) -> None:
         for name, table in tensor_tables(roots):
             if id(table) not in self._tables and self._room > 0:
                 self._room -= bytes_of(list(table.values()))
                 self._tables[id(table)] = (name, table)
+
+    def kind_of(self, tensor: torch.Tensor, backwards: int) -> str:
+        """parameters, gradients, tensors; "" for what no training hangs on: flags, counts and single numbers.
+
+        `backwards`: how many backward passes there were; the gradients are looked for once in each.
+        """
+        if isinstance(tensor, nn.Parameter):
+            return "parameters"
+        if torch._C._current_graph_task_id() != -1 or self._is_gradient(tensor, backwards):
+            return "gradients"
+        counts = tensor.dtype in (torch.bool, torch.int32, torch.int64)
+        return "" if counts or tensor.numel() <= 1 else "tensors"
+
+    def _is_gradient(self, tensor: torch.Tensor, backwards: int) -> bool:
+        if self._gradients[0] != backwards:
+            tensors = (each for _, table in self._tables.values() for each in table.values())
+            found = frozenset(
+                each.grad.data_ptr()
+                for each in tensors
+                if isinstance(each, nn.Parameter) and each.grad is not None
+            )
+            self._gradients = backwards, found
+        return tensor.layout == torch.strided and tensor.data_ptr() in self._gradients[1]
 
     def final(self, stepped: Mapping[int, int], whole: bool) -> Final:
         """`stepped`: id of a parameter -> hash of what its last step left. `whole`: values, where there is room."""

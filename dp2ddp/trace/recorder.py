@@ -24,7 +24,7 @@ from dp2ddp.trace.final import Models
 from dp2ddp.trace.keeping import FULL_BYTES, Keeper
 from dp2ddp.trace.known import Known, parameters_of
 from dp2ddp.trace.names import Table, living_roots, named_tensors
-from dp2ddp.trace.records import Draw, End, Forward, Vector, rank_folder
+from dp2ddp.trace.records import SCALED, Draw, End, Forward, Vector, rank_folder
 from dp2ddp.trace.tensors import as_array, bytes_of, vector_of
 from dp2ddp.trace.unclipped import Unclipped
 from dp2ddp.trace.writer import Line, Writer
@@ -104,6 +104,14 @@ class Recorder:
         """Autocast has been asked for."""
         self._events.precision(dtype)
 
+    def saw_cast(self, tensor: torch.Tensor, dtype: torch.dtype, place: str) -> None:
+        """Half precision has been asked for by hand."""
+        self.quietly(self._note_cast, tensor, dtype, place)
+
+    def saw_scaling(self, place: str) -> None:
+        """GradScaler has scaled a loss."""
+        self._events.cast(SCALED, place)
+
     def saw_collective(self, name: str) -> None:
         """A function of torch.distributed has been called."""
         self._events.collective(name)
@@ -162,6 +170,11 @@ class Recorder:
         self._look_at_models()
         self._unclipped.gradients_change()
         self._events.loss(float(sum(tensor.detach().double().sum().item() for tensor in each)))
+
+    def _note_cast(self, tensor: torch.Tensor, dtype: torch.dtype, place: str) -> None:
+        what = self._models.kind_of(tensor, self._backwards)
+        if what:
+            self._events.cast(f"{what} cast to {str(dtype).removeprefix('torch.')}", place)
 
     def _note_clipping(self, parameters: Iterable[torch.Tensor], limit: Any) -> None:
         if math.isfinite(float(limit)):  # clip_grad_norm_ without a limit measures, and clips nothing

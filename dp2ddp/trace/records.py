@@ -99,6 +99,9 @@ class Forward:
     digests: tuple[int, ...] = ()  # 64 bits of each row of the inputs, in order
 
 
+SCALED = "losses scaled by a GradScaler"  # among the casts of a step
+
+
 @dataclass(frozen=True)
 class Draw:
     """A batch that the script took from a DataLoader."""
@@ -124,6 +127,9 @@ class Events:
     precision: tuple[
         str, ...
     ] = ()  # dtypes that autocast was asked for ("float16"), also in the float64 stage
+    casts: tuple[
+        tuple[str, str], ...
+    ] = ()  # half precision asked for by hand, in float64: what, the user's line
     collectives: tuple[tuple[str, int], ...] = ()  # (name, calls)
 
     @property
@@ -200,9 +206,14 @@ class Trace:
                 block = (line["block"], _load(self.folder / f"block-{line['block']:05d}.safetensors"))
             yield _step(line, block[1], self.layouts[line["layout"]], self.others)
 
+    @cached_property
+    def last_line(self) -> tuple[dict[str, Any], ...]:
+        """What happened behind the last step, as a line of a step tells it; nothing if nobody saw the end."""
+        return tuple(_lines(self.folder / "end.json", whole=False))
+
     def rows(self) -> tuple[tuple[int, ...], ...]:
         """Of each wrapped forward of the whole run."""
-        lines = (*self.lines, *_lines(self.folder / "end.json", whole=False))
+        lines = (*self.lines, *self.last_line)
         return tuple(tuple(rows) for line in lines for _, rows, _ in line["forwards"])
 
     def initial(self) -> Vector:
@@ -304,6 +315,7 @@ def _events(line: dict[str, Any], digests: npt.NDArray[np.uint64] | None) -> dic
         "skipped": line["skipped"],
         "scheduled": line["scheduled"],
         "precision": tuple(line["precision"]),
+        "casts": tuple((what, place) for what, place in line["casts"]),
         "collectives": tuple((name, count) for name, count in line["collectives"]),
     }
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dp2ddp.trace.records import Step, Trace
+from dp2ddp.verify.casts import casts_apart
 from dp2ddp.verify.differences import KINDS, Difference, of_arrays
 from dp2ddp.verify.ending import ending_differences, without_partner
 from dp2ddp.verify.matching import Matching, match, matched_steps, plain_name, steps_in_one
@@ -89,12 +90,17 @@ def compare(
     found = Found(tolerance, natural or without_run(tolerance), port)
     matchings = [match(reference, rank) for rank in ranks]
     initial = _compare_initial(found, reference, ranks)
+    casts = list(casts_apart(reference, ranks, [each.steps for each in matchings])) if port else []
     for step, others in zip(reference.steps(), _together(ranks, matchings), strict=False):
         if found.bad:
             break
         compare_step(found, step, others)
+        for cast in (each for each in casts if each.step == step.number):
+            found.add(cast)
     counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
     _compare_counts(found, len(reference), counts)
+    for cast in () if found.bad else casts:
+        found.add(cast)
     buffers = _compare_buffers(found, reference, ranks[0])
     ending = _compare_ending(found, reference, ranks)
     causes = found.causes

@@ -242,6 +242,9 @@ TEACHER = (
 BY_HAND = (
     Fault("average of other weights", "by_hand", "kept.mul_(0.9).add_(weight, alpha=0.1)", "kept.mul_(0.9).add_(weight, alpha=0.1 / world)", "moved-by-hand", 0),
     Fault("moved W times as far", "by_hand", "weight.data.sub_(0.1 * weight.grad)", "weight.data.sub_(0.1 * world * weight.grad)", "moved-by-hand", 0),
+    Fault("gradients in half", "manual", "        dist.all_reduce(parameter.grad)\n", "        parameter.grad = parameter.grad.half().float()\n        dist.all_reduce(parameter.grad)\n", "half-by-hand", 0),
+    Fault("gradients in half from step 4 on", "manual", "        dist.all_reduce(parameter.grad)\n", "        if step >= 4:\n            parameter.grad = parameter.grad.to(torch.bfloat16).float()\n        dist.all_reduce(parameter.grad)\n", "half-by-hand", 4),
+    Fault("a model in half at the end", "manual", "dist.destroy_process_group()", "net.half()\ndist.destroy_process_group()", "half-by-hand", 8),
     Fault("moved before the ranks share", "by_hand", "((net(x[rows]", "((net.module(x[rows]", "not-synchronised", 0),
     Fault("weights scaled behind the last step", "mlp", "if rank == 0:\n    torch.save(", "net.module[0].weight.data.mul_(1.01)\nif rank == 0:\n    torch.save(", "changed-after-training", 8),
 )  # fmt: skip

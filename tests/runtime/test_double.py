@@ -14,6 +14,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from dp2ddp.runtime.double import DoublePrecision
+
 from .conftest import Install
 
 
@@ -147,3 +149,16 @@ def test_opencv_takes_what_the_script_thinks_is_float32(
 
     assert (turned.tolist(), turned.dtype) == ([[[1.0, 0.5, 0.25]]], numpy.float64)
     assert cv2.cvtColor(numpy.zeros((1, 1, 3), dtype=numpy.uint8), 4).dtype == numpy.uint8
+
+
+def test_half_precision_that_a_script_asks_for_is_told(virtual: Install) -> None:
+    virtual(1, "float64")
+    stack: Any = torch.overrides._get_current_function_mode_stack()
+    (mode,) = (each for each in stack if isinstance(each, DoublePrecision))
+    told: list[tuple[tuple[int, ...], torch.dtype]] = []
+    mode.observers.append(lambda tensor, dtype: told.append((tuple(tensor.shape), dtype)))
+    nn.Linear(2, 1, bias=False).half()
+    torch.ones(3).to(torch.bfloat16)
+    torch.zeros(4, dtype=torch.float16)
+    torch.ones(5).float().to("cpu").double().mul(2)
+    assert told == [((1, 2), torch.float16), ((3,), torch.bfloat16), ((4,), torch.float16)]

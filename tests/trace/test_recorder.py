@@ -118,6 +118,30 @@ def test_what_models_hold_at_the_end_is_kept_though_they_are_gone(tmp_path: Path
     assert Sort.CHANGED in {sort for name, sort in zip(names, sorts, strict=True) if name == "first.bias"}
 
 
+def test_casts_are_told_apart_by_what_is_cast(tmp_path: Path) -> None:
+    def work() -> None:
+        net = Net()
+        for tensor in (torch.ones(3), torch.ones(()), torch.ones(3).bool(), net.first.weight):
+            recorder.saw_cast(tensor, torch.float16, "train.py:1")
+        net.first(torch.ones(6, 3)).sum().backward()
+        assert net.first.weight.grad is not None
+        recorder.saw_cast(net.first.weight.grad, torch.bfloat16, "train.py:2")
+
+    recorder = Recorder(tmp_path, rank=0)
+    recorder.start()
+    try:
+        work()
+    finally:
+        recorder.finish()
+    end = read_trace(tmp_path, 0).end
+    assert end is not None
+    assert end.casts == (
+        ("tensors cast to float16", "train.py:1"),
+        ("parameters cast to float16", "train.py:1"),
+        ("gradients cast to bfloat16", "train.py:2"),
+    )
+
+
 def test_recording_changes_no_number_and_draws_none(tmp_path: Path) -> None:
     plain, state = train(3), torch.get_rng_state()
     found: list[nn.Module] = []

@@ -215,6 +215,12 @@ MODELS = (
         ("DDP401",),
     ),
     Entry(
+        "half-by-hand",
+        "Numbers go through half precision on one side only.",
+        "Casts to float16 or bfloat16 of parameters, gradients or other tensors (float64 runs hide their effect).",
+        "Cast where the original does, and nowhere else: gradients in float16 lose what is below 6e-8.",
+    ),
+    Entry(
         "no-scaler",
         "Gradients are not scaled: the GradScaler is gone.",
         "The loss that backward is called on is DataParallel's divided by its scale, under float16.",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dp2ddp.trace.records import Step, Vector
+from dp2ddp.trace.records import SCALED, Step, Vector
 from dp2ddp.verify.causes.batches import batches_of, different_batch
 from dp2ddp.verify.causes.cause import Found, found
 from dp2ddp.verify.causes.evidence import Array, Evidence, Scene, distance, fits, projected
@@ -14,6 +14,7 @@ from dp2ddp.verify.causes.words import names_text, sum_text
 
 
 def signatures(evidence: Evidence) -> Iterator[Found]:
+    yield from _casts(evidence)
     scene = evidence.scene
     if scene is None:
         return
@@ -105,6 +106,15 @@ def _left(evidence: Evidence) -> Buffers:
         for name in ours
         if name in theirs
     )  # fmt: skip
+
+
+def _casts(evidence: Evidence) -> Iterator[Found]:
+    comparison = evidence.comparison
+    found_ones = () if comparison.first is None else (comparison.first, *comparison.also)
+    for each in found_ones:
+        if each.kind == "precision" and " only, at " in each.name:
+            code = "no-scaler" if each.name.startswith(SCALED) else "half-by-hand"
+            yield found(code, 0.965, each.name)
 
 
 def _precision(scene: Scene) -> Iterator[Found]:

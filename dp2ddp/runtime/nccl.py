@@ -1,0 +1,130 @@
+"""What NCCL refuses and gloo, which stands in for it, would take: a tensor on the CPU, two ranks on one GPU."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .machine import HOST, Machine
+from .patches import Patches
+from .places import place_of, tensors_in
+
+# Any throughout: arguments and results of functions of torch.distributed, and its groups.
+_OF_TENSORS = (
+    "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather",
+    "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter",
+)  # fmt: skip
+_OF_OBJECTS = (
+    "all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list",
+)  # fmt: skip
+
+
+class Nccl:
+    """Which groups the script made with NCCL, and what it may not ask of them."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._groups: dict[str, str] = {}  # name -> the backend that was asked for
+        self._on: dict[str, int] = {}  # name -> this rank's device in it
+        self._inside = threading.local()
+
+    def install(self, patches: Patches) -> None:
+        module = dist.distributed_c10d
+        for names, wrap in ((_OF_TENSORS, self._with_tensors), (_OF_OBJECTS, self._with_objects)):
+            for name in names:
+                original = getattr(module, name)
+                wrapped = functools.wraps(original)(wrap(original))
+                patches.set_all(module, {name: wrapped})
+                patches.set(dist, name, wrapped)
+        wrapper: Any = torch.nn.parallel.DistributedDataParallel
+        patches.set(
+            wrapper, "__init__", functools.wraps(wrapper.__init__)(self._with_models(wrapper.__init__))
+        )
+
+    def made(self, group: Any, asked: Any) -> None:
+        """A group was made; `asked`: its backend, None for the one of all ranks (or, of those, for torch's choice)."""
+        name = getattr(group, "group_name", None)  # of a rank that is no member: a number
+        if name is not None:
+            self._groups[name] = self._groups.get(_name(None), "") if asked is None else str(asked).lower()
+
+    def _with_tensors(self, original: Any) -> Any:
+        def collective(*args: Any, **kwargs: Any) -> Any:
+            if not self._is_inside:
+                for tensor in tensors_in((*args, *kwargs.values())):
+                    self._check(_name(_group(args, kwargs)), place_of(tensor))
+            return self._called(original, args, kwargs)
+
+        return collective
+
+    def _with_objects(self, original: Any) -> Any:
+        def collective(*args: Any, **kwargs: Any) -> Any:
+            if (
+                not self._is_inside and kwargs.get("device") is None
+            ):  # they travel as a tensor on the current device
+                self._check(_name(_group(args, kwargs)), self._machine.current)
+            return self._called(original, args, kwargs)
+
+        return collective
+
+    def _with_models(self, original: Any) -> Any:
+        def __init__(wrapper: Any, module: Any, *args: Any, **kwargs: Any) -> None:
+            places = {place_of(parameter) for parameter in module.parameters() if parameter.requires_grad}
+            for place in places:
+                self._check(_name(kwargs.get("process_group")), place)
+            self._called(original, (wrapper, module, *args), kwargs)
+
+        return __init__
+
+    @property
+    def _is_inside(self) -> bool:
+        return getattr(self._inside, "yes", False)
+
+    def _called(self, original: Any, args: Any, kwargs: Any) -> Any:
+        """What torch calls in turn is its own affair."""
+        before, self._inside.yes = self._is_inside, True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            self._inside.yes = before
+
+    def _check(self, group: str, place: int | None) -> None:
+        """Raise what torch raises (c10d/ProcessGroup.hpp, ProcessGroupNCCL.cpp)."""
+        asked = self._groups.get(group, "")
+        if "nccl" not in asked or place is None:
+            return
+        if place == HOST:
+            if "cpu:" not in asked:
+                raise RuntimeError(
+                    "No backend type associated with device type cpu (NCCL takes tensors on a GPU only)"
+                )
+            return
+        if self._on.get(group) != place:
+            self._on[group] = place
+            self._meet(group, place)
+
+    def _meet(self, group: str, place: int) -> None:
+        """Say where this rank is, and look where those are that have said so."""
+        store: Any = dist.distributed_c10d._get_default_store()
+        own = dist.get_rank()
+        store.set(f"dp2ddp/{group}/{place}/{own}", "here")
+        for other in range(dist.get_world_size()):
+            if other != own and store.check([f"dp2ddp/{group}/{place}/{other}"]):
+                raise dist.DistBackendError(
+                    f"NCCL error: invalid usage: Duplicate GPU detected: rank {own} and rank {other} both on CUDA "
+                    f"device {place} (torch.cuda.set_device(local_rank) is missing?)"
+                )
+
+
+def _group(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return kwargs.get("group") or next((each for each in args if isinstance(each, dist.ProcessGroup)), None)
+
+
+def _name(group: Any) -> str:
+    """Of a group; of all ranks for None."""
+    whole = dist.group.WORLD
+    found: str = getattr(whole if group is None else group, "group_name", "")
+    return found

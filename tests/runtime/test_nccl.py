@@ -1,0 +1,75 @@
+"""What NCCL refuses is refused on virtual devices, though gloo would take it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from dp2ddp.runtime.machine import HOST, Machine
+from dp2ddp.runtime.nccl import Nccl
+
+from .conftest import Install
+
+CPU = "No backend type associated with device type cpu"
+Collective = Callable[[], object]
+
+
+@pytest.fixture
+def alone(virtual: Install) -> Any:
+    """A group of one rank; the backend is the test's."""
+    virtual(2)
+
+    def begin(backend: str | None) -> None:
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+
+    yield begin
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize(
+    ("backend", "refuses"), [("nccl", True), (None, False), ("cpu:gloo,cuda:nccl", False), ("gloo", False)]
+)
+def test_a_tensor_on_the_cpu(alone: Any, backend: str | None, refuses: bool) -> None:
+    alone(backend)
+    if refuses:
+        with pytest.raises(RuntimeError, match=CPU):
+            dist.all_reduce(torch.ones(2))
+        with pytest.raises(RuntimeError, match=CPU):
+            torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+    else:
+        dist.all_reduce(torch.ones(2))
+    dist.all_reduce(torch.ones(2).cuda())
+    torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1).cuda())
+    dist.all_gather_object([None], "objects travel by the GPU")
+    dist.barrier()
+
+
+def test_a_gloo_group_beside_nccl_takes_what_it_takes(alone: Any) -> None:
+    alone("nccl")
+    dist.all_reduce(torch.ones(2), group=dist.new_group(backend="gloo"))
+    with pytest.raises(RuntimeError, match=CPU):
+        dist.all_reduce(torch.ones(2), group=dist.new_group())
+
+
+@pytest.mark.parametrize(("places", "refused"), [((0, 1), 0), ((0, 0), 1), ((HOST, HOST), 0)])
+def test_two_ranks_on_one_device(
+    monkeypatch: pytest.MonkeyPatch, places: tuple[int, int], refused: int
+) -> None:
+    store, found, rank = dist.HashStore(), [], threading.local()
+    monkeypatch.setattr(dist.distributed_c10d, "_get_default_store", lambda: store)
+    monkeypatch.setattr(dist, "get_rank", lambda: rank.own)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    for rank.own, place in enumerate(places):
+        nccl = Nccl(Machine(2))
+        nccl._groups["all"] = "cpu:gloo,cuda:nccl"
+        try:
+            nccl._check("all", place)
+        except dist.DistBackendError as error:
+            found.append(str(error))
+    assert len(found) == refused
+    assert all("rank 1 and rank 0 both on CUDA device 0" in each for each in found)
