@@ -133,7 +133,7 @@ AMP = (
     Fault("W times too large, hidden by clipping", "amp", "scaler.scale(loss * weight)", "scaler.scale(loss * weight * world)", "sum-for-mean", 0),
     Fault("bf16 for fp16", "amp", "dtype=torch.float16", "dtype=torch.bfloat16", "other-precision", 0),
     Fault("no autocast", "amp", "torch.autocast(\"cuda\", dtype=torch.float16)", "torch.autocast(\"cuda\", dtype=torch.float16, enabled=False)", "other-precision", 0),
-    Fault("no scaler", "amp", "scaler = torch.amp.GradScaler(\"cuda\", init_scale=1024.0, growth_interval=3)", "scaler = torch.amp.GradScaler(\"cuda\", init_scale=1024.0, growth_interval=3, enabled=False)", "no-scaler", 3),
+    Fault("no scaler", "amp", "scaler = torch.amp.GradScaler(\"cuda\", init_scale=1024.0, growth_interval=3)", "scaler = torch.amp.GradScaler(\"cuda\", init_scale=1024.0, growth_interval=3, enabled=False)", "no-scaler", 0),
     Fault("one more step skipped", "amp", "if step == 3 else 1.0", "if step in (2, 3) else 1.0", "skipped-steps|fewer-steps", 2),
     Fault("growth by rank", "amp", "growth_interval=3", "growth_interval=3 * world", "local-numbers|other-output", None),
     Fault("scaler never looks", "amp", "    scaler.step(optimizer)\n", "    optimizer.step()\n", "skipped-steps", 3),
