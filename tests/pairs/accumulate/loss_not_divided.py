@@ -1,4 +1,4 @@
-# verify: different, gradient: two micro-batches are added, their mean is wanted
+# verify: different, gradient before clipping: two micro-batches are added, their mean is wanted
 import torch
 import torch.distributed as dist
 import torch.nn as nn

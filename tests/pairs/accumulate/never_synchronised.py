@@ -1,4 +1,4 @@
-# verify: different, gradient: the last backward is inside no_sync, too
+# verify: different, gradient before clipping: the last backward is inside no_sync, too
 import torch
 import torch.distributed as dist
 import torch.nn as nn

@@ -1,4 +1,4 @@
-# verify: different, gradient: clipped before they are unscaled
+# verify: different, gradient before clipping: clipped before they are unscaled
 import torch
 import torch.distributed as dist
 import torch.nn as nn

@@ -1,4 +1,4 @@
-# verify: different, gradient: batch_size is the rows of one rank, so the global batch is larger
+# verify: different, gradient before clipping: batch_size is the rows of one rank, so the global batch is larger
 """Batches of rows / world, one after the other to the ranks in turn: Accelerate's default."""
 import argparse
 

@@ -1,4 +1,4 @@
-# verify: different, gradient: a global batch of 16 rows is one of 32 now
+# verify: different, gradient before clipping: a global batch of 16 rows is one of 32 now
 import argparse
 import os
 

@@ -1,4 +1,4 @@
-# verify: different, gradient: every rank sees all rows
+# verify: different, gradient before clipping: every rank sees all rows
 import argparse
 import os
 

@@ -1,4 +1,4 @@
-# verify: different, gradient: parameters are averaged after the step, gradients are not
+# verify: different, gradient before clipping: parameters are averaged after the step, gradients are not
 import argparse
 import os
 

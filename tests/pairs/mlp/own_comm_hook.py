@@ -1,4 +1,4 @@
-# verify: different, gradient: the hook sums and forgets to divide
+# verify: different, gradient before clipping: the hook sums and forgets to divide
 import argparse
 import os
 

@@ -1,4 +1,4 @@
-# verify: different, gradient: DistributedSampler shuffles, the original does not
+# verify: different, gradient before clipping: DistributedSampler shuffles, the original does not
 import argparse
 import os
 
