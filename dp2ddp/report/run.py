@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +21,40 @@ _OLD_CODE = {  # what today's torch and Python say to old code, and what it is c
 }
 
 
-def failure_text(run: Run) -> str:
+@dataclass(frozen=True)
+class Original:
+    """Where the lines of a converted script were before."""
+
+    name: str  # of the original, as the user named it
+    converted: str  # file name
+    lines: Mapping[int, int]  # of the converted script -> of the original, where no edit changed them
+
+    @classmethod
+    def of(cls, name: str, before: str, converted: str, after: str) -> Original:
+        matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+        blocks = matcher.get_matching_blocks()
+        return cls(name, converted, {b + i + 1: a + i + 1 for a, b, size in blocks for i in range(size)})
+
+
+def failure_text(run: Run, original: Original | None = None) -> str:
     """One line; where there are others, one more for each rank, and where they part."""
     assert run.failure is not None
     failure = run.failure
     lines = [f"{run.stage.name}: {_what(failure)} {_where(run, failure)}: {failure.text}{_advice(failure)}"]
     parting = [f"  {failure.parting}"] if failure.parting else []
-    return "\n".join([*lines, *(f"  {stand}" for stand in failure.stands), *parting])
+    return "\n".join([*lines, *(f"  {_told(stand, original)}" for stand in failure.stands), *parting])
 
 
-def failure_document(run: Run, output: str = "") -> dict[str, Any]:
+def _told(stand: Stand, original: Original | None) -> str:
+    """With the original's line of the innermost frame."""
+    text, frame = str(stand), next(iter(stand.frames), None)
+    if original is None or frame is None or Path(frame.file).name != original.converted:
+        return text
+    line = original.lines.get(frame.line)
+    return text.replace(str(frame), f"{frame} (line {line} of {original.name})", 1) if line else text
+
+
+def failure_document(run: Run, output: str = "", original: Original | None = None) -> dict[str, Any]:
     """The same as data, with the end of what the rank said on stderr; docs/json.md."""
     assert run.failure is not None
     failure = run.failure
@@ -40,19 +67,19 @@ def failure_document(run: Run, output: str = "") -> dict[str, Any]:
         "rank": failure.rank,
         "error": failure.text,
         "parting": failure.parting,
-        "ranks": [_stand(stand) for stand in failure.stands],
+        "ranks": [_stand(stand, original) for stand in failure.stands],
         "output": output,
     }
 
 
-def _stand(stand: Stand) -> dict[str, Any]:
+def _stand(stand: Stand, original: Original | None) -> dict[str, Any]:
     frames = [
         {"file": Path(frame.file).name, "line": frame.line, "function": frame.function}
         for frame in stand.frames
     ]
     return {
         "rank": stand.rank,
-        "text": str(stand),
+        "text": _told(stand, original),
         "collective": stand.collective,
         "doing": stand.doing,
         "source": stand.source,

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from dp2ddp.errors import RunError
-from dp2ddp.report.run import failure_document, failure_text
+from dp2ddp.report.run import Original, failure_document, failure_text
 from dp2ddp.runtime import launch
 from dp2ddp.runtime.run import Process, Run, Running, watch
 from dp2ddp.runtime.server import Server
@@ -31,10 +31,10 @@ def run_all(
             running = _start(subject, each.stage, server, stack)
             stack.callback(running.kill)
             runnings.append(running)
-        return watch(runnings, subject.patience, lambda run: tell(run, see))
+        return watch(runnings, subject.patience, lambda run: tell(run, see, subject))
 
 
-def tell(run: Run, see: Callable[[str], None]) -> None:
+def tell(run: Run, see: Callable[[str], None], subject: Subject | None = None) -> None:
     """A run that failed ends the experiment: the others are stopped, whatever they do."""
     stage = run.stage
     if run.failure and (run.failure.kind == "hang" or not run.ended_on_purpose):
@@ -44,11 +44,25 @@ def tell(run: Run, see: Callable[[str], None]) -> None:
         ):  # a hang's own traceback would stand in front of where ranks wait
             see(words)
         about = _about_original(run) if stage.mode == "dp" else ""
-        raise RunError(failure_text(run) + about, failure_document(run, words))
+        original = _original(subject) if subject and stage.mode == "ddp" else None
+        told = failure_text(run, original)
+        if about:
+            told = told.rstrip(".") + about
+        raise RunError(told, failure_document(run, words, original))
     devices = f"{stage.world} device{'' if stage.world == 1 else 's'}"
     again = ", moved by an ulp" * stage.nudged + ", random numbers aligned" * bool(stage.aligned)
     again += ", in lockstep" * bool(stage.lockstep)
     see(f"{devices}, {stage.mode} in {stage.dtype}{again}: {run.seconds:.1f} s")
+
+
+def _original(subject: Subject) -> Original | None:
+    """Of a conversion of ours: the script that it was made of."""
+    if subject.conversion is None:
+        return None
+    entry = subject.conversion.entry
+    same_name = subject.converted_name == subject.script.name
+    name = "the original" if same_name else subject.script.name
+    return Original.of(name, entry.before.text, subject.converted_name, entry.after)
 
 
 def _about_original(run: Run) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from dp2ddp.report.run import failure_text
+from dp2ddp.report.run import Original, failure_text
 from dp2ddp.runtime.run import Failure, Run
+from dp2ddp.runtime.stacks import Frame, Stand
 from dp2ddp.runtime.stage import Stage
 
 STAGE = Stage(script="/a/train.py", mode="dp", world=2, folder="/a", desk="/b", name="train.py")
@@ -24,6 +27,22 @@ def test_old_code_is_told_what_it_is_called_now(error: str, advice: str) -> None
     text = failure_text(Run(STAGE, (1,), 1.0, Failure("crash", 0, error)))
     assert text.startswith(f"train.py: failed in dp mode on 2 devices: {error}. Old code: ")
     assert advice in text
+
+
+def test_a_rank_of_a_conversion_stands_at_a_line_of_the_original_too() -> None:
+    before, after = "import torch\nloop()\nsave()\n", "import torch\njoin()\nloop()\nsave_once()\n"
+    original = Original.of("train.py", before, "train_ddp.py", after)
+    stands = (
+        Stand(0, (Frame("/a/train_ddp.py", 3, "<module>"),), collective="barrier"),
+        Stand(1, (Frame("/a/train_ddp.py", 4, "<module>"),), collective="barrier"),
+        Stand(2, (Frame("/a/data.py", 3, "<module>"),), collective="barrier"),
+    )
+    run = Run(replace(STAGE, mode="ddp"), (None,), 1.0, Failure("hang", None, "nothing moved", stands))
+    assert failure_text(run, original).splitlines()[1:] == [
+        "  rank 0 waits in barrier at train_ddp.py:3 (line 2 of train.py)",
+        "  rank 1 waits in barrier at train_ddp.py:4",
+        "  rank 2 waits in barrier at data.py:3",
+    ]
 
 
 def test_any_other_error_stands_alone() -> None:
