@@ -246,11 +246,8 @@ def _thing(difference: Difference) -> str:
     if difference.kind == "unstepped parameter":
         return f"parameter {difference.name}, which no optimizer steps" + _on_rank(difference)
     named = difference.kind in (*GRADIENTS, "parameter", "final parameter", "final buffer")
-    what = (
-        f"{difference.kind} of {difference.name}"
-        if named
-        else f"{difference.kind} {difference.name}".rstrip()
-    )
+    joint = " of " if named else ": " if difference.kind in FACTS else " "
+    what = f"{difference.kind}{joint}{difference.name}" if difference.name else difference.kind
     return what + _on_rank(difference)
 
 

@@ -165,7 +165,7 @@ def test_a_fact_that_differs_is_no_number_that_is_missing() -> None:
     words = "autocast to float32 instead of float16"
     fact = dataclasses.replace(PARTED, first=Difference("precision", float("inf"), 1, 0, words))
     told = lines(dataclasses.replace(SAME, float64=fact))["float64"]
-    assert told == f"precision {words} at step 1"
+    assert told == f"precision: {words} at step 1"
 
 
 def test_what_doubles_hide_is_a_difference_in_float32() -> None:

@@ -311,7 +311,7 @@ def _indices(trace: Trace, loader: int) -> list[int]:
 
 def _which(rows: list[int], known: dict[int, int]) -> str:
     indices = [known[row] for row in rows if row in known]
-    return f": samples {names_text(sorted(indices))}" if indices else ""
+    return f": sample{'s' * (len(indices) > 1)} {names_text(sorted(indices))}" if indices else ""
 
 
 def _repeated_draws(evidence: Evidence) -> Iterator[Found]:

@@ -99,8 +99,8 @@ BATCHES = (
     Entry(
         "batch-size",
         "The ranks together train on another number of rows in each step.",
-        "Rows of all ranks in one step, beside DataParallel's: W times as many when every rank takes the "
-        "whole batch size.",
+        "In a step all ranks together have more or fewer rows than DataParallel: W times as many when every rank "
+        "takes the whole batch size.",
         "DataParallel's batch size is that of all devices together: give each rank's loader batch_size // "
         "{W}, and leave "
         "the learning rate as it is.",
@@ -201,7 +201,8 @@ MODELS = (
     Entry(
         "evaluation-mode",
         "The model is in evaluation mode where the original trains, or the other way round.",
-        "model.training during the forward calls before this step, and the batches that BatchNorm counted.",
+        "Other forward calls are in training mode than under DataParallel, or BatchNorm counted another number of "
+        "batches.",
         "Call model.train() at the start of each epoch and model.eval() before evaluation, on the model that "
         "is called.",
         _WRAP,
@@ -210,7 +211,7 @@ MODELS = (
     Entry(
         "other-precision",
         "The forward pass is asked for another precision.",
-        "The dtypes that autocast was asked for (float64 runs hide their effect).",
+        "autocast is asked for other dtypes than in the original (float64 runs hide their effect).",
         "Keep autocast, its dtype (DataParallel's default is float16) and what it covers.",
         ("DDP401",),
     ),
@@ -440,14 +441,14 @@ STEPS = (
     Entry(
         "schedule-times",
         "The scheduler is stepped another number of times, or at other places.",
-        "Calls of scheduler.step between two optimizer steps, beside DataParallel's.",
+        "Between two optimizer steps scheduler.step is called more or less often than under DataParallel.",
         "Step the scheduler where the original does: once a step, or once an epoch, not in every batch.",
         brings=("learning-rate",),
     ),
     Entry(
         "learning-rate",
         "The learning rate is another.",
-        "Learning rates of this step.",
+        "Learning rates of this step are not DataParallel's, nor a simple multiple of them.",
         "Look at lr, at the scheduler's lengths (len(loader) is another on a rank) and at whether it is "
         "stepped.",
     ),
@@ -485,7 +486,7 @@ STEPS = (
     Entry(
         "skipped-steps",
         "Other steps are skipped.",
-        "GradScaler.step calls that did not step, beside DataParallel's.",
+        "GradScaler.step left out more or fewer steps than under DataParallel.",
         "Scale, unscale and update on every rank as the original does; gradients must be synchronised before "
         "the scaler looks "
         "for infinities.",

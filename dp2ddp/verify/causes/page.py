@@ -16,6 +16,7 @@ _FAMILIES = (
     ("The model", catalogue.MODELS),
     ("Gradients", catalogue.GRADIENTS),
     ("Steps", catalogue.STEPS),
+    ("What no optimizer steps", catalogue.ENDING),
     ("The computation", catalogue.FORWARD),
     ("Outside", catalogue.OUTSIDE),
 )

@@ -16,6 +16,10 @@ def test_the_page_is_todays_catalogue() -> None:
     assert (ROOT / "docs" / "causes.md").read_text(encoding="utf-8") == page()
 
 
+def test_every_cause_is_on_the_page() -> None:
+    assert [code for code in CATALOGUE if f"### {code}\n" not in page()] == []
+
+
 def test_every_code_is_found_by_a_signature_and_every_signature_has_its_entry() -> None:
     texts = "".join(
         path.read_text(encoding="utf-8") for path in FAMILIES.glob("*.py") if path.stem != "catalogue"
