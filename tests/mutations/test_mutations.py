@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +61,26 @@ def test_a_harmless_variant_is_no_difference(base: str, suite: Suite) -> None:
     verdicts = suite.judge_all(changes)
     alarms = {change.name: alarm(v) for change, v in zip(changes, verdicts, strict=True) if alarm(v)}
     assert alarms == {}
+
+
+# Uneven chunks, at every step and at the last of an epoch, and a port that wraps twice.
+ON_THREE = (
+    "mean of means",
+    "the short chunk is padded",
+    "words counted, W forgotten",
+    "unfrozen without a new wrap",
+)
+HARMLESS_ON_THREE = ("mlp: strided rows", "masked: mask by hand")
+
+
+@pytest.mark.torchrun
+def test_a_few_of_them_on_three_devices(tmp_path: Path) -> None:
+    """All of them: `python -m tests.mutations --world 3`."""
+    faults = [fault for fault in FAULTS if fault.name in ON_THREE]
+    variants = [change for change in HARMLESS if change.name in HARMLESS_ON_THREE]
+    with Suite(tmp_path, 3) as suite:
+        results = [Result(fault, suite.judge(fault.change)) for fault in faults]
+        alarms = [alarm(suite.judge(change)) for change in variants]
+    assert len(results) == len(ON_THREE)
+    assert [result.line for result in results if not (result.is_detected and result.is_right)] == []
+    assert alarms == [None] * len(HARMLESS_ON_THREE)
