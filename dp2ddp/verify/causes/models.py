@@ -160,10 +160,21 @@ def _statistics(evidence: Evidence, scene: Scene) -> Iterator[Found]:
     told = f"running statistics of rank 0 after step {scene.number} are other than replica 0's"
     if fits(_gradients_away(scene)):
         yield found("buffers-of-another-rank", 0.96, f"{told}; gradients of that step agree", *moved)
+    elif together and _whole_batch_on_each(scene):
+        words = (
+            "no wrapped model is called on the ranks, and all have one loss: each computes the whole batch"
+        )
+        yield found("repeated-rows", 0.95, words, told)
     elif together and different_batch(evidence) is None:
         yield found("sync-batchnorm", 0.95, f"{told}, and the same on all ranks")
     elif not together and different_batch(evidence) is None and (moved or not batches_of(scene)):
         yield found("batchnorm-rows", 0.95 if moved else 0.7, *moved, told)
+
+
+def _whole_batch_on_each(scene: Scene) -> bool:
+    """Ranks that call the model past its wrapper, on all rows."""
+    wrapped = any(rank.forwards for rank in scene.ranks) or not scene.reference.forwards
+    return not wrapped and bool(scene.reference.losses) and len({rank.losses for rank in scene.ranks}) == 1
 
 
 def _statistics_left(evidence: Evidence) -> Iterator[Found]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp2ddp.trace.records import Trace
+from dp2ddp.trace.records import Forward, Trace
 from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.causes.diagnose import diagnose
 from dp2ddp.verify.causes.evidence import Evidence
@@ -94,3 +94,26 @@ def test_a_factor_that_clipping_hides_is_told_with_what_hides_it(tmp_path: Path)
     first, *_ = causes_of(reference, *ranks)
     assert first.code == "sum-for-mean"
     assert "clipping hides it" in " ".join(first.evidence)
+
+
+@pytest.mark.parametrize(
+    ("losses", "forwards", "code"),
+    [
+        ((1.1, 1.1), (), "repeated-rows"),
+        ((1.1, 0.9), (Forward(True, (3,)),), "sync-batchnorm"),
+    ],
+    ids=["a model called past its wrapper, on all rows", "statistics over the rows of all ranks"],
+)
+def test_statistics_of_all_rows(
+    tmp_path: Path, losses: tuple[float, ...], forwards: tuple[Forward, ...], code: str
+) -> None:
+    def taken(gradient: np.ndarray, mean: float, loss: float, called: tuple[Forward, ...]) -> Taken:
+        buffers = {"bn.running_mean": np.full(3, mean), "bn.running_var": np.full(3, 1 + mean)}
+        return Taken(gradient, events={"losses": (loss,), "forwards": called}, buffers=buffers)
+
+    reference = record(tmp_path / "dp", [taken(GRADIENT, 0.1, 1.0, (Forward(True, (3, 3)),))])
+    ranks = [
+        record(tmp_path / "ddp", [taken(OTHER, 0.2, loss, forwards)], rank=rank)
+        for rank, loss in enumerate(losses)
+    ]
+    assert causes_of(reference, *ranks)[0].code == code
