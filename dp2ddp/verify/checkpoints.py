@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dp2ddp.verify.outputs import without_times
+from dp2ddp.verify.clocks import without_times
 from dp2ddp.verify.pickles import Thing, read
 from dp2ddp.verify.spelling import Spelling
 

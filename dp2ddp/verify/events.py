@@ -6,19 +6,16 @@ The format: records of length, checksum, data, checksum (tensorflow/core/lib/io/
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+
+from dp2ddp.verify.clocks import is_time
 
 Field = tuple[int, int | bytes]
 _STEP, _SUMMARY, _VALUE = 2, 5, 1
 _TAG, _NUMBER, _IMAGE, _HISTOGRAM, _TENSOR = 1, 2, 4, 5, 8
 _TENSOR_FLOATS, _TENSOR_TEXTS = 5, 8
-# Tags of what a clock said: time, data_time, steps_per_sec, img/s
-_CLOCK_TAG = re.compile(
-    r"(?i)(?:^|[^a-z])(?:time|eta|secs?|seconds|minutes|duration|elapsed|fps|speed)(?:[^a-z]|$)|/s$"
-)
 
 
 def is_event_file(path: str) -> bool:
@@ -34,9 +31,7 @@ def event_lines(path: Path) -> list[str]:
 
 def _is_clock(tag: str, tags: set[str]) -> bool:
     """Whether a tag names a time: also `train/data` beside `train/time`, the time that loading took."""
-    return bool(_CLOCK_TAG.search(tag)) or (
-        tag.endswith("data") and f"{tag.removesuffix('data')}time" in tags
-    )
+    return is_time(tag) or (tag.endswith("data") and f"{tag.removesuffix('data')}time" in tags)
 
 
 def _events(data: bytes) -> Iterator[tuple[str, int, str]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 
+from dp2ddp.verify.clocks import without_clock, without_times
 from dp2ddp.verify.events import event_lines, is_event_file
 from dp2ddp.verify.spelling import Spelling
 from dp2ddp.verify.tolerance import Tolerance
@@ -19,32 +20,6 @@ _AFTER, _WIDE = 20, 400  # lines after a difference that a report shows, and let
 _SINGLE = 2.5e-7  # TensorBoard keeps numbers in float32: a last digit may round the other way
 TORCH_FILES = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".t7", ".model")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
-# What a clock says differs between any two runs: 12:03:55, 2026-11-21, 1.25s, 2s295ms, 31 ms/step, 5.2it/s,
-# time: 0.31, time is 0.31, tokens per sec: 31, Time 0.312 (0.298), dur_total : 1.05
-_CLOCK = re.compile(
-    r"\d{4}-\d\d-\d\d[ T]?|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?"
-    r"|(?<![\w.])(?=\d+[Ddhms]\d)(?:\d+[Dd])?(?:\d+h)?(?:\d+m(?:in)?)?(?:\d+(?:\.\d+)?s)?(?:\d+ms)?(?<=[hms])(?!\w)"
-    r"|(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?\s?(?:ms|us|s|sec|secs|seconds|min|minutes)\b(?:/\w+)?"
-    r"|(?<![\w.])\d+(?:\.\d+)?\s?[A-Za-z]+/s(?:ec|econd)?\b"
-    r"|(?i:(?:/\s?|\bper )s(?:ec(?:ond)?s?)?\W{1,3})\d+(?:\.\d+)?"
-    r"|(?i:(?:time|elapsed|took|eta|duration|\bdur(?:_\w+)?)"
-    r"(?: is| was| of| for \w+| cost| used| taken| spent| \(data\))?\W{0,3})"
-    r"(?:\d+ days?, )?(?:<time>|\d+(?::\d\d)*(?:\.\d+)?)(?:e-?\d+)?(?:\s?\(\s*\d+\.\d+\))?"
-)
-# A meter of times and, in the same line, one of the times that loading took: Time 0.312 (0.298) Data 0.010 (0.009)
-_TIME_METER = re.compile(r"\b(?:(?i:time)|BT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
-_DATA_METER = re.compile(r"\b(?:(?i:data)|BT|DT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
-# Both without averages, side by side: Time:0.312 Data:0.010
-_TIME_AND_DATA = re.compile(r"(?i)(\btime\W{0,3}\d+\.\d+[\s,|]+data\W{0,3})\d+\.\d+\b")
-# The same, and in a name: Sat Nov 21 17:25:30 2026, 2026-11-21, 20261121-155241, 1121_155241, 15_52_41,
-# Nov21_15-52-41, 1795276362.13
-_CLOCK_IN_NAME = re.compile(
-    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d 20\d\d"
-    r"|(?<!\d)(?:20\d\d([-_.]?)\d\d\1\d\d|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\d\d)"
-    r"(?:[-_T ]*\d\d[-_:.]?\d\d(?:[-_:.]?\d\d)?(?:[.,]\d+)?)?(?!\d)"
-    r"|(?<!\d)(?:0\d|1[0-2])[0-3]\d_[0-2]\d[0-5]\d[0-5]\d(?!\d)"
-    r"|(?<!\d)\d\d[-_:]\d\d[-_:]\d\d(?:[-_:]\d\d)?(?!\d)|(?<!\d)1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?(?!\d)"
-)
 
 
 @dataclass(frozen=True)
@@ -89,15 +64,8 @@ def _how_same(a: str, b: str, tolerance: Tolerance) -> str | None:
         return "equal"
     if _same_numbers(a, b, tolerance.number):
         return "rounded"
-    a, b = map(_without_clock, (a, b))
+    a, b = map(without_clock, (a, b))
     return "clock" if _same_numbers(a, b, tolerance.number) else None
-
-
-def _without_clock(line: str) -> str:
-    if _TIME_METER.search(line):
-        line = _DATA_METER.sub("<time>", line)
-    line = _TIME_AND_DATA.sub(r"\1<time>", line)
-    return _CLOCK.sub("<time>", without_times(line))
 
 
 def _same_numbers(a: str, b: str, allowed: float) -> bool:
@@ -207,10 +175,6 @@ def pairs_but_for_times(ours: set[str], theirs: set[str]) -> dict[str, str]:
 
 def timeless(paths: Iterable[str]) -> list[str]:
     return sorted(map(without_times, paths))
-
-
-def without_times(name: str) -> str:
-    return _CLOCK_IN_NAME.sub("<time>", name)
 
 
 def _odd(a: Sequence[str] | frozenset[str], b: Sequence[str] | frozenset[str]) -> list[str]:

@@ -151,12 +151,16 @@ def _of_streams(number: int, ranks: Sequence[Step]) -> Iterator[Difference]:
 
     The verifier gives each sample of a port a stream of its own (runtime/samples.py), so gradients do not show it.
     """
-    drawn: dict[int, tuple[int, tuple[int, ...] | None]] = {}
+    drawn: dict[
+        int, tuple[int, set[tuple[int, ...] | None]]
+    ] = {}  # stream -> the first rank, and its samples
     for rank, step in enumerate(ranks):
         for draw in step.draws:
             for stream in draw.streams if draw.indices is not None else ():
-                first, indices = drawn.setdefault(stream, (rank, draw.indices))
-                if first != rank and indices != draw.indices:
+                first, samples = drawn.setdefault(stream, (rank, set()))
+                if first == rank:  # several batches: what samples draw leaves the script's own streams alone
+                    samples.add(draw.indices)
+                elif draw.indices not in samples:
                     words = f"the same as on rank {first}, for other samples"
                     yield Difference("random streams", np.inf, number, rank, words)
                     return

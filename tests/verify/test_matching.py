@@ -209,6 +209,13 @@ def test_random_numbers_repeated_on_another_rank_are_a_fault(
     assert found.first is None or found.first.kind == "random streams"
 
 
+def test_several_whole_batches_in_a_step_repeat_nothing(tmp_path: Path) -> None:
+    """A validation with random numbers: samples draw from streams of their own, so the script's stays where it is."""
+    draws = {"draws": (Draw(0, (0, 1), (7,)), Draw(1, (4, 5), (7,)), Draw(1, (6, 7), (7,)))}
+    ranks = [record(tmp_path / "ddp", [Taken(GRADIENT, events=draws)], rank=rank) for rank in (0, 1)]
+    assert compare(record(tmp_path / "dp", [Taken(GRADIENT)]), ranks, FLOAT64, port=True).same
+
+
 def test_how_often_autocast_is_entered_is_a_matter_of_taste(tmp_path: Path) -> None:
     ours = Taken(GRADIENT, events={"precision": ("float16", "float16")})
     assert both(tmp_path, [ours], [Taken(GRADIENT, events={"precision": ("float16",)})]).same

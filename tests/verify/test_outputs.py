@@ -40,6 +40,19 @@ from dp2ddp.verify.workspace import copy_folder, digest
         ),
         pytest.param("fg=(9/55), time cost: 1.632407\n", "fg=(9/55), time cost: 6.29\n", id="time cost"),
         pytest.param("time (data): 2.041 (1.142)]\n", "time (data): 0.652 (0.1)]\n", id="with loading"),
+        pytest.param(
+            "{'train_runtime': 3.6465, 'train_steps_per_second': 2.742, 'epoch': 1.0}\n",
+            "{'train_runtime': 10.842, 'train_steps_per_second': 0.922, 'epoch': 1.0}\n",
+            id="Trainer's",
+        ),
+        pytest.param(
+            '{"time": 1.5, "samples_per_second": 640.2}\n',
+            '{"time": 2e-05, "samples_per_second": 31}\n',
+            id="JSON",
+        ),
+        pytest.param(
+            "throughput=640.25 step_time_ms: 100.1\n", "throughput=31.5 step_time_ms: 99\n", id="named rates"
+        ),
         pytest.param("[eta: 0:00:05, lr 0.1]\n", "[eta: 0:00:14, lr 0.1]\n", id="time to go"),
         pytest.param("[eta: 0:00:00, lr 1]\n", "[eta: -1 day, 23:59:57, lr 1]\n", id="less to go than none"),
         pytest.param("BT 0.3 (0.2)\tDT 0.1 (0.1)\n", "BT 0.4 (0.3)\tDT 0.2 (0.1)\n", id="meters in short"),
@@ -63,6 +76,10 @@ def test_lines_that_are_the_same(ours: str, theirs: str) -> None:
         ),
         pytest.param("Data 0.3 (0.2)\n", "Data 0.4 (0.2)\n", id="a meter of data alone"),
         pytest.param("Time:4.6 Loss:2 Data:0.1\n", "Time:4.6 Loss:2 Data:0.2\n", id="data away from time"),
+        pytest.param("time_steps: 40\n", "time_steps: 41\n", id="a count of steps"),
+        pytest.param(
+            "{'time': 2.0, 'loss': 2.5}\n", "{'time': 2.0, 'loss': 2.6}\n", id="a loss beside a time"
+        ),
         pytest.param("40 img/sample\n", "41 img/sample\n", id="no rate of a clock"),
         pytest.param("per step: 40.5\n", "per step: 41.5\n", id="per what is no second"),
         pytest.param("3M parameters\n", "4M parameters\n", id="millions"),
