@@ -209,6 +209,18 @@ def test_random_numbers_repeated_on_another_rank_are_a_fault(
     assert found.first is None or found.first.kind == "random streams"
 
 
+@pytest.mark.parametrize(
+    ("rows", "told"), [pytest.param(8, True, id="whole"), pytest.param(4, False, id="shares")]
+)
+def test_a_port_that_shares_nothing_out_is_told_so(tmp_path: Path, rows: int, told: bool) -> None:
+    ours = record(tmp_path / "dp", [Taken(GRADIENT, events={"forwards": (Forward(True, (4, 4)),)})])
+    events = {"forwards": (Forward(True, (rows,)),)}
+    ranks = [record(tmp_path / "ddp", [Taken(GRADIENT, events=events)], rank=rank) for rank in (0, 1)]
+    found = compare(ours, ranks, FLOAT64, port=True)
+    assert found.same
+    assert any("each rank trains on the whole batch (8 rows)" in remark for remark in found.remarks) is told
+
+
 def test_several_whole_batches_in_a_step_repeat_nothing(tmp_path: Path) -> None:
     """A validation with random numbers: samples draw from streams of their own, so the script's stays where it is."""
     draws = {"draws": (Draw(0, (0, 1), (7,)), Draw(1, (4, 5), (7,)), Draw(1, (6, 7), (7,)))}
