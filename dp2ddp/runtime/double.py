@@ -73,6 +73,8 @@ class DoublePrecision(TorchFunctionMode):
     def _widen(self, value: Any) -> Any:
         if isinstance(value, torch.dtype) and value in HALF:
             self._asked = value
+        elif isinstance(value, str):
+            self._asked = _HALF_NAMES.get(value.rpartition(".")[2], self._asked)
         return _widen(value)
 
     def _tell(self, args: tuple[Any, ...], result: Any, asked: torch.dtype) -> None:
@@ -82,6 +84,7 @@ class DoublePrecision(TorchFunctionMode):
                 observer(source, asked)
 
 
+_HALF_NAMES = {name: dtype for name, dtype in LEGACY_DTYPES.items() if dtype in HALF}
 _CASTS = {torch.Tensor.half: torch.float16, torch.Tensor.bfloat16: torch.bfloat16}
 
 

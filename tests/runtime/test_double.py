@@ -160,5 +160,11 @@ def test_half_precision_that_a_script_asks_for_is_told(virtual: Install) -> None
     nn.Linear(2, 1, bias=False).half()
     torch.ones(3).to(torch.bfloat16)
     torch.zeros(4, dtype=torch.float16)
+    torch.ones(6).type("torch.HalfTensor")
     torch.ones(5).float().to("cpu").double().mul(2)
-    assert told == [((1, 2), torch.float16), ((3,), torch.bfloat16), ((4,), torch.float16)]
+    assert told == [
+        ((1, 2), torch.float16),
+        ((3,), torch.bfloat16),
+        ((4,), torch.float16),
+        ((6,), torch.float16),
+    ]

@@ -141,10 +141,22 @@ def test_a_fault_is_no_matter_of_luck(
 def test_gradients_that_travel_as_halves(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In float64 the hook sends doubles: only float32 shows it."""
+    """In float64 the hook sends doubles: that it asks for less is seen."""
     hook = (
         "from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook\n"
         "model.register_comm_hook(None, bf16_compress_hook)\noptimizer ="
+    )
+    verdict = judged(tmp_path, server, monkeypatch, PORT.replace("optimizer =", hook, 1), aligned=True)
+    assert not verdict.same
+    assert verdict.causes[0].code == "half-by-hand"
+    assert verdict.causes[0].evidence[0].startswith("gradients cast to bfloat16 under DDP only, at ")
+
+
+def test_what_only_float32_shows(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A legacy type as an object is torch's own in float64, and no cast that could be seen."""
+    hook = (
+        "for each in model.parameters():\n    each.register_hook(lambda g: g.type(torch.cuda.BFloat16Tensor).float())\n"
+        "optimizer ="
     )
     verdict = judged(tmp_path, server, monkeypatch, PORT.replace("optimizer =", hook, 1), aligned=True)
     assert verdict.single_only
