@@ -1324,7 +1324,10 @@ class SpreadBatches:
         self.number += 1
         batch, error = from_rank(source, (batch, error and sendable(error)))
         if error is not None:
-            raise as_exception(error)
+            try:
+                raise as_exception(error)
+            finally:
+                del error  # it holds this frame, and torch is 5 s late to end a worker in a cycle
         pinned = self.loader.pin_memory and torch.cuda.is_available() and own_rank() != source
         return pin_memory.pin_memory(batch) if pinned else batch
 

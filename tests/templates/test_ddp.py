@@ -164,8 +164,9 @@ def test_rows_of_all_ranks_make_the_batch_whole(found: Any) -> None:
 @pytest.mark.parametrize("check", ["spread_two_workers", "spread_five_persistent_workers"])
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_spread_workers_load_what_they_load_in_one_process(found: Any, world: int, check: str) -> None:
-    for same, raised, times, answers, noise in found(world, check):
+    for same, raised, times, answers, noise, ended in found(world, check):
         assert same
+        assert ended
         assert (raised, times) == (1, 2)
         assert answers
         assert noise == 3
