@@ -192,7 +192,7 @@ EARLY = (
     Fault("score of rank 0's rows", "early", "dist.all_reduce(total)", "dist.broadcast(total, 0)", "learning-rate|fewer-steps|more-steps", 4),
     Fault("patience counted twice", "early", "        since += 1\n", "        since += 2\n", "fewer-steps", 6),
     Fault("never stops", "early", "            break\n", "            pass\n", "more-steps", 8),
-    Fault("last checkpoint for the best", "early", "        if rank == 0:\n            torch.save({\"epoch\": epoch, \"net\": net.module.state_dict()}, \"best.pt\")\n", "    if rank == 0:\n        torch.save({\"epoch\": epoch, \"net\": net.module.state_dict()}, \"best.pt\")\n    if score == best:\n        pass\n", "other-output", None),
+    Fault("last checkpoint for the best", "early", "        if rank == 0:\n            torch.save({\"epoch\": epoch, \"net\": net.module.state_dict()}, \"best.pt\")\n", "    if rank == 0:\n        torch.save({\"epoch\": epoch, \"net\": net.module.state_dict()}, \"best.pt\")\n    if score == best:\n        pass\n", "weights-of-another-step|other-output", None),
     Fault("evaluation leaves half out", "early", "total.item() / len(test_x)", "total.item() / len(a)", "local-numbers", None, "examples#461"),
 )  # fmt: skip
 
