@@ -243,7 +243,8 @@ def _remarks(reference: Trace, ranks: Sequence[Trace]) -> tuple[str, ...]:
     missing = [
         f"{who}: the script ended without a word; its record may be short" for who, t in traces if not t.end
     ]
-    return (*missing, *_whole_everywhere(reference, ranks), *_uncompared(reference, ranks[0]))
+    others = (*_uncompared(reference, ranks[0]), *_other_limits(reference, ranks[0]))
+    return (*missing, *_whole_everywhere(reference, ranks), *others)
 
 
 def _whole_everywhere(reference: Trace, ranks: Sequence[Trace]) -> Iterator[str]:
@@ -251,6 +252,19 @@ def _whole_everywhere(reference: Trace, ranks: Sequence[Trace]) -> Iterator[str]
     ours, theirs = reference.rows()[:1], {rank.rows()[:1] for rank in ranks}
     if len(ranks) > 1 and ours and theirs == {((sum(ours[0]),),)}:
         yield f"each rank trains on the whole batch ({sum(ours[0])} rows): none is faster than one process alone"
+
+
+def _other_limits(reference: Trace, rank0: Trace) -> Iterator[str]:
+    """A clipping that no gradient was large enough for proves nothing of its limit."""
+    ours, theirs = (
+        sorted({limit for line in trace.lines for limit in line["limits"]}) for trace in (reference, rank0)
+    )
+    if ours != theirs:
+        told = (" and ".join(f"{limit:g}" for limit in limits) or "nothing" for limits in (theirs, ours))
+        yield (
+            f"torch's clip_grad_* is given {next(told)} as its limit, under DataParallel {next(told)}; "
+            "gradients that neither touches do not show what that changes"
+        )
 
 
 def _uncompared(reference: Trace, rank0: Trace) -> Iterator[str]:

@@ -211,3 +211,21 @@ def test_noise_that_clipping_takes_away_is_measured_before_it(tmp_path: Path) ->
     )
     assert not compare(reference, [other], FLOAT64, port=True).same
     assert compare(reference, [other], FLOAT64, nudged, port=True).same
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [({"limits": (1.0,)}, ()), ({"limits": (5.0,)}, ("5", "1")), ({}, ("nothing", "1"))],
+    ids=["the same", "another limit", "no clipping"],
+)
+def test_a_limit_that_no_gradient_reached_is_remarked(
+    tmp_path: Path, events: dict[str, tuple[float, ...]], told: tuple[str, ...]
+) -> None:
+    reference = clipped(tmp_path / "dp", 0, GRADIENT, 1.0)
+    unclipped = GRADIENT if events else None
+    rank = record(tmp_path / "ddp", [Taken(GRADIENT, unclipped=unclipped, events=events)] * 2)
+    found = compare(reference, [rank], FLOAT64, port=True)
+    assert found.same
+    remarks = [remark for remark in found.remarks if "clip_grad" in remark]
+    expected = "torch's clip_grad_* is given {} as its limit, under DataParallel {}; "
+    assert [remark.startswith(expected.format(*told)) for remark in remarks] == [True] * bool(told)
