@@ -19,10 +19,10 @@ total = torch.full((1000,), own, device="cuda")
 dist.all_reduce(total)
 mean = torch.full((1000,), own, device="cuda")
 dist.all_reduce(mean, op=dist.ReduceOp.AVG)
-work = dist.all_reduce(later := torch.full((1000,), own), async_op=True)
+work = dist.all_reduce(later := torch.full((1000,), own, device="cuda"), async_op=True)
 work.wait()
-dist.reduce(at := torch.full((1000,), own), dst=1)
-count = torch.tensor(rank)
+dist.reduce(at := torch.full((1000,), own, device="cuda"), dst=1)
+count = torch.tensor(rank, device="cuda")
 dist.all_reduce(count)
 
 def gradient(hook=None, late_hook=None):
