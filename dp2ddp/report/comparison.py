@@ -244,7 +244,7 @@ def _when(difference: Difference) -> str:
 
 def _thing(difference: Difference) -> str:
     if difference.kind == "unstepped parameter":
-        return f"parameter {difference.name}, which no optimizer steps" + _on_rank(difference)
+        return f"parameter {difference.name} (which no optimizer steps)" + _on_rank(difference)
     named = difference.kind in (*GRADIENTS, "parameter", "final parameter", "final buffer")
     joint = " of " if named else ": " if difference.kind in FACTS else " "
     what = f"{difference.kind}{joint}{difference.name}" if difference.name else difference.kind

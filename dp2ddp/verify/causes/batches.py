@@ -277,7 +277,7 @@ def _left_out(evidence: Evidence, ours: list[int], theirs: list[list[int]]) -> I
     if len(missing) > evidence.world and times > 1.5:
         yield found(
             "missing-samples",
-            0.968,
+            0.945,
             f"{len(missing)} of the {len({*ours})} samples that DataParallel takes are on no rank in the whole run: "
             f"{names_text(missing)}",
         )

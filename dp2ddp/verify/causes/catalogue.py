@@ -132,7 +132,7 @@ BATCHES = (
         "seed for the order on all ranks; no padding of the last batch (DistributedSampler and Accelerate "
         "repeat rows).",
         _DATA,
-        brings=("other-order",),
+        brings=("other-order", "missing-samples"),
     ),
     Entry(
         "padded-rows",
@@ -510,8 +510,8 @@ ENDING = (
         "moved-by-hand",
         "Weights that no optimizer steps are not DataParallel's: an update by hand, an average, a target network.",
         "All optimizer steps agree; parameters that none of them touches differ when the script ends.",
-        "Move them from what all ranks share: behind the averaging of gradients, with the original's factor, "
-        "once a step.",
+        "An average (EMA): after optimizer.step(), once a step, with the original's decay. By hand: from gradients "
+        "that all ranks share, with the original's factor.",
         _WRAP,
     ),
     Entry(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import numpy as np
+
 from dp2ddp.verify.causes.cause import Found, found
 from dp2ddp.verify.causes.evidence import Evidence
-from dp2ddp.verify.causes.words import ranks_text
+from dp2ddp.verify.causes.words import names_text, ranks_text
 from dp2ddp.verify.matching import plain_name
 from dp2ddp.verify.outputs import NO_LINE
 
@@ -42,6 +44,11 @@ def _lines(evidence: Evidence) -> Iterator[Found]:
     told = f"line {number}: {theirs!r}, under DataParallel {ours!r}"
     if _NUMBER.sub("#", ours) == _NUMBER.sub("#", theirs):
         yield found("local-numbers", 0.85, told)
+        if names := _apart_on_ranks(evidence):
+            words = (
+                f"{names_text(names)} differ from rank to rank at the end: ranks that evaluate use their own"
+            )
+            yield found("buffers-of-another-rank", 0.8, words)
     else:
         yield found("other-output", 0.5, told)
 
@@ -58,6 +65,16 @@ def _of_tensor(what: str, evidence: Evidence) -> str:
         return "other-output"
     in_model = name in {plain_name(one) for one in evidence.reference.buffers()}
     return "buffer-of-local-rows" if in_model or len(keys) > 1 else "local-numbers"
+
+
+def _apart_on_ranks(evidence: Evidence) -> list[str]:
+    """Running statistics."""
+    first, *others = (trace.buffers() for trace in evidence.ranks)
+    return [
+        name
+        for name, own in first.items()
+        if "running_" in name and any(name in each and not np.array_equal(own, each[name]) for each in others)
+    ]
 
 
 def _files(evidence: Evidence) -> Iterator[Found]:

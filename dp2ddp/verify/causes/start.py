@@ -51,10 +51,19 @@ def _same(a: Vector, b: Vector, index: int) -> bool:
     return bool(np.abs(ours - theirs).max() <= _ROUNDING * max(abs(ours[0]), 1e-300))
 
 
+def _more_optimizers(evidence: Evidence, rank: int) -> bool:
+    """Whether one side makes more optimizers, of the same parameters."""
+    ours, theirs = (
+        {(line["optimizer"], trace.layouts[line["layout"]].shapes) for line in trace.lines}
+        for trace in (evidence.reference, evidence.ranks[rank])
+    )
+    return len(ours) != len(theirs) and {shapes for _, shapes in ours} == {shapes for _, shapes in theirs}
+
+
 def _layout(evidence: Evidence, scene: Scene) -> Iterator[Found]:
     others = {layout.shapes for layout in evidence.reference.layouts} - {scene.reference.layout.shapes}
     for rank, step in enumerate(scene.ranks):
-        if step.optimizer != scene.reference.optimizer and step.layout.names == scene.reference.layout.names:
+        if step.optimizer != scene.reference.optimizer and _more_optimizers(evidence, rank):
             known = step.optimizer in {
                 line["optimizer"] for line in evidence.ranks[rank].lines[: scene.number]
             }
