@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 
 from dp2ddp.trace.records import Step, Trace
 from dp2ddp.verify.causes.cause import Found, found
@@ -253,10 +254,10 @@ def _replacement(evidence: Evidence) -> Iterator[Found]:
     ours, *theirs = (_indices(trace, _loader(step)) for trace, step in zip(traces, steps, strict=True))
     if not ours or not all(theirs):
         return
-    again = [_takes_again(indices) for indices in (ours, *theirs)]
+    again = takes_again(ours), ranks_take_again(theirs)
     if not any(again):
         yield from _left_out(evidence, ours, theirs)
-    if len({*again[1:]}) > 1 or again[0] == again[1]:
+    if again[0] == again[1]:
         return
     often, times = Counter(ours if again[0] else theirs[0]).most_common(1)[0]
     sides = ("under DataParallel", "on the ranks") if again[0] else ("on the ranks", "under DataParallel")
@@ -289,7 +290,13 @@ def _all_rows(evidence: Evidence) -> set[int]:
     return {row for rank in ranks for calls in _calls(rank) for row in calls}
 
 
-def _takes_again(indices: list[int]) -> bool:
+def ranks_take_again(ranks: Sequence[Sequence[int]]) -> bool:
+    """Each by itself, and all together: one that has a share of each epoch has other samples in the next one."""
+    together = [index for indices in zip_longest(*ranks) for index in indices if index is not None]
+    return all(map(takes_again, ranks)) and takes_again(together)
+
+
+def takes_again(indices: Sequence[int]) -> bool:
     """Whether the first repetition comes before half of the samples; an epoch without replacement has none."""
     seen: set[int] = set()
     for index in indices:
