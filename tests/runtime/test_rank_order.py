@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 dist.init_process_group("nccl")
 rank = dist.get_rank()
+torch.cuda.set_device(rank)
 own = [2.0**24, 1.0, -(2.0**24)][rank]  # added in this order: 0, for 2**24 + 1 is 2**24; else 1
 total = torch.full((1000,), own, device="cuda")
 dist.all_reduce(total)
