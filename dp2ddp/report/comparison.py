@@ -274,7 +274,7 @@ def _beside(comparison: Comparison) -> Iterator[str]:
         return
     gradient = next((each for each in (comparison.first, *comparison.also) if each.kind in GRADIENTS), None)
     if gradient is not None and gradient.ratio is not None:
-        yield f"gradients are {gradient.ratio:.4g} times as long as under DataParallel"
+        yield f"gradients are {gradient.ratio:.6g} times as long as under DataParallel"
     loss = next((each for each in (comparison.first, *comparison.also) if each.kind == "loss"), None)
     if loss is not None and loss.size != float("inf"):
         yield f"loss on rank {loss.rank} is {loss.norm:.6g}, under DataParallel {loss.reference_norm:.6g}"

@@ -31,7 +31,10 @@ def _lines(report: Report) -> Iterator[str]:
     yield f"## {_MARKS[word]} {word}: {plain(rest)}"
     if report.failure:
         yield ""
-        yield f"**It ended early:** {plain(report.failure)}"
+        first, *stands = report.failure.splitlines()
+        yield f"**It ended early:** {plain(first)}"
+        yield ""
+        yield from (f"- {plain(stand)}" for stand in stands)
     for verdict in report.verdicts:
         yield ""
         yield from _verdict(verdict)

@@ -8,7 +8,7 @@ import pytest
 
 from dp2ddp.report.comparison import facts
 from dp2ddp.report.markdown import markdown, plain
-from tests.report.made_up import EVIL, different, evil, report, same
+from tests.report.made_up import EVIL, different, evil, failed, report, same
 
 
 def test_the_verdict_comes_first_then_a_table_for_each_number_of_devices() -> None:
@@ -78,3 +78,10 @@ def test_a_long_difference_fits_in_a_comment() -> None:
     change = dataclasses.replace(report().changes[0], after="\n".join(f"new {n}" * 20 for n in range(5000)))
     long = dataclasses.replace(verdict, stdout=stdout, printed=(printed, printed.replace("x", "y")))
     assert len(markdown(report(long, changes=(change,)))) < 65_536
+
+
+def test_each_rank_of_a_hang_has_a_line_of_its_own() -> None:
+    lines = markdown(failed("hang")).splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("**It ended early:**"))
+    assert "rank 0" not in lines[start]
+    assert [line[: len("- rank 0")] for line in lines[start + 2 : start + 4]] == ["- rank 0", "- rank 1"]
