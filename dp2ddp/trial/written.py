@@ -70,9 +70,16 @@ def _writes(prepared: Prepared, rank: int) -> frozenset[Write]:
 
 
 def _is_outside(prepared: Prepared, write: Write) -> bool:
-    """A file that is still there, and no cache or device."""
-    room = str(Path(prepared.stage.desk).parent)
+    """A file that is still there, and no cache, device or note of ours."""
     path = write.path
-    inside = any(path.startswith(root + os.sep) for root in (room, os.path.realpath(room), sys.prefix))
+    inside = any(path.startswith(root + os.sep) for root in _own_folders(prepared))
     hidden = path.startswith(_OF_THE_SYSTEM) or any(word in path.lower() for word in _CACHES)
     return not inside and not hidden and Path(path).is_file()
+
+
+def _own_folders(prepared: Prepared) -> Iterator[str]:
+    """Of Python, of the run, and of what it shares with the other of its pair."""
+    stage = prepared.stage
+    for folder in (sys.prefix, str(Path(stage.desk).parent), stage.aligned, stage.lockstep):
+        if folder:
+            yield from (folder, os.path.realpath(folder))

@@ -98,5 +98,8 @@ def test_a_right_port_is_the_same_however_chaotic_the_run(
     found = verdict(server, tmp_path, monkeypatch, fault=False)
     assert found.lockstep
     assert found.same
+    assert not any(
+        "outside of the folder" in remark for remark in found.remarks
+    )  # states are no files of the script's
     assert found.float64.noise_ratio is None or found.float64.noise_ratio < 1000
     assert found.float64.hides_from is None
