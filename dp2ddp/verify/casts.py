@@ -45,5 +45,6 @@ def _needs_scale(*traces: Trace) -> bool:
     """Whether float16 is at work: small gradients become zeros in it, and in nothing else."""
     lines = (line for trace in traces for line in (*trace.lines, *trace.last_line))
     return any(
-        _HALF in line["precision"] or any(_HALF in what for what, _ in line["casts"]) for line in lines
+        _HALF in line["precision"] or any(what.endswith(f" {_HALF}") for what, _ in line["casts"])
+        for line in lines
     )

@@ -47,6 +47,14 @@ def test_a_scaler_that_is_gone_counts_where_float16_is_at_work(
     assert len(apart(tmp_path, [(SCALED,)], [()], precision)) == count
 
 
+@pytest.mark.parametrize(("dtype", "count"), [("bfloat16", 0), ("float16", 1)])
+def test_a_scaler_counts_beside_casts_to_float16_and_not_to_bfloat16(
+    tmp_path: Path, dtype: str, count: int
+) -> None:
+    cast = f"tensors cast to {dtype}"
+    assert len(apart(tmp_path, [(cast, SCALED)], [(cast,)])) == count
+
+
 def test_a_rank_may_leave_an_evaluation_to_rank_0(tmp_path: Path) -> None:
     half: Casts = ("parameters cast to float16",)
     reference = made(tmp_path / "dp", half)
