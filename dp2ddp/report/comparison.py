@@ -18,7 +18,6 @@ from dp2ddp.verify.verdict import Verdict
 _MOST_SIZES = 4  # of batches, in the line about rows
 _MOST_CAUSES = 3
 _MOST_EDITS = 4
-_TO_THE_BIT = "bit for bit the same"
 
 
 @dataclass(frozen=True)
@@ -209,11 +208,8 @@ def _float64(comparison: Comparison) -> str:
 
 def _float32(comparison: Comparison) -> str:
     if comparison.identical:
-        return (
-            f"bit for bit the same in all {_count(comparison.steps, 'step')}"
-            if comparison.steps
-            else _TO_THE_BIT
-        )
+        steps = f" in all {_count(comparison.steps, 'step')}" if comparison.steps else ""
+        return f"bit for bit the same{steps}"
     if comparison.first is not None:
         first = comparison.first
         return f"beyond natural noise: {_found(first)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from dp2ddp.runtime.calls import Calls
@@ -95,29 +95,29 @@ def _waiting(original: Any) -> Any:
     return wait_for_collective
 
 
-def _group(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    from torch.distributed import ProcessGroup, group
+def group_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The group that a collective is asked for; None: that of all ranks."""
+    from torch.distributed import ProcessGroup
 
-    asked = kwargs.get("group") or next((each for each in args if isinstance(each, ProcessGroup)), None)
+    return kwargs.get("group") or next((each for each in args if isinstance(each, ProcessGroup)), None)
+
+
+def _group(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    from torch.distributed import group
+
+    asked = group_of(args, kwargs)
     return "" if asked is None or asked is group.WORLD else "group"
 
 
 def _what(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Of the first tensor; or how many ranks are to meet."""
+    from dp2ddp.runtime.places import tensors_in
+
     if "world_size" in kwargs:
         return f"{kwargs['world_size']} ranks"
-    tensor = next(_tensors((*args, *kwargs.values())), None)
-    if tensor is None:
+    tensors = tensors_in((*args, *kwargs.values()))
+    if not tensors:
         return ""
+    tensor = tensors[0]
     shape = "x".join(map(str, tensor.shape)) or "one number"
     return f"{str(tensor.dtype).removeprefix('torch.')} {shape}"
-
-
-def _tensors(values: Any) -> Iterator[Any]:
-    import torch
-
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from _tensors(value)

@@ -6,7 +6,6 @@ DistributedDataParallel itself needs nothing: it asks tensors where they are, an
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -22,12 +21,13 @@ def install_distributed(patches: Patches, machine: Machine) -> None:
     if not dist.is_available():
         return
     nccl = Nccl(machine)
-    _replace(patches, "init_process_group", lambda original: _without_nccl(original, nccl))
-    _replace(patches, "new_group", lambda original: _without_nccl(original, nccl))
-    _replace(patches, "barrier", _without_device_ids)
-    _replace(patches, "all_reduce", _averaging)
+    both = dist.distributed_c10d, dist
+    for name in ("init_process_group", "new_group"):
+        patches.wrap(name, lambda original: _without_nccl(original, nccl), *both)
+    patches.wrap("barrier", _without_device_ids, *both)
+    patches.wrap("all_reduce", _averaging, *both)
     nccl.install(patches)
-    _replace(patches, "is_nccl_available", _always)
+    patches.wrap("is_nccl_available", _always, *both)
     patches.set(torch.cuda.nccl, "is_available", no_nccl)
     patches.set(torch.multiprocessing, "spawn", _forking)
 
@@ -52,14 +52,6 @@ def _forking(
     """
     processes: Any = torch.multiprocessing
     return processes.start_processes(fn, args, nprocs, join, daemon, start_method="fork")
-
-
-def _replace(patches: Patches, name: str, wrap: Callable[[Any], Any]) -> None:
-    """In both modules that hold the function; Any: a function of torch.distributed."""
-    module = dist.distributed_c10d
-    wrapped = functools.wraps(getattr(module, name))(wrap(getattr(module, name)))
-    patches.set(module, name, wrapped)
-    patches.set(dist, name, wrapped)
 
 
 def _without_nccl(original: Any, nccl: Nccl) -> Any:

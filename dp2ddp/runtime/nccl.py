@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from .collectives import group_of
 from .machine import HOST, Machine
 from .patches import Patches
 from .places import place_of, tensors_in
@@ -33,17 +33,10 @@ class Nccl:
         self._inside = threading.local()
 
     def install(self, patches: Patches) -> None:
-        module = dist.distributed_c10d
         for names, wrap in ((_OF_TENSORS, self._with_tensors), (_OF_OBJECTS, self._with_objects)):
             for name in names:
-                original = getattr(module, name)
-                wrapped = functools.wraps(original)(wrap(original))
-                patches.set_all(module, {name: wrapped})
-                patches.set(dist, name, wrapped)
-        wrapper: Any = torch.nn.parallel.DistributedDataParallel
-        patches.set(
-            wrapper, "__init__", functools.wraps(wrapper.__init__)(self._with_models(wrapper.__init__))
-        )
+                patches.wrap(name, wrap, dist.distributed_c10d, dist)
+        patches.wrap("__init__", self._with_models, torch.nn.parallel.DistributedDataParallel)
 
     def made(self, group: Any, asked: Any) -> None:
         """A group was made; `asked`: its backend, None for the one of all ranks (or, of those, for torch's choice)."""
@@ -54,8 +47,9 @@ class Nccl:
     def _with_tensors(self, original: Any) -> Any:
         def collective(*args: Any, **kwargs: Any) -> Any:
             if not self._is_inside:
+                group = _name(group_of(args, kwargs))
                 for tensor in tensors_in((*args, *kwargs.values())):
-                    self._check(_name(_group(args, kwargs)), place_of(tensor))
+                    self._check(group, place_of(tensor))
             return self._called(original, args, kwargs)
 
         return collective
@@ -65,7 +59,7 @@ class Nccl:
             if (
                 not self._is_inside and kwargs.get("device") is None
             ):  # they travel as a tensor on the current device
-                self._check(_name(_group(args, kwargs)), self._machine.current)
+                self._check(_name(group_of(args, kwargs)), self._machine.current)
             return self._called(original, args, kwargs)
 
         return collective
@@ -117,10 +111,6 @@ class Nccl:
                     f"NCCL error: invalid usage: Duplicate GPU detected: rank {own} and rank {other} both on CUDA "
                     f"device {place} (torch.cuda.set_device(local_rank) is missing?)"
                 )
-
-
-def _group(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return kwargs.get("group") or next((each for each in args if isinstance(each, dist.ProcessGroup)), None)
 
 
 def _name(group: Any) -> str:

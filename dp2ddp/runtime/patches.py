@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -26,6 +27,13 @@ class Patches:
     def set_all(self, owner: Any, values: dict[str, Any]) -> None:
         for name, value in values.items():
             self.set(owner, name, value)
+
+    def wrap(self, name: str, wrap: Callable[[Any], Any], *owners: Any) -> None:
+        """Put `wrap(original)` in the place of a function that all the owners hold; Any: functions of torch."""
+        original = getattr(owners[0], name)
+        wrapped = functools.wraps(original)(wrap(original))
+        for owner in owners:
+            self.set(owner, name, wrapped)
 
     def on_undo(self, undo: Callable[[], None]) -> None:
         self._undos.append(undo)

@@ -29,10 +29,7 @@ def add_in_rank_order(patches: Patches) -> None:
     if not dist.is_available():
         return
     for name, wrap in (("all_reduce", _all_reduce), ("reduce", _reduce)):
-        module = dist.distributed_c10d
-        wrapped = functools.wraps(getattr(module, name))(wrap(getattr(module, name)))
-        patches.set(module, name, wrapped)
-        patches.set(dist, name, wrapped)
+        patches.wrap(name, wrap, dist.distributed_c10d, dist)
     ddp: Any = DistributedDataParallel
     patches.set(ddp, "register_comm_hook", _remembering(ddp.register_comm_hook))
     patches.set(ddp, "forward", _hooking(ddp.forward))

@@ -226,6 +226,7 @@ class Trace:
                 found = found if vector is None else found.followed_by(vector)
         return found
 
+    @cached_property
     def final(self) -> Final | None:
         """What the models hold when the script ends; None: nobody saw it."""
         lines, block = _lines(self.folder / "final.jsonl"), _load(self.folder / "final.safetensors")

@@ -204,7 +204,7 @@ def _compare_ending(found: Found, reference: Trace, ranks: Sequence[Trace]) -> b
         found.add(difference, judged=not found.port)
     judged = ranks[:1] if len(reference) else ranks  # the others may leave averages to rank 0
     tensors = [each for rank in judged for each in ending_differences(reference, rank, floor)]
-    for name in () if len(reference) else without_partner(reference.final(), ranks[0].final()):
+    for name in () if len(reference) else without_partner(reference.final, ranks[0].final):
         found.add(Difference("unstepped parameter", np.inf, 0, 0, f"{name} (rank 0 has none of that name)"))
     for difference in tensors:
         found.add(difference, room)
@@ -268,7 +268,7 @@ def _other_limits(reference: Trace, rank0: Trace) -> Iterator[str]:
 
 
 def _uncompared(reference: Trace, rank0: Trace) -> Iterator[str]:
-    names = without_partner(reference.final(), rank0.final())
+    names = without_partner(reference.final, rank0.final)
     if names:
         yield (
             f"{len(names)} parameters that no optimizer steps were not compared: rank 0 has none of that name "

@@ -33,7 +33,7 @@ class Apart:
 def ending_differences(reference: Trace, rank: Trace, floor: float) -> Iterator[Difference]:
     """Of what both models hold; `floor`: numbers this close are the same (tolerance.py)."""
     step = len(reference)
-    for found in tensors_apart(reference.final(), rank.final(), floor):
+    for found in tensors_apart(reference.final, rank.final, floor):
         yield Difference(found.kind, found.size, step, rank.rank, found.name, *found.norms)
 
 
@@ -94,8 +94,12 @@ def _keys(final: Final) -> list[tuple[object, ...]]:
 
 
 def _away(sketches: Sequence[Doubles], a: int, b: int) -> float:
-    away = float(apart_by_sketch(sketches[0][a : a + 1], sketches[1][b : b + 1])[0])
+    away = _by_sketch(sketches, a, b)
     return away if np.isfinite(away) else float("inf")
+
+
+def _by_sketch(sketches: Sequence[Doubles], a: int, b: int) -> float:
+    return float(apart_by_sketch(sketches[0][a : a + 1], sketches[1][b : b + 1])[0])
 
 
 def _size(ours: Final, theirs: Final, a: int, b: int, sketches: Sequence[Doubles], floor: float) -> float:
@@ -104,7 +108,7 @@ def _size(ours: Final, theirs: Final, a: int, b: int, sketches: Sequence[Doubles
         return 0.0
     place = ours.vector.layout.slices[a]
     if ours.vector.values is None or theirs.vector.values is None:
-        away = float(apart_by_sketch(sketches[0][a : a + 1], sketches[1][b : b + 1])[0])
+        away = _by_sketch(sketches, a, b)
         small = away <= floor * np.sqrt(place.stop - place.start)
         return 0.0 if small else away / max(float(sketches[0][a][0]), TINY)
     x, y = ours.vector.values[place], theirs.vector.values[theirs.vector.layout.slices[b]]

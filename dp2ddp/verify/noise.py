@@ -104,7 +104,7 @@ def _of_buffers(reference: Trace, nudged: Trace, count: int) -> Doubles:
 
 def _of_ending(reference: Trace, nudged: Trace) -> float:
     """The largest of tensors and losses."""
-    tensors = (each.size for each in tensors_apart(reference.final(), nudged.final()))
+    tensors = (each.size for each in tensors_apart(reference.final, nudged.final))
     both = [trace.end.losses if trace.end else () for trace in (reference, nudged)]
     losses = (abs(a - b) / max(abs(a), TINY) for a, b in zip(*both, strict=False))
     return max((size for size in (*tensors, *losses) if np.isfinite(size)), default=0.0)

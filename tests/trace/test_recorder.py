@@ -107,7 +107,7 @@ def test_what_models_hold_at_the_end_is_kept_though_they_are_gone(tmp_path: Path
             average.first.weight.fill_(3.0)
             net.first.bias.zero_()
 
-    final = recorded(tmp_path, work).final()
+    final = recorded(tmp_path, work).final
     assert final is not None
     names, sorts = final.vector.layout.names, [Sort(each) for each in final.sorts]
     of = [sorts[place] for place, name in enumerate(names) if name == "first.weight"]

@@ -32,7 +32,7 @@ def signatures(evidence: Evidence) -> Iterator[Found]:
 
 def _apart_on_ranks(evidence: Evidence) -> list[str]:
     """Parameters that are trained and do not have the same bits on all ranks."""
-    finals = [rank.final() for rank in evidence.ranks]
+    finals = [rank.final for rank in evidence.ranks]
     return list(dict.fromkeys(each.name for other in finals[1:] for each in _of_two(finals[0], other)))
 
 
