@@ -4,6 +4,7 @@ Dp2DdpError                 the command line prints it as one line and exits wit
 ├── SourceError             a file that cannot be read, parsed or written
 ├── ConversionError         a plan that cannot be carried out (edits that contradict each other)
 ├── HazardError             a script that cannot be converted without its owner (the command exits with 1)
+├── UnmatchedAcceptanceError   an option that answers a hazard where there is none (the command exits with 2)
 ├── RunError                a script that failed, hung or could not be started
 └── TraceError              a record of a run that is missing or unreadable
 """
@@ -31,6 +32,10 @@ class HazardError(Dp2DdpError):
     def __init__(self, text: str, report: str) -> None:
         super().__init__(text)
         self.report = report
+
+
+class UnmatchedAcceptanceError(Dp2DdpError):
+    """`--accept` names a hazard that is not there: a person answered for a line that has moved, say."""
 
 
 class RunError(Dp2DdpError):

@@ -27,6 +27,7 @@ def assert_trains_the_same(
     only_gradients: bool = False,
     aligned: bool = False,
     launcher: str | None = None,
+    accept: Sequence[str] = (),
     timeout: float = 120.0,
     as_module: bool = False,
 ) -> Report:
@@ -54,6 +55,7 @@ def assert_trains_the_same(
         only_gradients=only_gradients,
         aligned=aligned,
         launcher=launcher,
+        accept=tuple(accept),
         patience=timeout,
         as_module=as_module,
     )

@@ -1,4 +1,7 @@
-"""Writes each example's train_ddp.py anew: `python3 examples/convert.py [NAME ...]`; review the diff."""
+"""Writes each example's train_ddp.py anew, and the helpers that all of them share: `python3 examples/convert.py`.
+
+Review the diff. `examples/*/ddp_helpers.py` are links to `examples/ddp_helpers.py`.
+"""
 
 import subprocess
 import sys
@@ -9,11 +12,14 @@ sys.path.insert(0, str(HERE.parent / ".ci"))
 
 import environment  # noqa: E402  (found through the line above)
 
+HELPERS = "ddp_helpers.py"
+
 
 def main() -> int:
     environment.enter()
-    names = sys.argv[1:] or sorted(path.parent.name for path in HERE.glob("*/train_ddp.py"))
-    return max([convert(script_of(HERE / name)) for name in names])
+    (HERE / HELPERS).unlink(missing_ok=True)  # made anew, one script after the other adds what it lacks
+    folders = {path.parent for name in ("train.py", "train.ipynb") for path in HERE.glob(f"*/{name}")}
+    return max([convert(folder) for folder in sorted(folders)])
 
 
 def script_of(example: Path) -> Path:
@@ -22,10 +28,12 @@ def script_of(example: Path) -> Path:
     return script if script.exists() else script.with_suffix(".ipynb")
 
 
-def convert(script: Path) -> int:
-    environment.say(f"{script.parent.name}/train_ddp.py")
-    out = script.with_name("train_ddp.py")
-    command = [sys.executable, "-m", "dp2ddp", "convert", str(script), "-o", str(out), "--force"]
+def convert(example: Path) -> int:
+    environment.say(f"{example.name}/train_ddp.py")
+    (example / HELPERS).unlink(missing_ok=True)
+    (example / HELPERS).symlink_to(Path("..") / HELPERS)
+    out = example / "train_ddp.py"
+    command = [sys.executable, "-m", "dp2ddp", "convert", str(script_of(example)), "-o", str(out), "--force"]
     return subprocess.call(command)
 
 

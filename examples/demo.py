@@ -6,7 +6,6 @@ Run it with any Python >= 3.10: `python3 examples/demo.py`. The first time it ma
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -15,14 +14,13 @@ sys.path.insert(0, str(HERE.parent / ".ci"))
 import environment  # noqa: E402  (found through the line above)
 
 FOLDER = HERE / "cifar_bn"
-FIRST, LAST = "+# --- helpers copied", "+# --- end of the copied helpers"
 
 
 def main() -> int:
     environment.enter()
     environment.say("1. in examples/cifar_bn: dp2ddp convert train.py --diff")
     diff = dp2ddp("convert", "train.py", "--diff", capture=True)
-    print("\n".join(folded(diff.stdout.splitlines())), flush=True)
+    print("\n".join(map(coloured, diff.stdout.splitlines())), flush=True)
     print(diff.stderr, flush=True)
     if diff.returncode:
         return diff.returncode
@@ -33,7 +31,9 @@ def main() -> int:
     print(flush=True)
     environment.say("3. to train it on two GPUs:")
     print("    cd examples/cifar_bn")
-    print("    dp2ddp convert train.py        # writes train_ddp.py (here it is checked in already)")
+    print(
+        "    dp2ddp convert train.py        # writes train_ddp.py, ddp_helpers.py (checked in here already)"
+    )
     print("    torchrun --standalone --nproc-per-node 2 train_ddp.py")
     return verified.returncode
 
@@ -45,19 +45,6 @@ def dp2ddp(*arguments: str, capture: bool = False) -> "subprocess.CompletedProce
     }  # several processes train at once on what may be two cores
     command = [sys.executable, "-m", "dp2ddp", *arguments]
     return subprocess.run(command, cwd=FOLDER, env=variables, text=True, capture_output=capture, check=False)
-
-
-def folded(diff: Iterable[str]) -> Iterator[str]:
-    """The diff with the copied helpers, hundreds of lines, as one line."""
-    inside, count = False, 0
-    for line in diff:
-        if line.startswith(LAST):
-            yield f"+    ... {count} lines of helpers; read them in examples/cifar_bn/train_ddp.py ..."
-            inside = False
-        count += inside
-        if not inside:
-            yield coloured(line)
-        inside = inside or line.startswith(FIRST)
 
 
 def coloured(line: str) -> str:

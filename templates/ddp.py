@@ -10,6 +10,7 @@ import copy
 import copyreg
 import inspect
 import io
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from torch._utils import ExceptionWrapper
 from torch.nn.parallel import DistributedDataParallel
 
 from .arguments import Part, chunk_sizes, rank_sizes, split_arguments, tensors_in
+from .compiled import compiler_with, is_compiled, uncompiled
 from .outputs import Face, describe_output, gather_outputs, joinable_shapes
 from .process import drop_reducer, exchange, own_rank, random_streams, set_random_streams, world_size
 from .replicas import DeviceStream, changed_streams, default_generator, replica_of
@@ -51,6 +53,16 @@ class Report:
     drew_on_host: bool = False  # from streams that all replicas share
 
 
+def raised_behind_helpers() -> Any:
+    """sys.exc_info(), with the traceback from the first frame on that is not torch's nor one of the two of `run`."""
+    kind, error, trace = sys.exc_info()
+    inner = trace.tb_next.tb_next if trace is not None and trace.tb_next is not None else None
+    torchs = os.path.dirname(torch.__file__) + os.sep
+    while inner is not None and inner.tb_frame.f_code.co_filename.startswith(torchs):
+        inner = inner.tb_next
+    return kind, error, inner or trace
+
+
 def called_data_parallel(kind: Kind) -> Kind:
     """Give a class the name that was printed, saved and compared before."""
     kind.__name__ = "DataParallel"
@@ -78,12 +90,20 @@ class GraphDDP(DistributedDataParallel):
         RowsApart.now = RowsApart.now or not split
         self.trained = False
         self.buffers_then: list[int] = []
+        self.compiler: Callable[[torch.nn.Module], torch.nn.Module] | None = None
 
+    def compile(self, *args: Any, **options: Any) -> None:
+        """Compile what each rank runs of the module; what the ranks say to each other is in no graph."""
+        self.compiler = compiler_with(options)
+
+    @uncompiled
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if world_size() > 1:
             return self.forward_on_ranks(inputs, kwargs)
         alone = split_arguments(inputs, kwargs, 0, 1, lambda tensor: (1, tensor.to(self.device)))
-        return self.module(*alone.inputs, **alone.kwargs)
+        plain = self.compiler is None or is_compiled(self.module)
+        module = self.module if plain else self.compiler(self.module)  # type: ignore[misc]
+        return module(*alone.inputs, **alone.kwargs)
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run this rank's replica, tell the others how it went, and join the outputs."""
@@ -97,7 +117,7 @@ class GraphDDP(DistributedDataParallel):
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
         return gather_outputs(
             [reports[rank].outputs[0] for rank in ranks],
-            lambda faces: self.join_tensors(dict(zip(ranks, faces, strict=True)), tensors, link),
+            lambda faces: self.join_tensors(dict(zip(ranks, faces, strict=True)), tensors, link, self.dim),
         )
 
     def enter(
@@ -145,8 +165,12 @@ class GraphDDP(DistributedDataParallel):
         """Call a replica with its part of the inputs. The tensors of its output go to the list."""
         if not self.has_rows(part):
             return Report(())
+        return self.run(lambda: describe_output(self.replica(copies)(*part.inputs, **part.kwargs), tensors))
+
+    def replica(self, copies: dict[Any, Any]) -> torch.nn.Module:
+        """What this rank runs of the module."""
         replica = replica_of(self.module, self.stand_ins(copies))
-        return self.run(lambda: describe_output(replica(*part.inputs, **part.kwargs), tensors))
+        return replica if self.compiler is None or is_compiled(replica) else self.compiler(replica)
 
     def run(self, call: Callable[[], Any]) -> Report:
         """Do a replica's work, which gives its described output."""
@@ -157,7 +181,9 @@ class GraphDDP(DistributedDataParallel):
             try:
                 outputs = (call(),)
             except Exception:  # it is raised on every rank, in follow
-                error = ExceptionWrapper(where=f"in replica {own_rank()} on device {self.device}")
+                error = ExceptionWrapper(
+                    raised_behind_helpers(), where=f"in replica {own_rank()} on device {self.device}"
+                )
             on_host = changed_streams(self.host_streams(), before)
         drawn = changed_streams(random_streams(), before)
         if self.in_turn:
@@ -228,26 +254,34 @@ class GraphDDP(DistributedDataParallel):
             copy_from_rank(0, list(self.module.buffers()))
 
     def join_tensors(
-        self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor
+        self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor, dim: int
     ) -> torch.Tensor:
-        """One tensor from the ranks' tensors, by the rules of torch.nn.parallel.gather."""
-        shapes = dict(zip(faces, joinable_shapes(list(faces.values()), self.dim), strict=True))
-        sizes = tuple(shapes[rank][self.dim] if rank in shapes else 0 for rank in range(world_size()))
+        """One tensor from the ranks' tensors along a dimension, by the rules of torch.nn.parallel.gather."""
+        shapes = dict(zip(faces, joinable_shapes(list(faces.values()), dim), strict=True))
+        sizes = tuple(shapes[rank][dim] if rank in shapes else 0 for rank in range(world_size()))
         if own_rank() in faces:
             own = tensors[faces[own_rank()].place].view(shapes[own_rank()])
         else:
             some = next(iter(shapes))
-            own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(self.dim, 0, 0)
-        if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
-            return concatenate_ranks(own, sizes, self.dim)
-        return IntoWhole.apply(((self.dim, sizes),), link, own)[0]
+            own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(dim, 0, 0)
+        if torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values()):
+            whole: torch.Tensor = IntoWhole.apply(((dim, sizes),), link, own)[0]
+        else:
+            whole = concatenate_ranks(own, sizes, dim)
+        if all(face.channels_last for face in faces.values()):
+            return whole.contiguous(memory_format=torch.channels_last)
+        return whole
 
     def tensor_of(
         self, rank: int, face: Face, tensors: list[torch.Tensor], link: torch.Tensor
     ) -> torch.Tensor:
-        """One rank's tensor, on every rank."""
-        flat = Face(face.place, torch.Size([face.shape.numel()]), face.dtype, face.needs_gradient)
-        return self.join_tensors({rank: flat}, tensors, link).view(face.shape)
+        """One rank's tensor, on every rank, with the dimensions in the same order of memory."""
+        flat = Face(0, torch.Size([face.shape.numel()]), face.dtype, face.needs_gradient)
+        own = [tensors[face.place].permute(face.order).reshape(-1)] if rank == own_rank() else []
+        whole = self.join_tensors({rank: flat}, own, link, 0)
+        return whole.view([face.shape[place] for place in face.order]).permute(
+            sorted(range(len(face.order)), key=face.order.__getitem__)
+        )
 
     def parameters_in_graph(self) -> list[torch.nn.Parameter]:
         """The parameters whose gradients are added up inside the autograd graph."""
@@ -293,7 +327,7 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("dim", "split", "trained", "buffers_then", "reducing")
+        own = ("dim", "split", "trained", "buffers_then", "compiler", "reducing")
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
@@ -312,6 +346,19 @@ class GraphDDP(DistributedDataParallel):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)
+
+
+def compile_on_ranks(model: Any = None, **options: Any) -> Any:
+    """torch.compile; of a wrapped module, what each rank runs of it is compiled, in a shell with torch.compile's keys.
+
+    DataParallel on several devices ran what was compiled around it as plain Python (pytorch/pytorch#94636).
+    """
+    if not isinstance(model, GraphDDP):
+        return torch.compile(model, **options)
+    model.compile(**options)
+    from torch import _dynamo
+
+    return _dynamo.disable(model)
 
 
 class ReducedCall(torch.nn.Module):

@@ -1,8 +1,11 @@
 """What the replicas of a module share on the host: lists, dicts and objects that a forward or a hook fills."""
 
+import array
 import copy
 import functools
+import queue
 import random
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,12 +15,13 @@ from typing import Any
 import torch
 import torch.distributed
 
-from .outputs import Face
+from .outputs import Face, face_of
 from .process import own_rank
 from .rows import as_bytes
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
-CONTAINERS = (list, dict, set, deque)
+CONTAINERS = (list, dict, set, deque, bytearray, array.array)
+FUNCTIONS = (FunctionType, MethodType, functools.partial, staticmethod, classmethod, property)
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class Memory:
     def __init__(self, module: torch.nn.Module) -> None:
         self.containers: list[Any] = []
         self.known: list[Any] = []
-        self.versions: dict[int, int] = {}
+        self.bits: dict[int, torch.Tensor] = {}
         self.arrays: list[tuple[Any, Any]] = []
         self.generators: list[Any] = []
         self.labels: dict[int, Any] = {}
@@ -78,8 +82,10 @@ class Memory:
         self.labels[id(value)] = Known(len(self.known))
         self.known.append(value)
         if isinstance(value, torch.Tensor):
-            self.versions[len(self.known) - 1] = value._version
-        if has_attributes(value):
+            self.bits[len(self.known) - 1] = bits_of(value)
+        if isinstance(value, queue.Queue):
+            self.learn(value.queue)
+        elif has_attributes(value):
             self.learn(vars(value))
         if isinstance(value, CONTAINERS):
             self.containers.append(value)
@@ -89,12 +95,16 @@ class Memory:
 
     def tell(self) -> Any:
         """What the containers hold now, for the other ranks, and which tensors and arrays have changed in place."""
-        changed = [place for place, version in self.versions.items() if self.known[place]._version != version]
+        changed = [
+            (place, self.known[place].shape)
+            for place, bits in self.bits.items()
+            if not torch.equal(bits_of(self.known[place]), bits)
+        ]
         content = [self.describe_content(container) for container in self.containers]
         arrays = {
-            place: array
-            for place, (array, before) in enumerate(self.arrays)
-            if array.tobytes() != before.tobytes()
+            place: numbers
+            for place, (numbers, before) in enumerate(self.arrays)
+            if numbers.tobytes() != before.tobytes()
         }
         return changed, arrays, [generator_state(generator) for generator in self.generators], content
 
@@ -107,7 +117,7 @@ class Memory:
         if isinstance(value, PLAIN):
             return value
         if id(value) not in self.labels and isinstance(value, torch.Tensor):
-            face = Face(len(self.fresh), value.shape, value.dtype, value.requires_grad)
+            face = face_of(value, len(self.fresh))
             self.labels[id(value)] = Fresh(own_rank(), face)
             self.fresh.append(value)
             self.values[self.labels[id(value)]] = value
@@ -117,19 +127,19 @@ class Memory:
             return Made((), self.describe_content(value))
         if isinstance(value, CONTAINERS):
             empty = copy.copy(value)
-            empty.clear()
+            clear(empty)
             return Made(empty, self.describe_content(value))
         return value
 
     def follow(self, turn: int, told: Any, device: torch.device) -> None:
         """Hold what the rank has left whose turn it was."""
         changed, arrays, states, told = told
-        for place, array in arrays.items():
-            self.arrays[place][0][...] = array
+        for place, numbers in arrays.items():
+            self.arrays[place][0][...] = numbers
         for generator, state in zip(self.generators, states, strict=True):
             set_generator_state(generator, state)
-        for place in changed:
-            self.follow_change(turn, self.known[place])
+        for place, shape in changed:
+            self.follow_change(turn, self.known[place], shape)
         for fresh in fresh_in(told):
             if fresh.rank == turn and (turn != own_rank() or fresh in self.values):
                 self.values[fresh] = self.sent(fresh, device)
@@ -137,11 +147,19 @@ class Memory:
         if turn != own_rank():
             self.hold(told)
 
-    def follow_change(self, turn: int, tensor: torch.Tensor) -> None:
-        """Give a tensor the values that a rank has put into it."""
-        value = tensor.detach().contiguous() if turn == own_rank() else torch.empty_like(tensor).contiguous()
+    def follow_change(self, turn: int, tensor: torch.Tensor, shape: torch.Size) -> None:
+        """Give a tensor the values that a rank has put into it, and the shape that they have."""
+        mine = (
+            tensor.detach()
+            if turn == own_rank()
+            else torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
+        )
+        value = mine.contiguous()
         torch.distributed.broadcast(as_bytes(value), turn)
         if turn != own_rank():
+            if tensor.shape != shape:
+                with torch.no_grad():
+                    tensor.resize_(shape)
             tensor.data.copy_(value)
 
     def sent(self, fresh: Fresh, device: torch.device) -> torch.Tensor:
@@ -175,7 +193,7 @@ class Memory:
             items: Any = {key: self.rebuilt(item) for key, item in content}
         else:
             items = [self.rebuilt(item) for item in content]
-        container.clear()
+        clear(container)
         if isinstance(container, (dict, set)):
             container.update(items)
         else:
@@ -217,9 +235,22 @@ def shared_containers(module: torch.nn.Module) -> Iterator[Any]:
         for hooks in (part._forward_hooks, part._forward_pre_hooks):
             for hook in list(hooks.values()):
                 yield from containers_at(hook, seen)
-        if not type(part).__module__.startswith("torch."):
-            for method in vars(type(part)).values():
-                yield from containers_of(method, seen)
+        for kind in type(part).__mro__:
+            if is_of_script(kind) or kind is type(part):
+                yield from containers_of_class(kind, seen)
+
+
+def is_of_script(kind: type) -> bool:
+    """Whether a class is the script's own, and of no library."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    return kind is not object and "site-packages" not in file and "dist-packages" not in file
+
+
+def containers_of_class(kind: type, seen: "set[int]") -> Iterator[Any]:
+    """What all objects of a class share, and what its methods can reach."""
+    for name, value in vars(kind).items() if not kind.__module__.startswith("torch.") else ():
+        if isinstance(value, FUNCTIONS) or not name.startswith("__"):
+            yield from containers_at(value, seen)
 
 
 def containers_of(function: Any, seen: "set[int]") -> Iterator[Any]:
@@ -227,7 +258,11 @@ def containers_of(function: Any, seen: "set[int]") -> Iterator[Any]:
     if id(function) in seen or isinstance(function, (torch.nn.Module, type)):
         return
     seen.add(id(function))
-    if isinstance(function, MethodType):
+    if isinstance(function, (staticmethod, classmethod)):
+        yield from containers_of(function.__func__, seen)
+    elif isinstance(function, (property, functools.cached_property)):
+        yield from containers_of(function.fget if isinstance(function, property) else function.func, seen)
+    elif isinstance(function, MethodType):
         if not isinstance(function.__self__, (torch.nn.Module, type)):
             yield vars(function.__self__)
         yield from containers_of(function.__func__, seen)
@@ -237,15 +272,19 @@ def containers_of(function: Any, seen: "set[int]") -> Iterator[Any]:
     elif isinstance(function, FunctionType):
         cells = (cell.cell_contents for cell in function.__closure__ or () if cell_is_full(cell))
         named = (function.__globals__.get(name) for name in function.__code__.co_names)
-        for value in (*cells, *named):
+        given = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        for value in (*cells, *named, *given):
             yield from containers_at(value, seen)
 
 
 def containers_at(value: Any, seen: "set[int]") -> Iterator[Any]:
     """A value itself, if it holds something, or what it can reach, if it is a function of the script."""
-    holds = isinstance(value, (*CONTAINERS, torch.Tensor)) or is_array(value)
+    holds = isinstance(value, (*CONTAINERS, tuple, queue.Queue, torch.Tensor)) or is_array(value)
     if holds or generator_state(value) is not None:
         yield value
+        if isinstance(value, (dict, list, tuple)):  # a table of functions
+            for one in value.values() if isinstance(value, dict) else value:
+                yield from containers_of(one, seen) if isinstance(one, FUNCTIONS) else ()
     elif has_attributes(value):
         yield value
         yield from containers_of(vars(type(value)).get("__call__"), seen)
@@ -276,20 +315,34 @@ def set_generator_state(generator: Any, state: Any) -> None:
         generator.set_state(state)
 
 
+def bits_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy of a tensor's bytes: `tensor.data.add_(1)` and `tensor.numpy()[0] = 1` leave its version as it is."""
+    if tensor.layout is not torch.strided or not tensor.numel():
+        return torch.tensor([tensor._version, *tensor.shape])
+    return as_bytes(tensor.detach().contiguous()).clone()
+
+
+def clear(container: Any) -> None:
+    """Take everything out; an array has no method for it before Python 3.13."""
+    if isinstance(container, array.array):
+        del container[:]
+    else:
+        container.clear()
+
+
 def is_array(value: Any) -> bool:
     """Whether this is an array of numpy, which a forward may change in place."""
     return (
         type(value).__module__ == "numpy"
         and hasattr(value, "tobytes")
-        and hasattr(value, "shape")
-        and value.shape
+        and hasattr(value, "__array_finalize__")  # which numbers of numpy lack
     )
 
 
 def has_attributes(value: Any) -> bool:
     """Whether this is an object of the script's own, whose methods may change it."""
-    others = (torch.nn.Module, torch.Tensor, type, FunctionType, MethodType, ModuleType, functools.partial)
-    foreign = ("torch", "numpy", "builtins", "collections")
+    others = (torch.nn.Module, torch.Tensor, type, ModuleType, *FUNCTIONS)
+    foreign = ("torch", "numpy", "builtins", "_thread", "threading", "functools")
     return (
         hasattr(value, "__dict__")
         and not isinstance(value, (*others, *CONTAINERS))

@@ -16,6 +16,8 @@ class Face:
     shape: torch.Size
     dtype: torch.dtype
     needs_gradient: bool
+    order: tuple[int, ...] = ()  # its dimensions, as they lie in memory
+    channels_last: bool = False  # the one memory format other than the usual that gather keeps
 
 
 @dataclass(frozen=True)
@@ -34,11 +36,19 @@ class Opaque:
     kind: type
 
 
+def face_of(tensor: torch.Tensor, place: int) -> Face:
+    """What the other ranks need to know of the tensor at this place in the list."""
+    order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride()[dim]) if not tensor.is_sparse else ()
+    last = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+    last = last and not tensor.is_contiguous()
+    return Face(place, tensor.shape, tensor.dtype, tensor.requires_grad, tuple(order), last)
+
+
 def describe_output(output: Any, tensors: list[torch.Tensor]) -> Face | Branch | Opaque | None:
     """A replica's output as the other ranks may see it; its tensors go to the list."""
     if isinstance(output, torch.Tensor):
         tensors.append(output)
-        return Face(len(tensors) - 1, output.shape, output.dtype, output.requires_grad)
+        return face_of(output, len(tensors) - 1)
     if output is None:
         return None
     if isinstance(output, dict):

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 
 from .arguments import tensors_in
+from .compiled import uncompiled
 from .ddp import GraphDDP, Report, called_data_parallel
-from .outputs import Branch, Face, describe_output, gather_outputs, joinable_shapes
+from .outputs import Branch, Face, describe_output, face_of, gather_outputs, joinable_shapes
 from .process import exchange, own_rank, world_size
 from .replicas import replica_of
 from .whole import FromWhole, copy_from_rank
@@ -74,9 +75,11 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
     for number in range(len(devices)):
         stand_ins: dict[torch.Tensor, torch.Tensor] = {p: p for p in network.parameters()}
         stand_ins.update(zip(trained, copies, strict=True))
-        if number > 0 and network.training:  # only replica 0 can change the module's own
-            stand_ins = {tensor: copy.clone() for tensor, copy in stand_ins.items()}
-        buffers = {buffer: buffer.clone() if number else buffer for buffer in network.buffers()}
+        buffers = {buffer: buffer for buffer in network.buffers()}
+        if number == own_rank() > 0:  # only replica 0 can change the module's own
+            buffers = {buffer: buffer.clone() for buffer in buffers}
+            if network.training:
+                stand_ins = {tensor: copy.clone() for tensor, copy in stand_ins.items()}
         replica = replica_of(network, {**stand_ins, **buffers})
         vars(replica).update(replica_number=number, replica_link=link, replica_origin=network)
         if number != own_rank() and world_size() > 1 and [*stand_ins, *buffers]:
@@ -109,6 +112,11 @@ def broadcast_to_ranks(target_gpus: Any, *tensors: torch.Tensor) -> tuple[torch.
     return tuple(found)
 
 
+def reduce_add_on_ranks(destination: Any, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """torch.nn.parallel._functions.ReduceAddCoalesced.apply: sums of `count` tensors each, replica by replica."""
+    return tuple(functools.reduce(torch.add, tensors[place::count]) for place in range(count))
+
+
 def copies_on_ranks(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """A copy of each tensor for this rank's replica, whose gradients add up over the ranks; and their link."""
     if not tensors or world_size() == 1:
@@ -121,17 +129,20 @@ def parallel_apply_on_ranks(
     modules: Sequence[Any], inputs: Sequence[Any], kwargs_tup: Any = None, devices: Any = None
 ) -> list[Any]:
     """torch.nn.parallel.parallel_apply: replica r runs on rank r, and every rank gets the outputs of all."""
+    calls, keywords = as_calls(modules, inputs, kwargs_tup)
+    if world_size() == 1:
+        return [module(*part, **each) for module, part, each in zip(modules, calls, keywords, strict=True)]
+    return RunByHand(modules).outputs_of(calls, keywords)
+
+
+def as_calls(
+    modules: Sequence[Any], inputs: Sequence[Any], kwargs_tup: Any
+) -> tuple[list[Any], list[dict[str, Any]]]:
+    """The arguments of each module, by position and by name."""
     calls = [part if isinstance(part, (list, tuple)) else (part,) for part in inputs]
     keywords = [dict(each or {}) for each in kwargs_tup or [{} for _ in modules]]
     assert len(modules) == len(calls) == len(keywords), "a part of the inputs for each module"
-    if world_size() == 1:
-        return [module(*part, **each) for module, part, each in zip(modules, calls, keywords, strict=True)]
-    numbers = [vars(module).get("replica_number", place) for place, module in enumerate(modules)]
-    if max(numbers) >= world_size():
-        raise RuntimeError(
-            f"{max(numbers) + 1} replicas on {world_size()} ranks: start one rank for each device"
-        )
-    return RunByHand(modules).outputs_of(numbers, modules, calls, keywords)
+    return calls, keywords
 
 
 class RunByHand:
@@ -142,35 +153,44 @@ class RunByHand:
         origin = vars(modules[0]).get("replica_origin")
         self.wrapper = GraphDDP(torch.nn.Module() if origin is None else origin)
         self.wrapper.trained = True  # replicas have copies of their own
+        self.modules = modules
+        self.numbers = [vars(module).get("replica_number", place) for place, module in enumerate(modules)]
+        if max(self.numbers) >= world_size():
+            raise RuntimeError(
+                f"{max(self.numbers) + 1} replicas on {world_size()} ranks: start one rank for each device"
+            )
+        self.link = torch.zeros(())
 
-    def outputs_of(
-        self, numbers: list[int], modules: Sequence[Any], inputs: Sequence[Any], kwargs: Sequence[Any]
-    ) -> list[Any]:
+    def outputs_of(self, inputs: Sequence[Any], kwargs: Sequence[Any]) -> list[Any]:
         """The outputs of all replicas, on every rank."""
         wanting = {
             id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and torch.is_grad_enabled()
         }
-        link, copies = copies_on_ranks(list(wanting.values()))
+        self.link, copies = copies_on_ranks(list(wanting.values()))
         for more in self.links.values():
-            link = link.to(more.device) + more
+            self.link = self.link.to(more.device) + more
         stand_ins = dict(zip(wanting, copies, strict=True))
         tensors: list[torch.Tensor] = []
         report = Report(())
-        if own_rank() in numbers:
-            place = numbers.index(own_rank())
+        if own_rank() in self.numbers:
+            place = self.numbers.index(own_rank())
             part, keywords = with_tensors((inputs[place], kwargs[place]), stand_ins)
-            report = self.wrapper.run(lambda: describe_part(modules[place](*part, **keywords), tensors))
-        reports = exchange(report)
+            report = self.wrapper.run(lambda: describe_part(self.modules[place](*part, **keywords), tensors))
+        reports = self.exchange_reports(report)
         self.wrapper.follow(reports)
         self.follow_kept()
-        link = link.to(self.wrapper.device)
+        link = self.link.to(self.wrapper.device)
         return [
             from_part(
                 reports[number].outputs[0],
                 functools.partial(self.wrapper.tensor_of, number, tensors=tensors, link=link),
             )
-            for number in numbers
+            for number in self.numbers
         ]
+
+    def exchange_reports(self, report: Report) -> list[Report]:
+        """How the forward passes of all replicas went."""
+        return exchange(report)
 
     def follow_kept(self) -> None:
         """Tensors that were broadcast are what replica 0 made of them."""
@@ -206,7 +226,7 @@ def describe_part(output: Any, tensors: list[torch.Tensor]) -> Any:
     """One replica's output as the other ranks may see it; its tensors go to the list."""
     if isinstance(output, torch.Tensor):
         tensors.append(output)
-        return Face(len(tensors) - 1, output.shape, output.dtype, output.requires_grad)
+        return face_of(output, len(tensors) - 1)
     if isinstance(output, dict):
         items = tuple(describe_part(item, tensors) for item in output.values())
         return Branch(type(output), tuple(output), items)
@@ -259,6 +279,7 @@ class DataParallelOnRanks(GraphDDP):
     def __reduce_ex__(self, protocol: Any) -> Any:
         return torch.nn.Module.__reduce_ex__(self, protocol)  # the subclass itself, as before
 
+    @uncompiled
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         device_ids = self.device_ids or []
         if len(device_ids) < 2:
@@ -273,9 +294,12 @@ class DataParallelOnRanks(GraphDDP):
 
     @property
     def has_own_parts(self) -> bool:
-        """Whether a subclass does one of the parts in another way."""
+        """Whether a subclass, or a function put in its place, does one of the parts in another way."""
         names = ("scatter", "replicate", "parallel_apply", "gather")
-        return any(getattr(type(self), name) is not getattr(DataParallelOnRanks, name) for name in names)
+        return any(
+            name in vars(self) or getattr(type(self), name) is not getattr(DataParallelOnRanks, name)
+            for name in names
+        )
 
     def scatter(self, inputs: tuple[Any, ...], kwargs: Any, device_ids: Any) -> Any:
         return scatter_kwargs_to_ranks(inputs, kwargs, device_ids, self.dim)

@@ -3,20 +3,26 @@
 import atexit
 import contextlib
 import contextvars
-import datetime
 import gc
 import os
 import pickle
 import random
 import signal
 import sys
+import textwrap
+import time
 import traceback
+import uuid
 from collections.abc import Iterator
+from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
 import torch
 import torch.distributed
+from torch.distributed.rendezvous import rendezvous
+
+from .writes import watch_writes
 
 # Environment variable with the process id of a rank. Children inherit it (loader workers, pools,
 # subprocesses) and see by it that they are not the rank itself.
@@ -31,7 +37,7 @@ ALONE = contextvars.ContextVar("ALONE", default=False)
 
 # How long a rank waits for the others. Rank 0 may evaluate or download alone for longer than torch's half hour;
 # a rank that ends is noticed at once (its connections close), so this bounds only ranks that parted ways.
-PATIENCE = datetime.timedelta(hours=2)
+PATIENCE = timedelta(hours=2)
 
 # Seconds after which the end of a process is forced.
 LAST_WAIT = 60
@@ -49,11 +55,16 @@ def join_process_group() -> None:
 
     Afterwards every rank has the random streams of rank 0, so that all of them shuffle, augment and
     initialise alike, and only rank 0 is heard: the other ranks' stdout and stderr go nowhere
-    (uncaught exceptions do come through). Call it once, as early as possible.
+    (uncaught exceptions do come through, and a word where a rank writes what rank 0 writes). Call it once, as early
+    as possible.
     """
     if RANK_PROCESS in os.environ or "RANK" not in os.environ:
         return
-    torch.distributed.init_process_group(choose_backend(), timeout=PATIENCE)
+    backend = choose_backend()
+    store, rank, world = next(rendezvous("env://", timeout=PATIENCE))
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        store = torch.distributed.distributed_c10d.PrefixStore(meet(store, rank, world), store)
+    torch.distributed.init_process_group(backend, timeout=PATIENCE, store=store, rank=rank, world_size=world)
     os.environ[RANK_PROCESS] = str(os.getpid())
     atexit.register(leave_process_group)
     own = random_streams()
@@ -62,6 +73,31 @@ def join_process_group() -> None:
     JOINED.update({name: (own[name], shared[name]) for name in ("torch", "cuda") if name in own})
     if own_rank() > 0:
         be_quiet()
+        watch_writes(own_rank())
+    sys.excepthook = report_exception
+
+
+def meet(store: Any, rank: int, world: int) -> str:
+    """A name for this start of the ranks, which no start before it had.
+
+    torchrun --max-restarts starts them anew with the store of the first start, in which the addresses of ranks that
+    are gone still stand. Rank 0 names the start, and tells whoever asks, until each rank has said that it knows.
+    """
+    name = uuid.uuid4().hex
+    if rank > 0:
+        store.set(f"asks/{rank}", name)
+        told: str = store.get(f"told/{name}").decode()
+        store.set(f"{told}/knows/{rank}", "")
+        return told
+    last, missing = time.monotonic() + PATIENCE.total_seconds(), list(range(1, world))
+    while missing := [one for one in missing if not store.check([f"{name}/knows/{one}"])]:
+        for one in missing:
+            if store.check([f"asks/{one}"]):  # a rank that is gone may have asked: the new one asks again
+                store.set(f"told/{store.get(f'asks/{one}').decode()}", name)
+        if time.monotonic() > last:
+            raise TimeoutError(f"ranks {missing} have not joined")
+        time.sleep(0.01)
+    return name
 
 
 def choose_backend() -> str:
@@ -193,12 +229,25 @@ def set_random_streams(streams: dict[str, Any]) -> None:
 def be_quiet() -> None:
     """Send what this process prints nowhere, by sys.__stdout__ too, except the traceback of what ends it."""
     nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
-    vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere, excepthook=report_exception)
+    vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
 
 
 def report_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """sys.excepthook of a quiet rank: the real stderr hears of it."""
-    traceback.print_exception(kind, error, trace, file=sys.__stderr__)
+    """sys.excepthook of a rank: who it was, and the script's own lines; with FULL_TRACEBACK=1 all of them."""
+    rank = torch.distributed.get_rank() if has_process_group() else os.environ.get("RANK", "?")
+    told = traceback.TracebackException(kind, error, trace)
+    home = os.path.dirname(__file__) + os.sep if __name__.endswith(".templates.process") else __file__
+    helpers = () if __name__ == "__main__" else (home,)  # in a script of one file they cannot be told apart
+    torchs = os.path.dirname(torch.__file__) + os.sep
+    own = [frame for frame in told.stack if not frame.filename.startswith((torchs, *helpers))]
+    fault = bool(told.stack) and told.stack[-1].filename.startswith(
+        helpers
+    )  # of these helpers: then all frames matter
+    if own and not fault and not os.environ.get("FULL_TRACEBACK"):
+        told.stack = traceback.StackSummary.from_list(own)
+    text = "".join(told.format())
+    place = sys.stderr if rank == 0 else sys.__stderr__  # be_quiet leaves that one
+    print(textwrap.indent(text, f"[rank{rank}]: ", lambda line: True), end="", file=place)
 
 
 def leave_process_group() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from .compiled import bind_to_replicas, compiled_replica, is_compiled
 from .process import JOINED
 
 
@@ -14,8 +15,14 @@ def replica_of(module: torch.nn.Module, stand_ins: Mapping[torch.Tensor, torch.T
 
     What forward assigns to self stays with the copy, as with DataParallel's replicas.
     """
-    replicas = {part: part._replicate_for_data_parallel() for part in module.modules()}
+    parts = list(module.modules())
+    replicas: dict[Any, Any] = {
+        part: part._replicate_for_data_parallel() for part in parts if not is_compiled(part)
+    }
+    for part in filter(is_compiled, reversed(parts)):
+        replicas[part] = compiled_replica(part, replicas[part._orig_mod])
     for part, replica in replicas.items():
+        bind_to_replicas(part, replicas)
         for name, child in part._modules.items():
             if child is not None:
                 setattr(replica, name, replicas[child])

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 import torch.distributed
 
+from .compiled import uncompiled
 from .process import exchange, own_rank, world_size
 
 
@@ -43,6 +44,7 @@ def gather_rows(value: Any) -> Any:
     return join_rows(value) if RowsApart.now else value
 
 
+@uncompiled
 def join_rows(value: Any) -> Any:
     """This rank's rows of a batch in, the whole batch out, the same on every rank.
 

@@ -1,7 +1,6 @@
 """One run to the outside: what is written, started or shown happens once, on rank 0, in program order."""
 
 import atexit
-import contextlib
 import os
 import pickle
 import shutil
@@ -30,6 +29,14 @@ def on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     if sent_error is not None:
         raise error or as_exception(sent_error)
     return result if own_rank() == 0 else sent_result
+
+
+def write_on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function that writes to a path or to an open file. An open file is the rank's own: each writes to it."""
+    given = (*args, *kwargs.values())
+    if all(exchange(any(hasattr(one, "write") and not isinstance(one, Silence) for one in given))):
+        return function(*args, **kwargs)
+    return on_rank_zero(function, *args, **kwargs)
 
 
 def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
@@ -222,18 +229,24 @@ def save_on_rank_zero(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def save_completely(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-    """torch.save under another name in the same folder, then moved into place; a link is written through."""
-    if os.path.islink(f):
+    """torch.save into a folder beside the file, then moved into place; a link is written through, a device too.
+
+    The file has its own name there, which torch writes into the archive: the bytes are those that torch.save gives.
+    """
+    folder = f"{os.fspath(f)}.{os.getpid()}.unfinished"
+    unfinished = os.path.join(folder, os.path.basename(f))
+    try:
+        if os.path.islink(f) or os.path.exists(f) and not os.path.isfile(f):
+            raise FileExistsError(f)
+        os.mkdir(folder)
+    except OSError:  # nothing can be made beside it, or put into its place: torch has the word
         torch.save(obj, f, *args, **kwargs)
         return
-    unfinished = f"{os.fspath(f)}.{os.getpid()}.unfinished"
     try:
         torch.save(obj, unfinished, *args, **kwargs)
         os.replace(unfinished, f)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.remove(unfinished)
-        raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def to_own_device(storage: Any, location: str) -> Any:

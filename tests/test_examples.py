@@ -80,9 +80,14 @@ def by_example(names: list[str]) -> pytest.MarkDecorator:
 
 
 @by_example(CONVERTED)
-def test_the_checked_in_conversion_is_todays(name: str) -> None:
-    today = dp2ddp("convert", original(name), "-o", "-")
-    assert today == (EXAMPLES / name / "train_ddp.py").read_text(encoding="utf-8")
+def test_the_checked_in_conversion_is_todays(name: str, tmp_path: Path) -> None:
+    shared = (EXAMPLES / "ddp_helpers.py").read_text(encoding="utf-8")
+    today = tmp_path / "train_ddp.py"
+    (tmp_path / "ddp_helpers.py").write_text(shared)
+    dp2ddp("convert", original(name), "-o", today)
+    assert today.read_text(encoding="utf-8") == (EXAMPLES / name / "train_ddp.py").read_text(encoding="utf-8")
+    assert (tmp_path / "ddp_helpers.py").read_text() == shared
+    assert (EXAMPLES / name / "ddp_helpers.py").readlink() == Path("..", "ddp_helpers.py")
 
 
 @by_example(CONVERTED)
@@ -149,15 +154,22 @@ WRONG_SUMS = {
     "own-slice factor removed": ("ScaleGradient.apply(p, world_size())", "ScaleGradient.apply(p, 1)"),
     "plain local mean": (
         "loss = masked_mean_loss(model(words), tags, mask)",
-        "loss = masked_mean_loss(*[t.chunk(2)[own_rank()] for t in (model(words), tags, mask)]) / 2",
+        "loss = masked_mean_loss(*[t.chunk(2)[torch.distributed.get_rank()] for t in (model(words), tags, mask)]) / 2",
     ),
 }
 WRONG_DRAWS = {
-    "another seed on one rank": ("torch.manual_seed(11)", "torch.manual_seed(11 + own_rank())"),
-    "shuffle without lockstep": ("    for epoch in", "    torch.rand(own_rank())\n    for epoch in"),
+    "another seed on one rank": (
+        "torch.manual_seed(11)",
+        "torch.manual_seed(11 + torch.distributed.get_rank())",
+    ),
+    "shuffle without lockstep": (
+        "    for epoch in",
+        "    torch.rand(torch.distributed.get_rank())\n    for epoch in",
+    ),
 }
 
 
+CONVERSION = ("train_ddp.py", "ddp_helpers.py")
 PLANTED = [
     *(pytest.param("masked_mean", *texts, id=fault) for fault, texts in WRONG_SUMS.items()),
     *(pytest.param("contrastive", *texts, id=fault) for fault, texts in WRONG_DRAWS.items()),
@@ -169,9 +181,10 @@ PLANTED = [
 def test_a_planted_fault_is_found_in_the_first_step(
     name: str, sound: str, broken: str, tmp_path: Path
 ) -> None:
-    text = (EXAMPLES / name / "train_ddp.py").read_text(encoding="utf-8")
-    assert text.count(sound) == 1
-    (tmp_path / "train_ddp.py").write_text(text.replace(sound, broken))
+    texts = {file: (EXAMPLES / name / file).read_text(encoding="utf-8") for file in CONVERSION}
+    assert [text.count(sound) for text in texts.values() if sound in text] == [1]
+    for file, text in texts.items():
+        (tmp_path / file).write_text(text.replace(sound, broken))
     options = ("--converted", tmp_path / "train_ddp.py", "-n", "2", "--steps", "2", "--json")
     (verdict,) = json.loads(dp2ddp("verify", EXAMPLES / name / "train.py", *options, expect=1))["verdicts"]
     first = verdict["float64"]["first"]

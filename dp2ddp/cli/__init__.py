@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import shlex
 import signal
 import sys
 import threading
@@ -16,7 +17,7 @@ from typing import Any
 
 import click
 
-from dp2ddp.errors import Dp2DdpError, HazardError
+from dp2ddp.errors import Dp2DdpError, HazardError, UnmatchedAcceptanceError
 
 COMMANDS = {  # name -> one line for --help; the module dp2ddp.cli.NAME is imported only when it runs (start-up time)
     "convert": "Rewrite a DataParallel script as a DistributedDataParallel script.",
@@ -24,6 +25,22 @@ COMMANDS = {  # name -> one line for --help; the module dp2ddp.cli.NAME is impor
     "verify": "Run both versions and compare every optimizer step.",
     "rules": "List the conversion rules, or show one.",
 }
+
+
+class ScriptCommand(click.Command):
+    """A command that runs a script: options of the script's own stand behind --."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name
+            place = next(
+                place for place, one in enumerate(given) if one.startswith(name)
+            )  # `--lr=0.1`, `-b32`
+            hint = f"No such option: {name}; the script's own stand behind --: -- {shlex.join(given[place:])}"
+            raise click.NoSuchOption(name, hint, ctx=error.ctx) from error
 
 
 class LazyGroup(click.Group):
@@ -54,6 +71,9 @@ class LazyGroup(click.Group):
             click.echo(error.report, err=True, nl=False)
             click.echo(f"dp2ddp: {error}", err=True)
             sys.exit(1)
+        except UnmatchedAcceptanceError as error:
+            click.echo(f"dp2ddp: {error}", err=True)
+            sys.exit(2)
         except Dp2DdpError as error:
             if ctx.params.get("traceback"):
                 raise

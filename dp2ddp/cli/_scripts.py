@@ -6,16 +6,41 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dp2ddp.errors import Dp2DdpError
 from dp2ddp.trial.scripts import conversion_of, mended_files_of
 
+if TYPE_CHECKING:
+    from dp2ddp.codemod.acceptance import AcceptOption
+
 
 def warn(text: str) -> None:
     """A line on stderr."""
     click.echo(f"dp2ddp: {text}", err=True)
+
+
+def _accept_options(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[AcceptOption, ...]:
+    from dp2ddp.codemod.acceptance import accept_option
+
+    try:
+        return tuple(accept_option(value) for value in values)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+accept = click.option(
+    "--accept",
+    multiple=True,
+    metavar="CODE:LINE",
+    callback=_accept_options,
+    help="Answer a hazard that you have looked at: CODE:LINE, CODE:FILE:LINE, a notebook's CODE:CELL:LINE; "
+    "a reason may follow a blank. May be given several times.",
+)
 
 
 def devices_named(script: Path, as_module: bool = False) -> int | None:
@@ -39,13 +64,16 @@ class Runnable:
     settings: Mapping[str, str]
 
 
-def runnable(script: Path, mode: str, as_module: bool = False) -> Runnable:
+def runnable(
+    script: Path, mode: str, as_module: bool = False, accept: tuple[AcceptOption, ...] = ()
+) -> Runnable:
     """The script as a mode can run it: mended where it is too old, and converted for `ddp`."""
+    from dp2ddp.codemod.helpers import HelperPlace
     from dp2ddp.source.projects import read_project
 
     project = read_project(script, as_module)
-    conversion = conversion_of(project, imports=True) if mode == "ddp" else None
+    # without a file of ours in the user's folder
+    conversion = conversion_of(project, HelperPlace.PACKAGE, accept) if mode == "ddp" else None
     if conversion is None or not conversion.changed:
         return Runnable(mended_files_of(project, warn), {})
-    files = {one.before.path: one.data for one in conversion.changed_files if one.before.path}
-    return Runnable(files, conversion.settings)
+    return Runnable(conversion.written_files, conversion.settings)

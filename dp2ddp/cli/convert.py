@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from dp2ddp.cli._scripts import accept
 from dp2ddp.errors import SourceError
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.convert import Conversion
+    from dp2ddp.source.files import SourceFile
 
 CHOICES = {
     "data": ("replicate", "shard", "spread", "feed"),
@@ -60,12 +63,16 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
 @click.option("--gradients", type=click.Choice(CHOICES["gradients"]), help="How gradients are summed.")
 @click.option("--select", callback=_codes, help="Use only these rules (codes or families: DDP5,DDP201).")
 @click.option("--ignore", callback=_codes, help="Leave these rules out.")
+@accept
 @click.option(
-    "--import", "imports", is_flag=True, help="Import the helpers from dp2ddp instead of copying them."
+    "--one-file", is_flag=True, help="Paste the helpers into the script, instead of ddp_helpers.py beside it."
+)
+@click.option(
+    "--import", "imports", is_flag=True, help="Import the helpers from dp2ddp instead of writing them out."
 )
 def command(
     src: str, as_module: bool, output: str | None, show_diff: bool, check: bool, in_place: bool,
-    notebook: bool, force: bool, as_json: bool, **asked: object,
+    notebook: bool, force: bool, as_json: bool, one_file: bool, imports: bool, **asked: object,
 ) -> None:  # fmt: skip
     """Rewrite the DataParallel script or notebook SRC (- is stdin) as a DistributedDataParallel script.
 
@@ -73,16 +80,28 @@ def command(
     """
     # Imported here: `dp2ddp --help` needs none of it (TOOLS.md section 4).
     from dp2ddp.codemod.convert import Options, convert
+    from dp2ddp.codemod.helpers import HelperPlace
     from dp2ddp.codemod.rule import UnknownRuleError
     from dp2ddp.source.entries import other_entries
     from dp2ddp.source.projects import module_file, read_project
 
+    if one_file and imports:
+        raise click.UsageError("--one-file pastes the helpers, --import imports them: take one")
     src = str(module_file(src)) if as_module else src
     project = read_project(src, as_module)
+    to_stdout = output == "-" or src == "-" and not output
+    if output and not to_stdout and _names_file(output, project.entry):
+        project = project.written_to(Path(output))
+    place = HelperPlace.PACKAGE if imports else HelperPlace.BESIDE
+    if one_file or to_stdout and not imports:  # stdout takes one file
+        place = HelperPlace.IN_SCRIPT
     try:
-        conversion = convert(project, Options(**asked))  # type: ignore[arg-type]  # the options of the same names
+        options = Options(**asked, helpers=place, renew_helpers=force)  # type: ignore[arg-type]  # of the same names
+        conversion = convert(project, options)
     except UnknownRuleError as error:
         raise click.UsageError(str(error)) from error
+    if one_file and conversion.is_project:
+        raise SourceError(f"{src}: {_others(conversion)}, and needs the helpers; leave --one-file out")
     if conversion.is_project:
         changed = (one.before.path for one in conversion.files if one.changed)
         conversion = replace(conversion, used_by=other_entries(project, [path for path in changed if path]))
@@ -90,7 +109,7 @@ def command(
     if not show_diff and not check:
         write = _write_notebook if notebook else _write
         written = write(conversion, src, output, in_place, force)
-    _tell(conversion, written, show_diff, as_json, to_stdout=output == "-" or src == "-" and not output)
+    _tell(conversion, written, show_diff, as_json, to_stdout)
     sys.exit(1 if conversion.hazards or check and conversion.changed else 0)
 
 
@@ -111,16 +130,23 @@ def _write(conversion: Conversion, src: str, output: str | None, in_place: bool,
         return None
     if not conversion.changed:
         return None
-    if conversion.is_project:
+    if conversion.is_project or output and not _names_file(output, conversion.before):
         return _write_project(conversion, output, force)
-    return _write_data(conversion.entry.data, output or str(conversion.before.beside), force)
+    target = output or str(conversion.before.beside)
+    return _write_data(conversion.entry.data, target, force, conversion.helper_file)
+
+
+def _names_file(output: str, source: SourceFile) -> bool:
+    """Whether `-o` names a file for the script, and no folder for a copy of the project."""
+    suffixes = {".py", source.path.suffix if source.path else ""}
+    return Path(output).suffix in suffixes and not Path(output).is_dir() and not output.endswith(os.sep)
 
 
 def _write_notebook(
     conversion: Conversion, src: str, output: str | None, in_place: bool, force: bool
 ) -> str | None:
     """Write a notebook that writes the script and starts it."""
-    from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
+    from dp2ddp.source.helper_module import FILE
     from dp2ddp.source.launching import launching_notebook
 
     if in_place or not conversion.before.cells:
@@ -135,10 +161,11 @@ def _write_notebook(
         )
     path = Path(src)
     target = Path(output) if output and output != "-" else path.with_name(f"{path.stem}_ddp.ipynb")
+    name = f"{target.stem}.py"
+    helpers = {FILE: conversion.helpers.after} if conversion.helpers else {}
     data = launching_notebook(
-        path.read_bytes(), path, conversion.after, f"{target.stem}.py",
-        conversion.launch_with(f"{target.stem}.py"), (HELPERS_START, HELPERS_END),
-    )  # fmt: skip
+        path.read_bytes(), path, conversion.after, name, conversion.launch_with(name), helpers
+    )
     if output == "-":
         click.echo(data, nl=False)
         return None
@@ -155,16 +182,20 @@ def _print(conversion: Conversion) -> None:
     click.echo(conversion.entry.data, nl=False)
 
 
-def _write_data(data: bytes, target: str, force: bool) -> str:
-    from dp2ddp.source.writing import write_atomically
+def _write_data(data: bytes, target: str, force: bool, helpers: Mapping[Path, bytes] | None = None) -> str:
+    """A file that is there must be asked for to be overwritten; `helpers` are written with it, or nothing is."""
+    from dp2ddp.source.writing import write_together
 
     path = Path(target)
-    if path.is_file() and path.read_bytes() == data:
+    is_same = path.is_file() and path.read_bytes() == data
+    if is_same and not helpers:
         click.echo(f"{target}: up to date", err=True)
         return target
-    if path.exists() and not force:
+    if not path.parent.is_dir():
+        raise SourceError(f"{target}: cannot be written (there is no folder {path.parent})")
+    if path.exists() and not force and not is_same:
         raise SourceError(f"{target}: exists already; use --force to overwrite it, or -o to write elsewhere")
-    write_atomically(path, data)
+    write_together({**(helpers or {}), path: data})
     return target
 
 
@@ -176,8 +207,12 @@ def _write_project(conversion: Conversion, output: str | None, force: bool) -> s
             f"{conversion.before.name}: {_others(conversion)}; use -o FOLDER for a converted copy of the whole "
             "project, or --in-place"
         )
+    if _names_file(output, conversion.before):
+        raise SourceError(
+            f"{output}: {_others(conversion)}; name a folder with -o, for a copy of the whole project"
+        )
     files = {one.before.output: one.data for one in conversion.changed_files if one.before.output}
-    copy = copy_project(conversion.before.output, files, Path(output), force)
+    copy = copy_project(conversion.before.output, conversion.helper_file | files, Path(output), force)
     if copy.linked:
         shown = ", ".join(map(str, copy.linked[:3])) + (", ..." if len(copy.linked) > 3 else "")
         click.echo(f"links to the originals, so write nothing into them: {shown}", err=True)
@@ -188,10 +223,12 @@ def _write_in_place(conversion: Conversion, force: bool) -> str | None:
     from dp2ddp.source.folders import refuse_unkept, undo_commands
     from dp2ddp.source.writing import write_together
 
-    files = {one.before.path: one.data for one in conversion.changed_files if one.before.path}
+    files = conversion.written_files
     if not force:
         refuse_unkept([path for path in files if path.exists()])
-    read = {one.before.path: one.before.data for one in (*conversion.files, *conversion.changed_files)}
+    read = {one.before.path: one.before.data for one in conversion.files}
+    if conversion.helpers:
+        read[conversion.helpers.before.path] = conversion.helpers.before.data
     write_together(files, {path: data for path, data in read.items() if path and path.exists()})
     if files and not force:
         click.echo(f"undo it with: {' && '.join(undo_commands(list(files)))}", err=True)
@@ -201,7 +238,7 @@ def _write_in_place(conversion: Conversion, force: bool) -> str | None:
 def _others(conversion: Conversion) -> str:
     names = [one.before.name for one in conversion.modules if one.changed]
     if not names:
-        return "other modules import it, or use its helpers, so it must keep its name"
+        return "other modules import it, so it must keep its name"
     count = f"{len(names)} local module{'s' if len(names) > 1 else ''}"
     shown = ", ".join(os.path.relpath(name) for name in names[:4]) + (", ..." if len(names) > 4 else "")
     return f"{count} must change too ({shown})"
@@ -221,12 +258,10 @@ def _tell(
 
 def _shown(conversion: Conversion) -> str | bytes:
     """The difference: for eyes on a terminal, in colours (NO_COLOR is honoured); elsewhere whole, byte for byte."""
-    from dp2ddp.report.conversion import folded
-
     if sys.stdout is None or not sys.stdout.isatty():
         diff: bytes = conversion.diff_bytes()
         return diff
-    lines = folded(conversion.diff()).splitlines(keepends=True)
+    lines = conversion.diff().splitlines(keepends=True)
     if os.environ.get("NO_COLOR"):
         return "".join(lines)
     colours = {"+": "green", "-": "red", "@": "cyan"}

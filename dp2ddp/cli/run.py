@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dp2ddp.cli import ScriptCommand
+from dp2ddp.cli._scripts import accept
 from dp2ddp.errors import RunError
 
 if TYPE_CHECKING:
+    from dp2ddp.codemod.acceptance import AcceptOption
     from dp2ddp.runtime.stage import Mode
 
 
-@click.command()
+@click.command(cls=ScriptCommand)
 @click.argument("script", type=click.Path(path_type=Path))
 @click.option(
     "-m", "as_module", is_flag=True, help="SCRIPT is a module, package.train, as `python -m` takes it."
@@ -41,11 +44,12 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0, min_open=True),
     help="Give up after so many seconds without progress.",
 )
+@accept
 @click.option("--virtual", is_flag=True, help="Virtual devices on the CPU, even where there are real ones.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
     script: Path, as_module: bool, mode: Mode, devices: int | None, trace: Path | None, steps: int | None,
-    timeout: float | None, virtual: bool, arguments: tuple[str, ...],
+    timeout: float | None, accept: tuple[AcceptOption, ...], virtual: bool, arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Run SCRIPT as it is, in the current folder (a notebook: in its own), on real or virtual devices.
 
@@ -61,7 +65,7 @@ def command(
     module = module_of(script, as_module)
     if steps and not trace:
         raise click.UsageError("--steps needs --trace: the recorder counts the steps")
-    what = runnable(script, mode, as_module)
+    what = runnable(script, mode, as_module, accept)
     run = run_here(
         script=script, name=str(script), mode=mode, world=devices or devices_named(script, as_module) or 2,
         module=module, replaced=what.files, settings=what.settings, folder=folder_of(script),

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dp2ddp.cli import ScriptCommand
+from dp2ddp.cli._scripts import accept
+
 if TYPE_CHECKING:
+    from dp2ddp.codemod.acceptance import AcceptOption
+
     _Numbers = click.ParamType[tuple[int, ...]]
     _Words = click.ParamType[tuple[str, ...]]
 else:
@@ -44,7 +49,7 @@ class Words(_Words):
             self.fail(f"{value!r}: {str(error).lower()}", param, ctx)
 
 
-@click.command()
+@click.command(cls=ScriptCommand)
 @click.argument("script", type=click.Path(path_type=Path))
 @click.option(
     "-m", "as_module", is_flag=True, help="SCRIPT is a module, package.train, as `python -m` takes it."
@@ -55,7 +60,7 @@ class Words(_Words):
     help="A converted version; without it SCRIPT is converted.",
 )
 @click.option("--converted-arguments", metavar="TEXT", type=Words(),
-              help="Its arguments, where they are others than SCRIPT's: '--distributed --batch-size 16'.")  # fmt: skip
+              help="Its arguments, where they are others: '--distributed --local_rank {local_rank}'.")  # fmt: skip
 @click.option(
     "-n", "--devices", type=Worlds(), help="Numbers of devices [default: as many as device_ids names, or 2]."
 )
@@ -75,6 +80,7 @@ class Words(_Words):
               help="Give up after so many seconds without progress.")  # fmt: skip
 @click.option("--launcher", type=click.Choice(("torchrun", "python")),
               help="What starts the --converted version [default: python if it starts its ranks itself].")  # fmt: skip
+@accept
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON (docs/json.md).")
 @click.option("--report", "targets", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
               help="Write a report: .html to read, .md for a pull request; may be given several times.")  # fmt: skip
@@ -83,7 +89,8 @@ def command(
     script: Path, as_module: bool, converted: Path | None, converted_arguments: tuple[str, ...] | None,
     devices: tuple[int, ...] | None, aligned: bool, steps: int | None, every: int,
     only_gradients: bool, timeout: float,
-    launcher: str | None, as_json: bool, targets: tuple[Path, ...], arguments: tuple[str, ...],
+    launcher: str | None, accept: tuple[AcceptOption, ...], as_json: bool,
+    targets: tuple[Path, ...], arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Train SCRIPT with DataParallel and its conversion under torchrun, and compare every optimizer step.
 
@@ -110,6 +117,7 @@ def command(
             only_gradients=only_gradients,
             aligned=aligned,
             launcher=launcher,
+            accept=tuple(one.text for one in accept),
             patience=timeout,
             as_module=as_module,
         )

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import (
+    Decorate,
     DropArgument,
     InsertAfter,
     InsertBefore,
@@ -54,6 +55,8 @@ class Editor:
                 yield self.insert_before(edit.node, edit.code)
             case InsertAfter():
                 yield self.insert_after(edit.node, edit.code)
+            case Decorate():
+                yield self._decorate(edit)
 
     def _replace(self, edit: Replace) -> Splice:
         """`{name}` in the code is a hole if the edit names a node for it."""
@@ -158,12 +161,12 @@ class Editor:
         indent = self.indent(statement)
         if indent is None:  # `if x: f()` or `a; b`
             start = self.positions.span(statement).start
-            return Splice(Span(start, start), (f"{code}; ",))
+            return Splice(Span(start, start), (f"{code}; ",), leads=True)
         start = self.positions.above_comments(_first_line(statement), indent)
         above = self.text[:start].rpartition(self.newline)[0].rpartition(self.newline)[2]
         before = self.newline if not indent and above.strip() else ""
         gap = "" if indent else self.newline
-        return Splice(Span(start, start), (f"{before}{indent}{code}{self.newline}{gap}",))
+        return Splice(Span(start, start), (f"{before}{indent}{code}{self.newline}{gap}",), leads=True)
 
     def insert_after(self, statement: ast.stmt, code: str) -> Splice:
         indent = self.indent(statement)
@@ -172,7 +175,12 @@ class Editor:
         if indent is None or self.text[end : self.positions.line_end(end_line)].split("#")[0].strip():
             return Splice(Span(end, end), (f"; {code}",))
         line_end = self.positions.line_end(end_line)
-        return Splice(Span(line_end, line_end), (f"{self.newline}{indent}{code}",))
+        return Splice(Span(line_end, line_end), (f"{self.newline}{indent}{code}",), leads=True)
+
+    def _decorate(self, edit: Decorate) -> Splice:
+        start = self.positions.span(edit.node).start  # of `class`: decorators stand above
+        blanks = self.text[self.positions.line_starts[edit.node.lineno - 1] : start]
+        return Splice(Span(start, start), (f"{edit.code}{self.newline}{blanks}",), leads=True)
 
     def indent(self, statement: ast.stmt) -> str | None:
         """The blanks before a statement; None if something else stands before it on its line."""

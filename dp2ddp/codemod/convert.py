@@ -10,21 +10,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dp2ddp.codemod.acceptance import AcceptOption, refuse_unmatched
 from dp2ddp.codemod.apply import Editor
 from dp2ddp.codemod.checks import check_result
 from dp2ddp.codemod.facts import Facts, gather_facts
-from dp2ddp.codemod.facts.script import HELPERS_START, SUPPORT
-from dp2ddp.codemod.header import add_header, support_module
+from dp2ddp.codemod.facts.looked_up import may_look_up
+from dp2ddp.codemod.header import add_header
+from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
 from dp2ddp.codemod.launch import entry_name, launch_line, world_of
-from dp2ddp.codemod.lift import PACKAGE, Library
+from dp2ddp.codemod.lift import Library
 from dp2ddp.codemod.plan import WRAP_RULE, Plan, Planned, make_plan
 from dp2ddp.codemod.rule import pick_rules
 from dp2ddp.codemod.strategy import Strategy, choose
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.entries import OtherEntry
 from dp2ddp.source.files import SourceFile
+from dp2ddp.source.helper_module import NAME
 from dp2ddp.source.parsing import parse
 from dp2ddp.source.projects import Project
+from dp2ddp.source.settings_files import find_mentions
 
 # A text search rejects what cannot matter, before anything is parsed (TOOLS.md section 4).
 MENTION = re.compile(
@@ -42,7 +46,9 @@ class Options:
     gradients: str | None = None
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
-    imports: bool = False  # import the helpers from dp2ddp instead of copying them
+    accept: tuple[AcceptOption, ...] = ()  # hazards that the user answers
+    helpers: HelperPlace = HelperPlace.BESIDE
+    renew_helpers: bool = False  # write the module with the helpers anew, whoever changed it
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,8 @@ class Conversion:
 
     entry: FileConversion
     modules: tuple[FileConversion, ...] = ()  # those that change, or that have something to say
-    support: FileConversion | None = None  # the new module with the helpers, where modules change
+    helpers: HelperModule | None = None  # the module with the helpers, unless they live elsewhere
+    keeps_name: bool = False  # modules import the script itself: it must be called what they call it
     strategy: Strategy | None = None
     world: int | None = None  # len(device_ids), where they can be read off
     launch: str = ""
@@ -99,14 +106,32 @@ class Conversion:
 
     @property
     def changed_files(self) -> tuple[FileConversion, ...]:
-        """What has to be written, the new module with the helpers first."""
-        changed = (one for one in self.files if one.changed)
-        return *((self.support,) if self.support and self.support.changed else ()), *changed
+        """Those of the user's own, the entry script first."""
+        return tuple(one for one in self.files if one.changed)
+
+    @property
+    def helper_file(self) -> dict[Path, bytes]:
+        """The module with the helpers, where it has to be written."""
+        module = self.helpers
+        path = module.before.path if module and module.changed and self.changed else None
+        return {path: module.data} if module and path else {}
+
+    @property
+    def files_beside(self) -> dict[Path, bytes]:
+        """What is written beside the script: its helpers, and local modules that change."""
+        changed = {one.before.path: one.data for one in self.modules if one.changed}
+        return self.helper_file | {path: data for path, data in changed.items() if path}
+
+    @property
+    def written_files(self) -> dict[Path, bytes]:
+        """What a conversion in place writes."""
+        entry = {self.before.path: self.entry.data} if self.before.path and self.entry.changed else {}
+        return self.files_beside | entry
 
     @property
     def is_project(self) -> bool:
-        """Whether more than the script itself changes, or must be there."""
-        return self.support is not None or any(one.changed for one in self.modules)
+        """Whether more than the script itself changes, or its name must stay."""
+        return self.keeps_name or any(one.changed for one in self.modules)
 
     @property
     def before(self) -> SourceFile:
@@ -126,7 +151,13 @@ class Conversion:
 
     @property
     def hazards(self) -> tuple[Planned, ...]:
+        """Open ones."""
         return tuple(hazard for one in self.files if one.plan for hazard in one.plan.hazards)
+
+    @property
+    def accepted(self) -> tuple[Planned, ...]:
+        """Hazards that a person has answered."""
+        return tuple(hazard for one in self.files if one.plan for hazard in one.plan.accepted)
 
     @property
     def notes(self) -> tuple[Planned, ...]:
@@ -187,6 +218,7 @@ def convert(project: Project, options: Options | None = None) -> Conversion:
         raise ConversionError(
             f"{name}: nested too deeply to be converted, it or a module of its own"
         ) from error
+    refuse_unmatched((options or Options()).accept, found.accepted, found.hazards, project.entry.name)
     return replace(found, missing=project.missing, unread=project.unread, entry_module=project.entry_module)
 
 
@@ -194,30 +226,39 @@ def _convert(project: Project, options: Options) -> Conversion:
     rules = pick_rules(options.select, options.ignore)
     entry = project.entry
     _refuse_half_converted(project)
-    if not any(MENTION.search(one.text) for one in (entry, *(module.source for module in project.modules))):
+    if not _may_matter(project):
         parse(entry)  # a file that is no Python is an error all the same
         return Conversion(FileConversion(entry, entry.text))
     _refuse_unread(project)
     facts = gather_facts(project)
     strategy = choose(facts, options.data, options.join, options.gradients)
     if not facts.uses_data_parallel:  # a note at most: wrapped for one device only
-        plan = make_plan(facts, strategy, [rule for rule in rules if rule.code == WRAP_RULE])
+        plan = make_plan(facts, strategy, [rule for rule in rules if rule.code == WRAP_RULE], options.accept)
         return Conversion(FileConversion(entry, entry.text, plan), strategy=strategy)
-    plans = {one: make_plan(one, strategy, rules) for one in facts.files}
+    plans = {one: make_plan(one, strategy, rules, options.accept) for one in facts.files}
     if facts.entry.first_act is None or not any(plan.wraps_converted for plan in plans.values()):
         return _unchanged(plans, strategy)  # only hazards: half a conversion helps nobody
     return _convert_files(project, facts, plans, strategy, options)
 
 
+def _may_matter(project: Project) -> bool:
+    """Whether DataParallel is named anywhere, or may be looked up by a name that a file of settings gives."""
+    texts = [project.entry.text, *(module.source.text for module in project.modules)]
+    if any(map(MENTION.search, texts)):
+        return True
+    path = project.entry.path
+    return path is not None and any(map(may_look_up, texts)) and any(find_mentions(path.parent))
+
+
 # The templates whose helpers fit together in one way only, which was chosen for another script.
 CHOSEN_TOGETHER = {"ddp", "in_turn", "parts", "rows", "batches", "spread", "feed"}
-FROM_HELPERS = re.compile(rf"^from {SUPPORT} import (.*)", re.MULTILINE)
+FROM_HELPERS = re.compile(rf"^from {NAME} import (.*)", re.MULTILINE)
 JOINS = "join_process_group"
 
 
 def _refuse_half_converted(project: Project) -> None:
     """A ConversionError for a script whose models or loaders were converted with another one, and it was not."""
-    if _earlier_helpers(project) is None or JOINS in project.entry.text:
+    if JOINS in project.entry.text:
         return
     library = Library()
     for module in project.modules:
@@ -245,50 +286,37 @@ def _unchanged(plans: Mapping[Facts, Plan], strategy: Strategy) -> Conversion:
 def _convert_files(
     project: Project, facts: Facts, plans: Mapping[Facts, Plan], strategy: Strategy, options: Options
 ) -> Conversion:
-    changing = [one for one in facts.others if plans[one].edits]
-    shared = bool(changing or project.entry_names) or _earlier_helpers(project) is not None
-    helpers_from = PACKAGE if options.imports else SUPPORT if shared else None
+    keeps_name = bool(project.entry_names)
+    is_project = keeps_name or any(plans[one].edits for one in facts.others)
+    place = options.helpers
+    if place is HelperPlace.IN_SCRIPT and is_project:
+        place = HelperPlace.BESIDE  # several files need them
     files = [
-        FileConversion(one.script.source, edit_file(one, plan, helpers_from), plan)
-        for one, plan in plans.items()
+        FileConversion(one.script.source, edit_file(one, plan, place), plan) for one, plan in plans.items()
     ]
     for one, plan, file in zip(plans, plans.values(), files, strict=True):
         check_result(one, plan, file.after)
     return Conversion(
         files[0],
         tuple(files[1:]),
-        _support(project, list(plans.values())) if helpers_from == SUPPORT else None,
+        _helpers(project, list(plans.values()), options) if place is HelperPlace.BESIDE else None,
+        keeps_name,
         strategy,
         world_of(facts),
-        launch_line(facts, entry_name(facts) if shared else None),
+        launch_line(facts, entry_name(facts) if is_project else None),
     )
 
 
-def edit_file(facts: Facts, plan: Plan, helpers_from: str | None) -> str:
+def edit_file(facts: Facts, plan: Plan, place: HelperPlace) -> str:
     """The new text of a file."""
     editor = Editor(facts.script.positions, facts.script.scopes, facts.script.source.newline)
-    return editor.apply(plan.text_edits(), add_header(facts, plan, helpers_from))
+    return editor.apply(plan.text_edits(), add_header(facts, plan, place))
 
 
-def _support(project: Project, plans: list[Plan]) -> FileConversion:
-    """The module with the helpers: in the folder that is first on sys.path, where every file finds it.
-
-    What an earlier conversion of another script has put there stays: that one needs it.
-    """
-    before = _earlier_helpers(project)
-    if project.helpers and before is None:
-        raise ConversionError(
-            f"{project.helpers.name}: the helpers of the conversion need this name; rename it, or use --import"
-        )
-    library = Library()
-    helpers = {lift.helper for plan in plans for lift in plan.lifts}
-    helpers |= {
-        one for one in library.names if before and re.search(rf"^(?:def|class) {one}\b", before.text, re.M)
-    }
-    place = SourceFile(project.root / f"{SUPPORT}.py" if project.root else None, "")
-    return FileConversion(before or place, support_module(helpers, library))
-
-
-def _earlier_helpers(project: Project) -> SourceFile | None:
-    found = project.helpers
-    return found if found and found.text.startswith(HELPERS_START) else None
+def _helpers(project: Project, plans: list[Plan], options: Options) -> HelperModule:
+    """The module with the helpers: in the folder that is first on sys.path, where every file finds it."""
+    needed = {lift.helper for plan in plans for lift in plan.lifts}
+    there = project.helpers or SourceFile(project.helper_path, "")
+    return helper_module(
+        there, needed, Library(), is_there=project.helpers is not None, renew=options.renew_helpers
+    )

@@ -74,6 +74,15 @@ class InsertAfter:
     because: str
 
 
+@dataclass(frozen=True, eq=False)
+class Decorate:
+    """Put a decorator right above a class or a function, under those it has."""
+
+    node: ast.ClassDef | ast.FunctionDef
+    code: str
+    because: str
+
+
 @dataclass(frozen=True)
 class Import:
     """The script needs `import module as alias`, which is added unless it is there already."""
@@ -108,6 +117,6 @@ class Note:
     message: str
 
 
-TextEdit = Replace | PassTo | SetArgument | DropArgument | Remove | InsertBefore | InsertAfter
+TextEdit = Replace | PassTo | SetArgument | DropArgument | Remove | InsertBefore | InsertAfter | Decorate
 Edit = TextEdit | Import | Lift
 Finding = Edit | Hazard | Note

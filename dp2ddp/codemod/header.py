@@ -1,104 +1,81 @@
-"""What a conversion adds at the top of a script: imports that are missing, and the helpers, lifted or imported."""
+"""What a conversion adds at the top of a script: imports that are missing; where asked for, the helpers themselves."""
 
 from __future__ import annotations
 
 import ast
-import builtins
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
+from dp2ddp.codemod.edits import InsertBefore
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.positions import Span, bounds
-from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START, SUPPORT
-from dp2ddp.codemod.lift import PACKAGE, ImportLine, Library, Lifted, Rename, import_lines
+from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
+from dp2ddp.codemod.helpers import HelperPlace, as_isort, import_texts
+from dp2ddp.codemod.lift import PACKAGE, ImportLine, Library, Lifted, import_lines
 from dp2ddp.codemod.plan import Plan
 from dp2ddp.codemod.splices import Splice
 from dp2ddp.errors import ConversionError
+from dp2ddp.source.helper_module import NAME
 
 OPENING = HELPERS_START + " ({modules}): yours now, they need torch alone"
 CLOSING = HELPERS_END
 
 
-def add_header(
-    facts: Facts, plan: Plan, helpers_from: str | None, library: Library | None = None
-) -> list[Splice]:
-    """The lines behind the last import, as one insertion; helpers are imported from there, or copied (None)."""
-    wanted = {lift.helper for lift in plan.lifts} - _present(facts)
+def add_header(facts: Facts, plan: Plan, place: HelperPlace, library: Library | None = None) -> list[Splice]:
+    """The lines behind the last import, as one insertion."""
+    helpers = {lift.helper for lift in plan.lifts} - _present(facts)
     imports = {ImportLine(one.module, None, one.alias) for one in plan.imports}
     library = library or Library()
     block: list[str] = []
-    if helpers_from:
-        imports |= {_import_of(facts, library, helpers_from, helper) for helper in wanted}
-    elif wanted:
-        block = _block(facts, library.lift(wanted, _renaming(facts, wanted)), imports)
-    lines = [*_import_texts(_missing(facts, imports)), *block]
-    return [_behind_imports(facts, lines)] if lines else []
+    if place is HelperPlace.IN_SCRIPT and helpers:
+        block = _block(facts, helpers, library.lift(helpers), imports)
+    elif helpers:
+        imports |= {_import_of(facts, library, place, helper) for helper in helpers}
+    lines = [*import_texts(_missing(facts, imports)), *block]
+    return [_behind_imports(facts, plan, lines)] if lines else []
 
 
-def _import_texts(lines: list[ImportLine]) -> list[str]:
-    """One line a module, as isort would write it."""
-    texts = [line.text for line in lines if not line.name]
-    groups: dict[str, list[str]] = {}
-    for line in lines:
-        if line.name:
-            groups.setdefault(line.module, []).append(line.text.partition(" import ")[2])
-    return texts + [f"from {module} import {', '.join(sorted(names))}" for module, names in groups.items()]
-
-
-def _block(facts: Facts, lifted: Lifted, above: set[ImportLine]) -> list[str]:
-    """The helpers with the imports that they alone need, between two comment lines: one thing to fold or move."""
-    imports = set(lifted.imports)
-    if any("builtins." in definition for definition in lifted.definitions):
-        imports.add(ImportLine("builtins"))
+def _block(facts: Facts, helpers: Set[str], lifted: Lifted, above: set[ImportLine]) -> list[str]:
+    """The helpers with the imports that they alone need, between two comment lines: one thing to move."""
+    _refuse_clashes(facts, helpers, lifted)
     opening = "\n".join(
         (
             OPENING.format(modules=", ".join(lifted.modules)),
             "",
-            *_import_texts(_missing(facts, imports - above)),
+            *import_texts(_missing(facts, set(lifted.imports) - above)),
         )
     )
     return ["", "", *"\n\n\n".join((opening, *lifted.definitions, CLOSING)).split("\n")]
 
 
-def support_module(helpers: Iterable[str], library: Library | None = None) -> str:
-    """The text of a module that holds the helpers for all files of a project."""
-    lifted = (library or Library()).lift(helpers)
-    opening = "\n".join((OPENING.format(modules=", ".join(lifted.modules)), ""))
-    imports = "\n".join(_import_texts(sorted(lifted.imports, key=_as_isort)))
-    return "\n\n\n".join((opening + "\n" + imports, *lifted.definitions, CLOSING)) + "\n"
+def _refuse_clashes(facts: Facts, helpers: Set[str], lifted: Lifted) -> None:
+    """A ConversionError for a script that means something else by a name which the helpers have or need."""
+    names, top = facts.names, facts.script.scopes.top
+    bound = {*top.values, *top.definitions}  # also behind an import of that name
+    taken = {name for name in helpers if names.helper(name) != name}
+    for name in lifted.global_names & (names.of_module | bound):
+        is_shared = top.imports.get(name) in _same_meaning(name) and name not in bound
+        if not is_shared and (name not in helpers or name in taken):
+            taken.add(name)
+    if taken:
+        raise ConversionError(
+            f"{facts.script.source.name}: has its own {', '.join(sorted(taken))}, and so have the helpers; they cannot "
+            "be pasted into it: let them lie in a file beside it, or use --import"
+        )
 
 
 def _present(facts: Facts) -> set[str]:
     """Helpers that an earlier conversion has put into the script."""
     top = facts.script.scopes.top
     here = set(top.definitions) | {
-        name for name, origin in top.imports.items() if origin.startswith((PACKAGE, SUPPORT))
+        name for name, origin in top.imports.items() if origin.startswith((PACKAGE, NAME))
     }
     return here if facts.is_converted else set()
 
 
-def _import_of(facts: Facts, library: Library, source: str, helper: str) -> ImportLine:
+def _import_of(facts: Facts, library: Library, place: HelperPlace, helper: str) -> ImportLine:
     module = library.module_of(helper)  # an error for a helper that there is not
-    line = ImportLine(f"{PACKAGE}.{module}" if source == PACKAGE else source, helper)
-    return line.renamed(facts.names.helper(helper))
-
-
-def _renaming(facts: Facts, wanted: set[str]) -> Rename:
-    """New names for what the script calls something else already."""
-    names, top = facts.names, facts.script.scopes.top
-    bound = {*top.values, *top.definitions}  # also behind an import of that name
-
-    def rename(name: str) -> str:
-        if name in wanted:
-            return names.helper(name)
-        if name == "dist":
-            return names.distributed
-        is_shared = top.imports.get(name) in _same_meaning(name) and name not in bound
-        if name not in names.of_module or is_shared:
-            return name
-        # A script that says `sum = 0` at module level hides the builtin from the helpers, too.
-        return f"builtins.{name}" if hasattr(builtins, name) else f"{name}_"
-
-    return rename
+    source = f"{PACKAGE}.{module}" if place is HelperPlace.PACKAGE else NAME
+    return ImportLine(source, helper).renamed(facts.names.helper(helper))
 
 
 def _same_meaning(name: str) -> tuple[str, ...]:
@@ -114,6 +91,8 @@ SHARED = {
     "Tensor": ("torch.Tensor",),
     "Path": ("pathlib.Path",),
     "Any": ("typing.Any",),
+    "timedelta": ("datetime.timedelta",),
+    "DistributedDataParallel": ("torch.nn.parallel.DistributedDataParallel",),
     "DataLoader": ("torch.utils.data.DataLoader",),
     "IterableDataset": ("torch.utils.data.IterableDataset",),
     "TensorDataset": ("torch.utils.data.TensorDataset",),
@@ -132,11 +111,7 @@ def _missing(facts: Facts, wanted: Iterable[ImportLine]) -> list[ImportLine]:
     """Imports that the top of the script does not have yet: plain ones first, as isort would."""
     there = set(_imports_above(facts))
     absent = {line for line in wanted if line not in there and not _is_covered(line, there)}
-    return sorted(absent, key=_as_isort)
-
-
-def _as_isort(line: ImportLine) -> tuple[bool, str, str, str]:
-    return bool(line.name), line.module, line.name or "", line.alias or ""
+    return sorted(absent, key=as_isort)
 
 
 def _is_covered(line: ImportLine, there: set[ImportLine]) -> bool:
@@ -161,15 +136,24 @@ def _imports_above(facts: Facts) -> Iterator[ImportLine]:
             return
 
 
-def _behind_imports(facts: Facts, lines: list[str]) -> Splice:
+def _behind_imports(facts: Facts, plan: Plan, lines: list[str]) -> Splice:
     positions, newline = facts.script.positions, facts.script.source.newline
     at = _anchor(facts)
     text = "".join(one + newline for one in lines)
-    if positions.text[at : at + 1].strip():  # no empty line follows
+    if positions.text[at : at + 1].strip() and not _brings_empty_line(facts, plan, at):
         text += newline
     if at == len(positions.text) and not positions.text.endswith(("\n", "\r")):
         text = newline + text
-    return Splice(Span(at, at), (text,))
+    return Splice(Span(at, at), (text,), leads=True)
+
+
+def _brings_empty_line(facts: Facts, plan: Plan, at: int) -> bool:
+    """Whether another edit puts a line there, with an empty one above it (apply.py, insert_before)."""
+    positions = facts.script.positions
+    if not positions.text[:at].strip():
+        return False
+    leading = (one.node for one in plan.text_edits() if isinstance(one, InsertBefore))
+    return any(positions.above_comments(bounds(node)[0]) == at for node in leading)
 
 
 def _anchor(facts: Facts) -> int:

@@ -1,25 +1,22 @@
 """Copy helpers of the templates into a script: their text byte for byte, with the helpers and imports they need.
 
-The templates are read as text and never imported (they need torch; a conversion does not). The one exception to
-byte for byte: a name that the script uses for something of its own gets an underscore behind it.
+The templates are read as text and never imported (they need torch; a conversion does not).
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.resources import files
 
-from dp2ddp.codemod.facts.positions import Positions, Span
+from dp2ddp.codemod.facts.positions import Positions
 from dp2ddp.codemod.facts.scopes import Scopes
-from dp2ddp.codemod.splices import Splice, splice_text
 from dp2ddp.errors import ConversionError
 
 PACKAGE = "dp2ddp.templates"
-Rename = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,13 @@ class Lifted:
     """Text of helpers, the imports they need, and where they come from."""
 
     imports: tuple[ImportLine, ...]
-    definitions: tuple[str, ...]
+    by_name: Mapping[str, str]  # the text of each definition
     modules: tuple[str, ...]
+    global_names: frozenset[str]  # that the definitions have or read at module level; builtins, too
+
+    @property
+    def definitions(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.by_name.values()))  # `a = b = 1` defines two names
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Template:
 
     @cached_property
     def scopes(self) -> Scopes:
-        """Needed only where a name of the script is in the way."""
+        """Needed only where helpers are pasted into a script, among names of its own."""
         return Scopes(self.tree)
 
     def _definitions(self) -> Iterator[Definition]:
@@ -102,17 +104,17 @@ class Template:
         text = self.positions.source(node)
         return (line for line in self.imports[name] if line.name or line.alias or line.module in text)
 
-    def segment(self, node: ast.stmt, rename: Rename) -> str:
+    def segment(self, node: ast.stmt) -> str:
         """The text of a definition, with the comment lines right above it."""
-        span = self.positions.span(node)
         start = self.positions.line_starts[_first_line(node) - 1]
         while (above := self._line_before(start)) is not None and above[1].startswith("#"):
             start = above[0]
-        renames = list(self._renames(node, rename))
-        if not renames:
-            return self.text[start : span.end]
-        renamed = splice_text(self.text, renames)
-        return renamed[start : span.end + len(renamed) - len(self.text)]
+        return self.text[start : self.positions.span(node).end]
+
+    def global_names(self, node: ast.stmt) -> set[str]:
+        """Names that a definition reads from the module around it, or from builtins, and those that it defines."""
+        names = (one for one in ast.walk(node) if isinstance(one, ast.Name))
+        return {one.id for one in names if self._is_global(one)} | set(_defined(node))
 
     def _line_before(self, start: int) -> tuple[int, str] | None:
         if start == 0:
@@ -120,24 +122,9 @@ class Template:
         index = self.positions.line_starts.index(start) - 1
         return self.positions.line_starts[index], self.text[self.positions.line_starts[index] : start]
 
-    def _renames(self, node: ast.stmt, rename: Rename) -> Iterator[Splice]:
-        for one in ast.walk(node):
-            if isinstance(one, ast.Name) and rename(one.id) != one.id and self._is_global(one):
-                yield Splice(self.positions.span(one), (rename(one.id),))
-        for name in _defined(node):
-            if rename(name) != name and not isinstance(node, (ast.Assign, ast.AnnAssign)):
-                yield Splice(self._name_span(node, name), (rename(name),))
-
     def _is_global(self, node: ast.Name) -> bool:
         scope = self.scopes.lookup(node.id, self.scopes.scope_of[node])
         return scope is None or scope is self.scopes.top
-
-    def _name_span(self, node: ast.stmt, name: str) -> Span:
-        """Where the name stands behind `def` or `class`."""
-        start = self.positions.offset(node.lineno, node.col_offset)
-        found = re.compile(rf"(?:async\s+def|def|class)\s+({re.escape(name)})\b").match(self.text, start)
-        assert found is not None
-        return Span(*found.span(1))
 
 
 def _first_line(node: ast.stmt) -> int:
@@ -203,16 +190,18 @@ class Library:
                 return name
         raise ConversionError(f"the templates have no {helper}; please report this")
 
-    def lift(self, helpers: Iterable[str], rename: Rename = lambda name: name) -> Lifted:
+    def lift(self, helpers: Iterable[str]) -> Lifted:
         """The helpers and all they need: imports first, then definitions, those used by others before their users."""
         definitions, imports = self._closure(helpers)
         order = self._module_order({one.module for one in definitions})
-        wanted = sorted(definitions, key=lambda one: (order.index(one.module), one.node.lineno))
-        nodes = list(dict.fromkeys((one.module, one.node) for one in wanted))  # `a = b = 1` defines two names
+        needed = sorted(definitions, key=lambda one: (order.index(one.module), one.node.lineno))
         return Lifted(
-            imports=tuple(sorted((line.renamed(rename(line.bound)) for line in imports), key=str)),
-            definitions=tuple(self.template(module).segment(node, rename) for module, node in nodes),
+            imports=tuple(sorted(imports, key=str)),
+            by_name={one.name: self.template(one.module).segment(one.node) for one in needed},
             modules=tuple(order),
+            global_names=frozenset().union(
+                *(self.template(one.module).global_names(one.node) for one in needed)
+            ),
         )
 
     def _closure(self, helpers: Iterable[str]) -> tuple[set[Definition], set[ImportLine]]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from dp2ddp.codemod.acceptance import Acceptance, AcceptOption, Comment, Comments
 from dp2ddp.codemod.edits import (
     DropArgument,
     Edit,
@@ -21,13 +22,12 @@ from dp2ddp.codemod.edits import (
 )
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.positions import Span
-from dp2ddp.codemod.rule import Rule
+from dp2ddp.codemod.rule import Rule, all_rules
 from dp2ddp.codemod.strategy import Strategy
 from dp2ddp.source.cells import Place
 
 WRAP_RULE = "DDP201"
 WRAP_RULES = (WRAP_RULE, "DDP203", "DDP204", "DDP205")  # subclasses, by hand, handed on
-IGNORED = re.compile(r"#\s*dp2ddp:\s*ignore(?:\[([A-Z0-9,\s]+)\])?")
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Planned:
     finding: Finding
     place: Place  # the line as a person looks for it: of the file, or of a notebook's cell
     file: str | None = None  # a local module, where it is not the entry script
+    acceptance: Acceptance | None = None  # a hazard's, where somebody has answered it
 
     @property
     def because(self) -> str:
@@ -53,7 +54,8 @@ class Plan:
 
     strategy: Strategy
     edits: tuple[Planned, ...]
-    hazards: tuple[Planned, ...]
+    hazards: tuple[Planned, ...]  # open ones
+    accepted: tuple[Planned, ...]  # hazards that a person has answered
     notes: tuple[Planned, ...]
     imports: tuple[Import, ...]
     lifts: tuple[Lift, ...]
@@ -69,7 +71,11 @@ class Plan:
         ]
 
 
-def make_plan(facts: Facts, strategy: Strategy, rules: Iterable[Rule]) -> Plan:
+def make_plan(
+    facts: Facts, strategy: Strategy, rules: Sequence[Rule], accept: Sequence[AcceptOption] = ()
+) -> Plan:
+    """What the rules find in a file; `accept` answers hazards, as comments do."""
+    comments = Comments(facts.script)
     found = [
         (rule.code, finding)
         for rule in rules
@@ -79,17 +85,24 @@ def make_plan(facts: Facts, strategy: Strategy, rules: Iterable[Rule]) -> Plan:
         or facts.reach.holds(facts.script, finding.node)
     ]
     placed = (_place(facts, code, _if_found(facts, finding)) for code, finding in found)
-    kept = [one for one in placed if not _is_silenced(facts, one) and not _is_in_helpers(facts, one)]
+    kept = [
+        _answered(facts, one, comments, accept)
+        for one in placed
+        if not _is_left_out(one, comments) and not _is_in_helpers(facts, one)
+    ]
     removed = list(_removed_spans(facts, kept))
     kept = [one for one in kept if not _is_lost(facts, one, removed)]
     edits = sorted(
         (one for one in kept if not isinstance(one.finding, (Import, Lift, Hazard, Note))), key=_order(facts)
     )
+    hazards = [one for one in kept if isinstance(one.finding, Hazard)]
+    stale = [] if facts.is_converted else list(_stale(facts, comments, hazards, rules))
     return Plan(
         strategy=strategy,
         edits=tuple(edits),
-        hazards=_sorted(one for one in kept if isinstance(one.finding, Hazard)),
-        notes=_sorted(one for one in kept if isinstance(one.finding, Note)),
+        hazards=_sorted(one for one in hazards if not one.acceptance),
+        accepted=_sorted(one for one in hazards if one.acceptance),
+        notes=_sorted([one for one in kept if isinstance(one.finding, Note)] + stale),
         imports=_unique(
             one.finding for one in kept if isinstance(one.finding, Import) and _is_used(facts, one, edits)
         ),
@@ -127,17 +140,56 @@ def _is_in_helpers(facts: Facts, planned: Planned) -> bool:
     return planned.line > 0 and planned.line in facts.script.helper_lines
 
 
-def _is_silenced(facts: Facts, planned: Planned) -> bool:
-    """`# dp2ddp: ignore` or `# dp2ddp: ignore[DDP501]` at the end of the line."""
-    if planned.line == 0:
-        return False
-    positions = facts.script.positions
-    line = positions.text[positions.line_starts[planned.line - 1] : positions.line_end(planned.line)]
-    found = IGNORED.search(line)
-    if not found:
-        return False
-    codes = [code.strip() for code in (found.group(1) or "").split(",") if code.strip()]
-    return not codes or any(planned.code.startswith(code) for code in codes)
+def _is_left_out(planned: Planned, comments: Comments) -> bool:
+    """`# dp2ddp: ignore[DDP501]` at the end of the line. A hazard is not left out: it is accepted."""
+    return not isinstance(planned.finding, Hazard) and comments.ignoring(planned.code, planned.line)
+
+
+def _answered(facts: Facts, planned: Planned, comments: Comments, accept: Sequence[AcceptOption]) -> Planned:
+    """A hazard with the answer that a person has given to it, if any."""
+    if not isinstance(planned.finding, Hazard):
+        return planned
+    if comment := comments.accepting(planned.code, planned.finding.node):
+        return replace(planned, acceptance=Acceptance("comment", comment.reason))
+    entry = facts.modules.entry.source.name
+    for option in accept:
+        if option.answers(planned.code, planned.file, entry, planned.place):
+            return replace(planned, acceptance=Acceptance("option", option.reason))
+    return planned
+
+
+def _stale(
+    facts: Facts, comments: Comments, hazards: Iterable[Planned], rules: Iterable[Rule]
+) -> Iterator[Planned]:
+    """Notes on comments that accept what is not there any more: the next one on that line would be accepted unseen."""
+    ran, known = {rule.code for rule in rules}, {rule.code for rule in all_rules()}
+    used = {
+        (comment, one.code)
+        for one in hazards
+        if isinstance(one.finding, Hazard)
+        and (comment := comments.accepting(one.code, one.finding.node)) is not None
+    }
+    for comment in comments:
+        for code in comment.codes or ("",):
+            if (
+                comment.word == "accept"
+                and (comment, code) not in used
+                and (code in ran or code not in known)
+            ):
+                yield _stale_note(facts, comment, code, known)
+
+
+def _stale_note(facts: Facts, comment: Comment, code: str, known: set[str]) -> Planned:
+    message = (
+        "accepts no hazard: there is none of this code here (any more); take the comment out"
+        if code in known
+        else f"accepts no hazard: {code or 'it'} names no rule; write accept[CODE]"
+    )
+    file = None if facts.is_entry else facts.script.shown
+    place = facts.script.source.place(comment.line)
+    return Planned(
+        code or "accept", comment.line, comment.column, Note(facts.script.tree, message), place, file
+    )
 
 
 def _removed_spans(

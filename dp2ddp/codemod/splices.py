@@ -20,12 +20,15 @@ class Splice:
     span: Span
     pieces: tuple[str | Span, ...]
     drops: bool = False  # text is removed on purpose: edits inside it vanish with it
+    leads: bool = False  # a statement: it stands before whatever else is inserted, or begins, at its place
 
     @property
     def inserts(self) -> bool:
         return self.span.start == self.span.end
 
     def hole_for(self, other: Splice) -> Span | None:
+        if other.leads and other.span.start == self.span.start:
+            return None
         holes = (piece for piece in self.pieces if isinstance(piece, Span))
         return next((hole for hole in holes if hole.holds(other.span)), None)
 
@@ -36,9 +39,13 @@ def splice_text(text: str, splices: Sequence[Splice]) -> str:
 
 
 def _in_order(splices: Sequence[Splice]) -> list[Splice]:
-    """From left to right, insertions first, wide before narrow; equals keep the order in which they came."""
+    """From left to right, insertions first, statements first of these, wide before narrow; equals keep their order."""
     unique = list(dict.fromkeys(splices))
-    return sorted(unique, key=lambda splice: (splice.span.start, not splice.inserts, -splice.span.end))
+    return sorted(unique, key=_place)
+
+
+def _place(splice: Splice) -> tuple[int, bool, bool, int]:
+    return splice.span.start, not splice.inserts, not splice.leads, -splice.span.end
 
 
 def _render(text: str, span: Span, splices: list[Splice]) -> str:

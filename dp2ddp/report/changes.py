@@ -7,12 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dp2ddp.codemod.convert import Conversion, FileConversion
-from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
 from dp2ddp.verify.verdict import Verdict
 
 _AROUND = 3  # lines of context
 _WIDE = 1000  # letters of a printed line: a progress bar may be one line
-_LONG = 400  # lines that are all new: a module of helpers, shown folded
 
 
 @dataclass(frozen=True)
@@ -40,17 +38,15 @@ class Change:
 class DiffLine:
     """A line as it is shown; `old` and `new` are its numbers, 0 where it is not."""
 
-    kind: str  # same, gone, new, gap, reason, folded
+    kind: str  # same, gone, new, gap, reason
     text: str
     old: int = 0
     new: int = 0
-    inside: tuple[DiffLine, ...] = ()  # of what is folded
 
 
 def changes_of(conversion: Conversion) -> tuple[Change, ...]:
-    """Of what convert wrote: the script first."""
-    files = sorted(conversion.changed_files, key=lambda one: one is not conversion.entry)
-    return tuple(_change(one) for one in files)
+    """Of what convert wrote: the script first; the helpers are nobody's change."""
+    return tuple(_change(one) for one in conversion.changed_files)
 
 
 def _change(file: FileConversion) -> Change:
@@ -62,7 +58,7 @@ def _change(file: FileConversion) -> Change:
 
 def diff_lines(change: Change) -> tuple[DiffLine, ...]:
     """Empty if nothing changed."""
-    return tuple(_folded(_reasoned(change)))
+    return tuple(_reasoned(change))
 
 
 def printed_diff(verdict: Verdict, before: int, most: int) -> tuple[DiffLine, ...]:
@@ -114,23 +110,3 @@ def _block(kind: str, a: Sequence[str], b: Sequence[str], old: int, new: int) ->
 
 def _reason(reason: Reason) -> DiffLine:
     return DiffLine("reason", f"{reason.place}: {reason.because} ({reason.code})")
-
-
-def _folded(lines: Iterator[DiffLine]) -> Iterator[DiffLine]:
-    """The copied helpers, hundreds of lines, as one that opens."""
-    inside: list[DiffLine] = []
-    for line in lines:
-        if inside or (line.kind == "new" and line.text.startswith(HELPERS_START)):
-            inside.append(line)
-            if line.text.startswith(HELPERS_END):
-                yield _fold(inside)
-                inside = []
-        else:
-            yield line
-    yield from inside if len(inside) < _LONG else [_fold(inside)]
-
-
-def _fold(inside: list[DiffLine]) -> DiffLine:
-    return DiffLine(
-        "folded", f"{len(inside)} lines of helpers copied from dp2ddp.templates", inside=tuple(inside)
-    )

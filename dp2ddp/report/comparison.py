@@ -9,6 +9,7 @@ from enum import Enum
 from typing import IO
 
 from dp2ddp.report.changes import Change
+from dp2ddp.verify.aligned import unlike_text
 from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.compare import Comparison, Difference
 from dp2ddp.verify.differences import AT_END, FACTS, GRADIENTS
@@ -16,7 +17,7 @@ from dp2ddp.verify.tolerance import FACTOR
 from dp2ddp.verify.verdict import Verdict
 
 _MOST_SIZES = 4  # of batches, in the line about rows
-_MOST_CAUSES = 3
+_MOST_CAUSES = 4
 _MOST_EDITS = 4
 
 
@@ -32,7 +33,18 @@ class Report:
     surroundings: tuple[tuple[str, str], ...] = ()  # (label, words): versions, seeds, the command
     failure: str = ""  # why nothing was found on the next number of devices
     failed: Mapping[str, object] | None = None  # the same as data: who waited where (report/run.py)
+    accepted: tuple[Mapping[str, object], ...] = ()  # hazards that a person answered (report/conversion.py)
     port: str = ""  # a version of the user's own, as the user named it
+    convert: str = ""  # the command that writes our conversion, which `launch` starts
+
+    @property
+    def outcome(self) -> str:
+        """In one word or two, for programs."""
+        if any(verdict.compared_nothing for verdict in self.verdicts):
+            return "nothing compared"
+        if any(not verdict.same for verdict in self.verdicts):
+            return "different"
+        return "failed" if self.failure else "same"
 
     @property
     def same(self) -> bool:
@@ -66,6 +78,10 @@ def print_report(report: Report, file: IO[str] | None = None) -> None:
         for text, weighty in causes_text(verdict.causes):
             console.print(Text(text, style="bold" if weighty else ""))
     console.print()
+    for one in report.accepted:
+        console.print(Text.assemble(("accepted   ", "bold"), str(one["text"])))
+    if report.convert:
+        console.print(Text.assemble(("convert    ", "bold"), report.convert))
     console.print(Text.assemble(("launch     ", "bold"), report.launch))
     console.print(Text(f"verified in {report.seconds:.1f} s", style="dim"))
 
@@ -75,13 +91,15 @@ def headline(report: Report) -> str:
     worlds = _listed([str(verdict.world) for verdict in report.verdicts]) if report.verdicts else ""
     devices = f"on {worlds} {'device' if worlds == '1' else 'devices'}"
     who = report.port or report.script
+    if report.outcome == "nothing compared":
+        return f"NOTHING COMPARED of {who}: no optimizer step, no backward pass, no line, no file"
     if report.failure and all(verdict.same for verdict in report.verdicts):
         so_far = (
             f"is the same {devices}, but could not be compared further" if worlds else "could not be compared"
         )
         return f"FAILED {who} {so_far}"
     if report.same:
-        does = "trains the same" if any(verdict.trained for verdict in report.verdicts) else "does the same"
+        does = _does(report.verdicts)
         if report.port:
             return f"SAME {report.port} {does} as {report.script} under DataParallel, {devices}"
         return f"SAME {report.script} {does} under DataParallel and under DDP, {devices}"
@@ -90,12 +108,29 @@ def headline(report: Report) -> str:
     return f"DIFFERENT {who} {_parting(bad, other)}, on {_count(bad.world, 'device')}"
 
 
+def _does(verdicts: Sequence[Verdict]) -> str:
+    """What is the same: no more than was compared."""
+    if any(verdict.float64.steps and verdict.float64.stepped for verdict in verdicts):
+        return "trains the same"
+    if any(verdict.float64.steps for verdict in verdicts):
+        return "computes the same gradients"
+    if any(verdict.trained for verdict in verdicts):
+        return "trains the same"
+    parts = {
+        "prints": any(verdict.stdout.lines for verdict in verdicts),
+        "leaves behind": any(verdict.files.files for verdict in verdicts),
+    }
+    return f"{' and '.join(part for part, is_there in parts.items() if is_there)} the same"
+
+
 def _parting(verdict: Verdict, other: str) -> str:
     first = verdict.float64.first
     if verdict.random_only:
         return f"draws other random numbers than {other}, and trains the same with the same ones"
+    if verdict.hidden and first is None:
+        return f"trains the same as {other} with the same random numbers, and cannot with its own: {verdict.hidden[0]}"
     if first is not None:
-        return f"parts from {other} {_when(first)}: {_thing(first)}"
+        return f"parts from {other} {_when(first, verdict.float64)}: {_thing(first)}"
     if verdict.single_only:
         return "trains the same in float64, and otherwise in float32 (half precision on one side?)"
     if verdict.only_gradients:
@@ -124,10 +159,14 @@ def facts(verdict: Verdict) -> Iterator[Fact]:
     double = verdict.float64
     yield "steps", _steps(double), _judged(set(double.rank_steps) <= {double.steps})
     if double.rows:
-        yield "rows", rows_text(double.rows, verdict.world), Judged.GOOD
+        rows = rows_text(double.rows, verdict.world)
+        if double.rank_rows:
+            rows += f" under DataParallel; the ranks have {rows_text(double.rank_rows, verdict.world)}"
+        yield "rows", rows, _judged(double.same or not double.rank_rows)
     if verdict.trained:
         yield "float64", _float64(double), _judged(double.same)
         yield from (("", text, Judged.BAD) for text in _beside(double))
+        yield from (("", sentence, Judged.BAD) for sentence in verdict.hidden)
         yield from _aligned(verdict)
         if single := verdict.float32:
             ordered = ", with sums over ranks added in rank order" if verdict.world > 2 else ""
@@ -139,11 +178,21 @@ def facts(verdict: Verdict) -> Iterator[Fact]:
             )
     shown = verdict.only_gradients
     yield _or_shown("stdout", _stdout(verdict), verdict.stdout.same and not verdict.voices, shown)
+    yield from (
+        (
+            "",
+            f"line {number} is {_shown(theirs)}, under DataParallel {_shown(ours)}",
+            Judged.SHOWN if shown else Judged.BAD,
+        )
+        for number, ours, theirs in verdict.stdout.others
+    )
     yield _or_shown("files", _files(verdict), verdict.files.same, shown)
     codes = f"{verdict.codes[0]} and {verdict.codes[1]}"
     yield _or_shown("exit codes", codes, verdict.codes[0] == verdict.codes[1], shown)
     seconds = "DataParallel {:.1f} s, torchrun {:.1f} s (float64, both at once)".format(*verdict.seconds)
     yield "time", seconds, Judged.SHOWN
+    if double.unchecked:
+        yield "note", "not checked: " + ", ".join(each.value for each in double.unchecked), Judged.SHOWN
     yield from (("note", remark, Judged.SHOWN) for remark in (*verdict.remarks, *double.remarks))
 
 
@@ -161,15 +210,21 @@ def _aligned(verdict: Verdict) -> Iterator[Fact]:
         return
     found = verdict.aligned
     text = _float64(found.comparison) if found.comparison.steps else "no step to compare"
-    yield "aligned", f"with DataParallel's random numbers: {text}", _judged(found.comparison.same)
+    given = "random numbers and initial weights" if found.taken else "random numbers"
+    yield "aligned", f"with DataParallel's {given}: {text}", _judged(found.comparison.same)
     yield from (("", sentence, Judged.BAD) for sentence in found.unshared)
+    if found.unlike:
+        yield "", unlike_text(found.unlike), Judged.BAD
 
 
 def _steps(comparison: Comparison) -> str:
+    if not comparison.stepped:
+        return _passes(comparison)
     if not comparison.steps and not any(comparison.rank_steps) and comparison.unstepped_losses:
         return (
-            "no optimizer takes one: what models hold at the end is compared, and the losses of "
-            f"{_count(comparison.unstepped_losses, 'backward pass', 'backward passes')}"
+            "no optimizer takes one: what models hold at the end is compared"
+            + (", and the losses of " if "loss" in comparison.parts else "; there were ")
+            + _count(comparison.unstepped_losses, "backward pass", "backward passes")
         )
     if not comparison.steps and not any(comparison.rank_steps):
         return "none: the script takes no optimizer step, so lines, files and exit codes are compared"
@@ -177,6 +232,15 @@ def _steps(comparison: Comparison) -> str:
         return f"{comparison.steps} on every rank"
     ranks = ", ".join(f"rank {rank}: {count}" for rank, count in enumerate(comparison.rank_steps))
     return f"{comparison.steps} under DataParallel; {ranks}"
+
+
+def _passes(comparison: Comparison) -> str:
+    """Of a script whose optimizers take no step."""
+    counts = {comparison.steps, *comparison.rank_steps}
+    what = "gradients" if "gradient" in comparison.parts else "losses"
+    count = " or ".join(map(str, sorted(counts)))
+    passes = "backward pass" if counts == {1} else "backward passes"
+    return f"no optimizer takes one: the {what} of {count} {passes} are compared"
 
 
 def rows_text(rows: Sequence[tuple[int, ...]], world: int) -> str:
@@ -194,9 +258,11 @@ def _sum(rows: tuple[int, ...], world: int) -> str:
 
 def _float64(comparison: Comparison) -> str:
     if comparison.first is not None:
-        return _found(comparison.first)
-    if comparison.identical:
-        return "every gradient, parameter, loss and buffer is the same to the last bit"
+        return _found(comparison.first, comparison)
+    if comparison.identical and comparison.parts:
+        exact, rounded = _exact_parts(comparison)
+        text = f"every {_listed(exact)} is the same to the last bit"
+        return f"{text}, each {_listed(rounded)} but for rounding" if rounded else text
     text = f"largest difference {_largest(comparison.largest)}, {_beside_noise(comparison)}"
     if comparison.noisy and comparison.noise:
         text += (
@@ -206,15 +272,30 @@ def _float64(comparison: Comparison) -> str:
     return text
 
 
+def _exact_parts(comparison: Comparison) -> tuple[list[str], list[str]]:
+    """What was compared: to the last bit the same; but for rounding."""
+    largest = comparison.largest
+    inexact = {largest.kind} if largest is not None and largest.size else set()
+    exact = [part for part in comparison.parts if part not in inexact]
+    return exact, [part for part in comparison.parts if part in inexact]
+
+
 def _float32(comparison: Comparison) -> str:
     if comparison.identical:
-        steps = f" in all {_count(comparison.steps, 'step')}" if comparison.steps else ""
+        steps = f" in all {_steps_counted(comparison)}" if comparison.steps else ""
         return f"bit for bit the same{steps}"
     if comparison.first is not None:
         first = comparison.first
-        return f"beyond natural noise: {_found(first)}"
-    same = f"{comparison.identical_steps} of {_count(comparison.steps, 'step')} bit for bit the same"
+        return f"beyond natural noise: {_found(first, comparison)}"
+    same = f"{comparison.identical_steps} of {_steps_counted(comparison)} bit for bit the same"
+    if comparison.largest is None or comparison.largest.size == 0:  # 0.0 and -0.0
+        return f"{same}, and every number equal in the others"
     return f"{same}; largest difference {_largest(comparison.largest)}, {_beside_noise(comparison)}"
+
+
+def _steps_counted(comparison: Comparison) -> str:
+    words = ("step", "steps") if comparison.stepped else ("backward pass", "backward passes")
+    return _count(comparison.steps, *words)
 
 
 def _beside_noise(comparison: Comparison) -> str:
@@ -234,8 +315,11 @@ def _largest(difference: Difference | None) -> str:
     return f"{difference.size:.1e} ({_thing(difference)}, {_when(difference)})"
 
 
-def _when(difference: Difference) -> str:
-    return "at the end" if difference.kind in AT_END else f"at step {difference.step}"
+def _when(difference: Difference, comparison: Comparison | None = None) -> str:
+    if difference.kind in AT_END:
+        return "at the end"
+    passes = comparison is not None and not comparison.stepped
+    return f"{'in backward pass' if passes else 'at step'} {difference.step}"
 
 
 def _thing(difference: Difference) -> str:
@@ -251,9 +335,9 @@ def _on_rank(difference: Difference) -> str:
     return f" on rank {difference.rank}" if difference.rank else ""
 
 
-def _found(difference: Difference) -> str:
+def _found(difference: Difference, comparison: Comparison) -> str:
     """What differs, where, and how far; a fact is no number."""
-    told = f"{_thing(difference)} {_when(difference)}"
+    told = f"{_thing(difference)} {_when(difference, comparison)}"
     return told if difference.kind in FACTS else f"{told}: {_amount(difference)}"
 
 

@@ -31,10 +31,13 @@ def document(report: Report) -> dict[str, Any]:
         "schema": SCHEMA,
         "script": report.script,
         "same": report.same,
+        "outcome": report.outcome,
         "launch": report.launch,
+        "convert": report.convert or None,
         "seconds": report.seconds,
         "failure": report.failure or None,
         "failed": None if report.failed is None else dict(report.failed),
+        "accepted": [dict(one) for one in report.accepted],
         "surroundings": dict(report.surroundings),
         "verdicts": [_verdict(verdict) for verdict in report.verdicts],
     }
@@ -47,6 +50,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "same": verdict.same,
         "only_gradients": verdict.only_gradients,
         "lockstep": verdict.lockstep,
+        "hidden": list(verdict.hidden),
         "aligned": verdict.aligned and _aligned(verdict.aligned),
         "float64": _comparison(verdict.float64),
         "float32": verdict.float32 and _comparison(verdict.float32),
@@ -55,7 +59,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             "lines": text.lines,
             "rounded": text.rounded,
             "masked": text.masked,
-            "first": text.first and {"line": text.first[0], "dp": text.first[1], "ddp": text.first[2]},
+            "first": text.first and _line(text.first),
+            "others": [_line(each) for each in text.others],
         },
         "voices": list(verdict.voices),
         "files": {
@@ -66,14 +71,21 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "codes": list(verdict.codes),
         "seconds": list(verdict.seconds),
         "causes": [_cause(cause) for cause in verdict.causes],
+        "unchecked": [each.value for each in verdict.float64.unchecked],
         "remarks": [*verdict.remarks, *verdict.float64.remarks],
     }
+
+
+def _line(different: tuple[int, str, str]) -> dict[str, Any]:
+    return dict(zip(("line", "dp", "ddp"), different, strict=True))
 
 
 def _aligned(aligned: Aligned) -> dict[str, Any]:
     return {
         "same": aligned.same,
         "unshared": list(aligned.unshared),
+        "unlike": list(aligned.unlike),
+        "weights_taken": aligned.taken,
         "float64": _comparison(aligned.comparison),
     }
 
@@ -84,9 +96,12 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         "identical": comparison.identical,
         "steps": comparison.steps,
         "rank_steps": list(comparison.rank_steps),
+        "stepped": comparison.stepped,
+        "compared": list(comparison.parts),
         "identical_steps": comparison.identical_steps,
         "identical_buffers": comparison.identical_buffers,
         "rows": [list(rows) for rows in comparison.rows],
+        "rank_rows": [list(rows) for rows in comparison.rank_rows],
         "largest": _difference(comparison.largest),
         "first": _difference(comparison.first),
         "also": [_difference(each) for each in comparison.also],

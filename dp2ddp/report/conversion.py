@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
+from pathlib import Path
 
+from dp2ddp.codemod.acceptance import option_text
 from dp2ddp.codemod.convert import Conversion
 from dp2ddp.codemod.edits import Hazard
-from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
+from dp2ddp.codemod.helpers import HelperModule
 from dp2ddp.codemod.plan import Planned
 from dp2ddp.codemod.strategy import Choice
 
 VERSION = 1
-
-_HELPERS = re.compile(
-    rf"^\+{re.escape(HELPERS_START)}.*\n(?:\+.*\n)*?\+{re.escape(HELPERS_END)}.*\n", re.MULTILINE
-)
 
 
 def conversion_text(conversion: Conversion, written: str | None) -> str:
@@ -37,6 +34,8 @@ def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
                 ("gradients", strategy.gradients),
             )
         )
+        if conversion.helpers:
+            yield f"  helpers: {_helpers(conversion.helpers)}"
         yield ""
         yield from (f"  {_place(one)}  {one.because} ({one.code})" for one in _merged(conversion.edits))
     if conversion.notes:
@@ -51,12 +50,27 @@ def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
     if conversion.unread:
         yield ""
         yield from (f"not read, so not looked at: {one}" for one in conversion.unread)
+    if conversion.accepted:
+        yield ""
+        yield from _accepted_lines(conversion)
     if conversion.hazards:
         yield ""
         yield from (line for one in conversion.hazards for line in _hazard(conversion, one))
+        yield ""
+        yield from _how_to_answer(conversion.hazards)
     if conversion.changed and (written or not conversion.hazards):
         yield ""
         yield _start(conversion, written)
+
+
+def _helpers(module: HelperModule) -> str:
+    """The module that the script imports, and what became of it."""
+    name = Path(module.before.name).name
+    if module.is_new:
+        return f"{name} beside it, {len(module.after.splitlines()):,} lines"
+    added = f"{len(module.added)} added" if module.added else "nothing to add"
+    kept = f"; as you changed them: {', '.join(module.kept)}" if module.kept else ""
+    return f"{name}, which is there already: {added}{kept}"
 
 
 def _start(conversion: Conversion, written: str | None) -> str:
@@ -78,14 +92,19 @@ def _used_by(conversion: Conversion) -> Iterator[str]:
 def verdict(conversion: Conversion, written: str | None) -> str:
     """One line that says how it went."""
     name, open_ones = conversion.before.name, len(conversion.hazards)
+    hazards = _hazard_counts(open_ones, len(conversion.accepted))
     if not conversion.changed and not open_ones:
-        return f"{name}: nothing to convert" + (" (see the notes)" if conversion.notes else "")
-    hazards = f"{open_ones} hazard{'s' if open_ones > 1 else ''} open" if open_ones else ""
+        return f"{name}: nothing to convert{hazards}" + (" (see the notes)" if conversion.notes else "")
     if not conversion.changed:
-        return f"{name}: not converted, {hazards}"
+        return f"{name}: not converted{hazards}"
     count = len(conversion.edits)
     into = f" -> {written}" if written else ""
-    return f"{name}{into}: {count} edit{'s' if count > 1 else ''}" + (f", {hazards}" if hazards else "")
+    return f"{name}{into}: {count} edit{'s' if count > 1 else ''}{hazards}"
+
+
+def _hazard_counts(open_ones: int, accepted: int) -> str:
+    told = f", {open_ones} hazard{'s' if open_ones > 1 else ''} open" if open_ones else ""
+    return told + (f", {accepted} hazard{'s' if accepted > 1 else ''} accepted" if accepted else "")
 
 
 def _choice(kind: str, choice: Choice) -> str:
@@ -109,11 +128,23 @@ def _hazard(conversion: Conversion, planned: Planned) -> Iterator[str]:
     yield f"        {finding.advice}"
 
 
-def folded(diff: str) -> str:
-    """A difference with the copied helpers, hundreds of lines, as one."""
-    return _HELPERS.sub(
-        lambda match: f"+ ... {match[0].count(chr(10))} lines of helpers copied from dp2ddp.templates\n", diff
-    )
+def _accepted_lines(conversion: Conversion) -> Iterator[str]:
+    """The hazards that somebody answered: what, how, why."""
+    for one in conversion.accepted:
+        yield f"accepted  {accepted_text(conversion, one)}"
+
+
+def accepted_text(conversion: Conversion, planned: Planned) -> str:
+    """A hazard with its answer, in one line."""
+    where = planned.place.in_file(planned.file or conversion.before.name, planned.column)
+    return f"{where}: {planned.because} ({planned.code}), by {planned.acceptance}"
+
+
+def _how_to_answer(hazards: tuple[Planned, ...]) -> Iterator[str]:
+    """What a person does who has looked at a hazard and finds it harmless."""
+    first = hazards[0]
+    comment, option = f"`# dp2ddp: accept[{first.code}] why`", f"--accept {option_text(first)}"
+    yield f"answer one that is harmless with {comment} on its line, or {option}; dp2ddp verify shows if it is"
 
 
 def conversion_json(conversion: Conversion, written: str | None) -> str:
@@ -130,6 +161,7 @@ def conversion_json(conversion: Conversion, written: str | None) -> str:
         "world": conversion.world,
         "launch": conversion.launch_of(written) if conversion.changed else None,
         "strategy": {kind: {"value": one.value, "because": one.because} for kind, one in choices.items()},
+        "helpers": _helpers_as_data(conversion.helpers),
         "edits": [_as_data(one) for one in conversion.edits],
         "notes": [_as_data(one) for one in conversion.notes],
         "used_by": [
@@ -138,8 +170,20 @@ def conversion_json(conversion: Conversion, written: str | None) -> str:
         "missing": list(conversion.missing),
         "unread": list(conversion.unread),
         "hazards": [{**_as_data(one), "advice": _advice(one)} for one in conversion.hazards],
+        "accepted": [accepted_data(conversion, one) for one in conversion.accepted],
     }
     return json.dumps(document, indent=2) + "\n"
+
+
+def _helpers_as_data(module: HelperModule | None) -> dict[str, object] | None:
+    if module is None:
+        return None
+    return {
+        "file": module.before.name,
+        "lines": len(module.after.splitlines()),
+        "added": list(module.added),
+        "kept": list(module.kept),
+    }
 
 
 def _as_data(planned: Planned) -> dict[str, object]:
@@ -150,6 +194,18 @@ def _as_data(planned: Planned) -> dict[str, object]:
         "line": planned.place.line,
         "column": planned.column,
         "because": planned.because,
+    }
+
+
+def accepted_data(conversion: Conversion, planned: Planned) -> dict[str, object]:
+    """A hazard with its answer; `text` is all of it in words."""
+    assert planned.acceptance
+    answer = {"by": planned.acceptance.by, "reason": planned.acceptance.reason}
+    return {
+        **_as_data(planned),
+        "advice": _advice(planned),
+        **answer,
+        "text": accepted_text(conversion, planned),
     }
 
 

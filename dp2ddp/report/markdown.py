@@ -84,7 +84,8 @@ def _changes(report: Report) -> Iterator[str]:
 
 
 def _surroundings(report: Report) -> Iterator[str]:
-    rows = [("launch", report.launch), ("took", f"{report.seconds:.1f} s"), *report.surroundings]
+    convert = [("convert", report.convert)] if report.convert else []
+    rows = [*convert, ("launch", report.launch), ("took", f"{report.seconds:.1f} s"), *report.surroundings]
     table = ["| | |", "|---|---|", *(f"| {plain(label)} | {plain(words)} |" for label, words in rows)]
     yield from _folded("Environment", table)
 
@@ -108,8 +109,6 @@ def _fitting(texts: list[str]) -> list[str]:
 def _diff_text(line: DiffLine) -> str:
     if line.kind == "gap":
         return f"@@ line {line.old} @@"
-    if line.kind == "folded":
-        return f"+... {line.text}"
     return {"same": " ", "gone": "-", "new": "+", "reason": "#   "}[line.kind] + line.text
 
 

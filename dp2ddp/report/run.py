@@ -90,7 +90,7 @@ def _stand(stand: Stand, original: Original | None) -> dict[str, Any]:
 
 
 def _what(failure: Failure) -> str:
-    return {"crash": "failed", "hang": "hangs"}[failure.kind]
+    return {"crash": "failed", "hang": "hangs", "writes": "writes files more than once"}[failure.kind]
 
 
 def _where(run: Run, failure: Failure) -> str:

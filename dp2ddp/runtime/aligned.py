@@ -9,7 +9,8 @@ reference in its place, nothing else may differ. DataParallel leaves the order o
   only if the script calls set_epoch.
 - a RandomSampler gives their order.
 
-Before each forward in training all devices begin a stream that depends on the number of the forward and on the device.
+Ranks begin with DataParallel's weights, too (first_weights.py). Before each forward in training all devices begin a
+stream that depends on the number of the forward and on the device.
 What a sampler would have given itself is left behind, for verify/aligned.py to look at: ranks that did not share out
 each epoch among them are wrong, and no matter of luck.
 """
@@ -23,10 +24,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.parallel import DataParallel
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
 from torch.utils.data import dataloader as loaders
 
-from dp2ddp.trace.orders import Batch, Epoch, begin_reference, leave_batch, leave_own, read_batches
+from dp2ddp.trace.orders import (
+    Batch,
+    Epoch,
+    begin_reference,
+    leave_batch,
+    leave_own,
+    leave_trained,
+    read_batches,
+)
 
 from .patches import Patches
 from .samples import plain_index
@@ -36,9 +47,10 @@ _SEED = 7_919  # of the devices' streams
 
 
 def leave_order(folder: Path, patches: Patches) -> None:
-    """In the process of DataParallel: write down each batch that a sampler gives."""
+    """In the process of DataParallel: write down each batch that a sampler gives, and what is trained on."""
     begin_reference(folder)
     passes = _Passes()
+    _follow_training(folder, passes, patches)
     base: Any = loaders._BaseDataLoaderIter
     original = base._next_index
 
@@ -56,6 +68,29 @@ def leave_order(folder: Path, patches: Patches) -> None:
     iterate = DataLoader.__iter__
     patches.set(DataLoader, "__iter__", functools.wraps(iterate)(__iter__))
     patches.set(base, "_next_index", functools.wraps(original)(_next_index))
+
+
+def _follow_training(folder: Path, passes: _Passes, patches: Patches) -> None:
+    """A data set whose batch was the last one that the script took before a forward in training."""
+    last: list[Any] = []
+    trained: set[Any] = set()
+    base: Any = loaders._BaseDataLoaderIter
+    original = base.__next__
+
+    @functools.wraps(original)
+    def __next__(self: Any) -> Any:
+        last[:] = [self._dataset]
+        return original(self)
+
+    def forward(module: Any, inputs: Any) -> None:
+        if last and module.training and torch.is_grad_enabled() and isinstance(module, DataParallel):
+            if not hasattr(last[0], "__len__") or passes.name(last[0]) in trained:
+                return
+            trained.add(passes.name(last[0]))
+            leave_trained(folder, passes.name(last[0]))
+
+    patches.set(base, "__next__", __next__)
+    patches.on_undo(register_module_forward_pre_hook(forward).remove)
 
 
 def take_order(folder: Path, patches: Patches) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 import torch.autograd.function
+import torch.autograd.graph
+import torch.nn.modules.module
 import torch.utils.checkpoint
 from torch.overrides import TorchFunctionMode
 
@@ -17,7 +20,7 @@ from .machine import Machine
 from .patches import Patches
 from .places import common_place, place_of, put, put_missing, tensors_in
 
-_PLACES = "_dp2ddp_places"  # on the ctx of a custom Function: where each of its outputs is
+_PLACES = "_dp2ddp_places"  # on the ctx of a custom Function, and in a node's metadata: where each output is
 
 
 def follow_autograd(patches: Patches, mode: VirtualDevices) -> None:
@@ -26,6 +29,71 @@ def follow_autograd(patches: Patches, mode: VirtualDevices) -> None:
     backward_class = torch.autograd.function.BackwardCFunction
     patches.set(backward_class, "apply", _backward_with_places(backward_class.apply, mode.machine))
     mode.handle([torch.Tensor.register_hook], _register_hook)
+    mode.handle([torch.autograd.grad], _grad)
+    if hasattr(torch.autograd.graph, "get_gradient_edge"):  # torch >= 2.1
+        patches.wrap("get_gradient_edge", _edge_with_place, torch.autograd.graph)
+    wrapped_hook = torch.nn.modules.module._WrappedHook
+    patches.set(wrapped_hook, "__call__", _hook_on_modules_device(wrapped_hook.__call__, mode.machine))
+
+
+def gradient_at(grad: Any, place: int | None) -> Any:
+    """The gradient of something at `place`. Any: it may be None.
+
+    The engine hands one tensor to several functions where nothing has to be computed between them; on CUDA, a copy
+    lies between two devices.
+    """
+    if not isinstance(grad, torch.Tensor) or place is None:
+        return grad
+    return put(grad if place_of(grad) in (None, place) else grad.clone(), place)
+
+
+def _grad(func: Any, args: Any, kwargs: Any) -> tuple[torch.Tensor | None, ...]:
+    """A gradient is where its input is, wherever the outputs are (torch/autograd/__init__.py, grad)."""
+    grads: Any = func(*args, **kwargs)
+    inputs = args[1] if len(args) > 1 else kwargs["inputs"]
+    return tuple(gradient_at(grad, _place_of_input(each)) for grad, each in zip(grads, inputs, strict=True))
+
+
+def _place_of_input(wanted: Any) -> int | None:
+    """Of a tensor, or of the edge that stands for it."""
+    if isinstance(wanted, torch.Tensor):
+        return place_of(wanted)
+    found: int | None = wanted.node.metadata.get(_PLACES, {}).get(wanted.output_nr)
+    return found
+
+
+def _edge_with_place(get_gradient_edge: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:
+    def edge_with_place(tensor: torch.Tensor) -> Any:
+        edge = get_gradient_edge(tensor)
+        edge.node.metadata.setdefault(_PLACES, {})[edge.output_nr] = place_of(tensor)
+        return edge
+
+    return edge_with_place
+
+
+def _hook_on_modules_device(call: Any, machine: Machine) -> Any:
+    """nn.Module.register_backward_hook gives its hook what a node of the graph got: where the module's output is."""
+
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        module = self.module() if self.with_module else None
+        parameter = None if module is None else next(module.parameters(), None)
+        with unknown_at(machine, None if parameter is None else place_of(parameter)):
+            return call(self, *args, **kwargs)
+
+    return __call__
+
+
+@contextmanager
+def unknown_at(machine: Machine, place: int | None) -> Iterator[None]:
+    """A tensor that nobody has marked says `place`, as long as this lasts."""
+    if place is None:
+        yield
+        return
+    before = machine.set_place_of_unknown(place)
+    try:
+        yield
+    finally:
+        machine.set_place_of_unknown(before)
 
 
 def _apply_with_places() -> Any:
@@ -60,37 +128,66 @@ def _backward_with_places(original: Any, machine: Machine) -> Any:
         places = getattr(self, _PLACES, None)
         if places is None:
             return original(self, *grads)
-        for grad, place in zip(grads, places, strict=False):
-            put(grad, place)
+        grads = tuple(gradient_at(grad, place) for grad, place in zip(grads, places, strict=True))
         on_device = [place for place in places if place is not None and place >= 0]
         if not on_device:
             return original(self, *grads)
-        before = machine.set_current(on_device[0]), machine.set_place_of_unknown(on_device[0])
+        before = machine.set_current(on_device[0])
         try:
-            return original(self, *grads)
+            with unknown_at(machine, on_device[0]):
+                return original(self, *grads)
         finally:
-            machine.set_current(before[0])
-            machine.set_place_of_unknown(before[1])
+            machine.set_current(before)
 
     return apply
 
 
-def keep_modes_in_backward(patches: Patches, modes: Sequence[TorchFunctionMode]) -> None:
-    """While a mode answers Tensor.backward it is off; hooks, backwards of Functions and checkpoints need it."""
+def keep_modes_in_backward(patches: Patches, machine: Machine, modes: Sequence[TorchFunctionMode]) -> None:
+    """While a mode answers Tensor.backward it is off; hooks, backwards of Functions and checkpoints need it.
+
+    So do hooks that pack what a forward saves, which torch calls in the middle of its functions. What no rule knows the
+    place of is on the device of the loss.
+    """
     original = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
 
-    def run(*args: Any, **kwargs: Any) -> Any:
-        there = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-        with ExitStack() as stack:
-            for mode in modes:
-                if mode not in there:
-                    stack.enter_context(mode)
-            return original(*args, **kwargs)
+    def run(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        outputs = (output for output in t_outputs if isinstance(output, torch.Tensor))
+        with present(modes), unknown_at(machine, place_of(next(outputs, None))):
+            return original(t_outputs, *args, **kwargs)
 
     patches.set(torch.autograd, "_engine_run_backward", run)
+    hooks = torch.autograd.graph.saved_tensors_hooks
+    init = hooks.__init__
+
+    def __init__(self: Any, pack_hook: Any, unpack_hook: Any) -> None:
+        init(self, with_modes(modes, pack_hook), with_modes(modes, unpack_hook))
+
+    patches.set(hooks, "__init__", __init__)
     checks = torch.utils.checkpoint._allowed_determinism_checks_to_fns
     without_places = {**checks, "default": _shape_and_dtype}
     patches.set(torch.utils.checkpoint, "_allowed_determinism_checks_to_fns", without_places)
+
+
+def with_modes(modes: Sequence[TorchFunctionMode], function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the script that torch calls while a mode is off. Any: it takes whatever torch gives."""
+
+    @functools.wraps(function)
+    def reentrant(*args: Any, **kwargs: Any) -> Any:
+        with present(modes):
+            return function(*args, **kwargs)
+
+    return reentrant
+
+
+@contextmanager
+def present(modes: Sequence[TorchFunctionMode]) -> Iterator[None]:
+    """The modes that are off right now are on, as long as this lasts."""
+    there = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    with ExitStack() as stack:
+        for mode in modes:
+            if mode not in there:
+                stack.enter_context(mode)
+        yield
 
 
 def _shape_and_dtype(tensor: torch.Tensor) -> dict[str, Any]:
@@ -104,4 +201,4 @@ def _register_hook(func: Any, args: Any, kwargs: Any) -> Any:
     place = place_of(tensor)
     if place is None:
         return func(tensor, hook)
-    return func(tensor, lambda grad: hook(put(grad, place)))
+    return func(tensor, lambda grad: hook(gradient_at(grad, place)))

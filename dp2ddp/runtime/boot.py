@@ -34,10 +34,12 @@ from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from dp2ddp.runtime.calls import Calls
-from dp2ddp.runtime.desk import LAUNCHER, Note, Pulse, wait_until_asked, write_note
+from dp2ddp.runtime.desk import LAUNCHER, RENDEZVOUS, Note, Pulse, wait_until_asked, write_note
+from dp2ddp.runtime.leaving import Leaving, follow_leaving
 from dp2ddp.runtime.overlay import Overlay
 from dp2ddp.runtime.own_ranks import observe_ranks
 from dp2ddp.runtime.processes import children_die_with_us, die_with_parent
+from dp2ddp.runtime.rendezvous import meet_at_desk
 from dp2ddp.runtime.stacks import Ending, place_of
 from dp2ddp.runtime.stage import Stage, set_stage, start_recorder
 from dp2ddp.runtime.writes import Writes
@@ -81,6 +83,7 @@ def run_stage(stage: Stage, rank: int) -> int:
     write_note(desk, label, Note(os.getpid()))
     children_die_with_us()
     os.chdir(stage.folder)
+    os.environ.update((name, stage.filled_in(value, rank)) for name, value in stage.variables)
     look_in_copies(stage.moved)
     if stage.capture:
         _capture_output(desk, rank)
@@ -95,28 +98,36 @@ def run_stage(stage: Stage, rank: int) -> int:
         _observe_collectives(stage, rank, recorder)
     pulse = Pulse(desk, rank)
     _beat_on_progress(pulse)
-    ends: list[_Ending] = []  # of the ranks that this process became
+
+    def say_end(end: Ending) -> None:
+        if recorder:
+            recorder.finish()
+        _say_end(stage, label, end, pulse)
+
+    leaving = Leaving(say_end)
+    follow_leaving(leaving, stage, recorder.finish if recorder else _no_record)
+    if stage.mode == "ddp":
+        meet_at_desk(desk / RENDEZVOUS)
     if stage.starts_ranks:
-        # aligned: they go on with the numbers of the process that starts them, as DataParallel's process does
-        seed = None if stage.aligned else stage.seed
-        observe_ranks(lambda rank: _become_rank(stage, rank, pulse, writes, ends), seed)
+        observe_ranks(lambda rank: _become_rank(stage, rank, pulse, writes, leaving), stage.seed)
     thaw = _follow_freezing()
     pulse.beat()  # the script begins
     end = Ending()
     try:
         with _end_of_script(end):
-            run_as_main(stage.script, stage.name, stage.arguments, stage.module, overlay)
+            run_as_main(stage.script, stage.name, _arguments(stage, rank), stage.module, overlay)
     finally:
-        if recorder:
-            recorder.finish()
-        for end_rank in ends:
-            end_rank(end)
-        _say_end(stage, label, end, pulse)
+        leaving.say(end)
         thaw()
     return end.code
 
 
-_Ending = Callable[[Ending], None]
+def _arguments(stage: Stage, rank: int) -> tuple[str, ...]:
+    return tuple(stage.filled_in(each, rank) if stage.told_rank else each for each in stage.arguments)
+
+
+def _no_record() -> None:
+    """Of a process that nobody records."""
 
 
 def _say_end(stage: Stage, rank: int, end: Ending, pulse: Pulse) -> None:
@@ -127,7 +138,9 @@ def _say_end(stage: Stage, rank: int, end: Ending, pulse: Pulse) -> None:
         wait_until_asked(desk, _LAST_LOOK)
 
 
-def _become_rank(stage: Stage, rank: int, pulse: Pulse, writes: Writes, ends: list[_Ending]) -> _Ending:
+def _become_rank(
+    stage: Stage, rank: int, pulse: Pulse, writes: Writes, leaving: Leaving
+) -> Callable[[Ending], None]:
     """This process turned out to be a rank; returns what ends it."""
     die_with_parent()
     desk = Path(stage.desk)
@@ -136,6 +149,10 @@ def _become_rank(stage: Stage, rank: int, pulse: Pulse, writes: Writes, ends: li
         _capture_output(desk, rank, keep=rank == 0)
     _tell_where_on_signal(desk, rank)
     recorder = start_recorder(stage, rank) if stage.trace else None
+    if stage.aligned:
+        from dp2ddp.runtime import first_weights
+
+        first_weights.take_over(Path(stage.aligned), rank, stage.world)
     pulse.belong_to(rank)
     writes.belong_to(rank)
     pulse.beat()
@@ -148,8 +165,8 @@ def _become_rank(stage: Stage, rank: int, pulse: Pulse, writes: Writes, ends: li
         complete_open_files()
         _say_end(stage, rank, end, pulse)
 
-    ends.append(end_rank)
-    return end_rank
+    leaving.belong_here(end_rank)
+    return leaving.say
 
 
 def _observe_collectives(stage: Stage, rank: int, recorder: Recorder | None) -> None:

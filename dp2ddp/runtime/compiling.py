@@ -5,6 +5,7 @@ and eager kernels differ in rounding, which would hide behind what is being comp
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from .patches import Patches
 
 def skip_compiling(patches: Patches) -> None:
     patches.set(torch, "compile", compile_nothing)
+    patches.set(torch.nn.Module, "compile", _compile_nothing_in_place)
 
 
 def compile_nothing(model: Any = None, **options: Any) -> Any:
@@ -22,12 +24,35 @@ def compile_nothing(model: Any = None, **options: Any) -> Any:
     """
     if model is None:
         return lambda function: compile_nothing(function, **options)
-    if isinstance(model, torch.nn.Module):
-        from torch._dynamo.eval_frame import OptimizedModule
-
-        return OptimizedModule(model, _eager)  # type: ignore[arg-type]  # only called with a function
+    if isinstance(model, torch.nn.Module) and not options.get("disable"):
+        return _shell()(model, _eager)
     return model
+
+
+def _compile_nothing_in_place(module: Any, *args: Any, **options: Any) -> None:
+    """torch.nn.Module.compile."""
 
 
 def _eager(function: Any) -> Any:
     return function
+
+
+@cache
+def _shell() -> Any:
+    from torch._dynamo.eval_frame import OptimizedModule
+
+    class Shell(OptimizedModule):
+        """torch's own, which DataParallel can replicate: torch's loses the module's parameters in that."""
+
+        def _replicate_for_data_parallel(self) -> Any:
+            twin = type(self).__new__(type(self))
+            vars(twin).update(vars(self), _modules=dict(self._modules))
+            return twin
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if name == "_orig_mod":  # a replica's
+                vars(self)["forward"] = value.__call__
+
+    Shell.__name__ = Shell.__qualname__ = "OptimizedModule"
+    return Shell

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import torch
 
-from .cuda_streams import CudaStreams, StreamContext, VirtualEvent
+from .cuda_streams import CudaStreams, StreamContext
 from .machine import Machine
 from .patches import Patches
 from .random_streams import RandomStreams, VirtualGenerator
+from .tensor_methods import LEGACY_DTYPES
 
 # An ordinary card's memory, so that scripts which size their batches by it do something sensible.
 _TOTAL_MEMORY = 16 * 2**30
@@ -37,9 +40,13 @@ def install_cuda_api(patches: Patches, machine: Machine, streams: RandomStreams)
     patches.set_all(
         torch.cuda.memory, {name: memory[name] for name in memory if hasattr(torch.cuda.memory, name)}
     )
-    patches.set_all(torch.cuda.streams, {"Stream": cuda_streams.Stream, "Event": VirtualEvent})
-    patches.set_all(torch, {"Stream": cuda_streams.Stream, "Event": VirtualEvent})
+    classes = {name: functions[name] for name in ("Stream", "Event", "ExternalStream")}
+    patches.set_all(torch.cuda.streams, classes)
+    patches.set_all(torch, {"Stream": cuda_streams.Stream, "Event": cuda_streams.AnyEvent})
     patches.set_all(torch.cuda.nvtx, _ranges())
+    patches.set_all(torch.cuda.profiler, {"start": lambda: None, "stop": lambda: None})
+    below = _below_python(machine, cuda_streams)
+    patches.set_all(torch._C, {name: below[name] for name in below if hasattr(torch._C, name)})
     patches.set(torch.Tensor, "record_stream", _record_stream)
     patches.set(torch.backends.cudnn, "is_acceptable", _not_for_cudnn)
     if hasattr(torch, "accelerator"):
@@ -56,7 +63,8 @@ def _named(function: Any, name: str) -> Any:
 
 def _devices(machine: Machine) -> Functions:
     def properties(device: Any = None) -> DeviceProperties:
-        return DeviceProperties(f"dp2ddp virtual device {machine.index(device)}")
+        index = machine.index(device)
+        return DeviceProperties(f"dp2ddp virtual device {index}", pci_bus_id=index, uuid=UUID(int=index))
 
     return {
         "is_available": lambda: True,
@@ -94,6 +102,18 @@ class DeviceProperties:
     max_threads_per_multi_processor: int = 2048
     warp_size: int = 32
     regs_per_multiprocessor: int = 65536
+    max_threads_per_block: int = 1024
+    shared_memory_per_block: int = 49152
+    shared_memory_per_block_optin: int = 166912
+    shared_memory_per_multiprocessor: int = 167936
+    L2_cache_size: int = 40 * 2**20
+    clock_rate: int = 1410000
+    memory_clock_rate: int = 1215000
+    memory_bus_width: int = 5120
+    pci_bus_id: int = 0
+    pci_device_id: int = 0
+    pci_domain_id: int = 0
+    uuid: UUID = UUID(int=0)
 
     def __repr__(self) -> str:
         return (
@@ -123,7 +143,20 @@ def _answers() -> Functions:
         "temperature": lambda device=None: 0,
         "power_draw": lambda device=None: 0,
         "clock_rate": lambda device=None: 0,
+        "current_blas_handle": lambda: 0,
+        "current_solver_handle": lambda: 0,
+        "cudart": lambda: SimpleNamespace(**_cuda_runtime()),
     }
+
+
+def _cuda_runtime() -> dict[str, Any]:
+    """torch.cuda.cudart(): each function succeeds; names of errors are torch's own."""
+    real = torch._C._cudart if hasattr(torch._C, "_cudart") else None
+    success = getattr(getattr(real, "cudaError", None), "success", 0)
+    names = [name for name in dir(real) if name.startswith("cuda")]
+    functions = {name: lambda *args: success for name in names if not isinstance(getattr(real, name), type)}
+    classes = {name: getattr(real, name) for name in names if name not in functions}
+    return {**functions, **classes, "cudaMemGetInfo": lambda device: (_TOTAL_MEMORY, _TOTAL_MEMORY)}
 
 
 def _memory(machine: Machine) -> Functions:
@@ -141,7 +174,12 @@ def _memory(machine: Machine) -> Functions:
         "reset_max_memory_cached": lambda device=None: None,
         "reset_peak_memory_stats": lambda device=None: None,
         "reset_accumulated_memory_stats": lambda device=None: None,
-        "memory_stats": lambda device=None: _NoMemory(),
+        "memory_stats": lambda device=None: _no_memory(),
+        "memory_stats_as_nested_dict": lambda device=None: _no_memory_nested(),
+        "host_memory_stats": dict,
+        "host_memory_stats_as_nested_dict": dict,
+        "reset_peak_host_memory_stats": lambda: None,
+        "reset_accumulated_host_memory_stats": lambda: None,
         "memory_summary": lambda device=None, abbreviated=False: "no counters",
         "memory_snapshot": lambda *args, **kwargs: [],
         "list_gpu_processes": lambda device=None: f"GPU:{machine.index(device)}\nno processes are running",
@@ -151,11 +189,35 @@ def _memory(machine: Machine) -> Functions:
     }
 
 
-class _NoMemory(dict[str, int]):
-    """torch.cuda.memory_stats(): every counter is zero."""
+_COUNTED = """
+    allocation segment active inactive_split
+    allocated_bytes reserved_bytes active_bytes inactive_split_bytes requested_bytes
+"""
+_COUNTED_AT_ALL = """
+    num_alloc_retries num_ooms max_split_size num_sync_all_streams num_device_alloc num_device_free
+"""
+_OF_A_COUNTER = ("current", "peak", "allocated", "freed")
 
-    def __missing__(self, key: str) -> int:
-        return 0
+
+def _no_memory() -> dict[str, Any]:
+    """torch.cuda.memory_stats(): every counter is zero."""
+    pools = ("all", "large_pool", "small_pool")
+    counters = [f"{name}.{pool}" for name in _COUNTED.split() for pool in pools]
+    counters += ["oversize_allocations", "oversize_segments"]
+    return dict.fromkeys(
+        sorted([f"{name}.{what}" for name in counters for what in _OF_A_COUNTER] + _COUNTED_AT_ALL.split()), 0
+    )
+
+
+def _no_memory_nested() -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for name, value in _no_memory().items():
+        *path, last = name.split(".")
+        inner = nested
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return nested
 
 
 def _random(machine: Machine, streams: RandomStreams) -> Functions:
@@ -210,14 +272,42 @@ def _nothing(result: object) -> None:
 def _streams(machine: Machine, streams: CudaStreams) -> Functions:
     return {
         "Stream": streams.Stream,
-        "ExternalStream": type("ExternalStream", (streams.Stream,), {}),
-        "Event": VirtualEvent,
+        "ExternalStream": streams.ExternalStream,
+        "Event": streams.Event,
+        "get_stream_from_external": lambda data_ptr, device=None: streams.ExternalStream(data_ptr, device),
         "StreamContext": StreamContext,
         "stream": lambda stream: StreamContext(stream),
         "current_stream": lambda device=None: streams.current(device),
         "default_stream": lambda device=None: streams.default[machine.index(device)],
         "set_stream": lambda stream: None if stream is None else streams.set_current(stream),
         "synchronize": lambda device=None: None,
+    }
+
+
+def _below_python(machine: Machine, streams: CudaStreams) -> Functions:
+    """Functions of torch._C that torch's own helpers and extensions call."""
+
+    def set_stream(stream_id: int, device_index: int, device_type: int) -> None:
+        streams.set_current(streams.Stream(stream_id=stream_id, device_index=device_index))
+        machine.set_current(device_index)  # torch/csrc/cuda/Module.cpp
+
+    def names(stream: Any) -> tuple[int, int, int]:
+        return stream.stream_id, stream.device_index, stream.device_type
+
+    return {
+        "_cuda_getDevice": lambda: machine.current,
+        "_cuda_setDevice": lambda device: _set_device(machine, device),
+        "_cuda_getDeviceCount": lambda: machine.count,
+        "_cuda_getCurrentRawStream": lambda device: streams.current(device).cuda_stream,
+        "_cuda_getCurrentStream": lambda device: names(streams.current(device)),
+        "_cuda_getDefaultStream": lambda device: names(streams.default[device]),
+        "_cuda_setStream": set_stream,
+        "_cuda_synchronize": lambda: None,
+        "_cuda_emptyCache": lambda: None,
+        "_cuda_sleep": lambda cycles: None,
+        "_cuda_memoryStats": lambda device: _no_memory_nested(),
+        "_cuda_resetPeakMemoryStats": lambda device: None,
+        "_cuda_resetAccumulatedMemoryStats": lambda device: None,
     }
 
 
@@ -242,7 +332,11 @@ def _install_accelerator(patches: Patches, machine: Machine, streams: CudaStream
         "memory_reserved": lambda device_index=None, /: 0,
         "max_memory_reserved": lambda device_index=None, /: 0,
         "reset_peak_memory_stats": lambda device_index=None, /: None,
-        "memory_stats": lambda device_index=None, /: _NoMemory(),
+        "memory_stats": lambda device_index=None, /: _no_memory(),
+        "get_memory_info": lambda device_index=None, /: (_TOTAL_MEMORY, _TOTAL_MEMORY),
+        "reset_accumulated_memory_stats": lambda device_index=None, /: None,
+        "empty_host_cache": lambda: None,
+        "get_device_capability": lambda device=None, /: {"supported_dtypes": set(LEGACY_DTYPES.values())},
     }
     for name, function in functions.items():
         if hasattr(torch.accelerator, name):

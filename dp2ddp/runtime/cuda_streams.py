@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
 import threading
 import time
 from typing import Any
@@ -10,14 +12,25 @@ import torch
 
 from .machine import Machine
 
+_CUDA = 1  # c10/core/DeviceType.h
+_PRIORITIES = (0, -5)  # lowest, highest, of today's devices
+
 
 class VirtualEvent:
-    """torch.cuda.Event; all work is done when `record` returns, so the clock is the host's."""
+    """torch.Event; all work is done when `record` returns, so the clock is the host's."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # Any: CUDA flags, none matters here
+    _streams: CudaStreams  # set by the subclasses that CudaStreams makes
+
+    def __init__(self, device: Any = None, *, enable_timing: bool = False, **flags: Any) -> None:
+        self.device: torch.device | None = None if device is None else self._streams.device(device)
+        self._timed = enable_timing
         self._recorded_at: float | None = None
+        self.event_id = 0  # of an event that was never recorded
 
     def record(self, stream: Any = None) -> None:
+        stream = self._streams.current() if stream is None else stream
+        self.device = self.device or stream.device
+        self.event_id = self.event_id or id(self)
         self._recorded_at = time.perf_counter()
 
     def query(self) -> bool:
@@ -28,10 +41,48 @@ class VirtualEvent:
     def wait(self, stream: Any = None) -> None: ...
 
     def elapsed_time(self, end_event: VirtualEvent) -> float:
-        """Milliseconds from this event to the other."""
+        """Milliseconds from this event to the other (ATen/cuda/CUDAEvent.h)."""
+        if not (self._timed and end_event._timed):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self._recorded_at is None or end_event._recorded_at is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
         return (end_event._recorded_at - self._recorded_at) * 1000
+
+    def ipc_handle(self) -> bytes:
+        return self.event_id.to_bytes(64, "little")
+
+    def __repr__(self) -> str:
+        device = self.device or "uninitialized"
+        return f"torch.Event device_type={device}, device_index={self.event_id}"
+
+
+class VirtualCudaEvent(VirtualEvent):
+    """torch.cuda.Event."""
+
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **flags: Any
+    ) -> None:
+        super().__init__(enable_timing=enable_timing)
+
+    @property
+    def cuda_event(self) -> int:
+        return self.event_id
+
+    _as_parameter_ = property(lambda self: ctypes.c_void_p(self.cuda_event))
+
+    @classmethod
+    def from_ipc_handle(cls, device: Any, handle: bytes) -> VirtualCudaEvent:
+        event = cls()
+        event.device = cls._streams.device(device)
+        event.event_id = int.from_bytes(handle, "little")
+        return event
+
+    def __repr__(self) -> str:
+        return (
+            f"<torch.cuda.Event {self.cuda_event:#x}>"
+            if self.event_id
+            else "<torch.cuda.Event uninitialized>"
+        )
 
 
 class VirtualStream:
@@ -39,12 +90,25 @@ class VirtualStream:
 
     _streams: CudaStreams  # set by the subclass that CudaStreams makes
 
-    def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
-        self.device_index = self._streams.machine.index(device)
-        self.device = torch.device("cuda", self.device_index)
-        self.stream_id = self.cuda_stream = int(kwargs.get("stream_id", id(self)))
-        self.priority = priority
+    device_type = _CUDA
+
+    def __init__(self, device: Any = None, priority: int = 0, **names: Any) -> None:
+        """names: stream_id, device_index and device_type of a stream that exists."""
+        self.device = self._streams.device(names.get("device_index", device))
+        self.device_index: int = self.device.index
+        self.stream_id = self.cuda_stream = int(names.get("stream_id", next(_IDS)))
+        self.priority = min(max(priority, _PRIORITIES[1]), _PRIORITIES[0])
         self._before: list[tuple[int, VirtualStream]] = []
+
+    @property
+    def native_handle(self) -> int:
+        return self.cuda_stream
+
+    _as_parameter_ = property(lambda self: ctypes.c_void_p(self.cuda_stream))
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        return _PRIORITIES
 
     def query(self) -> bool:
         return True
@@ -54,12 +118,14 @@ class VirtualStream:
 
     def synchronize(self) -> None: ...
 
-    def wait_stream(self, stream: Any) -> None: ...
+    def wait_stream(self, stream: Any) -> None:
+        self.wait_event(stream.record_event())
 
-    def wait_event(self, event: Any) -> None: ...
+    def wait_event(self, event: Any) -> None:
+        event.wait(self)
 
     def record_event(self, event: VirtualEvent | None = None) -> VirtualEvent:
-        event = event or VirtualEvent()
+        event = event or self._streams.Event()
         event.record(self)
         return event
 
@@ -71,6 +137,12 @@ class VirtualStream:
 
     def _key(self) -> tuple[int, int]:
         return self.device_index, self.stream_id
+
+    def __repr__(self) -> str:
+        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.cuda_stream
 
     def __enter__(self) -> VirtualStream:
         before = self._streams.machine.set_current(self.device_index)
@@ -84,16 +156,39 @@ class VirtualStream:
         self._streams.machine.set_current(device)
 
 
+_IDS = itertools.count(1)
+
+
+class VirtualExternalStream(VirtualStream):
+    """torch.cuda.ExternalStream: a stream that another library made."""
+
+    def __init__(self, stream_ptr: int, device: Any = None, **names: Any) -> None:
+        super().__init__(device, **{"stream_id": stream_ptr, **names})
+
+
 class CudaStreams:
-    """The current stream of each device, per thread, and the class of streams of this machine."""
+    """The current stream of each device, per thread, and the classes of streams and events of this machine."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.Stream: type[VirtualStream] = type(
-            "Stream", (VirtualStream,), {"_streams": self, "__module__": "torch.cuda"}
+        self.Stream: type[VirtualStream] = self._own(VirtualStream, "Stream")
+        self.ExternalStream: type[VirtualExternalStream] = type(
+            "ExternalStream", (VirtualExternalStream, self.Stream), {"__module__": "torch.cuda"}
         )
-        self.default = [self.Stream(index, stream_id=0) for index in range(machine.count)]
+        self.AnyEvent: type[VirtualEvent] = self._own(VirtualEvent, "Event", "torch")
+        self.Event: type[VirtualCudaEvent] = type(
+            "Event", (VirtualCudaEvent, self.AnyEvent), {"__module__": "torch.cuda"}
+        )
+        self.default: list[VirtualStream] = [
+            self.Stream(index, stream_id=0) for index in range(machine.count)
+        ]
         self._thread = threading.local()
+
+    def _own(self, cls: type, name: str, module: str = "torch.cuda") -> Any:
+        return type(name, (cls,), {"_streams": self, "__module__": module})
+
+    def device(self, device: Any = None) -> torch.device:
+        return torch.device("cuda", self.machine.index(device))
 
     def current(self, device: Any = None) -> VirtualStream:
         index = self.machine.index(device)

@@ -6,9 +6,14 @@ The functions have the names and contracts of torch.nn.parallel.comm; sources: t
 
 from __future__ import annotations
 
+import multiprocessing.synchronize
+import queue
 import sys
 import threading
+import time
+import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +26,7 @@ from torch.nn.parallel import _functions, comm
 
 from .machine import HOST, Machine
 from .patches import Patches
-from .places import device_at, place_of, put
+from .places import device_at, is_on_device, place_of, put
 
 # The modules; the attributes of torch.nn.parallel with these names are functions.
 _APPLY = sys.modules["torch.nn.parallel.parallel_apply"]
@@ -74,11 +79,32 @@ def broadcast(
         raise RuntimeError(
             f"Exactly one of 'devices' and 'out' must be specified, but got devices={devices} and out={out}"
         )
-    if out is not None:
-        for target in out:
-            target.detach().copy_(tensor.detach())
-        return out
-    return [copy_to(tensor, _get_device_index(device)) for device in devices]
+    if out is None:
+        return [copy_to(tensor, _checked(_get_device_index(device))) for device in devices]
+    for index, target in enumerate(out):
+        _check_target(target, index)
+        if target.shape != tensor.shape:
+            raise RuntimeError(
+                f"Expected all output tensors to have same shape as the source tensor {list(tensor.shape)}, but output "
+                f"tensor at index {index} has shape {list(target.shape)}"
+            )
+    for target in out:
+        target.detach().copy_(tensor.detach())
+    return out
+
+
+def _checked(device: int) -> int:
+    if device < 0:
+        raise RuntimeError(f"Expected non-negative device index, but got {device}")
+    return device
+
+
+def _check_target(target: torch.Tensor, index: int) -> None:
+    if not is_on_device(target):
+        raise RuntimeError(
+            f"Expected all output tensors to be CUDA tensors, but output tensor at index {index} has device "
+            f"'{target.device}'"
+        )
 
 
 def broadcast_coalesced(
@@ -99,7 +125,10 @@ def _as_real(tensor: torch.Tensor) -> torch.Tensor:
 
 def copy_to(tensor: torch.Tensor, device: int) -> torch.Tensor:
     """The tensor itself if it is on `device` already, else a copy without history."""
-    return tensor if place_of(tensor) == device else put(tensor.detach().clone(), device)
+    if place_of(tensor) == device:
+        return tensor
+    with torch._C.DisableTorchFunction():  # C++ copies a lazy module's parameter, too
+        return put(tensor.detach().clone(), device)
 
 
 def scatter(
@@ -114,7 +143,7 @@ def scatter(
     tensor = _as_real(tensor)
     if out is not None:
         return _scatter_out(tensor, out, dim, devices, chunk_sizes)
-    devices = [_get_device_index(device) for device in devices]
+    devices = [_checked(_get_device_index(device)) for device in devices]
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
     if chunk_sizes is not None and len(chunk_sizes) != len(devices):
@@ -136,9 +165,37 @@ def _scatter_out(
             raise RuntimeError(
                 f"'{name}' must not be specified when 'out' is specified, but got {name}={given}"
             )
+    if not out:
+        raise RuntimeError("Expected at least one output tensor to scatter to")
+    dim = _wrapped(dim, tensor)
+    for index, target in enumerate(out):
+        _check_target(target, index)
+        if _without(target, dim) != _without(tensor, dim):
+            raise RuntimeError(
+                f"Output tensor at index {index} has incorrect shape: {list(target.shape)}. Expected same shape except "
+                f"for scatter dim {dim} as the source tensor: {list(tensor.shape)}"
+            )
+    total = sum(target.size(dim) for target in out)
+    if total != tensor.size(dim):
+        raise RuntimeError(
+            f"Total size for output tensors along scatter dim {dim} does not match the source tensor size at dim {dim}"
+            f". Expected {tensor.size(dim)}, but got total size {total}"
+        )
     for target, chunk in zip(out, _split_like(tensor, out, dim), strict=True):
         target.copy_(chunk)
     return tuple(out)
+
+
+def _wrapped(dim: int, tensor: torch.Tensor) -> int:
+    """A dimension counted from the first one; torch's own error if there is none."""
+    if tensor.dim():
+        tensor.size(dim)
+    return dim % max(tensor.dim(), 1)
+
+
+def _without(tensor: torch.Tensor, dim: int) -> list[int | None]:
+    """The shape, where the size of one dimension does not matter."""
+    return [None if index == dim else size for index, size in enumerate(tensor.shape)]
 
 
 def _split_like(whole: torch.Tensor, parts: Sequence[torch.Tensor], dim: int) -> tuple[torch.Tensor, ...]:
@@ -156,19 +213,40 @@ def gather_on(machine: Machine) -> Callable[..., torch.Tensor]:
     ) -> torch.Tensor:
         tensors = [_as_real(tensor) for tensor in tensors]
         if out is not None:
-            return torch.cat([put(tensor.detach(), place_of(out)) for tensor in tensors], dim, out=out)
+            return _gather_out(tensors, dim, destination, out)
+        if destination == -1:
+            warnings.warn(_MINUS_ONE, FutureWarning, stacklevel=2)
         place = _get_device_index(destination, allow_cpu=True, optional=True)
         return gather_at(tensors, dim, HOST if place == -1 else machine.checked(place))
 
     return gather
 
 
+def _gather_out(
+    tensors: Sequence[torch.Tensor], dim: int, destination: Any, out: torch.Tensor
+) -> torch.Tensor:
+    if destination is not None:
+        raise RuntimeError(
+            f"'destination' must not be specified when 'out' is specified, but got destination={destination}"
+        )
+    size = _gathered_size(tensors, dim)
+    if list(out.shape) != size:
+        raise RuntimeError(f"Expected out tensor to have shape {size}, but got {list(out.shape)}")
+    for chunk, tensor in zip(_split_like(out, tensors, dim), tensors, strict=True):
+        chunk.copy_(tensor)
+    return out
+
+
+_MINUS_ONE = (  # torch/nn/parallel/comm.py
+    "Using -1 to represent CPU tensor is deprecated. Please use a "
+    'device object or string instead, e.g., "cpu".'
+)
+
+
 def gather_at(tensors: Sequence[torch.Tensor], dim: int, place: int) -> torch.Tensor:
     """The tensors one behind the other; result has the first one's dtype and a memory format that all
     share.
     """
-    if not tensors:
-        raise RuntimeError("Expected at least one tensor to gather from")
     size = _gathered_size(tensors, dim)
     first = tensors[0]
     channels_last = all(_is_channels_last(tensor) for tensor in tensors)
@@ -188,7 +266,9 @@ def _is_channels_last(tensor: torch.Tensor) -> bool:
 
 
 def _gathered_size(tensors: Sequence[torch.Tensor], dim: int) -> list[int]:
-    expected = list(tensors[0].shape)
+    if not tensors:
+        raise RuntimeError("Expected at least one tensor to gather from")
+    expected, dim = list(tensors[0].shape), _wrapped(dim, tensors[0])
     for index, tensor in enumerate(tensors):
         if place_of(tensor) in (None, HOST):
             raise RuntimeError(
@@ -221,16 +301,60 @@ class ThreadInTurn(threading.Thread):
 
     def start(self) -> None:
         super().start()
+        look = _Look.at(self)
         while self.is_alive():
             self.join(_PATIENCE)
-            if self.is_alive() and self._waits_for_another():
+            if not self.is_alive() or self._waits_for_another() or look.shows_waiting(self):
                 return
+            if look.is_old:
+                look = _Look.at(self)
 
     def _waits_for_another(self) -> bool:
         frame = sys._current_frames().get(self.ident or 0)
-        if frame is None or frame.f_code.co_filename != threading.__file__:
+        if frame is None or frame.f_code.co_filename not in _WAITING:
             return False
         return "join" not in frame.f_code.co_name and "tstate" not in frame.f_code.co_name  # its own threads
 
 
+@dataclass(frozen=True)
+class _Look:
+    """Where a thread was, and how much it had computed: locks and sleeping loops leave no frame of their own."""
+
+    time: float
+    computed: float
+    stack: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def at(cls, thread: threading.Thread) -> _Look:
+        frame = sys._current_frames().get(thread.ident or 0)
+        around = []
+        while frame and frame.f_back:  # all but the innermost, which may be a loop
+            frame = frame.f_back
+            around.append((id(frame), frame.f_lasti))
+        return cls(time.monotonic(), _computed(thread), tuple(around))
+
+    @property
+    def is_old(self) -> bool:
+        return time.monotonic() - self.time > _STILL
+
+    def shows_waiting(self, thread: threading.Thread) -> bool:
+        """Whether a thread has stayed in one function since, and has hardly computed."""
+        if not self.is_old:
+            return False
+        now = _Look.at(thread)
+        return now.stack == self.stack and now.computed - self.computed < (now.time - self.time) / 4
+
+
+def _computed(thread: threading.Thread) -> float:
+    """Seconds that a thread has computed; where the system does not say, all of them."""
+    if thread.ident is None or not hasattr(time, "pthread_getcpuclockid"):
+        return time.monotonic()
+    try:
+        return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+    except OSError:  # it has ended
+        return time.monotonic()
+
+
 _PATIENCE = 0.05  # seconds between two looks at a replica that has not ended
+_STILL = 1.0  # seconds after which one that has hardly computed is taken to wait
+_WAITING = (threading.__file__, queue.__file__, multiprocessing.synchronize.__file__)

@@ -8,6 +8,7 @@ rankN.writes      files that it opened for writing (writes.py)
 rankN.stacks      where its threads stand, written on SIGUSR1 (also while it waits inside C code)
 asked             a rank has failed, and all have been asked where they stand (written by the parent)
 rankN.out, .err   what it printed, if the stage says `capture`
+rendezvous        files in which ranks meet, where the script names one (rendezvous.py)
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import dataclasses
 import json
 import mmap
 import os
+import shutil
 import struct
 import time
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from pathlib import Path
 from dp2ddp.runtime.stage import Stage
 
 LAUNCHER = -1  # in place of a rank: the process in which a script starts its ranks itself
+RENDEZVOUS = "rendezvous"
 _LOOK = 0.02  # seconds between two looks
 _COUNTER = struct.Struct("<Q")
 
@@ -66,6 +69,7 @@ def prepare_desk(stage: Stage) -> Path:
     path = stage.write()
     make_pulses(Path(stage.desk), len(stage.ranks))
     (Path(stage.desk) / "asked").unlink(missing_ok=True)  # of a run before
+    shutil.rmtree(Path(stage.desk) / RENDEZVOUS, ignore_errors=True)
     return path
 
 

@@ -27,6 +27,7 @@ from .saving import follow_saving
 from .sync_batch_norm import add_sync_batch_norm
 from .tensor_methods import add_tensor_methods
 from .threads import push_in_all_threads
+from .unseen import follow_unseen
 from .unwritten import fill_unwritten
 
 
@@ -69,7 +70,8 @@ def install(count: int, dtype: str = "float32") -> Installation:
     install_legacy_types(patches, mode)
     fill_unwritten(mode)
     modes = [mode] if dtype == "float32" else [mode, install_double(patches)]
-    keep_modes_in_backward(patches, modes)
+    keep_modes_in_backward(patches, machine, modes)
+    follow_unseen(patches, mode, modes)
     push_in_all_threads(patches, modes)
     return Installation(machine, streams, mode, patches, observers)
 

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from .machine import Machine
 from .mismatch import check_same_place
-from .places import PLACE, common_place, put, tensors_in
+from .places import PINNED, PLACE, common_place, put, tensors_in
 from .random_functions import drawing_functions
 from .random_streams import RandomStreams
 
@@ -49,6 +49,7 @@ class VirtualDevices(TorchFunctionMode):
 
     def run(self, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Do a function that is the same on every device, and mark its results."""
+        pinned = bool(kwargs) and kwargs.get("pin_memory")
         place, kwargs = self.wanted_place(func, kwargs)
         inputs = _place_of_inputs(func, args, kwargs)
         if place is None:
@@ -57,6 +58,8 @@ class VirtualDevices(TorchFunctionMode):
             result = self.streams.draw(place, func, args, kwargs)
         else:
             result = func(*args, **kwargs)
+        if pinned and isinstance(result, _Tensor):
+            setattr(result, PINNED, True)
         if place is None or (args and result is args[0]):
             return result
         return put(result, place)

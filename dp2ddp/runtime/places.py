@@ -50,8 +50,8 @@ def put_missing(value: T, place: int | None) -> T:
     """Like `put`, but leaves the tensors that already are somewhere."""
     if isinstance(value, _Tensor):
         return value if place_of(value) is not None else put(value, place)
-    if isinstance(value, (tuple, list)):
-        for item in value:
+    if isinstance(value, (tuple, list, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
             put_missing(item, place)
     return value
 

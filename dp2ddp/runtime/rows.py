@@ -58,12 +58,18 @@ class _Watch:
         known = [count for count in rows if count is not None]
         if len(known) < len(rows):  # no tensor with rows among the inputs
             return
-        digests = tuple(
-            digest
-            for part, count in zip(parts, known, strict=True)
-            for digest in row_digests(part, dim, count)
+        digests, firsts = (
+            tuple(
+                digest
+                for part, count in zip(parts, known, strict=True)
+                for digest in row_digests(part, dim, count, most)
+            )
+            for most in (None, 1)
         )
-        self._recorder.saw_forward(Forward(training, (*known, *[0] * (devices - len(known))), digests))
+        several = firsts if firsts != digests else ()
+        self._recorder.saw_forward(
+            Forward(training, (*known, *[0] * (devices - len(known))), digests, several)
+        )
 
     def wrapped_module(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -115,9 +121,12 @@ class _Watch:
         cls.enter = enter
 
 
-def row_digests(values: Any, dim: int, rows: int) -> Iterator[int]:
-    """64 bits of each row, of all tensors that have so many rows: where two are the same, so are the digests."""
-    parts = [_bytes(tensor, dim) for tensor in _tensors(values) if _has(tensor, dim, rows)]
+def row_digests(values: Any, dim: int, rows: int, most: int | None = None) -> Iterator[int]:
+    """64 bits of each row, of all tensors that have so many rows: where two are the same, so are the digests.
+
+    `most`: of so many tensors only.
+    """
+    parts = [_bytes(tensor, dim) for tensor in _tensors(values) if _has(tensor, dim, rows)][:most]
     for row in range(rows):
         digest = 0
         for data, size in parts:

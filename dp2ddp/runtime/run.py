@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from dp2ddp.runtime.processes import kill_tree
 from dp2ddp.runtime.stacks import Stand
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.runtime.whereabouts import ask_where, ended_stands, told
+from dp2ddp.runtime.writes import read_writes
 
 _LOOK = 0.02  # seconds between two looks
 _START = 60.0  # seconds more until all ranks have begun: torch is being imported
@@ -39,7 +40,7 @@ _GRACE = 5.0  # seconds that ranks have to end after one has failed; torchrun do
 class Failure:
     """Why a run is not whole."""
 
-    kind: str  # crash, hang
+    kind: str  # crash, hang, writes
     rank: int | None
     text: str
     stands: tuple[Stand, ...] = ()
@@ -187,6 +188,10 @@ def rank_codes(stage: Stage, code: int | None) -> tuple[int | None, ...]:
     """What each rank says; what one says that died without a last word, torchrun knows."""
     notes = [read_note(Path(stage.desk), rank) for rank in stage.ranks]
     codes = tuple(note.code if note else None for note in notes)
+    if code is None:
+        return codes
+    if code == 0 and not stage.starts_ranks:  # torchrun's 0 is that of all its ranks
+        return tuple(each or 0 for each in codes)
     if not code:
         return codes
     told = _told_by_torchrun(Path(stage.desk))
@@ -310,7 +315,21 @@ def run_here(
             stdin=None if sys.stdin else subprocess.DEVNULL,
         )
         with _passing_interrupts_on(process):
-            return watch([process], patience)[0]
+            return _with_writes(watch([process], patience)[0])
+
+
+def _with_writes(run: Run) -> Run:
+    """A run that ended well, but in which ranks wrote what only one of them should have, is not whole."""
+    desk = Path(run.stage.desk)
+    found = [(rank, one) for rank in run.stage.ranks for one in read_writes(desk, rank) if one.every_rank]
+    if run.failure or not found:
+        return run
+    rank, first = found[0]
+    more = len({one.place for _, one in found}) - 1
+    text = f"{first.place} writes {first.path}, as rank 0 does: nothing leaves it to rank 0" + (
+        f" ({more} more such line{'s' * (more > 1)})" if more else ""
+    )
+    return replace(run, failure=Failure("writes", rank, text))
 
 
 @contextlib.contextmanager

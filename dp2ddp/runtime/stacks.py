@@ -13,8 +13,12 @@ from types import FrameType, TracebackType
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
 _RUNTIME = str(Path(__file__).parent)
 _OURS = f"{Path(__file__).parents[1]}/"  # the recorder's frames, too, where dp2ddp is installed in place
-# The lines around the helpers in a converted script, as dp2ddp.codemod.facts.script has them.
+# The lines around helpers that are pasted into a script, and the first words of a module of them, as
+# dp2ddp.codemod.facts.script and dp2ddp.source.helper_module have them.
 HELPERS_START, HELPERS_END = "# --- helpers copied from dp2ddp.templates", "# --- end of the copied helpers"
+HELPER_MODULE = '"""What scripts need that dp2ddp converted'
+_EVERY_LINE = range(sys.maxsize)
+_HOOKS = tuple(f"{_RUNTIME}/{name}.py" for name in ("writes", "guard", "stacks", "saving", "function_mode"))
 _LOADER = "a DataLoader, waiting for a batch"
 _FOREIGN = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen")
 
@@ -158,6 +162,19 @@ def is_users(file: str, line: int) -> bool:
     return line not in _helpers(file)
 
 
+def users_place() -> str:
+    """The user's line that is being executed, by itself or in a library; empty where it is we who do something."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if is_users(file, frame.f_code.co_firstlineno):
+            return f"{Path(file).name}:{frame.f_lineno}"
+        if file.startswith(_OURS) and not file.startswith((*_templates(), *_HOOKS)):
+            return ""
+        frame = frame.f_back
+    return ""
+
+
 def users_line() -> str:
     """The innermost line of the user's that is being executed, "train_ddp.py:88"."""
     frame: FrameType | None = sys._getframe(1)
@@ -177,12 +194,15 @@ def _templates() -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def _helpers(file: str) -> range:
-    """The lines of a converted script that are copied helpers."""
+    """The lines of a file that are helpers of a conversion."""
     try:
-        lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+        text = Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return range(0)
-    marks = [number for number, line in enumerate(lines, 1) if line.startswith((HELPERS_START, HELPERS_END))]
+    if text.startswith(HELPER_MODULE):
+        return _EVERY_LINE
+    lines = enumerate(text.splitlines(), 1)
+    marks = [number for number, line in lines if line.startswith((HELPERS_START, HELPERS_END))]
     return range(marks[0], marks[-1]) if len(marks) > 1 else range(0)
 
 

@@ -43,6 +43,10 @@ class Stage:
     own_hashes: bool = False  # strings have other hashes on each rank, as in real life
     replaced: tuple[tuple[str, str], ...] = ()  # files that run in the words of others (overlay.py)
     capture: bool = False  # the ranks' stdout and stderr go to files on the desk
+    variables: tuple[
+        tuple[str, str], ...
+    ] = ()  # for each rank; {rank}, {local_rank}, {world} stand for its own
+    told_rank: bool = False  # they do so in the arguments, too
     starts_ranks: bool = False  # ddp: the script is started once, and starts its ranks itself (own_ranks.py)
 
     @property
@@ -54,13 +58,20 @@ class Stage:
         """Those that we start."""
         return range(1) if self.starts_ranks else self.ranks
 
+    def filled_in(self, text: str, rank: int) -> str:
+        """A text of the stage, as a rank is told it; all ranks are on one node."""
+        for name, value in (("{rank}", rank), ("{local_rank}", rank), ("{world}", self.world)):
+            text = text.replace(name, str(value))
+        return text
+
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Stage:
         fields = json.loads(text)
-        pairs = {name: tuple((own, other) for own, other in fields[name]) for name in ("moved", "replaced")}
+        names = ("moved", "replaced", "variables")
+        pairs = {name: tuple((own, other) for own, other in fields[name]) for name in names}
         return cls(**{**fields, "arguments": tuple(fields["arguments"]), **pairs})
 
     def write(self) -> Path:
@@ -79,6 +90,7 @@ def import_equipment() -> None:
     import dp2ddp.runtime.collectives
     import dp2ddp.runtime.decisions
     import dp2ddp.runtime.devices
+    import dp2ddp.runtime.first_weights
     import dp2ddp.runtime.guard
     import dp2ddp.runtime.lockstep
     import dp2ddp.runtime.nudge
@@ -108,15 +120,21 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
         samples.install_sample_streams(stage.seed)
     _change_sums(stage)
     if stage.aligned:
-        from dp2ddp.runtime import aligned
+        from dp2ddp.runtime import aligned, first_weights
         from dp2ddp.runtime.patches import Patches
 
         order = aligned.leave_order if stage.mode == "dp" else aligned.take_order
         order(Path(stage.aligned), Patches())
+        if stage.mode == "dp":
+            first_weights.leave(Path(stage.aligned))
+        elif not stage.starts_ranks:
+            first_weights.take_over(Path(stage.aligned), rank, stage.world)
     if stage.scratch:
         from dp2ddp.runtime.guard import guard
 
         guard(Path(stage.scratch), writes)
+    if stage.mode == "ddp" and writes:
+        writes.watch_for_every_rank()
     if stage.mode == "ddp" and stage.scratch:
         from dp2ddp.runtime.ports import have_own_ports
 

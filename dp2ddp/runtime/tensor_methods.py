@@ -8,7 +8,7 @@ import torch
 
 from .function_mode import Handler, VirtualDevices
 from .machine import HOST, Machine
-from .places import PINNED, device_at, is_on_device, place_of, put
+from .places import PINNED, common_place, device_at, is_on_device, place_of, put, tensors_in
 
 # Any throughout: handlers get the arguments of a torch function as they were given.
 Args = tuple[Any, ...]
@@ -29,6 +29,8 @@ def add_tensor_methods(mode: VirtualDevices) -> None:
     mode.handle([_Tensor.numpy, _Tensor.__array__], _to_numpy)
     mode.handle([torch._VF._pack_padded_sequence], _pack_padded_sequence)
     mode.handle([torch._VF._pad_packed_sequence], _pack_padded_sequence)
+    mode.handle([getattr(torch, name) for name in _MADE_OF_PARTS.split()], _made_of_parts(mode))
+    mode.handle(_one_by_one_functions(), _one_by_one)
     _add_movement(mode)
     _add_reentrant(mode)
 
@@ -148,6 +150,43 @@ def _pack_padded_sequence(func: Any, args: Args, kwargs: Keywords) -> Any:
     return put(data, place_of(args[0])), put(lengths, HOST)
 
 
+# ---- what is made of several tensors
+
+
+_MADE_OF_PARTS = """
+    sparse_coo_tensor sparse_compressed_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor
+"""
+
+
+def _made_of_parts(mode: VirtualDevices) -> Handler:
+    """Without `device=`, a sparse tensor is where its parts are (torch/csrc/utils/tensor_new.cpp)."""
+
+    def make(func: Any, args: Args, kwargs: Keywords) -> Any:
+        place = common_place(tensors_in(args) + tensors_in(kwargs.values()))
+        if kwargs.get("device") is not None or place is None:
+            return mode.run(func, args, kwargs)
+        return put(func(*args, **kwargs), place)
+
+    return make
+
+
+def _one_by_one_functions() -> list[Any]:
+    names = [name for name in dir(torch) if name.startswith("_foreach_")]
+    names += ["atleast_1d", "atleast_2d", "atleast_3d", "broadcast_tensors"]
+    return [getattr(torch, name) for name in names]
+
+
+def _one_by_one(func: Any, args: Args, kwargs: Keywords) -> Any:
+    """Functions of a list of tensors that may be apart: each result is where its tensor is."""
+    results = func(*args, **kwargs)
+    given = args[0] if args and isinstance(args[0], (tuple, list)) else args
+    if not isinstance(results, (tuple, list)):
+        return put(results, place_of(given[0])) if given else results
+    for result, tensor in zip(results, given, strict=False):
+        put(result, place_of(tensor))
+    return results
+
+
 # ---- how it gets to another place
 
 
@@ -251,6 +290,8 @@ class Mover:
         if isinstance(data, _Tensor) and kwargs.get("device") is None:
             place = place_of(data)
         made: torch.Tensor = func(*args, **cpu)
+        if kwargs.get("pin_memory"):
+            setattr(made, PINNED, True)
         return put(made, place)
 
 

@@ -1,6 +1,6 @@
-"""Which files a process of a run opened for writing, as it left them on the desk. No torch here.
+"""Which files a process of a run wrote, as it left them on the desk. No torch here.
 
-rankN.writes: a line of JSON each, of a path's first time: whether the file was begun anew, and its absolute path.
+rankN.writes: a line of JSON each, of a path's first time: the fields of a Write.
 """
 
 from __future__ import annotations
@@ -8,9 +8,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from dataclasses import dataclass
+import sys
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from dp2ddp.runtime.stacks import users_place
+
+EVERY_RANK = (
+    "ddp.write"  # the event of templates/writes.py: a conversion gave this to nobody, so each rank does it
+)
 
 
 @dataclass(frozen=True)
@@ -19,6 +26,10 @@ class Write:
 
     anew: bool  # what was in it is gone: two that do this at once tear it
     path: str
+    place: str = ""  # the user's line, "train_ddp.py:42"
+    every_rank: bool = (
+        False  # a file or folder that a converted script opens, makes, moves or removes on each rank
+    )
 
 
 class Writes:
@@ -36,16 +47,29 @@ class Writes:
 
     def note(self, path: Any, anew: bool) -> None:
         """Any: what a script gives for a path; a number is a file that was opened before."""
-        if not isinstance(path, (str, bytes, os.PathLike)):
+        if isinstance(path, (str, bytes, os.PathLike)):
+            self._add(Write(anew, os.path.abspath(os.fsdecode(path))))
+
+    def watch_for_every_rank(self) -> None:
+        """From now on, note what a converted script says it writes on each rank."""
+
+        def see(event: str, arguments: tuple[Any, ...]) -> None:
+            if event == EVERY_RANK and users_place():  # and not the recorder
+                self._add(Write(False, str(arguments[0]), every_rank=True))
+
+        sys.addaudithook(see)
+
+    def _add(self, write: Write) -> None:
+        if write in self._known or write.path.startswith(self._desk):
             return
-        write = Write(anew, os.path.abspath(os.fsdecode(path)))
-        if write not in self._known and not write.path.startswith(self._desk):
-            self._known.add(write)
-            with contextlib.suppress(OSError):
-                os.write(self._file, f"{json.dumps([write.anew, write.path])}\n".encode())
+        self._known.add(write)
+        with contextlib.suppress(OSError):
+            line = json.dumps(astuple(replace(write, place=users_place())))
+            os.write(self._file, f"{line}\n".encode())
 
 
-def read_writes(desk: Path, rank: int) -> frozenset[Write]:
+def read_writes(desk: Path, rank: int) -> tuple[Write, ...]:
+    """In the order in which they came."""
     path = desk / f"rank{rank}.writes"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return frozenset(Write(*json.loads(line)) for line in lines)
+    return tuple(Write(*json.loads(line)) for line in lines)

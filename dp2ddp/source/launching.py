@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,11 @@ FOLDED = {"jupyter": {"source_hidden": True}}  # Jupyter shows such a cell as on
 
 
 def launching_notebook(
-    data: bytes, path: Path, script: str, name: str, launch: str, helpers: tuple[str, str]
+    data: bytes, path: Path, script: str, name: str, launch: str, helpers: Mapping[str, str]
 ) -> bytes:
     """The notebook in `data` (from `path`) with cells that write `script` to the file `name`, and launch it.
 
-    What the script sets aside stays a cell of the notebook. `helpers` are the lines above and below copied helpers.
+    What the script sets aside stays a cell of the notebook. `helpers` are further files that it needs, folded.
     """
     import nbformat
 
@@ -28,7 +28,8 @@ def launching_notebook(
     parts = parts_of(script)
     numbers = [number for number in parts if number]
     written = iter(range(len(parts) * 3))
-    cells = list(_cells(document, parts, name, helpers, written))
+    cells = [_code(f"%%writefile {file}\n{text.rstrip()}", FOLDED) for file, text in helpers.items()]
+    cells += _cells(document, parts, name, written)
     cells.append(_code(_launch_cell(name, numbers, launch)))
     for place, cell in enumerate(cells, 1):
         cell["id"] = f"cell-{place}"
@@ -50,10 +51,8 @@ def parts_of(script: str) -> dict[int, str]:
     return parts
 
 
-def _cells(
-    document: Any, parts: dict[int, str], name: str, helpers: tuple[str, str], written: Iterator[int]
-) -> Iterator[Any]:
-    yield from _writing(parts[0], name, helpers, written)
+def _cells(document: Any, parts: dict[int, str], name: str, written: Iterator[int]) -> Iterator[Any]:
+    yield from _writing(parts[0], name, written)
     number = 0
     for cell in document.cells:
         if not is_code(raw_cell(cell)):
@@ -68,20 +67,14 @@ def _cells(
             part = f"{MARK} cell {number}\n"
         elif lines := [line for line in aside if not line.startswith("%%")]:
             yield _code("\n".join(lines))
-        yield from _writing(part, name, helpers, written)
+        yield from _writing(part, name, written)
 
 
-def _writing(text: str, name: str, helpers: tuple[str, str], written: Iterator[int]) -> Iterator[Any]:
-    """Cells that write a part of the script; copied helpers are one of their own, folded."""
-    start, end = (text.find(line) for line in helpers)
-    pieces: list[tuple[str, dict[str, Any]]] = [(text, {})]
-    if start >= 0 and end >= 0:
-        end = text.find("\n", end) + 1 or len(text)
-        pieces = [(text[:start], {}), (text[start:end], FOLDED), (text[end:], {})]
-    for piece, metadata in pieces:
-        if piece.strip():
-            append, gap = ("-a ", "\n") if next(written) else ("", "")
-            yield _code(f"%%writefile {append}{name}\n{gap}{piece.strip(chr(10))}", metadata)
+def _writing(text: str, name: str, written: Iterator[int]) -> Iterator[Any]:
+    """A cell that writes a part of the script."""
+    if text.strip():
+        append, gap = ("-a ", "\n") if next(written) else ("", "")
+        yield _code(f"%%writefile {append}{name}\n{gap}{text.strip(chr(10))}")
 
 
 def _launch_cell(name: str, numbers: list[int], launch: str) -> str:

@@ -7,14 +7,14 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.errors import SourceError
+from dp2ddp.source import helper_module
 from dp2ddp.source.files import SourceFile, read_source
 from dp2ddp.source.parsing import parse, parse_leniently
 
-HELPERS = "ddp_helpers"  # the module that holds what a conversion lends to a project's files
 TOPS = (".git", "setup.py", "pyproject.toml", "setup.cfg")  # what stands in a repository's uppermost folder
 
 
@@ -40,15 +40,30 @@ class Project:
         str, ...
     ] = ()  # by which modules import the entry script itself: it runs once more, then
     helpers: SourceFile | None = None  # what stands already where the helpers of a conversion go
+    helper_folder: Path | None = None  # where they go, if not beside the entry script
 
     @property
     def root(self) -> Path | None:
         """The folder that is first on sys.path: the script's, or the one that its package stands in."""
-        path = self.entry.path
-        if path is None or not self.entry_module:
-            return path.parent if path else None
+        return self.root_of(self.entry.path) if self.entry.path else None
+
+    def root_of(self, path: Path) -> Path:
+        """The folder that is first on sys.path when the entry script lies at `path`."""
+        if not self.entry_module:
+            return path.parent
         root = path.resolve().parents[self.entry_module.count(".")]
         return root if path.is_absolute() else Path(os.path.relpath(root))
+
+    @property
+    def helper_path(self) -> Path:
+        """Where the helpers of a conversion go."""
+        return (self.helper_folder or self.root or Path()) / helper_module.FILE
+
+    def written_to(self, path: Path) -> Project:
+        """The same project with its helpers where a script at `path` will look for them."""
+        folder = self.root_of(path)
+        found = _helper_file(folder)
+        return replace(self, helper_folder=folder, helpers=read_source(found) if found else None)
 
 
 def read_project(path: str | Path, as_module: bool = False) -> Project:
@@ -179,8 +194,7 @@ class _Search:
 
     def helpers(self) -> SourceFile | None:
         """The module that an earlier conversion has put there, or one of the user's own that has its name."""
-        places = (self.roots[0] / HELPERS / "__init__.py", self.roots[0] / f"{HELPERS}.py")  # as Python looks
-        file = next((one for one in places if one.is_file()), None)
+        file = _helper_file(self.roots[0])
         return read_source(self.shown(file)) if file else None
 
     @property
@@ -326,6 +340,13 @@ def _module_file(base: Path) -> Path | None:
         if candidate.is_file():
             return candidate.resolve()
     return None
+
+
+def _helper_file(folder: Path) -> Path | None:
+    package = folder / helper_module.NAME / "__init__.py"
+    return next(
+        (one for one in (package, folder / helper_module.FILE) if one.is_file()), None
+    )  # as Python looks
 
 
 def _is_installed(name: str, besides: Path | None = None) -> bool:

@@ -65,15 +65,23 @@ class Collected:
     def take(self) -> dict[str, Any]:
         """Keyword arguments of `Events`."""
         with self._lock:
-            found = {
-                **{name: tuple(values) for name, values in self._lists.items()},
-                **{name: self._counts[name] for name in ("skipped", "scheduled")},
-                "precision": tuple(self._precision),
-                "casts": tuple(self._casts.items()),
-                "collectives": tuple(sorted(self._collectives.items())),
-            }
+            found = self._found()
             self._begin()
         return found
+
+    def peek(self) -> dict[str, Any]:
+        """The same, and nothing begins anew."""
+        with self._lock:
+            return self._found()
+
+    def _found(self) -> dict[str, Any]:
+        return {
+            **{name: tuple(values) for name, values in self._lists.items()},
+            **{name: self._counts[name] for name in ("skipped", "scheduled")},
+            "precision": tuple(self._precision),
+            "casts": tuple(self._casts.items()),
+            "collectives": tuple(sorted(self._collectives.items())),
+        }
 
     def _append(self, name: str, value: Any) -> None:
         with self._lock:

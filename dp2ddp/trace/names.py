@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 from torch import nn
@@ -44,8 +46,9 @@ def buffer_tables(roots: list[nn.Module], parameters: Iterable[torch.Tensor]) ->
     for root in roots:
         if any(id(tensor) in wanted for _, tensor in _own_parameters(root)):
             for name, module in root.named_modules():
-                if module._buffers:
-                    table, short = module._buffers, _unwrapped(root, name)
+                _, table = _tables_of(module)
+                if table:
+                    short = _unwrapped(root, name)
                     tables[id(table)] = table
                     names[id(table)] = min(names.get(id(table), short), short, key=shortest)
     return sorted(((names[key], table) for key, table in tables.items()), key=lambda each: each[0])
@@ -57,7 +60,7 @@ def tensor_tables(roots: Iterable[nn.Module]) -> Iterator[Table]:
         if vars(root).get("_is_replica"):
             continue
         for name, module in root.named_modules():
-            for table in (module._parameters, module._buffers):
+            for table in _tables_of(module):
                 if table:
                     yield _unwrapped(root, name), table
 
@@ -70,6 +73,19 @@ def named_tensors(tables: Iterable[Table]) -> Iterator[tuple[str, torch.Tensor]]
                 yield f"{module}.{name}" if module else name, tensor
 
 
+_Tables = tuple[Any, Any]  # of names and tensors; Any: a dict, or torch.jit's own class for it
+_OF_SCRIPTS: weakref.WeakKeyDictionary[nn.Module, _Tables] = weakref.WeakKeyDictionary()
+
+
+def _tables_of(module: nn.Module) -> _Tables:
+    """Parameters and buffers. torch.jit's modules make new tables whenever they are asked: the first ones are kept."""
+    if not isinstance(module, torch.jit.ScriptModule):
+        return module._parameters, module._buffers
+    if module not in _OF_SCRIPTS:
+        _OF_SCRIPTS[module] = module._parameters, module._buffers
+    return _OF_SCRIPTS[module]
+
+
 def shortest(name: str) -> tuple[int, str]:
     """A parameter may be reached over several models: the one that holds it most directly names it."""
     return len(name), name
@@ -77,7 +93,7 @@ def shortest(name: str) -> tuple[int, str]:
 
 def _own_parameters(root: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for prefix, module in root.named_modules():
-        for name, tensor in module._parameters.items():
+        for name, tensor in _tables_of(module)[0].items():
             if tensor is not None:
                 yield _unwrapped(root, f"{prefix}.{name}" if prefix else name), tensor
 
@@ -88,5 +104,6 @@ def _unwrapped(root: nn.Module, name: str) -> str:
     for part in name.split("."):
         if not (part == "module" and isinstance(here, _WRAPPERS)):
             kept.append(part)
-        here = here._modules.get(part) or nn.Module()
+        children = dict(here._modules.items())  # torch.jit's modules have no `get` there
+        here = children.get(part) or nn.Module()
     return ".".join(kept)

@@ -1,6 +1,7 @@
-"""The orders that an aligned pair of runs leaves: DataParallel's batches, and what each rank would have taken.
+"""What an aligned pair of runs leaves: DataParallel's batches, what each rank would have taken, and weights taken over.
 
-A line of JSON each: length of the data set, its number among those of that length, epoch, and the samples.
+Of orders a line of JSON each: length of the data set, its number among those of that length, epoch, and the samples.
+Of weights: name, count, moments of DataParallel's numbers and of the ranks' own, their correlation.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from pathlib import Path
 from typing import Any
 
 _REFERENCE = "reference.jsonl"
+_TRAINED = "trained.jsonl"
+_TAKEN = "taken.jsonl"
 
 Epoch = tuple[int, int, int]  # length of the data set, its number among those of that length, epoch
 Batch = list[int]
+Dataset = tuple[int, int]  # its length, its number among those of that length
+Moments = tuple[float, float, float]  # the mean of the values, of their squares, of their fourth powers
 
 
 @dataclass(frozen=True)
@@ -28,15 +33,39 @@ class Order:
     samples: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Weights:
+    """A tensor that ranks took over from DataParallel before the first forward in training."""
+
+    name: str
+    count: int
+    reference: Moments
+    own: Moments
+    correlation: float = 0.0  # of the two: two seeds give none, two checkpoints of one training a high one
+
+
 def begin_reference(folder: Path) -> None:
     """Anew: DataParallel may be run once more in the same folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / _REFERENCE).write_text("", encoding="utf-8")
+    for name in (_REFERENCE, _TRAINED):
+        (folder / name).write_text("", encoding="utf-8")
 
 
 def leave_batch(folder: Path, epoch: Epoch, batch: Sequence[object]) -> None:
     """DataParallel's next one."""
     _append(folder / _REFERENCE, [*epoch, batch])
+
+
+def leave_trained(folder: Path, dataset: Dataset) -> None:
+    """A data set that DataParallel's forwards in training are given batches of."""
+    _append(folder / _TRAINED, dataset)
+
+
+def leave_taken(folder: Path, weights: Sequence[Weights]) -> None:
+    """By rank 0."""
+    (folder / _TAKEN).write_text("", encoding="utf-8")
+    for each in weights:
+        _append(folder / _TAKEN, [each.name, each.count, each.reference, each.own, each.correlation])
 
 
 def leave_own(folder: Path, epoch: Epoch, parts: int, part: int, samples: Sequence[object]) -> None:
@@ -64,5 +93,18 @@ def read_own(folder: Path) -> Iterator[Order]:
             yield Order((length, ordinal, epoch), parts, part, tuple(samples))
 
 
+def read_trained(folder: Path) -> frozenset[Dataset]:
+    return frozenset((length, ordinal) for length, ordinal in _lines(folder / _TRAINED))
+
+
+def read_taken(folder: Path) -> tuple[Weights, ...]:
+    return tuple(
+        Weights(name, count, tuple(reference), tuple(own), correlation)
+        for name, count, reference, own, correlation in _lines(folder / _TAKEN)
+    )
+
+
 def _lines(path: Path) -> Iterator[Any]:
+    if not path.exists():
+        return iter(())
     return map(json.loads, path.read_text(encoding="utf-8").splitlines())

@@ -26,7 +26,9 @@ from dp2ddp.trace.known import Known, parameters_of
 from dp2ddp.trace.names import Table, living_roots, named_tensors
 from dp2ddp.trace.records import SCALED, Draw, End, Forward, Vector, rank_folder
 from dp2ddp.trace.tensors import as_array, bytes_of, vector_of
+from dp2ddp.trace.unchecked import Unchecked, of_optimizer, of_settings
 from dp2ddp.trace.unclipped import Unclipped
+from dp2ddp.trace.unstepped import Unstepped, events_between, no_vector
 from dp2ddp.trace.writer import Line, Writer
 
 _LARGE, _SELDOM = 4 << 20, 8  # bytes of an optimizer's state that is hashed every so many steps only
@@ -57,7 +59,9 @@ class Recorder:
         self._stopped = False
         self._broken = ""
         self._events = Collected()
+        self._nothing = self._events.peek()
         self._unclipped = Unclipped()
+        self._unstepped = Unstepped(living_roots, room // 4)
         self._optimizers: weakref.WeakKeyDictionary[Any, Known] = weakref.WeakKeyDictionary()
         self._ordinals: set[int] = set()
         self._tables: dict[int, Table] = {}
@@ -67,7 +71,8 @@ class Recorder:
         self._rank = rank
         self._called: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._first_buffers: dict[int, torch.Tensor] = {}
-        self._off = self._in_child = False
+        self._off = self._in_child = self._in_grad = False
+        self._unchecked: set[Unchecked] = set()
         self._undo: list[Callable[[], object]] = []
 
     # ---- the observers' end
@@ -103,6 +108,7 @@ class Recorder:
     def saw_precision(self, dtype: str) -> None:
         """Autocast has been asked for."""
         self._events.precision(dtype)
+        self._unchecked.add(Unchecked.AUTOCAST)
 
     def saw_cast(self, tensor: torch.Tensor, dtype: torch.dtype, place: str) -> None:
         """Half precision has been asked for by hand."""
@@ -126,12 +132,22 @@ class Recorder:
         before = optimizers.register_optimizer_step_pre_hook(self._before_step)
         after = optimizers.register_optimizer_step_post_hook(self._after_step)
         # Tensor.backward calls torch.autograd.backward by this name (torch/_tensor.py)
-        original = torch.autograd.backward
-        torch.autograd.backward = functools.wraps(original)(self._seeing_losses(original))
-        self._undo = [before.remove, after.remove, lambda: setattr(torch.autograd, "backward", original)]
+        self._undo = [before.remove, after.remove]
+        # Tensor.backward calls torch.autograd.backward by this name (torch/_tensor.py)
+        self._replace(torch.autograd, "backward", self._seeing_losses)
+        self._replace(torch.autograd, "grad", self._seeing_results)
+        for owner in (torch.nn.Module, torch.optim.Optimizer):
+            self._replace(owner, "zero_grad", self._seeing_zeros)
+        self._replace(torch, "compile", self._seeing_compile)
+        self._replace(torch.nn.Module, "compile", self._seeing_compile)
         # a loader's worker, or whatever else the script forks, is not the process that this is the record of
         turn_off = weakref.WeakMethod(self._turn_off)
         os.register_at_fork(after_in_child=lambda: (method := turn_off()) and method())
+
+    def _replace(self, owner: Any, name: str, seeing: Callable[[Any], Any]) -> None:
+        original = getattr(owner, name)
+        setattr(owner, name, functools.wraps(original)(seeing(original)))
+        self._undo.append(lambda: setattr(owner, name, original))
 
     def finish(self) -> None:
         """Write what is pending, the buffers and the end; afterwards nothing is recorded."""
@@ -159,16 +175,54 @@ class Recorder:
     def _seeing_losses(self, original: Callable[..., None]) -> Callable[..., None]:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
             # A reentrant checkpoint runs a backward within the backward, once in each replica: no loss of the script.
-            if torch._C._current_graph_task_id() == -1:
+            within = torch._C._current_graph_task_id() != -1
+            if not within:
                 self.quietly(self._note_loss, tensors)
             original(tensors, *args, **kwargs)
+            if not within:
+                self.quietly(lambda: self._unstepped.after_backward(self._events.peek()))
 
         return backward
+
+    def _seeing_results(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            within = torch._C._current_graph_task_id() != -1 or self._steps or self._in_grad
+            if within:
+                return original(outputs, inputs, *args, **kwargs)
+            self.quietly(self._unstepped.before_backward)
+            self._in_grad = True  # where torch functions are overridden, it calls itself by this name
+            try:
+                results = original(outputs, inputs, *args, **kwargs)
+            finally:
+                self._in_grad = False
+            self.quietly(self._note_results, inputs, results)
+            return results
+
+        return grad
+
+    def _note_results(self, inputs: Any, results: Any) -> None:
+        one = isinstance(inputs, torch.Tensor)
+        self._unstepped.returned([inputs] if one else list(inputs), results, self._events.peek())
+
+    def _seeing_zeros(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def zero_grad(owner: Any, *args: Any, **kwargs: Any) -> Any:
+            self.quietly(self._unstepped.before_end)
+            return original(owner, *args, **kwargs)
+
+        return zero_grad
+
+    def _seeing_compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def compiled(*args: Any, **kwargs: Any) -> Any:
+            self._unchecked.add(Unchecked.COMPILE)
+            return original(*args, **kwargs)
+
+        return compiled
 
     def _note_loss(self, tensors: Any) -> None:
         each = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
         self._look_at_models()
         self._unclipped.gradients_change()
+        self._unstepped.before_backward()
         self._events.loss(float(sum(tensor.detach().double().sum().item() for tensor in each)))
 
     def _note_cast(self, tensor: torch.Tensor, dtype: torch.dtype, place: str) -> None:
@@ -190,6 +244,7 @@ class Recorder:
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         self.quietly(self._forget_gradients, optimizer)
+        self._unchecked.update(of_optimizer(optimizer))
         with_closure = _with_closure(args, kwargs, lambda: self.quietly(self._note_gradients, optimizer))
         if with_closure is None:
             self.quietly(self._note_gradients, optimizer)
@@ -219,6 +274,7 @@ class Recorder:
 
     def _note_step(self, optimizer: Any) -> None:
         self._note_gradients(optimizer)  # if it has not called its closure
+        self._unstepped.drop()
         known, parameters = self._optimizers[optimizer], parameters_of(optimizer)
         vectors = {
             **known.pending,
@@ -294,8 +350,41 @@ class Recorder:
         with torch.no_grad(), torch._C.DisableTorchFunction():
             buffers = {name: as_array(tensor) for name, tensor in named_tensors(self._tables.values())}
             self.quietly(self._note_final)
-        end = End(steps=self._steps, stopped=self._stopped, broken=self._broken, **self._events.take())
+            self.quietly(self._note_passes)
+        unchecked = tuple(sorted(each.name for each in self._unchecked | set(of_settings())))
+        end = End(
+            steps=self._steps,
+            stopped=self._stopped,
+            broken=self._broken,
+            unchecked=unchecked,
+            **self._events.take(),
+        )
         self._writer.write_end(end, buffers)
+
+    def _note_passes(self) -> None:
+        """Of a script that took no step and left its weights alone."""
+        if self._steps or self._unstepped.has_moved():
+            return
+        self._unstepped.before_end()
+        lines, before = [], self._nothing
+        for number, one in enumerate(self._unstepped.passes):
+            if not number:
+                start = {"parameters": one.vectors["parameters"], "buffers": no_vector()}
+                self._writer.write_initial(0, start)
+            gradients = one.vectors["gradients"]
+            line = Line(
+                step=number,
+                optimizer=0,
+                layout=self._writer.write_layout(gradients.layout),
+                learning_rates=(),
+                source=one.source,
+                **self._layouts(one.vectors),
+                **events_between(before, one.events),
+            )
+            lines.append((line, one.vectors))
+            before = one.events
+        end = End(steps=len(lines), broken=self._broken, **events_between(before, self._events.peek()))
+        self._writer.write_passes(lines, end)
 
     def _note_final(self) -> None:
         self._writer.write_final(self._models.final(self._stepped, whole=self._rank == 0))

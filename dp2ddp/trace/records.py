@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -97,8 +97,11 @@ class Forward:
     training: bool  # in training mode, with gradients enabled
     rows: tuple[int, ...]  # of each replica (ddp: of this rank)
     digests: tuple[int, ...] = ()  # 64 bits of each row of the inputs, in order
+    firsts: tuple[int, ...] = ()  # the same of the first tensor alone, where there are several with rows
 
 
+# where a step's gradients are from: an optimizer's step; a backward pass, or torch.autograd.grad, that none follows
+Source = Literal["step", "backward", "grad"]
 SCALED = "losses scaled by a GradScaler"  # among the casts of a step
 
 
@@ -150,6 +153,7 @@ class Step(Events):
     unclipped: Vector | None = None  # gradients before the first clip_grad_*; None if nothing was clipped
     state: Vector | None = None  # the optimizer's state, just after the step; None: not kept for this step
     buffers: Vector | None = None  # of the models whose parameters these are, just after the step
+    source: Source = "step"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +163,9 @@ class End(Events):
     steps: int
     stopped: bool = False  # ended by --steps
     broken: str = ""  # why the record ends before the script does: nothing is known of what came later
+    unchecked: tuple[
+        str, ...
+    ] = ()  # names of Unchecked: what the script asked for, and virtual devices leave out
 
 
 @dataclass(frozen=True)
@@ -167,6 +174,13 @@ class Trace:
 
     folder: Path
     rank: int
+    unstepped: bool = False  # its "steps" are backward passes of a script whose optimizers take none
+
+    @cached_property
+    def passes(self) -> Trace | None:
+        """The backward passes of a script that takes no step; None if it does, or moves weights in another way."""
+        there = not self.lines and (self.folder / f"{_PASSES}.jsonl").exists()
+        return Trace(self.folder, self.rank, unstepped=True) if there else None
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
@@ -180,41 +194,47 @@ class Trace:
 
     @cached_property
     def lines(self) -> tuple[dict[str, Any], ...]:
-        return tuple(_lines(self.folder / "steps.jsonl"))
+        return tuple(_lines(self.folder / f"{_PASSES if self.unstepped else 'steps'}.jsonl"))
 
     def __len__(self) -> int:
         return len(self.lines)
 
     @cached_property
     def end(self) -> End | None:
-        path = self.folder / "end.json"
+        path = self.folder / f"{self._end}.json"
         if not path.exists():
             return None
         fields = json.loads(path.read_text(encoding="utf-8"))
-        digests = _load(self.folder / "end.safetensors")
+        digests = _load(self.folder / f"{self._end}.safetensors")
         return End(
             **_events(fields, digests.get("digests")),
             steps=fields["steps"],
             stopped=fields["stopped"],
             broken=fields["broken"],
+            unchecked=tuple(fields.get("unchecked", ())),
         )
 
     def steps(self) -> Iterator[Step]:
         block: tuple[int, dict[str, Any]] = (-1, {})
         for line in self.lines:
             if block[0] != line["block"]:
-                block = (line["block"], _load(self.folder / f"block-{line['block']:05d}.safetensors"))
+                name = _PASSES if self.unstepped else f"block-{line['block']:05d}"
+                block = (line["block"], _load(self.folder / f"{name}.safetensors"))
             yield _step(line, block[1], self.layouts[line["layout"]], self.others)
 
     @cached_property
     def last_line(self) -> tuple[dict[str, Any], ...]:
         """What happened behind the last step, as a line of a step tells it; nothing if nobody saw the end."""
-        return tuple(_lines(self.folder / "end.json", whole=False))
+        return tuple(_lines(self.folder / f"{self._end}.json", whole=False))
+
+    @property
+    def _end(self) -> str:
+        return f"end-{_PASSES}" if self.unstepped else "end"
 
     def rows(self) -> tuple[tuple[int, ...], ...]:
         """Of each wrapped forward of the whole run."""
         lines = (*self.lines, *self.last_line)
-        return tuple(tuple(rows) for line in lines for _, rows, _ in line["forwards"])
+        return tuple(tuple(rows) for line in lines for _, rows, *_ in line["forwards"])
 
     def initial(self) -> Vector:
         """Parameters before each optimizer's first step, then buffers before the first forward of a wrapped model."""
@@ -243,6 +263,9 @@ def read_trace(folder: Path, rank: int) -> Trace:
     if not place.is_dir():
         raise TraceError(f"{place}: rank {rank} left no record; did the script start at all?")
     return Trace(place, rank)
+
+
+_PASSES = "passes"
 
 
 def rank_folder(folder: Path, rank: int) -> Path:
@@ -285,6 +308,7 @@ def _step(line: dict[str, Any], block: dict[str, Any], layout: Layout, others: t
         unclipped=_vector(block, f"{key}.unclipped", layout),
         state=_other(block, key, line, "state", others),
         buffers=_other(block, key, line, "buffers", others),
+        source=line["source"],
     )
 
 
@@ -323,7 +347,9 @@ def _events(line: dict[str, Any], digests: npt.NDArray[np.uint64] | None) -> dic
 
 def _forwards(lines: list[Any], digests: npt.NDArray[np.uint64] | None) -> Iterator[Forward]:
     start = 0
-    for training, rows, count in lines:
-        own = () if digests is None else tuple(digests[start : start + count].tolist())
-        yield Forward(training, tuple(rows), own)
-        start += count
+    for training, rows, *counts in lines:
+        parts: list[tuple[int, ...]] = []
+        for count in counts:
+            parts.append(() if digests is None else tuple(digests[start : start + count].tolist()))
+            start += count
+        yield Forward(training, tuple(rows), *parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from dp2ddp.trace.records import End, Events, Final, Layout, Vector
+from dp2ddp.trace.records import End, Events, Final, Layout, Source, Vector
 
 BLOCK_BYTES = 8 * 2**20
 BLOCK_SECONDS = 0.5
@@ -28,6 +29,7 @@ class Line(Events):
     learning_rates: tuple[float, ...]
     state: int | None = None  # the layout of the optimizer's state, if that is kept
     buffers: int | None = None
+    source: Source = "step"
 
 
 class Writer:
@@ -80,6 +82,15 @@ class Writer:
         self._block += 1
         self._written = time.monotonic()
 
+    def write_passes(self, passes: Sequence[tuple[Line, dict[str, Vector]]], end: End) -> None:
+        """Backward passes of a script that took no step; `end`: what happened behind them."""
+        arrays: dict[str, Any] = {}
+        for line, vectors in passes:
+            arrays |= _arrays(f"{line.step}.", vectors) | _digests(f"{line.step}.", line)
+        save_file(arrays, self._folder / "passes.safetensors")
+        self._append("passes.jsonl", *({**_fields(line), "block": 0} for line, _ in passes))
+        self._write_events("end-passes", end)
+
     def write_final(self, final: Final) -> None:
         """What the models hold when the script ends."""
         arrays = {**_arrays("", {"tensors": final.vector}), "sorts": final.sorts}
@@ -89,8 +100,11 @@ class Writer:
     def write_end(self, end: End, buffers: dict[str, Any]) -> None:
         self.flush()
         save_file(buffers, self._folder / "buffers.safetensors")
-        save_file(_digests("", end), self._folder / "end.safetensors")
-        (self._folder / "end.json").write_text(json.dumps(_fields(end)), encoding="utf-8")
+        self._write_events("end", end)
+
+    def _write_events(self, name: str, end: End) -> None:
+        save_file(_digests("", end), self._folder / f"{name}.safetensors")
+        (self._folder / f"{name}.json").write_text(json.dumps(_fields(end)), encoding="utf-8")
 
     def _append(self, name: str, *lines: dict[str, Any]) -> None:
         with (self._folder / name).open("a", encoding="utf-8") as file:
@@ -107,7 +121,7 @@ def _arrays(prefix: str, vectors: dict[str, Vector]) -> dict[str, Any]:
 
 
 def _digests(prefix: str, events: Events) -> dict[str, Any]:
-    found = [digest for forward in events.forwards for digest in forward.digests]
+    found = [digest for each in events.forwards for digest in (*each.digests, *each.firsts)]
     return {f"{prefix}digests": np.array(found, dtype=np.uint64)} if found else {}
 
 
@@ -116,6 +130,6 @@ def _fields(events: Events) -> dict[str, Any]:
     fields = {field.name: getattr(events, field.name) for field in dataclasses.fields(events)}
     return {
         **fields,
-        "forwards": [(one.training, one.rows, len(one.digests)) for one in events.forwards],
+        "forwards": [(one.training, one.rows, len(one.digests), len(one.firsts)) for one in events.forwards],
         "draws": [(draw.loader, draw.indices, draw.streams) for draw in events.draws],
     }

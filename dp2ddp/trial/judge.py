@@ -10,14 +10,15 @@ from functools import cached_property
 from pathlib import Path
 
 from dp2ddp.errors import RunError
+from dp2ddp.runtime.calls import read_calls
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import Trace, read_trace
 from dp2ddp.trial.prepare import Prepared
 from dp2ddp.trial.subject import Subject
-from dp2ddp.trial.written import written_by_many, written_outside
-from dp2ddp.verify.aligned import Aligned
+from dp2ddp.trial.written import left_to_every_rank, written_by_many, written_outside
+from dp2ddp.verify.aligned import Aligned, unlike_text, unshared, weights_taken
 from dp2ddp.verify.causes.diagnose import diagnose, with_aligned
 from dp2ddp.verify.causes.evidence import Evidence
 from dp2ddp.verify.compare import Comparison, compare
@@ -56,15 +57,34 @@ class Pair:
 
     @cached_property
     def traces(self) -> tuple[Trace, tuple[Trace, ...]]:
-        """Of the reference, and of each rank."""
+        """Of the reference, and of each rank; of their backward passes where no optimizer takes a step."""
         ranks = tuple(_trace(self.other, rank) for rank in self.other.stage.ranks)
-        return _trace(self.reference, 0), ranks
+        reference = _trace(self.reference, 0)
+        passes = [trace.passes for trace in (reference, *ranks)]
+        known = [each for each in passes if each is not None]
+        if len(known) == len(passes) and any(map(len, known)):
+            return known[0], tuple(known[1:])
+        return reference, ranks
 
     @cached_property
     def compared(self) -> Comparison:
         reference, ranks = self.traces
         nudged = _trace(self.nudged, 0) if self.nudged else None
-        return compare(reference, ranks, self.tolerance, nudged, port=self.port)
+        if nudged and reference.unstepped:
+            nudged = nudged.passes or nudged
+        return compare(reference, ranks, self._tolerance, nudged, port=self.port)
+
+    @property
+    def _tolerance(self) -> Tolerance:
+        """Beside half precision that both ask for, float32 is coarser; in float64 runs it is left out."""
+        if self.tolerance.dtype == "float64":
+            return self.tolerance
+        reference, ranks = self.traces
+        asked = {
+            frozenset(dtype for line in each.lines for dtype in line["precision"])
+            for each in (reference, *ranks)
+        }
+        return self.tolerance.under_autocast(asked.pop()) if len(asked) == 1 else self.tolerance
 
     @property
     def may_be_rounding(self) -> bool:
@@ -86,7 +106,8 @@ class Pair:
         """Whether noise has grown so far that each step has to be judged by itself; and can be."""
         found = self.compared
         in_order = all(steps == tuple(range(found.steps)) for steps in found.matched)
-        return found.same and found.hides_from is not None and in_order and self._same_names
+        steps = found.stepped and found.hides_from is not None
+        return found.same and steps and in_order and self._same_names
 
     @property
     def _same_names(self) -> bool:
@@ -127,6 +148,16 @@ def own_code(subject: Subject) -> OwnCode:
     return OwnCode(digests, {subject.converted_name: subject.script.name})
 
 
+@dataclass(frozen=True)
+class Outside:
+    """What the outside sees of a pair."""
+
+    stdout: TextComparison
+    voices: tuple[int, ...]
+    files: FilesComparison
+    printed: tuple[str, str]
+
+
 def judge(
     subject: Subject,
     free: Pair,
@@ -144,25 +175,63 @@ def judge(
     (ours, reference), (theirs, other) = pair.left, pair.right
     double = pair.compared
     _check_devices(double, reference.stage)
-    natural = double.natural.largest if double.natural else 0.0
-    loose = FLOAT64.with_noise(double.noise, double.noise_floor, natural)
-    texts = [_spelling(each, ours.stage.name).plain(run.output(0)) for each, run in (pair.left, pair.right)]
+    outside = _outside(subject, pair, server, scratch)
     verdict = Verdict(
         world=reference.stage.world,
         only_gradients=subject.only_gradients,
         float64=double,
         float32=single.compared if single else None,
-        stdout=compare_text(texts[0], texts[1], loose),
+        stdout=outside.stdout,
         voices=tuple(rank for rank in other.stage.ranks if rank and free.other.output(rank)),
-        files=_compare_leavings(ours, theirs, server, scratch, loose, own_code(subject)),
+        files=outside.files,
         codes=(free.reference.code, free.other.code),
         seconds=(free.reference.seconds, free.other.seconds),
-        remarks=(*((_of_lockstep(free.compared),) if lockstep else ()), *written_outside((ours, theirs))),
+        remarks=(
+            *((_of_lockstep(free.compared),) if lockstep else ()),
+            *_given(reference.stage),
+            *written_outside((ours, theirs)),
+        ),
         lockstep=lockstep is not None,
-        printed=(texts[0], texts[1]),
+        printed=outside.printed,
         aligned=aligned,
+        hidden=tuple(_hidden_by_aligning(reference.stage)),
+        met=_met(free.other),
     )
     return verdict if verdict.same else _explained(subject, pair, verdict)
+
+
+def _hidden_by_aligning(stage: Stage) -> Iterator[str]:
+    """Where the aligned runs are what is judged: faults that they show to nobody."""
+    if stage.aligned:
+        folder = Path(stage.aligned)
+        _, unlike = weights_taken(folder)
+        yield from unshared(folder)
+        yield from ([unlike_text(unlike)] if unlike else [])
+
+
+def _given(stage: Stage) -> Iterator[str]:
+    taken = weights_taken(Path(stage.aligned))[0] if stage.aligned else 0
+    if taken:
+        yield f"the port's ranks began with other numbers in {taken} tensors, and were given DataParallel's"
+
+
+def _met(run: Run) -> bool:
+    """Whether ranks make a wrapper that meets, or call a collective."""
+    return any(read_calls(Path(run.stage.desk), rank) for rank in run.stage.ranks)
+
+
+def _outside(subject: Subject, pair: Pair, server: Server, scratch: Path) -> Outside:
+    (ours, _), (theirs, other) = pair.left, pair.right
+    double = pair.compared
+    natural = double.natural.largest if double.natural else 0.0
+    loose = FLOAT64.with_noise(double.noise, double.noise_floor, natural)
+    texts = [_spelling(each, ours.stage.name).plain(run.output(0)) for each, run in (pair.left, pair.right)]
+    return Outside(
+        compare_text(texts[0], texts[1], loose),
+        tuple(rank for rank in other.stage.ranks if rank and other.output(rank)),
+        _compare_leavings(ours, theirs, server, scratch, loose, own_code(subject)),
+        (texts[0], texts[1]),
+    )
 
 
 def _of_lockstep(free: Comparison) -> str:
@@ -184,12 +253,22 @@ def _explained(subject: Subject, pair: Pair, verdict: Verdict) -> Verdict:
         return replace(verdict, remarks=(*verdict.remarks, remark))
 
 
-def aligned_pair(pair: Pair, unshared: tuple[str, ...]) -> Aligned:
-    """What a pair of aligned runs says, with the causes of what still differs."""
+def aligned_pair(subject: Subject, pair: Pair, folder: Path, server: Server, scratch: Path) -> Aligned:
+    """What a pair of aligned runs says, with the causes of what still differs; `folder`: what they left (orders.py)."""
+    outside = _outside(subject, pair, server, scratch)
     reference, ranks = pair.traces
-    nothing = TextComparison(0, None), (), FilesComparison(0, ())
-    evidence = Evidence(len(ranks), reference, ranks, pair.compared, *nothing, random_only=False)
-    return Aligned(pair.compared, unshared, () if pair.compared.same else diagnose(evidence))
+    told = outside.stdout, outside.voices, outside.files
+    evidence = Evidence(len(ranks), reference, ranks, pair.compared, *told, random_only=False)
+    taken, unlike = weights_taken(folder)
+    return Aligned(
+        pair.compared,
+        unshared(folder),
+        diagnose(evidence),
+        unlike=unlike,
+        taken=taken,
+        stdout=outside.stdout,
+        files=outside.files,
+    )
 
 
 def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:
@@ -204,6 +283,7 @@ def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:
         files=verdict.files,
         codes=verdict.codes,
         random_only=verdict.random_only if verdict.aligned else None,
+        other_draw=verdict.aligned is not None and verdict.aligned.taken > 0 and not verdict.aligned.unlike,
         edits=_edits(subject),
     )
 
@@ -253,7 +333,10 @@ def _compare_leavings(
     ]
     different = [each for comparison, _ in compared for each in comparison.different]
     different += _compare_tensors(tensors, spellings, server, scratch, tolerance)
-    different += (each for _, left in pairs for each in written_by_many(theirs, left))
+    every_rank = tuple(left_to_every_rank(theirs))
+    told = {each.path for each in every_rank}
+    shared = (each for _, left in pairs for each in written_by_many(theirs, left) if each.path not in told)
+    different += (*every_rank, *shared)
     return FilesComparison(sum(comparison.files for comparison, _ in compared), tuple(different))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.stage import Mode, Stage
+from dp2ddp.source.helper_module import FILE
 from dp2ddp.trial.scripts import module_of
 from dp2ddp.trial.subject import Subject
 from dp2ddp.verify.workspace import Workspace, copy_folder
@@ -79,6 +80,8 @@ def prepare(subject: Subject, kind: Kind, world: int, scratch: Path) -> Prepared
         own_hashes=mode == "ddp" and subject.own_hashes,
         capture=True,
         starts_ranks=mode == "ddp" and subject.starts_ranks,
+        variables=subject.variables if mode == "ddp" else (),
+        told_rank=mode == "ddp" and subject.converted_arguments is not None,
     )
     return Prepared(kind, stage, workspaces)
 
@@ -121,11 +124,16 @@ def _place(script: Path, workspaces: Sequence[Workspace]) -> Path:
 def _put_modules(modules: Mapping[Path, bytes], workspaces: Sequence[Workspace]) -> None:
     """The converted local modules, in the place of the script's own; also where both copies hold one."""
     for path, data in modules.items():
-        homes = [one for one in workspaces if path.resolve().is_relative_to(one.original)]
+        place = path.parent.resolve() / path.name  # the helpers' may be a link to those of another folder
+        path = place if path.name == FILE else path.resolve()
+        homes = [one for one in workspaces if path.is_relative_to(one.original)]
         if not homes:
             raise RunError(
                 f"{path}: belongs to the conversion, but lies outside of the working folder and of the script's; "
                 "start `dp2ddp verify` in a folder that holds both"
             )
         for home in homes:
-            (home.folder / path.resolve().relative_to(home.original)).write_bytes(data)
+            copy = home.folder / path.relative_to(home.original)
+            if copy.is_symlink():  # what it leads to is the user's
+                copy.unlink()
+            copy.write_bytes(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +16,8 @@ from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.prepare import Prepared
 from dp2ddp.trial.subject import Subject
 from dp2ddp.verify.causes.data_parallel import fault_of_original
+
+_LOOK, _GRACE = 0.05, 2.0  # seconds
 
 
 def environment() -> dict[str, str]:
@@ -31,7 +34,42 @@ def run_all(
             running = _start(subject, each.stage, server, stack)
             stack.callback(running.kill)
             runnings.append(running)
-        return watch(runnings, subject.patience, lambda run: tell(run, see, subject))
+        listener = Listener(runnings, lambda run: tell(run, see, subject))
+        return watch(runnings, subject.patience, listener.hear)
+
+
+class Listener:
+    """Hears of runs that are over. Of a script that fails by itself the original is told about, not its conversion.
+
+    Both get to the place where they fail at about the same time. So a conversion that crashes gives its original as
+    much time again as it had itself.
+    """
+
+    def __init__(self, runnings: Sequence[Running], tell: Callable[[Run], None]) -> None:
+        self._originals = {one.stage.dtype: one for one in runnings if one.stage.mode == "dp"}
+        self._tell = tell
+        self._heard: set[str] = set()  # precisions in which the original is over
+        self._held: list[Run] = []
+
+    def hear(self, run: Run) -> None:
+        if run.stage.mode == "ddp" and run.failure and run.failure.kind == "crash" and self._soon_over(run):
+            self._held.append(run)
+            return
+        self._tell(run)
+        if run.stage.mode == "dp":
+            self._heard.add(run.stage.dtype)
+        for held in [one for one in self._held if one.stage.dtype in self._heard]:
+            self._tell(held)
+
+    def _soon_over(self, run: Run) -> bool:
+        """Whether the original, which nothing was told about, ends soon after its conversion."""
+        original = self._originals.get(run.stage.dtype)
+        if original is None or run.stage.dtype in self._heard:
+            return False
+        latest = time.monotonic() + run.seconds + _GRACE
+        while original.codes() is None and time.monotonic() < latest:
+            time.sleep(_LOOK)
+        return original.codes() is not None
 
 
 def tell(run: Run, see: Callable[[str], None], subject: Subject | None = None) -> None:

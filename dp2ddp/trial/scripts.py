@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from dp2ddp.errors import HazardError, SourceError
 
 if TYPE_CHECKING:
+    from dp2ddp.codemod.acceptance import AcceptOption
     from dp2ddp.codemod.convert import Conversion
+    from dp2ddp.codemod.helpers import HelperPlace
     from dp2ddp.source.files import SourceFile
     from dp2ddp.source.projects import Project
 
@@ -49,12 +51,18 @@ def module_of(script: Path, as_module: bool) -> str | None:
     return name
 
 
-def conversion_of(project: Project, imports: bool = False) -> Conversion:
-    """The conversion; a HazardError if it has open hazards."""
+def conversion_of(
+    project: Project, helpers: HelperPlace | None = None, accept: tuple[AcceptOption, ...] = ()
+) -> Conversion:
+    """The conversion, its helpers beside the script or in `helpers`; a HazardError if it has open hazards."""
     from dp2ddp.codemod.convert import Options, convert
+    from dp2ddp.codemod.helpers import HelperPlace
     from dp2ddp.report.conversion import conversion_text
 
-    conversion = convert(project, Options(imports=imports))
+    options = Options(
+        helpers=helpers or HelperPlace.BESIDE, renew_helpers=True, accept=accept
+    )  # of a scratch copy
+    conversion = convert(project, options)
     if conversion.hazards:
         raise HazardError(
             f"{project.entry.name} cannot be converted without you; verify your own version with --converted",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from dp2ddp.trial.scripts import (
 from dp2ddp.trial.wanted import Wanted
 
 if TYPE_CHECKING:
+    from dp2ddp.codemod.acceptance import AcceptOption
     from dp2ddp.codemod.convert import Conversion
 
 HASHES = "PYTHONHASHSEED"
@@ -52,10 +54,12 @@ class Subject:
     only_gradients: bool = False  # judged: gradients and parameters of every step
     starts_ranks: bool = False  # the converted version is started once, and starts its ranks itself
     launch: str = ""  # the line that starts the converted script
+    convert: str = ""  # the line that writes our conversion
     world: int | None = None  # the number of devices that the script names
     conversion: Conversion | None = None  # of ours; None for a version of the user's own
     aligned: bool = False  # judged with the same random numbers in both runs (runtime/aligned.py)
     port: Path | None = None  # the user's own version, which runs where it lies
+    variables: tuple[tuple[str, str], ...] = ()  # of another launcher, which the port asks for (launches.py)
     converted_arguments: tuple[str, ...] | None = (
         None  # where the converted script takes others than the original
     )
@@ -87,7 +91,7 @@ def subject_of(wanted: Wanted, see: Callable[[str], None] = print) -> Subject:
     module = module_of(script, wanted.as_module)
     project = read_project(script, wanted.as_module)
     port = wanted.converted
-    found = _given(port, wanted.launcher) if port else _converted(script, project)
+    found = _given(port, wanted.launcher) if port else _converted(script, project, wanted.answers)
     return Subject(
         script=script,
         name=str(script),
@@ -110,10 +114,19 @@ def subject_of(wanted: Wanted, see: Callable[[str], None] = print) -> Subject:
         own_hashes=not (HASHES in found.launch or os.environ.get(HASHES, "random") != "random"),
         starts_ranks=found.starts_ranks,
         launch=found.launch,
+        convert=_convert_line(wanted, found.conversion) if found.conversion else "",
         world=found.world,
         conversion=found.conversion,
         port=port,
     )
+
+
+def _convert_line(wanted: Wanted, conversion: Conversion) -> str:
+    """What writes the conversion that is verified; in a project the script keeps its name, so a copy is written."""
+    module = ["-m"] if wanted.as_module else []
+    accepted = [word for text in wanted.accept for word in ("--accept", text)]
+    place = ["-o", "FOLDER"] if conversion.is_project else []
+    return shlex.join(["dp2ddp", "convert", *module, str(wanted.script), *accepted, *place])
 
 
 def _given(converted: Path, launcher: str | None) -> _Converted:
@@ -123,17 +136,17 @@ def _given(converted: Path, launcher: str | None) -> _Converted:
     return _Converted(converted.read_bytes(), converted.name, {}, launch, None, starts_ranks=own)
 
 
-def _converted(script: Path, project: Project) -> _Converted:
-    conversion = conversion_of(project)
+def _converted(script: Path, project: Project, accept: tuple[AcceptOption, ...]) -> _Converted:
+    conversion = conversion_of(project, accept=accept)
     if not conversion.changed:
         raise RunError(
             f"{script}: nothing to convert, so nothing to compare; name your own version with --converted"
         )
-    files = (one for one in conversion.changed_files if one is not conversion.entry)
-    modules = {one.before.path: one.data for one in files if one.before.path}
     # in a converted project the script keeps its name, which may become the name of a folder of results
     written = conversion.before.output if conversion.is_project else conversion.before.beside
     name = written.name if written else script.name
     started = conversion.before.cells and not conversion.is_project and conversion.before.beside
     launch = conversion.launch_of(str(started) if started else None)
-    return _Converted(conversion.entry.data, name, modules, launch, conversion.world, conversion)
+    return _Converted(
+        conversion.entry.data, name, conversion.files_beside, launch, conversion.world, conversion
+    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dp2ddp.errors import RunError
 from dp2ddp.report.changes import Change, changes_of
 from dp2ddp.report.comparison import Report
+from dp2ddp.report.conversion import accepted_data
 from dp2ddp.report.surroundings import surroundings
 from dp2ddp.source.files import read_source
 from dp2ddp.trial.prepare import SEED
@@ -23,9 +24,11 @@ def report_on(
         script=script,
         verdicts=tuple(verdicts),
         launch=subject.launch,
+        convert=subject.convert,
         seconds=seconds,
         port=str(subject.port or ""),
         changes=changes_of(subject.conversion) if subject.conversion else (_by_hand(subject),),
+        accepted=_accepted(subject),
         surroundings=_surroundings(subject),
         failure=str(failure or ""),
         failed=failure.details if failure else None,
@@ -40,4 +43,11 @@ def _by_hand(subject: Subject) -> Change:
 
 def _surroundings(subject: Subject) -> tuple[tuple[str, str], ...]:
     files = [(subject.name, subject.script.read_bytes()), (subject.converted_name, subject.converted)]
-    return surroundings(sys.argv, SEED, files)
+    accepted = "; ".join(str(one["text"]) for one in _accepted(subject))
+    return *surroundings(sys.argv, SEED, files), *((("accepted hazards", accepted),) if accepted else ())
+
+
+def _accepted(subject: Subject) -> tuple[Mapping[str, object], ...]:
+    """The hazards of our conversion that a person has answered."""
+    made = subject.conversion
+    return tuple(accepted_data(made, one) for one in made.accepted) if made else ()

@@ -28,7 +28,7 @@ from dp2ddp.trial.judge import Pair, aligned_pair, judge
 from dp2ddp.trial.prepare import Kind, Prepared, order_folder, prepare
 from dp2ddp.trial.runs import run_all
 from dp2ddp.trial.subject import Subject
-from dp2ddp.verify.aligned import Aligned, unshared
+from dp2ddp.verify.aligned import Aligned
 from dp2ddp.verify.tolerance import FLOAT32, FLOAT64, Tolerance
 from dp2ddp.verify.verdict import Verdict
 
@@ -81,7 +81,8 @@ class _Trial:
         except RunError as error:  # nothing that was found is lost
             self.see(f"the random numbers could not be aligned: {error}")
             return None
-        return aligned_pair(pair, unshared(order_folder("float64", self.world, self.scratch)))
+        folder = order_folder("float64", self.world, self.scratch)
+        return aligned_pair(self.subject, pair, folder, self.server, self.scratch)
 
     def in_lockstep(self, pair: Pair) -> Pair | None:
         """The pair once more, each step from DataParallel's state; None where that cannot be done."""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dp2ddp.codemod.acceptance import AcceptOption
 
 _OF_OWN_VERSIONS = {
     "aligned": "a conversion of ours has to draw the same numbers",
@@ -27,9 +31,20 @@ class Wanted:
     aligned: bool = False  # judged with the same random numbers in both runs (runtime/aligned.py)
     launcher: str | None = None  # torchrun or python, which starts the version given; None: as its text says
     patience: float = 120.0  # seconds without progress
+    accept: tuple[str, ...] = ()  # answers to hazards of our conversion (codemod/acceptance.py)
     as_module: bool = False  # the script is a module, as `python -m` takes it
 
     def __post_init__(self) -> None:
+        if self.converted is not None and self.accept:
+            raise ValueError("--accept answers hazards of our conversion: not with --converted")
+        _ = self.answers  # a ValueError for what is none
         for name, reason in _OF_OWN_VERSIONS.items():
             if self.converted is None and getattr(self, name) not in (None, False):
                 raise ValueError(f"--{name.replace('_', '-')} needs --converted: {reason}")
+
+    @property
+    def answers(self) -> tuple[AcceptOption, ...]:
+        """The answers to hazards, read."""
+        from dp2ddp.codemod.acceptance import accept_option
+
+        return tuple(map(accept_option, self.accept))

@@ -10,12 +10,16 @@ from pathlib import Path
 from dp2ddp.errors import RunError
 from dp2ddp.report.comparison import Report
 from dp2ddp.runtime.server import Server
+from dp2ddp.trial.launches import try_as_asked
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.told import report_on
-from dp2ddp.trial.trial import try_on
 from dp2ddp.trial.wanted import Wanted
 
+_NOTHING = (
+    "nothing was compared: neither version takes an optimizer step, calls backward, prints a line or leaves a file; "
+    "give verify arguments with which they do"
+)
 See = Callable[[str], None]
 
 
@@ -31,7 +35,10 @@ def verify(wanted: Wanted, see: See = silent, warn: See = silent) -> tuple[Repor
         verdicts, failure = [], None
         for number in wanted.devices or (subject.world or 2,):
             try:
-                verdicts.append(try_on(subject, number, server, Path(scratch).resolve(), see))
+                subject, verdict = try_as_asked(subject, number, server, Path(scratch).resolve(), see)
+                verdicts.append(verdict)
+                if verdicts[-1].compared_nothing:
+                    raise RunError(f"{wanted.script}: {_NOTHING}")
             except RunError as error:
                 failure = error
                 break

@@ -31,15 +31,48 @@ _CACHES = (
 
 def written_by_many(prepared: Prepared, leavings: Leavings) -> Iterator[FileDifference]:
     """Files that several ranks began anew: whole by luck where all write the same bytes, and torn where they do not."""
-    ranks: dict[str, list[int]] = defaultdict(list)
+    ranks_of: dict[str, set[int]] = defaultdict(set)
+    places_of: dict[str, set[str]] = defaultdict(set)
     for rank in prepared.stage.ranks:
-        for path in {write.path for write in _writes(prepared, rank) if write.anew}:
-            ranks[path].append(rank)
+        for write in _writes(prepared, rank):
+            if write.anew:
+                ranks_of[write.path].add(rank)
+                places_of[write.path].add(write.place)
     for relative in leavings.written:
         place = leavings.folder / relative
-        writers = sorted({*ranks[str(place)], *ranks[os.path.realpath(place)]})
+        names = {str(place), os.path.realpath(place)}
+        writers = {rank for name in names for rank in ranks_of[name]}
         if len(writers) > 1 and place.stat().st_size:  # a lock is empty
-            yield FileDifference(relative, f"is written by {ranks_text(writers)}", ranks=tuple(writers))
+            yield _difference(relative, writers, {one for name in names for one in places_of[name]})
+
+
+def _difference(path: str, ranks: set[int], places: set[str]) -> FileDifference:
+    where = f" ({names_text(sorted(places - {''}))})" if places - {""} else ""
+    return FileDifference(
+        path, f"is written by {ranks_text(sorted(ranks))}{where}", ranks=tuple(sorted(ranks))
+    )
+
+
+def left_to_every_rank(prepared: Prepared) -> Iterator[FileDifference]:
+    """What the ranks of a conversion open for writing, make, move or remove that it gave to none of them."""
+    ranks: dict[str, set[int]] = defaultdict(set)
+    places: dict[str, set[str]] = defaultdict(set)
+    for rank in prepared.stage.ranks:
+        for write in _writes(prepared, rank):
+            if write.every_rank:
+                ranks[write.path].add(rank)
+                places[write.path].add(write.place)
+    for path in ranks:
+        yield _difference(_in_folder(prepared, path), {0, *ranks[path]}, places[path])
+
+
+def _in_folder(prepared: Prepared, path: str) -> str:
+    """As the user knows it: in the folder that the run has a copy of."""
+    for one in prepared.workspaces:
+        for folder in (str(one.folder), os.path.realpath(one.folder)):
+            if path.startswith(f"{folder}{os.sep}"):
+                return path[len(folder) + 1 :]
+    return path
 
 
 def written_outside(pair: Sequence[Prepared]) -> Iterator[str]:
@@ -65,7 +98,7 @@ def written_outside(pair: Sequence[Prepared]) -> Iterator[str]:
             )
 
 
-def _writes(prepared: Prepared, rank: int) -> frozenset[Write]:
+def _writes(prepared: Prepared, rank: int) -> tuple[Write, ...]:
     return read_writes(Path(prepared.stage.desk), rank)
 
 

@@ -7,15 +7,26 @@ what the port draws by itself is right: over all ranks, each epoch has to take t
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dp2ddp.trace.orders import Epoch, Order, read_batches, read_own
+from dp2ddp.trace.orders import (
+    Dataset,
+    Epoch,
+    Order,
+    Weights,
+    read_batches,
+    read_own,
+    read_taken,
+    read_trained,
+)
 from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.causes.words import names_text
 from dp2ddp.verify.compare import Comparison
+from dp2ddp.verify.outputs import FilesComparison, TextComparison
 
 
 @dataclass(frozen=True)
@@ -25,14 +36,50 @@ class Aligned:
     comparison: Comparison
     unshared: tuple[str, ...]  # where the ranks' own orders do not share out an epoch, one sentence each
     causes: tuple[Cause, ...] = ()  # of what still differs, likeliest first
+    unlike: tuple[str, ...] = ()  # initial weights that are no other draw of DataParallel's
+    taken: int = 0  # tensors that ranks began with as DataParallel did, and would not have by themselves
+    stdout: TextComparison = TextComparison(0, None)
+    files: FilesComparison = FilesComparison(0, ())
 
     @property
     def same(self) -> bool:
-        return self.comparison.same and not self.unshared
+        return self.comparison.same and not self.unshared and not self.unlike
+
+
+_FEW = 30  # numbers, of which any two sets may go together
+_SURPRISE = 5.0  # standard errors: two draws of one distribution are not further apart
+
+
+def weights_taken(folder: Path) -> tuple[int, tuple[str, ...]]:
+    """How many tensors ranks took over; names of those whose own numbers were of another kind, not of another seed."""
+    found = read_taken(folder)
+    return len(found), tuple(each.name for each in found if not is_other_draw(each))
+
+
+def is_other_draw(weights: Weights) -> bool:
+    """Whether two tensors may be draws of one distribution, by their second and fourth moments and their correlation.
+
+    Of n numbers from a normal distribution (the widest in use) the logarithm of the mean square is off by sqrt(2/n),
+    and the kurtosis by sqrt(24/n).
+    """
+    (a_mean, a, a4), (b_mean, b, b4) = weights.reference, weights.own
+    constant = [abs(square - mean * mean) <= 1e-12 * square for mean, square in ((a_mean, a), (b_mean, b))]
+    if any(constant):  # zeros, ones: the same, or not drawn at all
+        return weights.count == 1 and a > 0 and b > 0
+    size, shape = (
+        _SURPRISE * math.sqrt(2 * spread / weights.count) for spread in (2.0, 24.0)
+    )  # of a difference
+    alone = weights.count < _FEW or abs(weights.correlation) <= _SURPRISE / math.sqrt(weights.count)
+    return alone and abs(math.log(a / b)) <= size and abs(a4 / a**2 - b4 / b**2) <= shape
+
+
+def unlike_text(names: Sequence[str]) -> str:
+    return f"initial weights are no other draw of DataParallel's distribution: {names_text(names)}"
 
 
 def unshared(folder: Path) -> tuple[str, ...]:
     """`folder` is where DataParallel left its order, and the ranks theirs."""
+    trained = read_trained(folder)  # empty: nothing was seen in training mode, and any may be
     epochs: dict[Epoch, list[Order]] = {}
     for order in read_own(folder):
         epochs.setdefault(order.epoch, []).append(order)
@@ -40,25 +87,32 @@ def unshared(folder: Path) -> tuple[str, ...]:
     return tuple(
         fault
         for epoch in sorted(epochs)
-        for fault in _faults(epochs[epoch], tuple(itertools.chain(*batches.get(epoch, ()))))
+        for fault in _faults(
+            epochs[epoch], tuple(itertools.chain(*batches.get(epoch, ()))), _is_of(trained, epoch)
+        )
     )
 
 
-def _faults(orders: list[Order], reference: tuple[int, ...]) -> Iterator[str]:
+def _is_of(trained: frozenset[Dataset], epoch: Epoch) -> bool:
+    return not trained or epoch[:2] in trained
+
+
+def _faults(orders: list[Order], reference: tuple[int, ...], trained: bool) -> Iterator[str]:
+    """Where nothing is `trained` with it (evaluation), any order will do."""
     first = orders[0]
     length, _, epoch = first.epoch
     where = f"epoch {epoch} of the data set of {length} samples"
     whole = {order.samples for order in orders if order.parts == 1}
-    if len(whole) > 1:
+    if len(whole) > 1 and trained:
         yield f"{where}: each rank goes through it in an order of its own"
     # a sampler that is never told of a new epoch gives the same one again
     parts = {order.part: order.samples for order in orders if order.parts > 1}
     given = list(parts.values()) if len(parts) == first.parts else [*whole][:1] if not parts else []
     if given and reference:
-        yield from (f"{where}: {fault}" for fault in _unlike(reference, given))
+        yield from (f"{where}: {fault}" for fault in _unlike(reference, given, trained))
 
 
-def _unlike(reference: tuple[int, ...], given: list[tuple[int, ...]]) -> Iterator[str]:
+def _unlike(reference: tuple[int, ...], given: list[tuple[int, ...]], trained: bool) -> Iterator[str]:
     """Other samples, or an order where the other has none."""
     ours, theirs = Counter(reference), Counter(sample for samples in given for sample in samples)
     missing, added = sorted((ours - theirs).elements()), sorted((theirs - ours).elements())
@@ -70,11 +124,13 @@ def _unlike(reference: tuple[int, ...], given: list[tuple[int, ...]]) -> Iterato
             f"the ranks leave out {_listed(missing)} of DataParallel's samples, and take beside them {_listed(added)} "
             "(a sampler with weights, another subset, ranks that do not share it out?)"
         )
+    if not trained:
+        return
     in_order = [all(list(samples) == sorted(samples) for samples in side) for side in ([reference], given)]
     if in_order == [False, True]:
-        yield "the ranks take it in order, DataParallel shuffles it"
+        yield "the ranks take it in order, DataParallel shuffles it: shuffle=True for the sampler"
     if in_order == [True, False]:
-        yield "the ranks shuffle it, DataParallel takes it in order"
+        yield "the ranks shuffle it, DataParallel takes it in order: DistributedSampler(..., shuffle=False)"
 
 
 def _listed(samples: Sequence[int]) -> str:

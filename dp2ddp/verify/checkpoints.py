@@ -15,6 +15,8 @@ from dp2ddp.verify.spelling import Spelling
 
 _DICTS = {dict, OrderedDict}  # what state_dict() gives, and what a comprehension makes of it: both load alike
 
+_PREFIX = "module."
+
 
 def main(request: dict[str, Any]) -> None:
     """Writes path -> what differs ("" for nothing) for each pair of `request["pairs"]`."""
@@ -104,7 +106,7 @@ class _Content:
             yield from self.differences(list(a.items()), list(b.items()), at)
             return
         if a.keys() != b.keys():
-            yield f"has other keys at {at or 'the top'}: {sorted(map(str, a.keys() ^ b.keys()))[:3]}"
+            yield f"has other keys at {at or 'the top'}: {_other_keys(set(map(str, a)), set(map(str, b)))}"
         for key in a.keys() & b.keys():
             yield from self.differences(a[key], b[key], f"{at}[{key!r}]")
 
@@ -119,6 +121,16 @@ class _Content:
         size = largest / max(a.detach().double().abs().max().item(), 1e-300)
         if not (size <= self.allowed or largest <= self.floor):
             yield f"{at} differs by {size:.1e}"
+
+
+def _other_keys(ours: set[str], theirs: set[str]) -> str:
+    """Which side has which; `module.`, which wrappers put in front, is what they mostly are."""
+    plain = [{key.removeprefix(_PREFIX) for key in keys} for keys in (ours, theirs)]
+    sides = list(zip(("DataParallel", "DDP"), (ours - theirs, theirs - ours), strict=True))
+    prefixed = [side for side, keys in sides if keys and all(key.startswith(_PREFIX) for key in keys)]
+    if plain[0] == plain[1] and len(prefixed) == 1:
+        return f"they begin with `{_PREFIX}` under {prefixed[0]} only"
+    return "; ".join(f"only under {side}: {sorted(keys)[:3]}" for side, keys in sides if keys)
 
 
 def _only(held: list[Any]) -> Any:

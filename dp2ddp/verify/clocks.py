@@ -39,6 +39,32 @@ _TIME_NAME = re.compile(
 _NAMED_NUMBER = re.compile(
     r"(?P<name>[A-Za-z][\w/.-]*)(?P<sign>[\"']?\s*[:=]\s*)(?P<number>\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?![\w.])"
 )
+_CELLS = re.compile(r" *(?:[,;|]|\t[ \t]*) *")
+_BARE_NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
+
+
+class Columns:
+    """Columns of times in a table: the names stand in one line, the numbers alone in those behind it."""
+
+    def __init__(self) -> None:
+        self.width = 0
+        self.times: frozenset[int] = frozenset()
+
+    def see(self, line: str) -> None:
+        """A line of names, if it is one, tells what stands in the columns of the lines behind it."""
+        names = _CELLS.split(line.strip())
+        times = frozenset(index for index, name in enumerate(names) if is_time(name))
+        if times and len(names) > 1 and not any(map(_BARE_NUMBER.fullmatch, names)):
+            self.width, self.times = len(names), times
+
+    def without_times(self, line: str) -> str:
+        cells = _CELLS.split(line.strip())
+        if len(cells) != self.width:
+            return line
+        return ",".join(
+            "<time>" if index in self.times and _BARE_NUMBER.fullmatch(cell) else cell
+            for index, cell in enumerate(cells)
+        )
 
 
 def is_time(name: str) -> bool:

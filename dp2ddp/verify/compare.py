@@ -11,10 +11,12 @@ import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from dp2ddp.trace.records import Step, Trace
+from dp2ddp.trace.records import Sort, Step, Trace
+from dp2ddp.trace.unchecked import Unchecked
 from dp2ddp.verify.casts import casts_apart
 from dp2ddp.verify.differences import KINDS, Difference, of_arrays
 from dp2ddp.verify.ending import ending_differences, without_partner
@@ -43,6 +45,9 @@ class Comparison:
     noise_floor: float = 0.0  # the largest such gradient or difference, as it is
     agreeing_ranks: tuple[tuple[int, ...], ...] = ()  # at the first difference: ranks with the same bits
     rows: tuple[tuple[int, ...], ...] = ()  # of each wrapped forward under DataParallel
+    rank_rows: tuple[
+        tuple[int, ...], ...
+    ] = ()  # of each forward in training, where steps have other sums of rows
     remarks: tuple[str, ...] = ()
     series: Series | None = field(default=None, compare=False)  # what charts draw; arrays have no plain ==
     worst: Difference | None = None  # the largest one in terms of natural noise
@@ -50,6 +55,11 @@ class Comparison:
     matched: tuple[tuple[int, ...], ...] = ()  # of each rank: the steps that stand for DataParallel's
     initial: int | None = None  # parameters that began the same on every rank; None: not recorded
     unstepped_losses: int = 0  # calls of backward that no step followed; of a script without optimizer, all
+    stepped: bool = (
+        True  # False: no optimizer takes a step, and these are backward passes (trace/unstepped.py)
+    )
+    parts: tuple[str, ...] = ()  # what was compared and judged: gradient, parameter, loss, buffer
+    unchecked: tuple[Unchecked, ...] = ()  # what the script asks for, and virtual devices leave out
 
     @property
     def noise_ratio(self) -> float | None:
@@ -98,7 +108,7 @@ def compare(
         for cast in (each for each in casts if each.step == step.number):
             found.add(cast)
     counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
-    _compare_counts(found, len(reference), counts)
+    _compare_counts(found, len(reference), counts, reference.unstepped)
     for cast in () if found.bad else casts:
         found.add(cast)
     buffers = _compare_buffers(found, reference, ranks[0])
@@ -117,6 +127,7 @@ def compare(
         noise_floor=found.noise_floor,
         agreeing_ranks=found.agreeing,
         rows=reference.rows(),
+        rank_rows=_rows_of_ranks(reference, ranks) if port else (),
         remarks=(*_of_matching(reference, ranks, matchings), *_remarks(reference, ranks)),
         series=_series(reference, ranks, matchings, found, natural),
         worst=found.worst,
@@ -124,7 +135,29 @@ def compare(
         matched=tuple(matching.steps for matching in matchings),
         initial=initial,
         unstepped_losses=len(reference.end.losses) if reference.end else 0,
+        stepped=not reference.unstepped,
+        parts=_parts(reference, port),
+        unchecked=tuple(Unchecked[name] for name in reference.end.unchecked) if reference.end else (),
     )
+
+
+def _parts(reference: Trace, port: bool) -> tuple[str, ...]:
+    """What the same verdict is about; losses of a port's ranks are their own."""
+    sorts = () if reference.final is None else reference.final.sorts.tolist()
+    lines = (*reference.lines, *reference.last_line)
+    without_gradients = reference.unstepped and not all(_names(reference, line) for line in reference.lines)
+    parts = {
+        "gradient": any(_names(reference, line) for line in reference.lines),
+        "parameter": any(sort != Sort.BUFFER for sort in sorts) or bool(len(reference)),
+        "loss": any(line["losses"] for line in lines) and (not port or without_gradients),
+        "buffer": Sort.BUFFER in sorts or bool(reference.buffers()),
+    }
+    return tuple(part for part, is_compared in parts.items() if is_compared)
+
+
+def _names(reference: Trace, line: dict[str, Any]) -> tuple[str, ...]:
+    layout: int = line["layout"]
+    return reference.layouts[layout].names
 
 
 def _together(ranks: Sequence[Trace], matchings: Sequence[Matching]) -> Iterator[tuple[Step, ...]]:
@@ -160,12 +193,11 @@ def _compare_initial(found: Found, reference: Trace, ranks: Sequence[Trace]) -> 
     return len(known)
 
 
-def _compare_counts(found: Found, steps: int, counts: tuple[int, ...]) -> None:
+def _compare_counts(found: Found, steps: int, counts: tuple[int, ...], unstepped: bool) -> None:
     for rank, count in enumerate(counts):
         if count != steps and not found.bad:
-            found.bad.append(
-                Difference("steps", np.inf, min(steps, count), rank, f"{count} instead of {steps}")
-            )
+            words = f"{count} instead of {steps}" + " backward passes" * unstepped
+            found.bad.append(Difference("steps", np.inf, min(steps, count), rank, words))
 
 
 def _compare_buffers(found: Found, reference: Trace, rank0: Trace) -> bool:
@@ -247,11 +279,36 @@ def _remarks(reference: Trace, ranks: Sequence[Trace]) -> tuple[str, ...]:
     return (*missing, *_whole_everywhere(reference, ranks), *others)
 
 
+def _rows_of_ranks(reference: Trace, ranks: Sequence[Trace]) -> tuple[tuple[int, ...], ...]:
+    """Of each forward in training, if steps have other sums of rows than DataParallel's."""
+    ours, *theirs = (_training_rows(trace) for trace in (reference, *ranks))
+    steps = [
+        step for step in zip(ours, *theirs, strict=False) if all(step)
+    ]  # of bare modules nothing is known
+    if all(sum(whole) == sum(map(sum, own)) for whole, *own in steps):
+        return ()
+    return tuple(
+        together for _, *own in steps if len({*map(len, own)}) == 1 for together in zip(*own, strict=True)
+    )
+
+
+def _training_rows(trace: Trace) -> list[tuple[int, ...]]:
+    """Of each step, of each of its forwards in training."""
+    return [tuple(sum(rows) for training, rows, *_ in line["forwards"] if training) for line in trace.lines]
+
+
 def _whole_everywhere(reference: Trace, ranks: Sequence[Trace]) -> Iterator[str]:
     """A port that is right and no faster."""
-    ours, theirs = reference.rows()[:1], {rank.rows()[:1] for rank in ranks}
-    if len(ranks) > 1 and ours and theirs == {((sum(ours[0]),),)}:
-        yield f"each rank trains on the whole batch ({sum(ours[0])} rows): none is faster than one process alone"
+    ours, *theirs = (_first_rows(trace) for trace in (reference, *ranks))
+    if len(ranks) > 1 and ours and all(each == ours for each in theirs):
+        yield f"each rank trains on the whole batch ({len(ours)} rows): none is faster than one process alone"
+
+
+def _first_rows(trace: Trace) -> list[int]:
+    """Digests of what the first forward in training was given."""
+    step = next(trace.steps(), None)
+    forwards = () if step is None else step.forwards
+    return sorted(next((each.firsts or each.digests for each in forwards if each.training), ()))
 
 
 def _other_limits(reference: Trace, rank0: Trace) -> Iterator[str]:

@@ -149,4 +149,4 @@ def steps_in_one(reference: Trace, ranks: Sequence[Trace]) -> int:
 def _rows(line: dict[str, object]) -> int:
     forwards: object = line["forwards"]
     assert isinstance(forwards, list)
-    return sum(sum(rows) for _, rows, _ in forwards)
+    return sum(sum(rows) for _, rows, *_ in forwards)

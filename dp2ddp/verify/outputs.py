@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 
-from dp2ddp.verify.clocks import without_clock, without_times
+from dp2ddp.verify.clocks import Columns, without_clock, without_times
 from dp2ddp.verify.events import event_lines, is_event_file
 from dp2ddp.verify.spelling import Spelling
 from dp2ddp.verify.tolerance import Tolerance
@@ -17,6 +18,7 @@ from dp2ddp.verify.workspace import Leavings, content_hash, opened
 
 NO_LINE = "(no such line)"
 _AFTER, _WIDE = 20, 400  # lines after a difference that a report shows, and letters of each
+_MOST_OTHERS, _MOST_ALIGNED = 4, 2000  # sorts of lines that are told; lines that are looked at for them
 _SINGLE = 2.5e-7  # TensorBoard keeps numbers in float32: a last digit may round the other way
 TORCH_FILES = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".t7", ".model")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
@@ -31,6 +33,7 @@ class TextComparison:
     rounded: int = 0  # lines whose numbers differ beyond the digits that count
     masked: int = 0  # lines that say what a clock said
     only_order: bool = False  # the same lines, in another order
+    others: tuple[tuple[int, str, str], ...] = ()  # as `first`: one of each further sort of line that differs
 
     @property
     def same(self) -> bool:
@@ -43,28 +46,57 @@ def compare_text(reference: str, other: str, tolerance: Tolerance) -> TextCompar
     if ours == theirs:
         return TextComparison(len(ours), None)
     rounded = masked = 0
+    columns = Columns()
     for number, (a, b) in enumerate(zip_longest(ours, theirs), 1):
         if a is None or b is None:
-            return _different(ours, theirs, number)
-        how = _how_same(a, b, tolerance)
+            return _different(ours, theirs, number, tolerance)
+        how = _how_same(a, b, tolerance, columns)
         if how is None:
-            return _different(ours, theirs, number)
+            return _different(ours, theirs, number, tolerance)
         rounded += how == "rounded"
         masked += how == "clock"
+        columns.see(a)
     return TextComparison(len(ours), None, rounded, masked)
 
 
-def _different(ours: list[str], theirs: list[str], number: int) -> TextComparison:
+def _different(ours: list[str], theirs: list[str], number: int, tolerance: Tolerance) -> TextComparison:
     pair = [lines[number - 1] if number <= len(lines) else NO_LINE for lines in (ours, theirs)]
-    return TextComparison(len(ours), (number, pair[0], pair[1]), only_order=sorted(ours) == sorted(theirs))
+    first = number, pair[0], pair[1]
+    if sorted(ours) == sorted(theirs):
+        return TextComparison(len(ours), first, only_order=True)
+    others = tuple(_others(ours, theirs, first, tolerance))
+    return TextComparison(len(ours), first, others=others[:_MOST_OTHERS])
 
 
-def _how_same(a: str, b: str, tolerance: Tolerance) -> str | None:
+def _others(
+    ours: list[str], theirs: list[str], first: tuple[int, str, str], tolerance: Tolerance
+) -> Iterator[tuple[int, str, str]]:
+    """Beside the first difference: each further sort of line that differs, once; a sort is what its words are.
+
+    Lines are put side by side by their words, so that one line too many does not make all behind it differ.
+    """
+    a, b = ([_words(line) for line in lines[:_MOST_ALIGNED]] for lines in (ours, theirs))
+    seen, columns = {_words(first[1]), _words(first[2])}, Columns()
+    for _, i, i_end, j, j_end in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        for x, y in zip_longest(range(i, i_end), range(j, j_end)):
+            one, other = NO_LINE if x is None else ours[x], NO_LINE if y is None else theirs[y]
+            sorts = {_words(one), _words(other)} - {_words(NO_LINE)}
+            if not sorts & seen and _how_same(one, other, tolerance, columns) is None:
+                seen |= sorts
+                yield (y if x is None else x) + 1, one, other
+            columns.see(one)
+
+
+def _words(line: str) -> str:
+    return _NUMBER.sub("#", without_clock(line))
+
+
+def _how_same(a: str, b: str, tolerance: Tolerance, columns: Columns) -> str | None:
     if a == b:
         return "equal"
     if _same_numbers(a, b, tolerance.number):
         return "rounded"
-    a, b = map(without_clock, (a, b))
+    a, b = (without_clock(columns.without_times(line)) for line in (a, b))
     return "clock" if _same_numbers(a, b, tolerance.number) else None
 
 

@@ -27,7 +27,7 @@ from dp2ddp.verify.differences import (
 )
 from dp2ddp.verify.matching import in_order_of
 from dp2ddp.verify.noise import Noise
-from dp2ddp.verify.tolerance import Tolerance
+from dp2ddp.verify.tolerance import FACTOR, Tolerance
 
 
 @dataclass
@@ -95,8 +95,14 @@ def compare_step(found: Found, step: Step, ranks: tuple[Step, ...]) -> None:
             found.add(difference)
     for difference in _before_clipping(step, others):
         found.add(difference)
+    if found.port and not step.layout.names:  # no parameter has a gradient: the losses are all there is
+        for difference in _of_losses_together(found, step, others):
+            found.add(difference)
     identical = True
     for kind in ("gradient", "parameter"):
+        if kind == "gradient" and found.port and _is_put_together(found, step, others):
+            identical = False
+            continue
         vectors = [_vector(each, kind) for each in (step, *others)]
         identical &= all(np.array_equal(vectors[0].hashes, each.hashes) for each in vectors[1:])
         for rank, vector in enumerate(vectors[1:]):
@@ -178,6 +184,29 @@ def of_numbers(
         yield Difference(kind, size, step, rank, "", abs(a), abs(b))
 
 
+def _of_losses_together(found: Found, step: Step, ranks: Sequence[Step]) -> Iterator[Difference]:
+    """Losses of a port's ranks are their own: each is DataParallel's, or their mean or sum is."""
+    scale, allowed = found.loss_scale, FACTOR * found.tolerance.epsilon
+    whole, parts = sum(step.losses), [sum(rank.losses) for rank in ranks]
+    rows = [sum(map(sum, rank.rows)) for rank in ranks]
+    share = np.array(rows if all(rows) else [1.0] * len(parts))
+    mean = float(np.mean(parts))
+    for together in (mean, float(share @ parts / share.sum()), float(sum(parts))):
+        if abs(together - whole) <= allowed * max(abs(whole), scale) or (np.isnan(whole) and np.isnan(mean)):
+            return
+    yield from of_numbers("loss", (whole,), (mean,), step.number, 0, scale)
+
+
+def _is_put_together(found: Found, step: Step, ranks: Sequence[Step]) -> bool:
+    """Whether results of autograd.grad, which nothing synchronises, make DataParallel's as a mean or a sum."""
+    if step.source != "grad":
+        return False
+    ours, *theirs = (each.gradients.sketched(step.layout)[:, 1:] for each in (step, *ranks))
+    allowed = FACTOR * found.tolerance.epsilon * np.abs(ours).max(initial=0.0)
+    joined = np.mean(theirs, axis=0), np.sum(theirs, axis=0)
+    return any(np.abs(each - ours).max(initial=0.0) <= allowed for each in joined)
+
+
 # ---- gradients and parameters
 
 
@@ -253,7 +282,8 @@ def _by_values(found: Found, kind: str, step: Step, a: Floats, b: Floats) -> lis
         return by_values(step.layout, away, a, scale)
     noisy = found.noisy.get(step.optimizer, np.zeros(0, dtype=bool))
     if len(noisy) == len(a):
-        found.noise = max(found.noise, *by_values(step.layout, np.where(noisy, away, 0.0), a, None))
+        apart_by_noise = by_values(step.layout, np.where(noisy, away, 0.0), a, None)
+        found.noise = max([found.noise, *apart_by_noise])
         found.noise_floor = max(found.noise_floor, float(away[noisy].max(initial=0.0)))
         away[noisy] = 0.0
     return by_values(step.layout, away, a, None)

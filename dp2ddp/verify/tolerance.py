@@ -24,7 +24,9 @@ are 1; Adam: 7e-8 in one parameter, gradients equal to 8e-15; CODEBASES.md part 
 parameters in float64: their gradients go on being compared, and the report says how many there are.
 
 float32 is judged the same way, with its own second run and its own ulp; there nothing is left out, because the noise
-itself holds what Adam makes of rounding.
+itself holds what Adam makes of rounding. Under autocast on both sides its ulp is too fine: a rank's loss is the mean of
+fewer rows, so what becomes float16 is W times as large and rounded elsewhere, which moving parameters by an ulp of
+float32 does not show (3e-4 in a right port without a GradScaler).
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ from dataclasses import dataclass, replace
 FACTOR = 1000.0
 HIDING = 1e-6  # relative: a fault this small is not known from any catalogue
 
+_HALVES = {"float16": 2.0**-11, "bfloat16": 2.0**-8}  # rounding of one number
+_HALF_ULPS = 4.0  # are allowed in sums of them, relative to the largest
 _SPREAD = 10.0  # a running mean behind a noisy bias follows it, and so does what evaluation prints
 _MOST_NOISE = (
     1e-5  # Adam's steps in float64 are below (lr * 6e-16 / eps); beyond it a difference is a difference
@@ -68,6 +72,11 @@ class Tolerance:
             number=max(self.number, spread),
             floor=min(_SPREAD * floor, _MOST_NOISE),
         )
+
+    def under_autocast(self, dtypes: frozenset[str]) -> Tolerance:
+        """For runs that both asked autocast for these: what is rounded to half precision is as coarse as that."""
+        coarsest = max((_HALVES.get(dtype, 0.0) for dtype in dtypes), default=0.0)
+        return replace(self, epsilon=max(self.epsilon, _HALF_ULPS * coarsest / FACTOR)) if coarsest else self
 
 
 FLOAT64 = Tolerance()

@@ -37,10 +37,14 @@ class Verdict:
     lockstep: bool = False  # each step was judged from DataParallel's own state
     aligned: Aligned | None = None  # a port that differs, run again with DataParallel's random numbers
 
+    hidden: tuple[str, ...] = ()  # faults that judging the aligned runs would hide, a sentence each
+    met: bool = True  # the ranks, in a process group
     only_gradients: bool = False  # what it prints, leaves behind and ends with is shown, not judged
 
     @property
     def same(self) -> bool:
+        if self.hidden:
+            return False
         if self.only_gradients:
             return self.float64.same and self.float64.steps > 0 and not self.single_only
         outside = self.stdout.same and not self.voices and self.files.same and self.codes[0] == self.codes[1]
@@ -61,6 +65,11 @@ class Verdict:
     def random_only(self) -> bool:
         """Whether training differs in nothing but the random numbers that the port draws."""
         return not self.float64.same and self.aligned is not None and self.aligned.same
+
+    @property
+    def compared_nothing(self) -> bool:
+        """Whether there was nothing in either run that could have differed."""
+        return self.same and not self.trained and not self.stdout.lines and not self.files.files
 
     @property
     def trained(self) -> bool:

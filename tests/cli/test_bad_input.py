@@ -57,6 +57,16 @@ class TestEveryCommand:
         )
 
 
+@pytest.mark.parametrize("command", [RUN_DDP, VERIFY], ids=" ".join)
+@pytest.mark.parametrize("theirs", ["--epochs 1", "--epochs=1", "--epochs 1 --lr 2"])
+def test_an_option_of_the_scripts_own_stands_behind_two_dashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], theirs: str
+) -> None:
+    script(tmp_path, TRAIN)
+    words = f"No such option: --epochs; the script's own stand behind --: -- {theirs}"
+    is_refused(tmp_path, monkeypatch, [*command, "train.py", *theirs.split()], words, code=2, lines=4)
+
+
 @pytest.mark.parametrize("command", [CONVERT, RUN_DDP, VERIFY], ids=" ".join)
 @pytest.mark.parametrize(
     ("text", "words"),

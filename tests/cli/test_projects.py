@@ -138,6 +138,20 @@ class TestFolder:
         assert "--in-place" in result.stderr
         assert contents(project) == FILES
 
+    def test_a_file_is_no_place_for_a_project(self, project: Path) -> None:
+        result = convert("train.py", "-o", "../train_ddp.py")
+
+        assert result.exit_code == 3
+        assert "2 local modules must change too" in result.stderr
+        assert "name a folder with -o" in result.stderr
+        assert not (project.parent / "train_ddp.py").exists()
+
+    def test_one_file_is_too_little_for_a_project(self, project: Path) -> None:
+        result = convert("train.py", "--one-file", "-o", "../ddp")
+
+        assert result.exit_code == 3
+        assert "leave --one-file out" in result.stderr
+
     def test_a_folder_that_holds_something_is_left_alone(self, project: Path) -> None:
         (project.parent / "ddp").mkdir()
         (project.parent / "ddp" / "mine.txt").write_text("mine")
@@ -163,7 +177,7 @@ class TestFolder:
         shown = convert("train.py", "--diff").stdout
 
         heads = [line.split()[1] for line in shown.splitlines() if line.startswith("+++ ")]
-        assert sorted(heads) == CHANGED
+        assert ["ddp_helpers.py", *sorted(heads)] == CHANGED  # the helpers are nobody's change
 
 
 class TestInPlace:
@@ -220,6 +234,7 @@ def test_verify_runs_the_script_of_a_project_under_its_own_name(
     subject = subject_of(Wanted(script=Path("train.py")))
     assert subject.converted_name == "train.py"  # results/<name of __file__>/ stays the same folder
     assert subject.launch.endswith(" train.py")
+    assert subject.convert == "dp2ddp convert train.py -o FOLDER"
 
 
 class TestModules:
@@ -392,3 +407,20 @@ if __name__ == "__main__":
 
 def defined(text: str) -> set[str]:
     return set(re.findall(r"^(?:def|class) (\w+)", text, re.MULTILINE))
+
+
+def test_verify_takes_helpers_of_today_whatever_an_earlier_version_left(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    convert("train.py", "--in-place", "--force")
+    helpers = project / "ddp_helpers.py"
+    for name, text in FILES.items():
+        (project / name).write_text(text)
+    old = re.sub(r"edition \w+", "edition 00000000", helpers.read_text()).replace("FRAME = 2048", "FRAME = 9")
+    helpers.write_text(old)
+
+    assert "another version of dp2ddp wrote it" in convert("train.py", "--in-place").stderr
+    written = subject_of(Wanted(script=Path("train.py"))).modules
+
+    assert b"FRAME = 2048" in next(data for path, data in written.items() if path.name == "ddp_helpers.py")
+    assert helpers.read_text() == old

@@ -155,6 +155,19 @@ class TestDifferent:
         assert "it takes no optimizer step" in result.stdout.splitlines()[0]
         assert "line 1 is 'Module 2', under DataParallel 'Module'" in result.stdout
 
+    def test_where_nothing_could_differ_nothing_was_compared(self, tmp_path: Path) -> None:
+        text = (
+            "import torch, torch.nn as nn\nnn.DataParallel(nn.Linear(2, 2)).cuda()(torch.ones(4, 2).cuda())\n"
+        )
+        script(tmp_path, text)
+        script(tmp_path, text.replace("nn.DataParallel(nn.Linear(2, 2))", "nn.Linear(2, 2)"), "mine.py")
+        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py", "-n", 1, "--json")
+        assert result.returncode == 3, result.stdout + result.stderr
+        found = json.loads(result.stdout)
+        assert (found["outcome"], found["same"]) == ("nothing compared", False)
+        last = result.stderr.rstrip().splitlines()[-1]
+        assert "train.py: nothing was compared: neither version takes an optimizer step" in last
+
 
 class TestFailures:
     pytestmark = slow

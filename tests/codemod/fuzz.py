@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 
 from dp2ddp.codemod.checks import keeps_other_lines, touched_lines
 from dp2ddp.codemod.convert import MENTION, Conversion, FileConversion, Options, convert
-from dp2ddp.codemod.facts.script import SUPPORT
+from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.errors import ConversionError, Dp2DdpError
 from dp2ddp.source.files import decode_source
+from dp2ddp.source.helper_module import NAME
 from dp2ddp.source.projects import LocalModule, Project
 from tests.codemod.mutations import MUTATIONS, mutated, spelled
 
@@ -56,7 +57,7 @@ OPTIONS = st.builds(
     data=st.sampled_from([None, None, "replicate", "shard", "spread", "feed"]),
     join=st.sampled_from([None, None, "batch", "outputs"]),
     gradients=st.sampled_from([None, None, "graph", "reducer"]),
-    imports=st.sampled_from([True, True, False]),
+    helpers=st.sampled_from(HelperPlace),
 )
 
 
@@ -141,8 +142,8 @@ def again(conversion: Conversion, options: Options) -> None:
         return
     entry = decode_source(conversion.entry.data, Path("train.py"))
     modules = [LocalModule("other", decode_source(one.data, Path("other.py"))) for one in conversion.modules]
-    if conversion.support:
-        modules.append(LocalModule(SUPPORT, conversion.support.before.with_text(conversion.support.after)))
+    if conversion.helpers:
+        modules.append(LocalModule(NAME, conversion.helpers.before.with_text(conversion.helpers.after)))
     second = convert(Project(entry, tuple(modules)), options)
     assert not second.changed, second.diff()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from dp2ddp.codemod.convert import Conversion, Options, convert
 from dp2ddp.codemod.facts import Facts, gather_facts
 from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import LocalModule, Project
 
@@ -30,4 +31,4 @@ def project_of(text: str, **modules: str) -> Project:
 
 def converted(text: str, **options: object) -> Conversion:
     """With helpers imported, unless asked otherwise."""
-    return convert(project_of(text), Options(**{"imports": True, **options}))  # type: ignore[arg-type]
+    return convert(project_of(text), Options(**{"helpers": HelperPlace.PACKAGE, **options}))  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.codemod.convert import Conversion, Options, convert
+from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.report.conversion import conversion_text
 from dp2ddp.source.files import decode_source
 from dp2ddp.source.projects import Project
@@ -16,8 +17,8 @@ FOLDER = Path(__file__).parent / "conversions"
 NAMES = sorted(path.name for path in FOLDER.iterdir() if (path / "before.py").exists())
 
 
-def converted(data: bytes, imports: bool = True) -> Conversion:
-    return convert(Project(decode_source(data, Path("train.py"))), Options(imports=imports))
+def converted(data: bytes, helpers: HelperPlace = HelperPlace.PACKAGE) -> Conversion:
+    return convert(Project(decode_source(data, Path("train.py"))), Options(helpers=helpers))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -37,14 +38,14 @@ class TestConversion:
         assert after == (FOLDER / name / "after.py").read_bytes()
         assert report == (FOLDER / name / "report.txt").read_text()
 
-    @pytest.mark.parametrize("imports", [True, False], ids=["imported", "lifted"])
-    def test_a_second_conversion_finds_nothing_to_do(self, before: bytes, imports: bool) -> None:
-        first = converted(before, imports)
+    @pytest.mark.parametrize("helpers", HelperPlace)
+    def test_a_second_conversion_finds_nothing_to_do(self, before: bytes, helpers: HelperPlace) -> None:
+        first = converted(before, helpers)
 
-        second = converted(first.before.encoded(first.after), imports)
+        second = converted(first.before.encoded(first.after), helpers)
 
         assert not second.changed
         assert not second.hazards
 
     def test_the_result_is_python(self, before: bytes) -> None:
-        ast.parse(converted(before, imports=False).after)
+        ast.parse(converted(before, HelperPlace.IN_SCRIPT).after)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dp2ddp.codemod.checks import keeps_other_lines
 from dp2ddp.codemod.convert import Conversion, Options, convert
+from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project
 from tests.codemod.scripts import converted, project_of
@@ -88,6 +89,21 @@ class TestPlace:
         assert not conversion.hazards
         assert "= args.gpu\n    join_process_group()\n    print(" in conversion.after
 
+    def test_ranks_join_in_the_second_start_of_a_script_that_starts_itself_anew(self) -> None:
+        conversion = converted(
+            """
+            import os, sys
+            if os.environ.get("PYTHONHASHSEED") != "0":
+                os.environ["PYTHONHASHSEED"] = "0"
+                os.execv(sys.executable, [sys.executable, *sys.argv])
+            import torch
+            torch.manual_seed(0)
+            net = torch.nn.DataParallel(Net())
+            """
+        )
+
+        assert conversion.after.index("os.execv") < conversion.after.index("join_process_group()")
+
     @pytest.mark.parametrize("before", ["print(1)", "torch.manual_seed(1)", "os.mkdir('a')", "helper()"])
     def test_visible_devices_that_come_too_late_go_into_the_launch_line(self, before: str) -> None:
         conversion = converted(
@@ -115,17 +131,11 @@ class TestPlace:
         assert after.index("join_process_group()") < after.index("print")
 
     def test_helpers_do_not_hide_names_of_the_script(self) -> None:
-        conversion = converted(WRAP + "world_size = torch.cuda.device_count()\n", imports=False)
+        text = WRAP + "world_size = torch.cuda.device_count()\n"
+        after = converted(text, helpers=HelperPlace.BESIDE).after
 
-        assert "world_size = world_size_()" in conversion.after
-        assert "def world_size_() -> int:" in conversion.after
-
-    def test_builtins_that_the_script_hides_are_named_in_full(self) -> None:
-        after = converted("import torch\nmax = 3\nnet = torch.nn.DataParallel(n)\n", imports=False).after
-
-        assert "import builtins\n" in after
-        helpers = after[: after.index("# --- end of the copied helpers")]
-        assert " max(" not in helpers
+        assert "from ddp_helpers import GraphDDP, join_process_group, world_size as world_size_\n" in after
+        assert "world_size = world_size_()" in after
 
     def test_a_script_in_which_nothing_runs_is_not_converted(self) -> None:
         conversion = converted("import torch\ndef build():\n    return torch.nn.DataParallel(Net())\n")
@@ -134,11 +144,14 @@ class TestPlace:
         assert codes(conversion) == ["DDP101"]
 
     def test_helpers_of_an_earlier_conversion_stay_as_they_are(self) -> None:
-        first = converted(WRAP + "torch.save(net.state_dict(), 'a.pt')\n", imports=False).after
+        first = converted(
+            WRAP + "torch.save(net.state_dict(), 'a.pt')\n", helpers=HelperPlace.IN_SCRIPT
+        ).after
         end = "# --- end of the copied helpers"
 
         second = converted(
-            first + "other = torch.nn.DataParallel(Net())\ntorch.save(other.module, 'b.pt')\n", imports=False
+            first + "other = torch.nn.DataParallel(Net())\ntorch.save(other.module, 'b.pt')\n",
+            helpers=HelperPlace.IN_SCRIPT,
         )
 
         assert second.after.split(end)[0] == first.split(end)[0]
@@ -271,28 +284,15 @@ def test_any_script_is_converted_without_touching_other_lines_and_only_once(
     except SyntaxError:
         return
 
-    first = convert(Project(SourceFile(None, text, newline=newline)), Options(imports=True))
-    second = convert(Project(SourceFile(None, first.after, newline=newline)), Options(imports=True))
+    first = convert(Project(SourceFile(None, text, newline=newline)), Options(helpers=HelperPlace.PACKAGE))
+    second = convert(
+        Project(SourceFile(None, first.after, newline=newline)), Options(helpers=HelperPlace.PACKAGE)
+    )
 
     assert first.changed
     assert textwrap.dedent(first.after.replace(newline, "")).count("\n") == 0
     assert not second.changed
     assert not second.hazards
-
-
-class TestNamesOfImports:
-    LOOP = "loader = DataLoader(TensorDataset(a, b), 8)\nfor x, y in loader:\n    out = net(x)\n"
-
-    def test_an_import_that_means_the_same_is_used(self) -> None:
-        text = "from torch.utils.data import DataLoader, IterableDataset, TensorDataset\n" + WRAP + self.LOOP
-        after = converted(text, imports=False).after
-        assert "class ShardedLoader(DataLoader[Any])" in after
-        assert "IterableDataset_" not in after
-
-    def test_a_name_that_means_something_else_is_imported_under_another(self) -> None:
-        text = "from torch.utils.data import DataLoader, IterableDataset, TensorDataset\n" + WRAP + self.LOOP
-        after = converted(text + "IterableDataset = 3\n", imports=False).after
-        assert "import IterableDataset as IterableDataset_" in after
 
 
 @pytest.mark.parametrize(

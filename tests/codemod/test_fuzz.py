@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from dp2ddp.codemod.convert import Options
+from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.source.parsing import parse_leniently
 from tests.codemod.fuzz import SCRIPTS, Input, check, fuzz
 from tests.codemod.mutations import MUTATIONS, Mutation, mutated, spelled
@@ -55,4 +56,4 @@ def test_what_is_no_python_any_more_is_left_out() -> None:
     ],
 )
 def test_outcomes(spelling: Callable[[str], bytes], outcome: str) -> None:
-    assert check(Input(spelling(WRAPPED), None, Options(imports=True))) == outcome
+    assert check(Input(spelling(WRAPPED), None, Options(helpers=HelperPlace.PACKAGE))) == outcome

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.codemod.convert import Options, convert
+from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.errors import ConversionError, SourceError
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import read_project
@@ -34,7 +35,9 @@ def test_what_is_mentioned_is_followed_through_many_modules() -> None:
         for one in range(60)
     }
     modules["m60"] = "import os\ndef f60():\n    os.makedirs('a')\ndef unused():\n    os.makedirs('b')\n"
-    conversion = convert(project_of(f"from m0 import f0\n{WRAP}f0()\n", **modules), Options(imports=True))
+    conversion = convert(
+        project_of(f"from m0 import f0\n{WRAP}f0()\n", **modules), Options(helpers=HelperPlace.PACKAGE)
+    )
 
     (changed,) = (one for one in conversion.modules if one.changed)
     assert "on_rank_zero(os.makedirs, 'a')" in changed.after
@@ -89,7 +92,9 @@ def test_join_asked_for_where_a_module_wraps() -> None:
 def test_a_module_that_wraps_when_it_is_imported() -> None:
     """`net` is handed on before it is wrapped, at the level of the module."""
     module = "import torch\nnet = Net()\nshow(net)\nnet = torch.nn.DataParallel(net)\n"
-    conversion = convert(project_of("import lib\nlib.net(x)\n", lib=module), Options(imports=True))
+    conversion = convert(
+        project_of("import lib\nlib.net(x)\n", lib=module), Options(helpers=HelperPlace.PACKAGE)
+    )
     assert conversion.is_project or conversion.hazards
 
 

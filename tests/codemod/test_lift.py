@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from dp2ddp.codemod.lift import ImportLine, Library, Lifted, read_templates
+from dp2ddp.codemod.lift import Library, Lifted, read_templates
 from dp2ddp.errors import ConversionError
 
 TEMPLATES = {
@@ -18,9 +18,8 @@ TEMPLATES = {
 }
 
 
-def lift(*helpers: str, rename: dict[str, str] | None = None) -> Lifted:
-    table = rename or {}
-    return Library(TEMPLATES).lift(helpers, lambda name: table.get(name, name))
+def lift(*helpers: str) -> Lifted:
+    return Library(TEMPLATES).lift(helpers)
 
 
 def test_the_closure_is_lifted_in_the_order_of_use() -> None:
@@ -44,14 +43,10 @@ def test_text_is_byte_for_byte() -> None:
         assert text in TEMPLATES["process"] + TEMPLATES["rows"]
 
 
-def test_a_name_in_the_way_is_renamed_where_it_is_global() -> None:
-    lifted = lift("gather", rename={"world": "world_x", "os": "os_x", "LIMIT": "LIMIT_x"})
+def test_the_names_that_they_need_of_the_module_are_known() -> None:
+    needed = lift("gather").global_names
 
-    assert lifted.definitions[0] == "LIMIT_x = 3"
-    assert "def world_x():" in lifted.definitions[1]
-    assert "if LIMIT_x else os_x.getpid()" in lifted.definitions[1]
-    assert "math.floor(world_x()) for world_ in rows" in lifted.definitions[2]
-    assert ImportLine("os", None, "os_x") in lifted.imports
+    assert needed == {"LIMIT", "world", "dist", "os", "gather", "math", "property"}
 
 
 def test_an_unknown_helper_is_an_error() -> None:

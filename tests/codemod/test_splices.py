@@ -33,6 +33,13 @@ def test_an_insertion_before_a_replacement() -> None:
     assert splice_text("ab", [Splice(Span(1, 2), ("X",)), Splice(Span(1, 1), ("1",))]) == "a1X"
 
 
+def test_a_statement_stands_before_what_begins_at_its_place() -> None:
+    """`feed(Thread)(target=run)`, of a statement in front of which the ranks join."""
+    wrapped = Splice(Span(0, 2), ("g(", Span(0, 2), ")"), drops=True)
+    inserted, statement = Splice(Span(0, 0), ("i ",)), Splice(Span(0, 0), ("join()\n",), leads=True)
+    assert splice_text("ab", [inserted, wrapped, statement]) == "join()\ng(i ab)"
+
+
 def test_the_same_splice_twice_is_one() -> None:
     assert splice_text("ab", [Splice(Span(0, 1), ("X",))] * 2) == "Xb"
 

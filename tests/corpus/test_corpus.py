@@ -59,13 +59,12 @@ def test_a_script_trains_the_same(case: Case, world: int, server: Server, tmp_pa
         script.write_bytes(case.path.read_bytes())
     project = read_project(script, as_module=case.module is not None)
     conversion = convert(project)
-    changed = {one.before.path: one.data for one in conversion.changed_files if one is not conversion.entry}
     subject = Subject(
         script=script,
         name=str(script.relative_to(folder)),
         converted=conversion.entry.data,
         converted_name=script.name if conversion.is_project else "train_ddp.py",
-        modules={path: data for path, data in changed.items() if path},
+        modules=conversion.files_beside,
         module=case.module,
         arguments=case.arguments,
         folder=folder,

@@ -58,7 +58,7 @@ MLP = (
     Fault("a layer frozen", "mlp", "net = DDP(net.cuda(), device_ids=[rank])", "net[0].requires_grad_(False)\nnet = DDP(net.cuda(), device_ids=[rank])", "no-gradient", 0, "TrainCheck pytorch-forum-84911"),
     Fault("a head left out of the optimizer", "mlp", "SGD(net.parameters()", "SGD(net.module[0].parameters()", "other-parameters", 0),
     Fault("the short chunk is padded", "mlp", "            yield batch[rank * size : (rank + 1) * size]", "            chunk = batch[rank * size : (rank + 1) * size]\n            yield chunk + batch[: size - len(chunk)]", "padded-rows", 3, "accelerate even_batches"),
-    Fault("seed after the model", "mlp", "net = nn.Sequential(", "torch.manual_seed(2)\nnet = nn.Sequential(", "initial-state", 0),
+    Fault("seed after the model", "mlp", "net = nn.Sequential(", "torch.manual_seed(2)\nnet = nn.Sequential(", "initial-state|other-seed", 0),
     Fault("rank prints as well", "mlp", "    if rank == 0:\n        print(f", "    if True:\n        print(f", "every-rank-prints", None, "apex#118"),
     Fault("log written by every rank", "mlp", "        print(f\"epoch {epoch}: loss {total.item() / len(data):.6f}\")\n        with", "        print(f\"epoch {epoch}: loss {total.item() / len(data):.6f}\")\n    if True:\n        with", "doubled-lines", None),
     Fault("a checkpoint for each rank", "mlp", "if rank == 0:\n    torch.save(net.state_dict(), \"net.pt\")", "torch.save(net.state_dict(), f\"net{rank}.pt\")", "doubled-files", None, "apex#118"),
@@ -178,7 +178,7 @@ GAN = (
 )  # fmt: skip
 
 DROPOUT = (
-    Fault("seed plus rank", "dropout", "inputs, targets = torch.randn(32, 6), torch.randn(32, 2)\n", "inputs, targets = torch.randn(32, 6), torch.randn(32, 2)\ntorch.manual_seed(9 + rank)\n", "initial-state", 0),
+    Fault("seed plus rank", "dropout", "inputs, targets = torch.randn(32, 6), torch.randn(32, 2)\n", "inputs, targets = torch.randn(32, 6), torch.randn(32, 2)\ntorch.manual_seed(9 + rank)\n", "initial-state|other-seed", 0),
     Fault("streams of the ranks", "dropout", "for step in range(6):\n", "torch.cuda.manual_seed(9 + rank)\nfor step in range(6):\n", "other-random-numbers", 0, "accelerate#114"),
     Fault("every other row", "dropout", ".chunk(world)[rank]", "[rank::world]", "chunks-otherwise", 0),
     Fault("another share of dropout", "dropout", "nn.Dropout(0.4)", "nn.Dropout(0.5)", "other-random-numbers|other-computation", 0),

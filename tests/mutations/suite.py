@@ -18,7 +18,7 @@ from dp2ddp.trial.prepare import Kind, Prepared, order_folder, prepare
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject
 from dp2ddp.trial.trial import MODES
-from dp2ddp.verify.aligned import Aligned, unshared
+from dp2ddp.verify.aligned import Aligned
 from dp2ddp.verify.tolerance import FLOAT64
 from dp2ddp.verify.verdict import Verdict
 
@@ -97,7 +97,7 @@ class Suite:
         """With the same random numbers; verify runs this for every port that differs."""
         left, right = (self._run(subject, Kind(mode, "float64", aligned=True), room) for mode in MODES)
         pair = Pair(left, right, FLOAT64, port=True)
-        return aligned_pair(pair, unshared(order_folder("float64", self._world, room)))
+        return aligned_pair(subject, pair, order_folder("float64", self._world, room), self._server, room)
 
     def _reference(self, base: str, nudged: bool = False) -> tuple[Prepared, Run]:
         with self._lock:

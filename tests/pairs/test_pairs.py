@@ -3,6 +3,9 @@
 tests/pairs/ORIGINAL/train.py is the original, the other files of the folder are ports of it, with
 # verify: same                                  or
 # verify: different, KIND: why it is            KIND: of the first difference, or stdout, files, exit code
+# random: only                                  the headline: trains the same with the same random numbers
+# cause: CODE|CODE                              that diagnosis puts first; where two are as right, both
+# also: CODE CODE                               that it tells behind it
 # worlds: 2 4                                   2 unless given
 # arguments: --epochs 1                         of both
 """
@@ -23,10 +26,11 @@ from dp2ddp.trial.launcher import starts_its_ranks
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject
 from dp2ddp.trial.trial import try_on
+from dp2ddp.verify.causes.catalogue import CATALOGUE
 from dp2ddp.verify.verdict import Verdict
 
 HERE = Path(__file__).resolve().parent
-HEAD = re.compile(r"^# (verify|worlds|arguments): (.*\S)\s*$", re.MULTILINE)
+HEAD = re.compile(r"^# (verify|random|cause|also|worlds|arguments): (.*\S)\s*$", re.MULTILINE)
 PATIENCE = 120.0  # seconds without progress; the machine may be busy
 
 
@@ -36,6 +40,9 @@ class Port:
 
     path: Path
     answer: str  # same; or the kind of the first difference
+    causes: tuple[str, ...]
+    also: frozenset[str]
+    random_only: bool
     worlds: tuple[int, ...]
     arguments: tuple[str, ...]
 
@@ -49,7 +56,11 @@ def read_port(path: Path) -> Port:
     answer, _, why = said["verify"].partition(":")
     assert answer == "same" or (answer.startswith("different, ") and why), f"{path}: {said['verify']}"
     worlds = tuple(int(world) for world in said.get("worlds", "2").split())
-    return Port(path, answer.removeprefix("different, "), worlds, tuple(said.get("arguments", "").split()))
+    causes = tuple(said.get("cause", "").split("|"))
+    assert set(causes) <= {"", *CATALOGUE}, f"{path}: {said['cause']}"
+    arguments = tuple(said.get("arguments", "").split())
+    also, random_only = frozenset(said.get("also", "").split()), said.get("random") == "only"
+    return Port(path, answer.removeprefix("different, "), causes, also, random_only, worlds, arguments)
 
 
 PORTS = [read_port(path) for path in sorted(HERE.glob("*/*.py")) if path.name != "train.py"]
@@ -90,6 +101,9 @@ def test_verify_says_of_a_port_what_is_true(port: Port, world: int, server: Serv
     verdict = try_on(subject, world, server, scratch, print)
     print_report(Report(port.name, (verdict,), "", 0.0))  # pytest shows it where this is false
     assert first_difference(verdict) == port.answer
+    assert verdict.random_only or not port.random_only
+    assert port.also <= {cause.code for cause in verdict.causes}
+    assert port.causes == ("",) or verdict.causes[0].code in port.causes
 
 
 def first_difference(verdict: Verdict) -> str:

@@ -77,6 +77,7 @@ def comparison(found: Series, first: Difference | None = None) -> Comparison:
         agreeing_ranks=(tuple(range(world)),) if first else (),
         rows=tuple(map(tuple, found.rows.tolist())),
         series=found,
+        parts=("gradient", "parameter", "loss", "buffer"),
     )
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from dp2ddp.report.comparison import Judged, Report, causes_text, facts, headline, rows_text
 from dp2ddp.report.comparison_json import as_document
+from dp2ddp.report.markdown import markdown
+from dp2ddp.trace.unchecked import Unchecked
 from dp2ddp.verify.causes.cause import Cause
 from dp2ddp.verify.compare import Comparison, Difference
 from dp2ddp.verify.outputs import FileDifference, FilesComparison, TextComparison
@@ -113,6 +115,28 @@ def test_a_script_without_a_step_is_compared_by_what_it_prints_and_leaves() -> N
     assert "float64" not in found
 
 
+def test_a_report_names_what_was_compared_and_no_more() -> None:
+    passes = dataclasses.replace(GOOD, stepped=False, parts=("gradient", "parameter"))
+    verdict = dataclasses.replace(SAME, float64=passes, float32=None)
+    assert lines(verdict)["float64"] == "every gradient and parameter is the same to the last bit"
+    assert (
+        lines(verdict)["steps"] == "no optimizer takes one: the gradients of 4 backward passes are compared"
+    )
+    assert "computes the same gradients" in headline(report(verdict))
+
+
+def test_where_nothing_could_differ_nothing_was_compared() -> None:
+    none = dataclasses.replace(GOOD, steps=0, rank_steps=(0, 0), identical_steps=0)
+    silent = dataclasses.replace(
+        SAME, float64=none, float32=None, stdout=TextComparison(0, None), files=FilesComparison(0, ())
+    )
+    assert silent.compared_nothing
+    assert headline(report(silent)).startswith("NOTHING COMPARED of")
+    assert json.loads(as_document(report(silent)))["outcome"] == "nothing compared"
+    assert not dataclasses.replace(silent, stdout=TextComparison(1, None)).compared_nothing
+    assert "prints the same" in headline(report(dataclasses.replace(silent, stdout=TextComparison(1, None))))
+
+
 @pytest.mark.parametrize(
     ("change", "label", "words"),
     [
@@ -179,3 +203,15 @@ def test_what_doubles_hide_is_a_difference_in_float32() -> None:
     assert not dataclasses.replace(SAME, float32=dataclasses.replace(PARTED, first=start)).same
     decision = dataclasses.replace(HALF, kind="decision", size=float("inf"))
     assert dataclasses.replace(SAME, float32=dataclasses.replace(PARTED, first=decision)).same
+
+
+def test_what_virtual_devices_leave_out_is_told_in_each_form_of_the_report() -> None:
+    asked = (Unchecked.COMPILE, Unchecked.TF32)
+    verdict = dataclasses.replace(SAME, float64=dataclasses.replace(GOOD, unchecked=asked))
+    text = "not checked: torch.compile (it ran as plain Python), TF32"
+    assert ("note", text, Judged.SHOWN) in facts(verdict)
+    assert json.loads(as_document(report(verdict)))["verdicts"][0]["unchecked"] == [
+        each.value for each in asked
+    ]
+    assert "not checked: torch.compile" in markdown(report(verdict))
+    assert "not checked" not in str(list(facts(SAME)))

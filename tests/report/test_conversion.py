@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from dp2ddp.codemod.convert import Conversion, convert
-from dp2ddp.report.conversion import conversion_json, conversion_text, folded, verdict
+from dp2ddp.codemod.helpers import HelperPlace
+from dp2ddp.report.conversion import conversion_json, conversion_text, verdict
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project
 from tests.codemod.scripts import converted
@@ -80,20 +81,14 @@ def test_the_document_of_an_unchanged_script_has_the_same_keys() -> None:
     assert unchanged["changed"] is False
 
 
-def test_the_copied_helpers_are_folded_into_a_line() -> None:
-    diff = converted(SCRIPT, imports=False).diff()
+def test_the_difference_shows_the_script_and_the_report_names_its_helpers() -> None:
+    conversion = converted(SCRIPT, helpers=HelperPlace.BESIDE)
 
-    short = folded(diff).splitlines()
-
-    (fold,) = (line for line in short if line.startswith("+ ... "))
-    count = int(fold.split()[2])
-    assert fold == f"+ ... {count} lines of helpers copied from dp2ddp.templates"
-    assert len(short) + count - 1 == diff.count("\n")
-    assert not any("def " in line for line in short)
-    assert "-net = torch.nn.DataParallel(Net(), [0, 1])" in short
-
-
-def test_a_difference_without_helpers_is_not_folded() -> None:
-    diff = "--- a\n+++ b\n@@ -1 +1,2 @@\n x\n+# --- helpers copied from dp2ddp.templates\n+y\n z\n"
-
-    assert folded(diff) == diff
+    lines = conversion.diff().splitlines()
+    added = [line for line in lines if line.startswith("+") and not line.startswith("+++")]
+    assert len(added) <= 6  # two of them empty
+    assert conversion.helpers
+    count = conversion.helpers.after.count("\n")
+    assert f"  helpers: ddp_helpers.py beside it, {count:,} lines" in conversion_text(conversion, None)
+    said = json.loads(conversion_json(conversion, None))["helpers"]
+    assert (said["file"], said["lines"], said["kept"]) == ("ddp_helpers.py", count, [])

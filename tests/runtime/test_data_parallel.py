@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import queue
 import threading
 import time
 from collections.abc import Callable
@@ -82,6 +83,7 @@ def test_gradients_and_buffers_are_the_sum_over_chunks_bit_for_bit(
         assert torch.equal(ours.cpu(), theirs)
 
 
+@pytest.mark.filterwarnings("ignore:Using -1:FutureWarning")  # torch's own, of its Scatter.backward
 def test_input_gradients_reach_the_whole_batch(virtual: Install) -> None:
     virtual(3)
     batch = torch.ones(5, 2, requires_grad=True)
@@ -308,6 +310,46 @@ def test_replicas_that_wait_for_each_other_do_not_hang(virtual: Install) -> None
         return linear(self, x)
 
     assert wrap(forward)(torch.ones(6, 4)).shape == (6, 2)
+
+
+class Bell:
+    """Each way in which a thread may wait until another one rings."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind, self.rung = kind, False
+        self.lock = threading.Lock()
+        self.lock.acquire()
+        self.simple: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.event = torch.multiprocessing.Event()
+
+    def ring(self) -> None:
+        self.rung = True
+        self.lock.release()
+        self.simple.put(None)
+        self.event.set()
+
+    def wait(self) -> None:
+        if self.kind == "lock":
+            self.lock.acquire()
+        elif self.kind == "simple queue":
+            self.simple.get()
+        elif self.kind == "event of processes":
+            self.event.wait()
+        while self.kind == "sleeping loop" and not self.rung:
+            time.sleep(0.001)
+
+
+@pytest.mark.parametrize("kind", ["lock", "simple queue", "event of processes", "sleeping loop"])
+def test_replicas_wait_in_any_way_for_one_that_comes_later(virtual: Install, kind: str) -> None:
+    virtual(2)
+    bell = Bell(kind)
+
+    class Waiting(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            bell.wait() if x.get_device() == 0 else bell.ring()
+            return super().forward(x)
+
+    assert nn.DataParallel(Waiting(2, 2).cuda())(torch.ones(2, 2)).shape == (2, 2)
 
 
 # ---- autograd beyond one backward

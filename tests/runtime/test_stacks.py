@@ -7,6 +7,7 @@ from pathlib import Path
 from dp2ddp.codemod.facts import script
 from dp2ddp.runtime import stacks
 from dp2ddp.runtime.stacks import read_stand
+from dp2ddp.source import helper_module
 
 BOOT = Path(stacks.__file__).with_name("boot.py")
 WAITING = f"""Thread 0x00007f01 (most recent call first):
@@ -59,6 +60,15 @@ def test_the_copied_helpers_are_no_place_of_the_users(tmp_path: Path) -> None:
     )
     stand = read_stand(text, rank=0)
     assert str(stand) == "rank 0 is at train_ddp.py:5: gather()"
+
+
+def test_a_module_of_helpers_is_no_place_of_the_users(tmp_path: Path) -> None:
+    (tmp_path / "ddp_helpers.py").write_text(
+        f"{helper_module.OPENING} (edition 0)." + '"""\n\ndef gather(): ...\n'
+    )
+    (tmp_path / "helpers.py").write_text("def gather(): ...\n")
+    assert not stacks.is_users(str(tmp_path / "ddp_helpers.py"), 3)
+    assert stacks.is_users(str(tmp_path / "helpers.py"), 1)
 
 
 def test_no_frame_of_ours_is_the_users() -> None:

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import copy
 import io
+import itertools
 import os
 import pickle
 import queue
@@ -35,11 +36,17 @@ from dp2ddp.templates.parts import (
 from dp2ddp.templates.process import alone, exchange, own_rank, world_size
 from dp2ddp.templates.rows import RowsApart, gather_rows, join_rows
 from dp2ddp.templates.spread import spread
+from dp2ddp.templates.temporary import (
+    NamedTemporaryFileOnRankZero,
+    TemporaryDirectoryOnRankZero,
+    mkstemp_on_rank_zero,
+)
 from dp2ddp.templates.voice import (
     object_on_rank_zero,
     on_rank_zero,
     open_on_rank_zero,
     save_on_rank_zero,
+    write_on_rank_zero,
 )
 from scenarios import Net, batches, mean_loss
 from torch import nn
@@ -536,6 +543,121 @@ def parts_by_hand() -> Any:
         return [all(torch.allclose(found[0], one) for one in found), close, "runs on rank" in str(error)]
 
 
+class ManyKinds(nn.Module):
+    """Tensors that lie in memory in many ways, with and without gradients; numbers; what was expanded or cast."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 1)
+        self.register_buffer("steps", torch.ones(2, 3))
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        y = self.conv(x)
+        lines = y.flatten(1)
+        return {
+            "images": y.contiguous(),
+            "channels last": y.contiguous(memory_format=torch.channels_last),
+            "input, channels last": x.contiguous(memory_format=torch.channels_last),
+            "transposed": y.transpose(1, 3),
+            "two dimensions": lines.reshape(len(x), 5, -1).transpose(1, 2),
+            "columns": lines[:, ::2],
+            "expanded": lines[:, :1].expand(-1, 7),
+            "rows of a larger one": torch.cat([lines, lines])[: len(x)],
+            "a number": lines.sum(),
+            "a number, detached": lines.sum().detach(),
+            "detached": lines.detach(),
+            "indices": lines.argmax(1),
+            "truths": lines > 0,
+            "bfloat16": lines.bfloat16(),
+            "complex": torch.complex(lines, lines).conj(),
+            "a buffer": self.steps,
+            "a parameter": self.conv.bias,
+            "the input": x,
+            "nothing": lines[:, :0],
+            "volumes": y[:, :, None].contiguous(memory_format=torch.channels_last_3d),
+        }
+
+
+FACES = ("shape", "dtype", "requires_grad", "is_leaf", "grad_fn", "stride", "is_contiguous")
+
+
+def face(tensor: torch.Tensor) -> list[Any]:
+    known = [getattr(tensor, name) for name in FACES]
+    strides = [one for one, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
+    return [*known[:4], known[4] is None, strides if tensor.numel() else [], tensor.is_contiguous()]
+
+
+def outputs_lie_in_memory_as_gathered_ones() -> Any:
+    """torch.cat of the replicas' outputs has the memory format that torch.cuda.comm.gather gives them."""
+    wrong = []
+    torch.manual_seed(1)
+    x = torch.randn(2 * world_size() + 1, 3, 5, 5)
+    for kind, graded in itertools.product((GraphDDP, ExactDDP, InTurnDDP), (True, False)):
+        net = ManyKinds()
+        with torch.set_grad_enabled(graded):
+            parts = [net(chunk) for chunk in x.chunk(world_size())]
+            found = kind(net)(x)
+            for name, joined in found.items():
+                whole = [part[name].view(1) if part[name].dim() == 0 else part[name] for part in parts]
+                if name == "volumes":  # torch.cuda.comm.gather knows images only
+                    whole = [one.contiguous() for one in whole]
+                if face(joined) != face(torch.cat(whole)) or not torch.equal(joined, torch.cat(whole)):
+                    wrong.append(
+                        f"{kind.__qualname__} {name} {graded}: {face(joined)}, {face(torch.cat(whole))}"
+                    )
+                if joined.dtype != torch.bool:
+                    joined.mul_(2)  # the script's own: it may write into it
+    return wrong
+
+
+def outputs_by_hand_are_the_replicas_own() -> Any:
+    """Behind parallel_apply nothing is gathered: each output lies in memory as its replica left it."""
+    ids = list(range(world_size()))
+    torch.manual_seed(1)
+    x = torch.randn(2 * world_size() + 1, 3, 5, 5)
+    net = ManyKinds()
+    wanted = [net(chunk) for chunk in x.chunk(world_size())]
+    chunks = scatter_to_ranks((x,), ids)
+    found = parallel_apply_on_ranks(replicate_on_ranks(net, ids)[: len(chunks)], chunks)
+    loose = {
+        "columns",
+        "expanded",
+        "rows of a larger one",
+    }  # with gaps: they cannot be as they were, and not sent
+    wrong = []
+    for one, other in zip(found, wanted, strict=True):
+        for name, tensor in one.items():
+            same = face(tensor)[:3] == face(other[name])[:3] and torch.equal(tensor, other[name])
+            if not same or (name not in loose and face(tensor)[5:] != face(other[name])[5:]):
+                wrong.append(f"{name}: {face(tensor)}, {face(other[name])}")
+    wholes = gather_from_ranks(found, 0)
+    wrong += [
+        name
+        for name in wholes
+        if wholes[name].shape[:1] != torch.cat([torch.atleast_1d(p[name]) for p in wanted]).shape[:1]
+    ]
+    return wrong
+
+
+class Turned(nn.Module):
+    """Rows along the second dimension, and a list that is filled in turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[torch.Tensor] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.kept.append(x.detach().t())
+        return x * 2
+
+
+def kept_along_another_dimension() -> Any:
+    net = Turned()
+    x = torch.arange(6.0 * world_size()).view(2, 3 * world_size())
+    out = InTurnDDP(net, dim=1)(x)
+    return [torch.equal(out, x * 2), torch.equal(torch.cat(net.kept), x.t())]
+
+
 class Reversed(DataParallelOnRanks):
     """Gives the first rank one row, and its replicas' outputs reversed twice."""
 
@@ -614,6 +736,34 @@ class Keeping(nn.Module):
         return out
 
 
+def temporary_files() -> Any:
+    """One folder and one file for all ranks, there until all are done with it; buffers stay each rank's own."""
+    facts: list[Any] = []
+    with TemporaryDirectoryOnRankZero(prefix="shared") as folder:
+        save_on_rank_zero({"rank": own_rank()}, os.path.join(folder, "best.pt"))
+        facts += [folder, torch.load(os.path.join(folder, "best.pt")), sorted(os.listdir(folder))]
+    facts.append(os.path.exists(folder))
+    with NamedTemporaryFileOnRankZero("w+", suffix=".txt") as file:
+        file.write("line")
+        file.flush()
+        file.seek(0)
+        facts += [file.name, file.read(), Path(file.name).read_text()]
+    facts.append(os.path.exists(file.name))
+    kept = NamedTemporaryFileOnRankZero(delete=False)
+    kept.close()
+    handle, path = mkstemp_on_rank_zero()
+    os.write(handle, f"rank {own_rank()}".encode())
+    os.close(handle)
+    exchange(None)
+    facts += [os.path.exists(kept.name), path, Path(path).read_text()]
+    for made in (kept.name, path):
+        on_rank_zero(os.remove, made)
+    buffer = io.BytesIO()
+    write_on_rank_zero(torch.save, own_rank(), buffer)
+    facts.append(len(buffer.getvalue()) > 0)
+    return exchange([*facts[1:], len(set(exchange((folder, file.name, kept.name, path))))])
+
+
 CHECKS: dict[str, Callable[[], Any]] = {
     check.__name__: check
     for check in (
@@ -626,6 +776,7 @@ CHECKS: dict[str, Callable[[], Any]] = {
         outputs_that_cannot_be_gathered,
         rank_zero_alone,
         things_done_once,
+        temporary_files,
         objects_of_rank_zero,
         rows_made_whole,
         sharded_batches,
@@ -642,6 +793,9 @@ CHECKS: dict[str, Callable[[], Any]] = {
         filled_by_a_thread,
         methods_stay_on_rank_zero,
         parts_by_hand,
+        outputs_lie_in_memory_as_gathered_ones,
+        outputs_by_hand_are_the_replicas_own,
+        kept_along_another_dimension,
         what_a_forward_keeps,
     )
 }

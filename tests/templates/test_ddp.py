@@ -136,6 +136,21 @@ def test_parts_called_by_hand_are_those_of_the_wrapper(found: Any, world: int) -
 
 
 @pytest.mark.parametrize("world", [2, 3, 4])
+@pytest.mark.parametrize(
+    "which", ["outputs_lie_in_memory_as_gathered_ones", "outputs_by_hand_are_the_replicas_own"]
+)
+def test_outputs_have_the_strides_flags_and_values_of_dataparallels(
+    found: Any, which: str, world: int
+) -> None:
+    assert found(world, which) == [[]] * world
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_what_is_kept_and_rows_of_another_dimension_go_together(found: Any, world: int) -> None:
+    assert found(world, "kept_along_another_dimension") == [[True, True]] * world
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
 def test_what_a_forward_keeps_is_what_replicas_would_leave(found: Any, world: int) -> None:
     assert found(world, "what_a_forward_keeps") == [[True] * 7] * world
 
@@ -149,6 +164,16 @@ def test_files_are_written_once_and_complete_when_read(found: Any) -> None:
     files = ["log.csv", "made", "model.pt", "notes.txt"]
     facts = [0, "FileExistsError", {"rank": 0}, line, line, 1, 2, files]
     assert found(4, "things_done_once")[0] == [facts] * 4
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_temporary_files_are_one_for_all_ranks(found: Any, world: int) -> None:
+    (facts,) = {json.dumps(each) for each in found(world, "temporary_files")[0]}
+    saved, names, there, name, read, on_disk, still, kept, path, text, buffered, shared = json.loads(facts)
+    assert (saved, names, there) == ({"rank": 0}, ["best.pt"], False)
+    assert (read, on_disk, still, kept, text) == ("line", "line", False, True, "rank 0")
+    assert buffered
+    assert shared == 1
 
 
 def test_a_writer_is_silent_on_other_ranks_and_knows_its_folder(found: Any) -> None:

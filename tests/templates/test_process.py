@@ -100,8 +100,9 @@ def test_a_quiet_rank_still_reports_what_ends_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "__stderr__", sys.stderr)
-    report_exception(ValueError, ValueError("the reason"), None)
-    assert "ValueError: the reason" in capsys.readouterr().err
+    monkeypatch.setenv("RANK", "3")
+    report_exception(ValueError, ValueError("the\nreason"), None)
+    assert "[rank3]: ValueError: the\n[rank3]: reason\n" in capsys.readouterr().err
 
 
 def test_a_quiet_rank_stays_quiet_when_the_script_goes_back_to_the_first_stdout(
@@ -124,3 +125,23 @@ def test_dropping_a_reducer_twice_is_fine() -> None:
     drop_reducer(wrapped)  # type: ignore[arg-type]
     drop_reducer(wrapped)  # type: ignore[arg-type]
     assert not vars(wrapped)
+
+
+def test_the_traceback_of_a_rank_has_the_scripts_own_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "__stderr__", sys.stderr)
+    monkeypatch.setenv("RANK", "1")
+    try:
+        torch.nn.Sequential(torch.nn.Linear(2, 2))(torch.ones(3, 3))
+    except RuntimeError as error:
+        caught = error
+    report_exception(RuntimeError, caught, caught.__traceback__)
+    short = capsys.readouterr().err
+    monkeypatch.setenv("FULL_TRACEBACK", "1")
+    report_exception(RuntimeError, caught, caught.__traceback__)
+    full = capsys.readouterr().err
+    assert short.count("File ") == 1
+    assert "test_process.py" in short
+    assert "container.py" in full
+    assert short.splitlines()[-1] == full.splitlines()[-1]

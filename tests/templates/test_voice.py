@@ -109,3 +109,28 @@ def test_checkpoints_of_any_gpu_come_to_the_own_one(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
     assert to_own_device(storage, "cuda:0") == "on 3"
+
+
+def test_a_checkpoint_has_the_bytes_that_torch_save_gives(tmp_path: Path) -> None:
+    """The archive's inner name is the file's; so two equal runs leave equal files."""
+    for name in ("last.pt", "epoch 3", "gewichte_ä.pth.tar"):
+        path = tmp_path / name
+        torch.save({"weight": torch.ones(3)}, path)
+        wanted = path.read_bytes()
+        path.unlink()
+        save_completely({"weight": torch.ones(3)}, path)
+        assert path.read_bytes() == wanted
+        path.unlink()
+
+
+def test_where_a_file_cannot_be_put_into_place_torch_has_the_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(RuntimeError, match="Parent directory"):
+        save_completely(1, tmp_path / "nowhere" / "a.pt")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    saved = []
+    monkeypatch.setattr(torch, "save", lambda obj, f: saved.append(f))
+    save_completely(1, pipe)
+    assert saved == [pipe]  # a device would have been replaced by a file

@@ -295,3 +295,54 @@ def test_a_forked_child_leaves_the_record_alone(tmp_path: Path) -> None:
         assert status == 0
 
     assert len(recorded(tmp_path, work)) == 1
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:FutureWarning")
+def test_models_of_torch_jit_are_recorded_as_others(tmp_path: Path) -> None:
+    """Their tables are no dicts, and are made anew whenever somebody asks for them."""
+    names = []
+    for number, wrap in enumerate((lambda model: model, torch.jit.script)):
+        torch.manual_seed(0)
+        model = wrap(nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        recorder = Recorder(tmp_path / str(number), rank=0)
+        recorder.start()
+        for _ in range(3):
+            model(torch.ones(4, 3)).sum().backward()
+            optimizer.step()
+        copied = torch.jit.script(model)
+        recorder.finish()
+        trace = read_trace(tmp_path / str(number), 0)
+        assert trace.end
+        assert trace.end.broken == ""
+        assert len(list(trace.steps())) == 3
+        names.append((trace.layouts[0].names, set(trace.final.vector.layout.names)))
+        del model, copied
+    assert names[0] == names[1]
+
+
+def asks_for(what: str) -> Callable[[], None]:
+    def work() -> None:
+        net = nn.Linear(3, 2)
+        if what == "COMPILE":
+            torch.compile(net, backend="eager")
+        if what == "COMPILE in place":
+            net.compile(backend="eager")
+        torch.backends.cudnn.benchmark = what == "CUDNN"
+        torch.set_float32_matmul_precision("high" if what == "TF32" else "highest")
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.5, fused=what == "FUSED")
+        net(torch.ones(1, 3)).sum().backward()
+        optimizer.step()
+
+    return work
+
+
+@pytest.mark.parametrize("what", ["", "COMPILE", "COMPILE in place", "CUDNN", "TF32", "FUSED"])
+def test_what_the_script_asks_for_and_virtual_devices_leave_out_is_kept(tmp_path: Path, what: str) -> None:
+    try:
+        trace = recorded(tmp_path, asks_for(what))
+    finally:
+        torch.backends.cudnn.benchmark = False
+        torch.set_float32_matmul_precision("highest")
+    assert trace.end is not None
+    assert trace.end.unchecked == tuple(what.split()[:1])

@@ -113,6 +113,41 @@ def test_it_can_be_judged_with_the_same_random_numbers(
     assert verdict.float64.rank_steps == (6, 6)
 
 
+def test_another_seed_is_no_fault_behind_aligned_runs(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = PORT.replace("torch.manual_seed(3 + rank)", "torch.manual_seed(99 + rank)")
+    verdict = judged(tmp_path, server, monkeypatch, port, aligned=True)
+    assert verdict.same
+    assert "were given DataParallel's" in verdict.remarks[0]
+
+
+HIDDEN = {
+    "each rank shuffles by itself": ("shuffle=True)", "shuffle=True, seed=rank)", "the ranks leave out"),
+    "another initialisation": (
+        "model = nn.par",
+        "nn.Linear.reset_parameters = lambda self: [nn.init.normal_(each, std=3.0) for each in self.parameters()]\n"
+        "model = nn.par",
+        "initial weights are no other draw of DataParallel's distribution: 0.weight",
+    ),
+    "weights that are not loaded": (
+        "torch.manual_seed(3 + rank)",
+        "torch.manual_seed(99 + rank)\nnn.BatchNorm1d.reset_parameters = lambda self: nn.init.uniform_(self.weight)",
+        "initial weights are no other draw of DataParallel's distribution: 1.weight",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", HIDDEN)
+def test_what_aligning_would_hide_is_not_the_same(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    old, new, words = HIDDEN[fault]
+    verdict = judged(tmp_path, server, monkeypatch, PORT.replace(old, new), aligned=True)
+    assert not verdict.same
+    assert any(words in each for each in verdict.hidden), (verdict.hidden, verdict.float64.first)
+
+
 FAULTS = {
     "set_epoch is forgotten": ("    sampler.set_epoch(epoch)\n", "", "same-order-each-epoch"),
     "each rank shuffles by itself": ("shuffle=True)", "shuffle=True, seed=rank)", "repeated-rows"),

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.errors import RunError
-from dp2ddp.trial.runs import tell
+from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.stage import Mode
+from dp2ddp.trial.runs import Listener, tell
 from tests.report.made_up import failed_run
 
 
@@ -25,3 +27,53 @@ def test_a_hang_has_no_traceback_in_front_of_where_its_ranks_stand(
     assert seen == before
     assert caught.value.details is not None
     assert caught.value.details["output"] == "Traceback: all of it"
+
+
+class Original:
+    """A run under DataParallel that ends when it was asked so often."""
+
+    def __init__(self, run: Run, asked: int) -> None:
+        self.stage, self.started, self.asked = run.stage, 0.0, asked
+
+    def codes(self) -> tuple[int | None, ...] | None:
+        self.asked -= 1
+        return (1,) if self.asked < 0 else None
+
+    def kill(self) -> None:
+        pass
+
+
+def crashed(mode: Mode, seconds: float = 0.0) -> Run:
+    made = failed_run("crash")
+    return dataclasses.replace(made, stage=dataclasses.replace(made.stage, mode=mode), seconds=seconds)
+
+
+def whole(run: Run) -> Run:
+    return dataclasses.replace(run, failure=None)
+
+
+def test_of_a_script_that_fails_by_itself_the_original_is_told_about_first() -> None:
+    dp, ddp = crashed("dp"), crashed("ddp")
+    told: list[Run] = []
+    listener = Listener([Original(dp, asked=3)], told.append)
+    listener.hear(ddp)
+    assert told == []
+    listener.hear(dp)
+    assert told == [dp, ddp]
+
+
+def test_a_conversion_that_fails_alone_is_told_about_when_its_original_is_over() -> None:
+    dp, ddp = whole(crashed("dp")), crashed("ddp")
+    told: list[Run] = []
+    listener = Listener([Original(dp, asked=0)], told.append)
+    listener.hear(dp)
+    listener.hear(ddp)
+    assert told == [dp, ddp]
+
+
+def test_a_conversion_does_not_wait_for_an_original_that_trains_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dp2ddp.trial.runs._GRACE", 0.1)
+    dp, ddp = crashed("dp"), crashed("ddp")
+    told: list[Run] = []
+    Listener([Original(dp, asked=10**9)], told.append).hear(ddp)
+    assert told == [ddp]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
-from dp2ddp.verify.aligned import unshared
+from dp2ddp.trace.orders import Weights
+from dp2ddp.verify.aligned import is_other_draw, unshared
 
 SHUFFLED = [[3, 0, 5, 1], [7, 2, 4, 6]]
 
@@ -43,3 +46,60 @@ def test_orders_of_their_own_on_each_rank(tmp_path: Path) -> None:
     for rank, samples in enumerate(([1, 3, 2, 0], [0, 3, 1, 2])):
         (tmp_path / f"own-{rank}.jsonl").write_text(json.dumps([4, 0, 0, 1, 0, samples]) + "\n")
     assert "an order of its own" in unshared(tmp_path)[0]
+
+
+def moments(values: npt.NDArray[np.float64]) -> tuple[float, float, float]:
+    return float(values.mean()), float((values**2).mean()), float((values**4).mean())
+
+
+RANDOM = np.random.Generator(np.random.PCG64(0))
+DRAWS = {
+    "normal": lambda n: RANDOM.normal(0, 0.1, n),
+    "uniform of the same size": lambda n: RANDOM.uniform(-0.1732, 0.1732, n),
+    "normal, ten times as large": lambda n: RANDOM.normal(0, 1.0, n),
+    "normal, half as large": lambda n: RANDOM.normal(0, 0.05, n),
+    "zeros": np.zeros,
+    "ones": np.ones,
+}
+
+
+@pytest.mark.parametrize("n", [4, 30, 1000, 50_000])
+@pytest.mark.parametrize("kind", ["normal", "uniform of the same size"])
+def test_two_draws_of_one_distribution_are_another_seed(kind: str, n: int) -> None:
+    for _ in range(50):
+        assert is_other_draw(Weights("w", n, moments(DRAWS[kind](n)), moments(DRAWS[kind](n))))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "n"),
+    [
+        ("normal", "uniform of the same size", 5000),
+        ("normal", "normal, half as large", 300),
+        ("normal", "normal, ten times as large", 48),
+        ("normal", "zeros", 4),
+        ("ones", "normal", 4),
+        ("zeros", "ones", 4),
+    ],
+)
+def test_draws_of_two_distributions_are_no_other_seed(ours: str, theirs: str, n: int) -> None:
+    assert not is_other_draw(Weights("w", n, moments(DRAWS[ours](n)), moments(DRAWS[theirs](n))))
+    assert not is_other_draw(Weights("w", n, moments(DRAWS[theirs](n)), moments(DRAWS[ours](n))))
+
+
+def test_two_checkpoints_of_one_training_are_no_other_seed() -> None:
+    first = DRAWS["normal"](1000)
+    other = first + 0.1 * DRAWS["normal"](1000)
+    correlation = float(np.corrcoef(first, other)[0, 1])
+    assert not is_other_draw(Weights("w", 1000, moments(first), moments(other), correlation))
+    assert is_other_draw(Weights("w", 1000, moments(first), moments(DRAWS["normal"](1000)), 0.03))
+
+
+def test_an_evaluation_may_take_its_samples_in_any_order(tmp_path: Path) -> None:
+    lines = [json.dumps([8, 0, 0, batch]) for batch in ([0, 1, 2, 3], [4, 5, 6, 7])]
+    (tmp_path / "reference.jsonl").write_text("\n".join(lines) + "\n")
+    for part, samples in enumerate(([6, 1, 4, 3], [0, 2, 7, 5])):
+        (tmp_path / f"own-{part}.jsonl").write_text(json.dumps([8, 0, 0, 2, part, samples]) + "\n")
+    (tmp_path / "trained.jsonl").write_text(json.dumps([40, 0]) + "\n")
+    assert unshared(tmp_path) == ()
+    (tmp_path / "trained.jsonl").write_text(json.dumps([8, 0]) + "\n")
+    assert "the ranks shuffle it" in unshared(tmp_path)[0]

@@ -144,3 +144,23 @@ def test_a_data_parallel_is_one_however_pickle_makes_it(tmp_path: Path) -> None:
     torch.save(net, tmp_path / "theirs.pt")
     torch.save(GraphDDP(net.module), tmp_path / "ours.pt")
     assert difference(tmp_path / "theirs.pt", tmp_path / "ours.pt", 0) == ""
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "words"),
+    [
+        (("module.a", "module.b"), ("a", "b"), "they begin with `module.` under DataParallel only"),
+        (("a",), ("module.a",), "they begin with `module.` under DDP only"),
+        (("a", "b"), ("a", "c"), "only under DataParallel: ['b']; only under DDP: ['c']"),
+        (("a",), ("a", "epoch"), "only under DDP: ['epoch']"),
+        (("module.a", "epoch"), ("a", "epoch"), "they begin with `module.` under DataParallel only"),
+    ],
+)
+def test_other_keys_are_told_by_their_side(
+    tmp_path: Path, ours: tuple[str, ...], theirs: tuple[str, ...], words: str
+) -> None:
+    files = [
+        saved(tmp_path / f"{side}.pt", {"net": dict.fromkeys(keys, 1.0)}, "torch")
+        for side, keys in enumerate((ours, theirs))
+    ]
+    assert difference(*files, 1e-10) == f"has other keys at ['net']: {words}"

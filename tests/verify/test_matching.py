@@ -210,14 +210,24 @@ def test_random_numbers_repeated_on_another_rank_are_a_fault(
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"), [pytest.param(8, True, id="whole"), pytest.param(4, False, id="shares")]
+    ("rows", "told"),
+    [
+        pytest.param((range(8), range(8)), True, id="whole"),
+        pytest.param((range(4), range(4, 8)), False, id="shares"),
+        pytest.param((range(8), range(8, 16)), False, id="each as large, of other rows"),
+    ],
 )
-def test_a_port_that_shares_nothing_out_is_told_so(tmp_path: Path, rows: int, told: bool) -> None:
-    ours = record(tmp_path / "dp", [Taken(GRADIENT, events={"forwards": (Forward(True, (4, 4)),)})])
-    events = {"forwards": (Forward(True, (rows,)),)}
-    ranks = [record(tmp_path / "ddp", [Taken(GRADIENT, events=events)], rank=rank) for rank in (0, 1)]
+def test_a_port_that_shares_nothing_out_is_told_so(
+    tmp_path: Path, rows: tuple[range, range], told: bool
+) -> None:
+    ours = record(
+        tmp_path / "dp", [Taken(GRADIENT, events={"forwards": (Forward(True, (4, 4), tuple(range(8))),)})]
+    )
+    events = [{"forwards": (Forward(True, (len(own),), tuple(own)),)} for own in rows]
+    ranks = [record(tmp_path / "ddp", [Taken(GRADIENT, events=events[rank])], rank=rank) for rank in (0, 1)]
     found = compare(ours, ranks, FLOAT64, port=True)
     assert found.same
+    assert found.rank_rows == (((8, 8),) if sum(map(len, rows)) == 16 else ())
     assert any("each rank trains on the whole batch (8 rows)" in remark for remark in found.remarks) is told
 
 

@@ -55,6 +55,18 @@ from dp2ddp.verify.workspace import copy_folder, digest
         ),
         pytest.param("[eta: 0:00:05, lr 0.1]\n", "[eta: 0:00:14, lr 0.1]\n", id="time to go"),
         pytest.param("[eta: 0:00:00, lr 1]\n", "[eta: -1 day, 23:59:57, lr 1]\n", id="less to go than none"),
+        pytest.param(
+            "epoch,loss,epoch_time\n0,2.5,31.2\n1,2.4,30.9\n",
+            "epoch,loss,epoch_time\n0,2.5,12.1\n1,2.4,9.0\n",
+            id="a column",
+        ),
+        pytest.param(
+            "[2026/11/22 13:37:04] - Epoch \t Train Time \t LR \t \t Acc\n"
+            "[2026/11/22 13:37:09] - 0 \t 4.2 \t \t 0.1 \t 0.5\n",
+            "[2026/11/22 13:41:04] - Epoch \t Train Time \t LR \t \t Acc\n"
+            "[2026/11/22 13:41:18] - 0 \t 14.3 \t \t 0.1 \t 0.5\n",
+            id="a column of a log",
+        ),
         pytest.param("BT 0.3 (0.2)\tDT 0.1 (0.1)\n", "BT 0.4 (0.3)\tDT 0.2 (0.1)\n", id="meters in short"),
     ],
 )
@@ -67,6 +79,9 @@ def test_lines_that_are_the_same(ours: str, theirs: str) -> None:
     [
         pytest.param("loss 0.25\n", "loss 0.26\n", id="another number"),
         pytest.param("correct 41\n", "correct 42\n", id="a count is exact"),
+        pytest.param("epoch,loss,time\n0,2.5,31.2\n", "epoch,loss,time\n0,2.6,12.1\n", id="another column"),
+        pytest.param("loss,time\n2.5,31.2,4\n", "loss,time\n2.5,12.1,4\n", id="no row of the table"),
+        pytest.param("loss,times\n2.5,31\n", "loss,times\n2.5,12\n", id="how often"),
         pytest.param("a\n", "a\na\n", id="one line more"),
         pytest.param("a\nb\n", "a\n", id="one line less"),
         pytest.param("loss 1.5\n", "loss nan\n", id="nan"),
@@ -200,3 +215,15 @@ def test_files_may_name_the_folder_and_the_script(tmp_path: Path) -> None:
     spelled, _ = compare_files(*left, FLOAT64, None, (spellings[0], spellings[1]))
 
     assert (plain.same, spelled.same) == (False, True)
+
+
+def test_each_sort_of_line_that_differs_is_told_once() -> None:
+    epochs = [f"epoch {epoch}: loss 0.{epoch}\nvalid accuracy 0.5\n" for epoch in range(3)]
+    ours = "".join(epochs) + "best 0.5\n"
+    theirs = "start on rank 0\n" + ours.replace("loss 0.", "loss 1.").replace("best 0.5", "best 0.6")
+    found = compare_text(ours, theirs, FLOAT64)
+    assert found.first == (1, "epoch 0: loss 0.0", "start on rank 0")
+    assert found.others == ((7, "best 0.5", "best 0.6"),)  # one line too many hides nothing behind it
+    again = compare_text(ours, ours.replace("loss 0.", "loss 1.").replace("best 0.5", "best 0.6"), FLOAT64)
+    assert again.others == ((7, "best 0.5", "best 0.6"),)
+    assert compare_text("a\nb 1\nc 2\n", "a\nb 1\n", FLOAT64).others == ()

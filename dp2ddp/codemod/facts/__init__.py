@@ -3,38 +3,44 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from dp2ddp.codemod.facts.apart import Apart
 from dp2ddp.codemod.facts.devices import DeviceIndex, find_device_indices
-from dp2ddp.codemod.facts.effects import Effect, find_effects
+from dp2ddp.codemod.facts.effects import Effect, Mention, find_effects, find_mentions
 from dp2ddp.codemod.facts.entry import NO_ENTRY, Entry, find_entry, last_import
 from dp2ddp.codemod.facts.flow import Flow, find_flow
-from dp2ddp.codemod.facts.loaders import Loader, find_loaders
+from dp2ddp.codemod.facts.frozen import wraps_frozen_models_only
+from dp2ddp.codemod.facts.loaders import LOADER, Loader, find_loaders
+from dp2ddp.codemod.facts.looked_up import lookups
 from dp2ddp.codemod.facts.memory import Kept, Memory, data_writes
 from dp2ddp.codemod.facts.models import (
     Kind,
     Wrap,
-    callbacks,
     calls_by_hand,
     copies_by_hand,
     find_wraps,
+    foreign_callbacks,
     foreign_wraps,
     hidden_references,
-    looked_up,
     subclasses,
 )
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.names import Names
+from dp2ddp.codemod.facts.origins import Origins
 from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.program import Program
 from dp2ddp.codemod.facts.randomness import host_draws_in_forward
 from dp2ddp.codemod.facts.reach import Reach
 from dp2ddp.codemod.facts.redefined import redefined
+from dp2ddp.codemod.facts.replication import Replication
 from dp2ddp.codemod.facts.script import Call, Script
 from dp2ddp.codemod.facts.sources import Feeds, find_feeds
+from dp2ddp.codemod.facts.threads import runs_in_threads_alone
 from dp2ddp.codemod.facts.training import Training, find_training
-from dp2ddp.codemod.facts.workers import against_spreading, loaders_with_workers
+from dp2ddp.codemod.facts.workers import against_spreading, has_workers, loaders_with_workers
 from dp2ddp.source.projects import Project
 
 
@@ -54,9 +60,12 @@ class Facts:
     hides_wraps: (
         bool  # DataParallel is handed on somewhere in it, so that there may be wraps that are not seen
     )
+    wraps_frozen_only: bool  # all wrapped models are frozen: what is trained is not among them
     devices: tuple[DeviceIndex, ...]
     effects: tuple[Effect, ...]
+    mentions: tuple[Mention, ...]  # of functions that write
     places: Places
+    replication: Replication  # in the project
     training: Training
     loaders: tuple[Loader, ...]
     feeds: Feeds
@@ -95,8 +104,8 @@ class Facts:
             *(call.node for call in calls_by_hand(self.script)),
             *(call.node for call in copies_by_hand(self.script)),
             *(call.node for call in foreign_wraps(self.script, self.modules)),
-            *callbacks(self.script),
-            *looked_up(self.script),
+            *foreign_callbacks(self.script, self.modules),
+            *(one.node for one in lookups(self.script, self.modules)),
         )
         return any(self.reach.holds(self.script, one) for one in found)
 
@@ -112,14 +121,32 @@ class Facts:
     @cached_property
     def memory(self) -> tuple[Kept, ...]:
         """What forwards of this file fill, and the project reads elsewhere."""
-        return tuple(Memory(self.script, self.places, self.all_wraps, self.modules.scripts).kept())
+        found = Memory(self.script, self.places, self.all_wraps, self.modules.scripts).kept()
+        return tuple(one for one in found if not self.replication.is_message(self.script, one.node))
+
+    @cached_property
+    def data_writes(self) -> tuple[ast.AST, ...]:
+        """Where forwards of this file change parameters behind autograd's back."""
+        return tuple(data_writes(self.script, self.places))
 
     @property
     def takes_turns(self) -> bool:
         """Whether replicas must run one after another: they share random streams, or something that they fill."""
-        kept = (one for file in self.files for one in file.memory)
-        written = (one for script in self.modules.scripts for one in data_writes(script, self.places))
-        return self.draws_on_host or any(one.is_reached for one in kept) or next(written, None) is not None
+        found = (
+            (file.script, node)
+            for file in self.files
+            for node in (*(one.node for one in file.memory if one.is_reached), *file.data_writes)
+        )
+        return self.draws_on_host or any(self.reach.holds(*one) for one in found)
+
+    @property
+    def can_take_turns(self) -> bool:
+        """Whether all wraps can: those that are seen, and have DataParallel's own parts."""
+        return (
+            not self.hides_wraps
+            and not self.replication.changes_wrappers
+            and all(wrap.kind is Kind.WRAP and wrap.is_readable for wrap in self.all_wraps)
+        )
 
     @property
     def data_stopper(self) -> str | None:
@@ -131,7 +158,10 @@ class Facts:
         """What keeps the loaders' workers from being shared out among the ranks (None: nothing)."""
         found = (why for one in self.files for why in against_spreading(one.script, self.places))
         if not any(True for one in self.files for _ in loaders_with_workers(one.script)):
-            return "no loader has workers"
+            with_workers = any(
+                has_workers(call) for one in self.files for call in one.script.calls_of(LOADER)
+            )
+            return "no loader has workers" if not with_workers else "samples come from iterable data sets"
         return next(found, None)
 
     @property
@@ -168,8 +198,15 @@ class Facts:
     def _wrapped_otherwise(self) -> str | None:
         if self.hides_wraps:
             return "DataParallel is handed on, and its wraps are not all seen"
+        if self.replication.changes_wrappers:
+            return "a part of DataParallel is replaced by the script's own"
         other = next((wrap for wrap in self.all_wraps if wrap.kind is not Kind.WRAP), None)
         return f"{other.kind.value} runs a model" if other else None
+
+    @property
+    def wrapper_with_parts(self) -> str:
+        """What takes the place of a DataParallel with parts of its own."""
+        return "SyncedOnRanks" if self.replication.masters else "DataParallelOnRanks"
 
     @property
     def count(self) -> int | None:
@@ -189,10 +226,14 @@ class _Whole:
     modules: Modules
     reach: Reach
     places: Places
+    replication: Replication
     wraps: tuple[Wrap, ...]
     training: Training
     loaders: tuple[Loader, ...]
     flow: Flow
+    origins: Origins
+    feeds: Mapping[Script, Feeds]
+    wraps_frozen_only: bool
     hides_wraps: bool
 
 
@@ -205,7 +246,6 @@ def gather_facts(project: Project) -> Facts:
 
 def _read_together(modules: Modules) -> _Whole:
     reach = Reach(modules.entry, modules.by_name)
-    places = Places(modules)
     wraps = tuple(
         wrap
         for script in modules.scripts
@@ -213,20 +253,36 @@ def _read_together(modules: Modules) -> _Whole:
         if reach.holds(script, wrap.call.node)
     )
     program = Program(modules, reach) if modules.by_name else modules.entry
+    hides_wraps = any(
+        reach.holds(script, one) for script in modules.scripts for one in hidden_references(script)
+    )
+    places = Places(modules, Apart(program, wraps, hides_wraps))
     training = find_training(program, wraps, places, reach)
     loaders = find_loaders(program)
     return _Whole(
         modules=modules,
         reach=reach,
         places=places,
+        replication=Replication(modules, reach),
         wraps=wraps,
         training=training,
         loaders=loaders,
         flow=find_flow(program, wraps, loaders, training),
-        hides_wraps=any(
-            reach.holds(script, one) for script in modules.scripts for one in hidden_references(script)
-        ),
+        origins=Origins(program, wraps),
+        wraps_frozen_only=wraps_frozen_models_only(program, wraps),
+        feeds={one: find_feeds(one, modules, reach, places, training.words) for one in modules.scripts},
+        hides_wraps=hides_wraps,
     )
+
+
+def _effects_of_all(script: Script, whole: _Whole) -> Iterator[Effect]:
+    """Those that every rank would have: not what only threads and processes do that rank 0 alone starts."""
+    fed = not any(one.stoppers for one in whole.feeds.values())
+    for effect in find_effects(script, whole.modules):
+        node = effect.call.node
+        in_thread = fed and whole.places.of(node) is Place.THREAD
+        if not (in_thread and runs_in_threads_alone(script, node, whole.modules)):
+            yield effect
 
 
 def _facts_of(script: Script, whole: _Whole) -> Facts:
@@ -241,12 +297,15 @@ def _facts_of(script: Script, whole: _Whole) -> Facts:
         wraps=tuple(wrap for wrap in whole.wraps if wrap.call.node in here),
         all_wraps=whole.wraps,
         hides_wraps=whole.hides_wraps,
-        devices=find_device_indices(script, whole.wraps),
-        effects=find_effects(script),
+        wraps_frozen_only=whole.wraps_frozen_only,
+        devices=find_device_indices(script, whole.origins),
+        effects=tuple(_effects_of_all(script, whole)),
+        mentions=find_mentions(script, whole.modules),
         places=whole.places,
+        replication=whole.replication,
         training=whole.training,
         loaders=tuple(loader for loader in whole.loaders if loader.call.node in here),
-        feeds=find_feeds(script, whole.modules, whole.reach, whole.places, whole.training.words),
+        feeds=whole.feeds[script],
         flow=replace(whole.flow, loops=loops),
         names=Names(script),
     )

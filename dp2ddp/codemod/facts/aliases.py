@@ -9,6 +9,8 @@ from dp2ddp.codemod.facts.methods import method_called, method_of
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.script import Script, Variable
 
+COMPILE = "torch.compile"
+
 
 def wrapped_names(script: Script, wraps: Sequence[Wrap]) -> frozenset[Variable]:
     """Variables of the wrap, and every parameter, attribute, alias and result that it is handed to."""
@@ -27,8 +29,18 @@ def _handed_on(script: Script, made: Set[ast.AST], names: Set[Variable]) -> Iter
     for node in script.nodes(ast.Assign):
         assert isinstance(node, ast.Assign)
         for target, value in assignments(script, node):
-            if script.variable(value) in names or not made.isdisjoint(ast.walk(value)):
+            if script.variable(before_compiling(script, value)) in names or not made.isdisjoint(
+                ast.walk(value)
+            ):
                 yield script.variable(target)
+
+
+def before_compiling(script: Script, value: ast.expr) -> ast.expr:
+    """`net` of `torch.compile(net, mode="max-autotune")`, which is the same model; anything else as it is."""
+    match value:
+        case ast.Call(func=func, args=[model, *_]) if script.scopes.name(func) == COMPILE:
+            return before_compiling(script, model)
+    return value
 
 
 def assignments(script: Script, statement: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:

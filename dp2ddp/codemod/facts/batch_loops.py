@@ -21,9 +21,10 @@ class BatchLoop:
     loop: ast.For
     forward: ast.stmt  # the statement that holds the one forward
     before: tuple[str, ...]  # parts that this statement uses beside the forward, in their order in the batch
-    gathered: tuple[
-        str, ...
-    ]  # parts of the batch that are used behind the forward, in their order in the batch
+    gathered: tuple[str, ...]  # parts that are used behind the forward, in their order in the batch
+    gathered_within: tuple[
+        tuple[ast.stmt, tuple[str, ...]], ...
+    ] = ()  # in one branch of an `if`: by its first reader
 
 
 def follow_batch(script: Script, loop: ast.For, training: Training, tuples: bool) -> BatchLoop:
@@ -45,13 +46,54 @@ def follow_batch(script: Script, loop: ast.For, training: Training, tuples: bool
     beside = _used_beside(script, statement, forwards[0], known)
     _check_other_functions(script, loop, known)
     _check_next_turn(script, loop, known)
-    behind = {one.id for one in _reads_behind(script, loop, statement, known)} - beside
+    readers: dict[str, list[ast.Name]] = {}
+    for one in _reads_behind(script, loop, statement, known):
+        if one.id not in beside:
+            readers.setdefault(one.id, []).append(one)
+    within = {name: _first_in_branch(script, loop, nodes) for name, nodes in readers.items()}
+    anchors = dict.fromkeys(within[name] for name in order if name in within)
     return BatchLoop(
         loop,
         statement,
         before=tuple(name for name in order if name in beside),
-        gathered=tuple(name for name in order if name in behind),
+        gathered=tuple(name for name in order if name in within and within[name] is None),
+        gathered_within=tuple(
+            (anchor, tuple(name for name in order if within.get(name) is anchor))
+            for anchor in anchors
+            if anchor
+        ),
     )
+
+
+def _first_in_branch(script: Script, loop: ast.For, readers: list[ast.Name]) -> ast.stmt | None:
+    """The first statement that reads a part, where all that do stand in one branch of an `if` in the loop.
+
+    All ranks take the same branch, so they may gather there: `if step % 100 == 0: print(len(x))`.
+    """
+    branches = [_branches(script, loop, one) for one in readers]
+    shared = [one for one in branches[0] if all(one in other for other in branches)]
+    if not shared:
+        return None
+    holder, name = shared[0]
+    block: list[ast.stmt] = getattr(holder, name)
+    return next(one for one in block if any(node in readers for node in ast.walk(one)))
+
+
+def _branches(script: Script, loop: ast.For, node: ast.AST) -> list[tuple[ast.If, str]]:
+    """The branches around a node, innermost first; none where something else may run it twice, or not at all."""
+    found: list[tuple[ast.If, str]] = []
+    below = node
+    for parent in script.scopes.ancestors(node):
+        if parent is loop:
+            return found
+        if isinstance(parent, (ast.For, ast.While, ast.Try, ast.AsyncFor)):
+            found.clear()
+        elif isinstance(parent, ast.If):
+            name = next((one for one in ("body", "orelse") if below in getattr(parent, one)), None)
+            if name:
+                found.append((parent, name))
+        below = parent
+    return []
 
 
 def _parts(script: Script, loop: ast.For) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.randomness import DRAWING_METHODS, HOST_DRAWS, TORCH_DRAWS
+from dp2ddp.codemod.facts.draws import draws
 from dp2ddp.codemod.facts.script import Script
 
 DEPTH = 6  # names that stand for other names: it ends somewhere
@@ -58,8 +58,7 @@ def _draws(script: Script, node: ast.AST) -> bool:
         return False
     name = script.scopes.name(node.func) or ""
     method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    likes = tuple(f"{one}_like" for one in TORCH_DRAWS)
-    return name in (*TORCH_DRAWS, *likes) or name.startswith(HOST_DRAWS) or method in DRAWING_METHODS
+    return draws(name, method)
 
 
 def _taken(script: Script, node: ast.AST) -> Iterator[ast.Name]:

@@ -1,221 +1,374 @@
-"""What one forward leaves for the next: counters, averages, iterators and objects that all replicas share.
+"""What one forward leaves for the next: which things outlive it, of which kind, and what changes them.
 
 DataParallel's replicas are shallow copies: what their attributes refer to is one thing for all of them. A rank alone
-would see its own part of what is done to it.
+would see its own part of what is done to it. What is set on a replica itself is lost.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from enum import Enum
 from typing import TypeGuard
 
+from dp2ddp.codemod.facts.call_graph import Part
+from dp2ddp.codemod.facts.changes import How, changes_at
+from dp2ddp.codemod.facts.draws import GENERATORS
+from dp2ddp.codemod.facts.mutating import MUTATING_METHODS, mutates
 from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.randomness import TORCH_MAKERS
-from dp2ddp.codemod.facts.script import SETTINGS, Script
+from dp2ddp.codemod.facts.roots import Roots, default_of, is_class, is_own
+from dp2ddp.codemod.facts.script import SETTINGS, Script, literal
+from dp2ddp.codemod.facts.tables import of
 
-TAKES = {"pop", "popleft", "popitem", "setdefault"}  # methods that change a container, and give of it
-ITERATORS = ("itertools.", "builtins.iter", "builtins.enumerate", "builtins.zip", "builtins.map")
-LISTS = (ast.List, ast.ListComp, ast.Set, ast.SetComp)
-ARRAYS = (
-    "numpy.zeros",
-    "numpy.ones",
-    "numpy.full",
-    "numpy.empty",
-    "numpy.array",
-    "numpy.arange",
-    "numpy.eye",
+ITERATORS = (
+    "itertools.",
+    *(f"builtins.{name}" for name in ("iter", "enumerate", "zip", "map", "filter", "open")),
 )
+ARRAYS = of(
+    "numpy", "zeros ones full empty array arange eye asarray linspace zeros_like ones_like load concatenate"
+)
+SHORT = {name.rpartition(".")[2]: name for name in MUTATING_METHODS}
+NUMBERS = of(
+    "builtins", "int float bool str len round tuple frozenset bytes complex range type id min max sum"
+)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+NEW_TENSORS = of("torch", "zeros ones empty full zeros_like ones_like empty_like full_like")
+
+
+class Sort(Enum):
+    """What a thing is, as far as it matters who changes it."""
+
+    CONTAINER = "holds others"
+    TENSOR = "a tensor that is neither a parameter nor a buffer"
+    OBJECT = "an object of the script's own"
+    ITERATOR = "what gives each thing once"
+    FIXED = "a number, a text: it is never changed in place"
+    MODULE = "a part of the model, a parameter or a buffer: DataParallel copies it"
+    UNKNOWN = "anything"
 
 
 class Carried:
-    """The changes that one file's forwards make to what outlives them, beside those to containers by their methods."""
+    """What outlives the forwards of one file, and of which kind it is."""
 
     def __init__(self, script: Script, places: Places) -> None:
         self.script, self.places = script, places
+        self.roots = Roots(script, places)
+        self._sorts: dict[str, set[tuple[Sort, str | None]]] = {}
+        self._may_change: dict[str, bool] = {}
 
-    def changes(self, node: ast.AST) -> Iterator[ast.expr]:
-        """What a call or an assignment in a forward changes: `self.NAME`, a name, or an attribute of a class."""
-        if isinstance(node, ast.Call):
-            yield from self._by_call(node)
-        elif isinstance(node, (ast.Assign, ast.AugAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                yield from self._by_assignment(node, target)
-
-    def _by_call(self, call: ast.Call) -> Iterator[ast.expr]:
-        name = self.script.scopes.name(call.func)
-        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        if name == "builtins.next" and call.args:
-            yield from filter(self.outlives, call.args[:1])
-        elif (name or "").startswith("numpy.") and method == "at" and call.args:
-            yield from filter(self.is_numbers, call.args[:1])
-        elif method.endswith("_") and not method.startswith("_"):
-            yield from filter(self.is_numbers, [_root(call.func)])
-        yield from filter(
-            None, (one.value for one in call.keywords if one.arg == "out" and self.is_numbers(one.value))
-        )
-        thing = call.func.value if isinstance(call.func, ast.Attribute) else call.func
-        if self._mutates(thing, method or "__call__"):
-            yield thing
-
-    def _by_assignment(self, node: ast.Assign | ast.AugAssign, target: ast.expr) -> Iterator[ast.expr]:
-        if isinstance(target, ast.Subscript):
-            root = _root(target)
-            yield from (root,) if self.is_numbers(root) or self.is_default(root) else ()
-        elif isinstance(node, ast.AugAssign) and (self.is_numbers(target) or self._is_list(target)):
-            yield target  # `self.usage += counts` changes an array, and a list, in place
-        elif isinstance(target, ast.Attribute):
-            owner = target.value
-            if _is_class(owner):
-                yield target
-            elif is_own(owner) and (owner.attr in SETTINGS or any(self._plain_classes(owner))):
-                yield owner  # `self.cfg.temperature *= 0.9`
-
-    def outlives(self, node: ast.expr) -> bool:
-        """`self.NAME`, which no forward sets anew, or a name from outside of the function."""
-        if is_own(node):
-            return not any(map(self._sets_anew, self._assignments(node.attr)))
-        if not isinstance(node, ast.Name):
-            return False
-        home = self.script.scopes.lookup(node.id, self.script.scopes.scope_of[node])
-        return home is not None and (
-            home is self.script.scopes.top or home.node is not self.script.scopes.function(node)
+    def outlives(self, root: ast.expr, change: ast.AST) -> bool:
+        """Whether a thing was there before the forward: not what each forward makes anew before it changes it."""
+        if not is_own(root):
+            return True
+        return not any(
+            self._is_before(one, change) for one in self._assignments(root) if self._sets_anew(one)
         )
 
-    def _sets_anew(self, assignment: ast.Assign) -> bool:
-        """In each forward, without a condition: what a replica is given by that is its own."""
+    def _sets_anew(self, assignment: ast.Assign | ast.AnnAssign) -> bool:
+        """In each forward, without a condition, something new: what a replica is given by that is its own."""
         around = self.script.scopes.parents[assignment]
-        return self.places.of(assignment) is Place.FORWARD and isinstance(around, ast.FunctionDef)
+        in_forward = self.places.of(assignment) is Place.FORWARD and isinstance(around, ast.FunctionDef)
+        return in_forward and assignment.value is not None and not self.roots.of(assignment.value)
 
-    def gives(self, call: ast.Call) -> bool:
-        """Whether what a change returns is used: `scale = next(self.scales)`, `self.schedule.step()`."""
-        if isinstance(self.script.scopes.parents[call], ast.Expr):
+    def _is_before(self, assignment: ast.stmt, change: ast.AST) -> bool:
+        scopes = self.script.scopes
+        one, other = scopes.function(assignment), scopes.function(change)
+        if one is other:
+            return assignment.lineno <= getattr(change, "lineno", 0)
+        return getattr(one, "name", "") == "forward" or not self._is_forward(other)
+
+    def _is_forward(self, function: ast.AST | None) -> bool:
+        return getattr(function, "name", "") == "forward"
+
+    def changes(self, root: ast.expr, method: str) -> bool:
+        """Whether a method of a thing changes it, whatever the thing may be."""
+        return any(self._method_changes(root, sort, kind, method) for sort, kind in self.sorts(root))
+
+    def _method_changes(self, root: ast.expr, sort: Sort, kind: str | None, method: str) -> bool:
+        if sort in (Sort.MODULE, Sort.FIXED):
             return False
-        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        thing = call.func.value if isinstance(call.func, ast.Attribute) else call.func
-        is_next = self.script.scopes.name(call.func) == "builtins.next"
-        return is_next or method in TAKES or self._mutates(thing, method or "__call__")
+        if sort is Sort.OBJECT and (classes := [*self._classes(root)]):
+            return any(self._changes_itself(one, method) for one in classes)
+        return mutates(method, kind) if kind else self.may_change(method)
 
-    def is_numbers(self, node: ast.expr) -> bool:
-        """An array, or a tensor that is neither a parameter nor a buffer."""
-        made = (one for one in self.values(node) if isinstance(one, ast.Call))
-        names = (self.script.scopes.name(one.func) or "" for one in made)
-        return self.outlives(node) and any(one in TORCH_MAKERS or one in ARRAYS for one in names)
+    def may_change(self, method: str) -> bool:
+        """Whether a method changes its object, of any kind or of any class of the file that is no module."""
+        if method not in self._may_change:
+            classes = (one for one in self.script.nodes(ast.ClassDef) if isinstance(one, ast.ClassDef))
+            plain = (one for one in classes if self.places.kind(one) is None)
+            self._may_change[method] = mutates(method) or any(
+                self._changes_itself((self.script, one), method) for one in plain
+            )
+        return self._may_change[method]
 
-    def _is_list(self, node: ast.expr) -> bool:
-        return self.outlives(node) and any(isinstance(one, LISTS) for one in self.values(node))
+    def _changes_itself(self, owner: Part, method: str) -> bool:
+        """Whether a method stores to its object or what this holds, directly or through others of its own."""
+        graph = self.places.modules.graph
+        classes = graph.related(owner)
+        bodies = [(home, one) for home, kind in classes for one in getattr(kind, "body", ())]
+        methods = [one for one in bodies if getattr(one[1], "name", "") == method]
+        own = {one for _, one in bodies}
+        reached = [one for one in graph.reached(methods) if one[1] in own]
+        return any(_stores(script, node) for script, function in reached for node in ast.walk(function))
 
-    def is_default(self, node: ast.expr) -> bool:
-        """`def ramp(state={})`: a parameter's default, which all calls share."""
-        function = self.script.scopes.function(node)
-        if not isinstance(node, ast.Name) or not isinstance(function, ast.FunctionDef):
+    def is_changed_by_operator(self, root: ast.expr) -> bool:
+        """Whether `root += x` may change a thing in place: a list or an array, but no number.
+
+        A tensor that a forward makes and keeps as its module's is the replica's, and goes with it.
+        """
+        if is_own(root) and not self._is_registered(root):
+            sorts = {
+                self._sort(script, value)
+                for script, value in self.values(root)
+                if not self._is_fresh(script, value)
+            }
+        else:
+            sorts = self.sorts(root)
+        return any(sort in (Sort.CONTAINER, Sort.TENSOR, Sort.OBJECT, Sort.UNKNOWN) for sort, _ in sorts)
+
+    def _is_fresh(self, script: Script, value: ast.AST | None) -> bool:
+        """A tensor that a forward makes."""
+        is_made = isinstance(value, ast.Call) and script.scopes.name(value.func) in NEW_TENSORS
+        return is_made and value is not None and self.places.of(value) is Place.FORWARD
+
+    def holds(self, root: ast.expr) -> bool:
+        """Whether a thing has parts that may be set: it is no number, and no part of the model."""
+        return any(sort not in (Sort.FIXED, Sort.MODULE) for sort, _ in self.sorts(root))
+
+    def is_iterator(self, root: ast.expr) -> bool:
+        """Something that cannot be told from rank to rank: it has no state that can be read."""
+        return any(sort is Sort.ITERATOR for sort, _ in self.sorts(root))
+
+    def can_be_told(self, root: ast.expr) -> bool:
+        """Whether templates/memory.py can tell other ranks what a thing has become."""
+        return not any(kind == "queue.SimpleQueue" for _, kind in self.sorts(root))
+
+    def is_default(self, root: ast.expr) -> bool:
+        return isinstance(root, ast.Name) and default_of(self.script, root) is not None
+
+    def is_shared(self, root: ast.expr) -> bool:
+        """Whether a thing may have another name: it was handed in, taken from another, or given two names."""
+        return any(self._has_other_name(*one) for one in self.values(root))
+
+    def _has_other_name(self, script: Script, value: ast.AST | None) -> bool:
+        if value is None or self._sort(script, value)[0] is Sort.FIXED:
             return False
-        behind = len(function.args.defaults)
-        names = [one.arg for one in function.args.args][-behind:] if behind else []
-        return node.id in names and isinstance(
-            function.args.defaults[names.index(node.id)], (ast.List, ast.Dict)
+        statement = script.scopes.parents.get(value)
+        is_of_two = isinstance(statement, ast.Assign) and len(statement.targets) > 1
+        return is_of_two or isinstance(value, (ast.Name, ast.Attribute, ast.Subscript))
+
+    def holds_attribute(self, thing: ast.expr) -> bool:
+        """Whether `layer.cache`, of whichever object, was made a list or the like where no forward runs."""
+        name = thing.attr if isinstance(thing, ast.Attribute) else ""
+        return any(
+            self._sort(script, value)[0] in (Sort.CONTAINER, Sort.TENSOR, Sort.OBJECT)
+            for script, node in self.places.modules.graph.stores.get(name, ())
+            if self.places.of(node) is not Place.FORWARD
+            for value in _given_to(script, node)
+            if value is not None
         )
 
-    def is_iterator(self, node: ast.expr) -> bool:
-        """Something that cannot be told from rank to rank: it has no state that can be read."""
-        for value in self.values(node):
-            if not isinstance(value, ast.Call):
-                continue
-            made = self.script.scopes.definition(value.func)
-            yields = isinstance(made, ast.FunctionDef) and any(
-                isinstance(one, ast.Yield) for one in ast.walk(made)
-            )
-            if yields or (self.script.scopes.name(value.func) or "").startswith(ITERATORS):
-                return True
-        return False
+    # --- what a thing is
 
-    def values(self, node: ast.expr) -> Iterator[ast.AST | None]:
-        """What `self.NAME` or a name is set to."""
-        if is_own(node):
-            yield from (one.value for one in self._assignments(node.attr))
-        elif isinstance(node, ast.Name):
-            home = self.script.scopes.lookup(node.id, self.script.scopes.scope_of[node])
-            yield from home.values.get(node.id, []) if home else ()
+    def sorts(self, root: ast.expr) -> set[tuple[Sort, str | None]]:
+        """All that a thing may be, each with its class where that is known."""
+        owner = self.script.scopes.owner_class(root)
+        key = (
+            f"{id(owner) if is_own(root) else id(self.script.scopes.function(root))}.{self.script.told(root)}"
+        )
+        if key not in self._sorts:
+            self._sorts[key] = {(Sort.UNKNOWN, None)}  # things in a circle end here
+            found = {self._sort(script, value) for script, value in self.values(root)}
+            if not found or self._is_registered(root):
+                found = {self._sort_of_unset(root)}
+            self._sorts[key] = found
+        return self._sorts[key]
 
-    def _assignments(self, attribute: str) -> Iterator[ast.Assign]:
-        for node in self.script.nodes(ast.Assign):
-            assert isinstance(node, ast.Assign)
-            if any(is_own(one) and one.attr == attribute for one in node.targets):
-                yield node
+    def _is_registered(self, root: ast.expr) -> bool:
+        """Whether its class registers it as a buffer or a parameter: whatever tensor it is set to stays one."""
+        owner = self.script.scopes.owner_class(root)
+        return is_own(root) and any(
+            call.method in ("register_buffer", "register_parameter")
+            and self.script.scopes.owner_class(call.node) is owner
+            and literal(call.argument(0, "name")) == getattr(root, "attr", None)
+            for call in self.script.calls
+        )
 
-    def _mutates(self, thing: ast.expr, method: str) -> bool:
-        """Whether a method of an object of the script's own, which is no module, changes that object."""
-        if not (is_own(thing) or isinstance(thing, ast.Name)) or not self.outlives(thing):
-            return False
-        classes = [*self._plain_classes(thing)]
-        if any(isinstance(one, ast.Name) for one in self.values(thing)):  # it is handed in: it may be any
-            found = (one for one in self.script.nodes(ast.ClassDef) if isinstance(one, ast.ClassDef))
-            classes += [one for one in found if self.places.kind(one) is None]
-        return any(_changes_itself(one, method) for one in classes)
+    def _sort_of_unset(self, root: ast.expr) -> tuple[Sort, str | None]:
+        """Of what no assignment sets: a buffer, or a part that a library's class makes."""
+        name = root.attr if isinstance(root, ast.Attribute) else getattr(root, "id", "")
+        registered = {
+            literal(call.argument(0, "name"))
+            for call in self.script.calls
+            if call.method in ("register_buffer", "register_parameter", "add_module", "register_module")
+        }
+        return (Sort.MODULE, None) if name in registered else (Sort.UNKNOWN, None)
 
-    def _plain_classes(self, node: ast.expr) -> Iterator[ast.ClassDef]:
+    def _sort(self, script: Script, value: ast.AST | None) -> tuple[Sort, str | None]:
+        match value:
+            case ast.Constant() | ast.JoinedStr() | ast.Compare() | ast.Lambda():
+                return Sort.FIXED, None
+            case ast.UnaryOp(operand=operand):
+                return self._sort(script, operand)
+            case ast.List() | ast.ListComp():
+                return Sort.CONTAINER, "builtins.list"
+            case ast.Dict() | ast.DictComp():
+                return Sort.CONTAINER, "builtins.dict"
+            case ast.Set() | ast.SetComp():
+                return Sort.CONTAINER, "builtins.set"
+            case ast.GeneratorExp():
+                return Sort.ITERATOR, None
+            case ast.Tuple(elts=parts):
+                holds = any(self._sort(script, one)[0] is not Sort.FIXED for one in parts)
+                return (Sort.CONTAINER, None) if holds else (Sort.FIXED, None)
+            case ast.BinOp(left=left, right=right):
+                sorts = [self._sort(script, left), self._sort(script, right)]
+                return next((one for one in sorts if one[0] is not Sort.FIXED), sorts[0])
+            case ast.Call():
+                return self._sort_of_made(script, value)
+            case ast.Attribute(value=ast.Name(id=name)) if name in SETTINGS:
+                return Sort.FIXED, None
+            case ast.Name() if (found := self.places.find(script, value)) and isinstance(found[1], FUNCTIONS):
+                return Sort.FIXED, None
+            case ast.Name():
+                return self._sort_of_name(script, value)
+        return Sort.UNKNOWN, None
+
+    def _sort_of_name(self, script: Script, value: ast.Name) -> tuple[Sort, str | None]:
+        given = script.scopes.value(value)
+        if given is not value:
+            return self._sort(script, given)
+        if value.id in SETTINGS:
+            return Sort.OBJECT, None
+        default = default_of(script, value)
+        if default is not None:
+            return self._sort(script, default)
+        return Sort.UNKNOWN, None
+
+    def _sort_of_made(self, script: Script, call: ast.Call) -> tuple[Sort, str | None]:
+        name = script.scopes.name(call.func) or ""
+        found = self.places.find(script, call.func)
+        if found and isinstance(found[1], ast.ClassDef):
+            return (Sort.OBJECT, None) if self.places.kind(found[1]) is None else (Sort.MODULE, None)
+        if found and any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in ast.walk(found[1])):
+            return Sort.ITERATOR, None
+        if name in MUTATING_METHODS:
+            return Sort.CONTAINER, name
+        last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        if name in ARRAYS:
+            return Sort.CONTAINER, "numpy.ndarray"
+        if not name and not found and last in SHORT:  # `defaultdict(list)`, from wherever it is imported
+            return Sort.CONTAINER, SHORT[last]
+        if name in TORCH_MAKERS or name.startswith("torch.rand"):
+            return Sort.TENSOR, "torch.Tensor"
+        if name.startswith(("torch.nn.", "torchvision.models.")) or last == "Parameter":
+            return Sort.MODULE, None
+        if (
+            name in NUMBERS
+            or name in GENERATORS
+            or name.startswith(("torch.device", "torch.Generator", "logging."))
+        ):
+            return Sort.FIXED, None
+        if name.startswith(ITERATORS):
+            return Sort.ITERATOR, None
+        if isinstance(call.func, ast.Attribute) and last in (
+            "to",
+            "cuda",
+            "cpu",
+            "float",
+            "clone",
+            "detach",
+            "double",
+        ):
+            return self._sort(script, call.func.value)
+        return Sort.UNKNOWN, None
+
+    def values(self, root: ast.expr) -> Iterator[tuple[Script, ast.AST | None]]:
+        """What a thing is set to, each with its file."""
+        if isinstance(root, ast.Attribute):
+            yield from self._assigned(root)
+        elif isinstance(root, ast.Name):
+            if (default := default_of(self.script, root)) is not None:
+                yield self.script, default
+                return
+            home = self.script.scopes.lookup(root.id, self.script.scopes.scope_of[root])
+            imported = self._imported(root)
+            for value in home.values.get(root.id, []) if home else ():
+                yield self.script, value
+            if imported:
+                yield from ((imported, one) for one in imported.scopes.top.values[root.id])
+
+    def _imported(self, root: ast.Name) -> Script | None:
+        module, _, name = (self.script.scopes.name(root) or "").rpartition(".")
+        home = self.places.modules.by_name.get(module)
+        return home if home and name == root.id and name in home.scopes.top.values else None
+
+    def _related(self, root: ast.Attribute) -> list[Part]:
+        """The classes whose attribute it may be; none: any."""
+        owner = self.script.scopes.owner_class(root)
+        if is_own(root) and owner:
+            return list(self.places.modules.graph.related((self.script, owner)))
+        found = self.places.find(self.script, root.value) if is_class(self.script, root.value) else None
+        return [found] if found else []
+
+    def _assigned(self, root: ast.Attribute) -> Iterator[tuple[Script, ast.AST | None]]:
+        classes = self._related(root)
+        for script, node in classes or [(self.script, self.script.tree)]:
+            if isinstance(node, ast.ClassDef):
+                inside = script.scopes.scope_of[node.body[0]]
+                yield from ((script, value) for value in inside.values.get(root.attr, ()))
+            for one in ast.walk(node):
+                if _sets(one, root.attr, script):
+                    yield from ((script, value) for value in _given_to(script, one))
+
+    def _assignments(self, root: ast.Attribute) -> Iterator[ast.Assign | ast.AnnAssign]:
+        for script, node in self._related(root):
+            for one in ast.walk(node) if script is self.script else ():
+                if isinstance(one, (ast.Assign, ast.AnnAssign)):
+                    targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+                    if any(is_own(target) and target.attr == root.attr for target in targets):
+                        yield one
+
+    def _classes(self, root: ast.expr) -> Iterator[Part]:
         """The classes, no modules, of which an object is made."""
-        for value in self.values(node):
-            if isinstance(value, ast.Call):
-                made = self.script.scopes.definition(value.func)
-                if isinstance(made, ast.ClassDef) and self.places.kind(made) is None:
-                    yield made
+        for script, value in self.values(root):
+            made = script.scopes.value(value) if isinstance(value, ast.Name) else value
+            found = self.places.find(script, made.func) if isinstance(made, ast.Call) else None
+            if found and isinstance(found[1], ast.ClassDef):
+                yield found
 
 
-def _changes_itself(owner: ast.ClassDef, method: str) -> bool:
-    """Whether a method stores to `self`, directly or through others of its own."""
-    methods = {one.name: one for one in owner.body if isinstance(one, ast.FunctionDef)}
-    queue, seen = [method], set[str]()
-    while queue:
-        name = queue.pop()
-        if name in seen or name not in methods:
-            continue
-        seen.add(name)
-        for node in ast.walk(methods[name]):
-            if isinstance(node, ast.Attribute) and is_own(node) and not isinstance(node.ctx, ast.Load):
-                return True
-            if isinstance(node, ast.Subscript) and is_own(node.value) and not isinstance(node.ctx, ast.Load):
-                return True
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                if is_own(node.func.value) and node.func.attr in {
-                    *TAKES,
-                    "append",
-                    "add",
-                    "update",
-                    "extend",
-                }:
-                    return True
-                queue += [node.func.attr] if _is_self(node.func.value) else []
+def _sets(node: ast.AST, name: str, script: Script) -> TypeGuard[ast.Attribute]:
+    """`self.name = ...`, `Net.name = ...`."""
+    is_set = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr == name
+    return is_set and (is_own(node) or is_class(script, node.value))  # type: ignore[attr-defined]  # an Attribute
+
+
+def _given_to(script: Script, target: ast.expr) -> Iterator[ast.AST | None]:
+    """The value of an assignment to an attribute; None where it cannot be told (unpacking, a loop)."""
+    parent = script.scopes.parents[target]
+    if isinstance(parent, (ast.Assign, ast.AnnAssign)):
+        yield parent.value
+    elif isinstance(parent, ast.Tuple) and isinstance(whole := script.scopes.parents[parent], ast.Assign):
+        if isinstance(whole.value, ast.Tuple) and len(whole.value.elts) == len(parent.elts):
+            yield whole.value.elts[parent.elts.index(target)]
+        else:
+            yield None
+    elif not isinstance(parent, ast.AugAssign):
+        yield None
+
+
+def _stores(script: Script, node: ast.AST) -> bool:
+    """Whether a node of a method changes its object, or something that this holds."""
+    for change in changes_at(script, node):
+        by_method = change.how is How.METHOD and not mutates(change.method)
+        if not by_method and change.how is not How.REBOUND and _is_of_self(change.thing):
+            return change.how is not How.METHOD or not isinstance(change.thing, ast.Name)
     return False
 
 
-def _root(node: ast.expr) -> ast.expr:
-    """`self.ema` of `self.ema.mul_(0.9).add_(x)` and of `self.ema[0]`."""
-    while True:
-        match node:
-            case ast.Subscript(value=value) | ast.Call(func=ast.Attribute(value=value)):
-                node = value
-            case ast.Attribute(value=value) if not is_own(node):
-                node = value
-            case _:
-                return node
-
-
-def _is_self(node: ast.AST) -> bool:
+def _is_of_self(node: ast.expr) -> bool:
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
     return isinstance(node, ast.Name) and node.id == "self"
-
-
-def is_own(node: ast.AST) -> TypeGuard[ast.Attribute]:
-    """`self.NAME`."""
-    return isinstance(node, ast.Attribute) and _is_self(node.value)
-
-
-def _is_class(node: ast.expr) -> bool:
-    """`type(self)`, `self.__class__`."""
-    match node:
-        case ast.Call(func=ast.Name(id="type"), args=[ast.Name(id="self")]):
-            return True
-        case ast.Attribute(value=ast.Name(id="self"), attr="__class__"):
-            return True
-    return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.purity import DEPTH, is_pure_call
+from dp2ddp.codemod.facts.purity import is_pure_call
 from dp2ddp.codemod.facts.script import Script, literal
 from dp2ddp.codemod.facts.tables import of
 
@@ -86,7 +86,7 @@ def _is_of_one(script: Script, element: ast.expr, target: ast.expr) -> bool:
     """Whether an element is computed from its own sample alone."""
     own = {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
     for node in ast.walk(element):
-        if isinstance(node, ast.Call) and not is_pure_call(script, node, None, DEPTH):
+        if isinstance(node, ast.Call) and not is_pure_call(script, node, None):
             return False
         if isinstance(node, ast.Name) and node.id not in own and script.scopes.name(node) is None:
             return False

@@ -10,43 +10,40 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
-from dp2ddp.codemod.facts.script import Call, Script, is_text, literal
+from dp2ddp.codemod.facts.destinations import (
+    MAKES_FILES,
+    Destination,
+    destination,
+    destinations,
+    has_path_looks,
+)
+from dp2ddp.codemod.facts.methods import method_called
+from dp2ddp.codemod.facts.modules import Modules
+from dp2ddp.codemod.facts.scopes import SCRIPT
+from dp2ddp.codemod.facts.script import Call, Script, literal
+from dp2ddp.codemod.facts.sinks import (
+    DESCRIPTORS,
+    FOLDERS_AND_FILES,
+    FUNCTIONS,
+    HANDLES,
+    INTO_OPEN_FILES,
+    MAY_SAVE,
+    NO_SINKS,
+    NO_WRITING_CLASS,
+    OPENERS,
+    PATH_METHODS,
+    PROCESSES,
+    READ_AND_WRITTEN,
+    SAVES,
+    TEMPORARY,
+    TEMPORARY_NAMES,
+    TEXT_METHODS,
+    WRITING_CLASS,
+)
 from dp2ddp.codemod.facts.tables import of
 
-OPENERS = ("builtins.open", "io.open")
-OTHER_OPENERS = (
-    "codecs.open",
-    "gzip.open",
-    "bz2.open",
-    "lzma.open",
-    "zipfile.ZipFile",
-    "tarfile.open",
-    "h5py.File",
-)
-FOLDERS_AND_FILES = {
-    *of("os", "makedirs mkdir remove unlink rmdir removedirs rename renames replace symlink link"),
-    *of("os", "truncate chmod utime mkfifo"),
-    *of("shutil", "rmtree copy copy2 copyfile copytree move make_archive unpack_archive"),
-}
-PROCESSES = {"os.system", *of("subprocess", "run call check_call check_output getoutput")}
-SAVERS = {  # functions of libraries that write a file
-    *of("numpy", "save savez savez_compressed savetxt"),
-    *of("matplotlib.pyplot", "savefig imsave"),
-    *of("imageio", "imwrite imsave mimsave v2.imwrite v2.imsave v2.mimsave"),
-    *of("torchvision", "utils.save_image io.write_png io.write_jpeg io.write_video"),
-    *of("scipy", "misc.imsave io.savemat io.wavfile.write"),
-    *of("torch", "onnx.export jit.save hub.download_url_to_file"),
-    *("cv2.imwrite", "skimage.io.imsave", "soundfile.write", "librosa.output.write_wav", "torchaudio.save"),
-    *("joblib.dump", "sklearn.externals.joblib.dump", "safetensors.torch.save_file"),
-    *("urllib.request.urlretrieve", "gdown.download", "wget.download"),
-}
-SAVING_METHODS = {  # methods that write a file, whatever they belong to
-    *("savefig", "to_csv", "to_excel", "to_pickle", "to_json", "to_parquet", "to_hdf"),
-    *("write_text", "write_bytes", "save_pretrained", "extractall", "write_html", "write_image"),
-    *("tofile", "export_chrome_trace", "export_stacks"),
-}
-PATH_METHODS = {"mkdir", "unlink", "rmdir", "touch", "rename", "replace", "symlink_to"}
 TRACKERS = {
     *(
         "torch.utils.tensorboard.SummaryWriter",
@@ -56,25 +53,19 @@ TRACKERS = {
     *(
         "visdom.Visdom",
         "tensorboard_logger.Logger",
-        "wandb.init",
-        "comet_ml.Experiment",
-        "neptune.init_run",
-        "aim.Run",
-        "cv2.VideoWriter",
-        "imageio.get_writer",
     ),
 }
-TRACKER_CALLS = {
-    *of("wandb", "log watch save finish alert login define_metric log_artifact"),
-    *of(
-        "mlflow",
-        "start_run end_run log_metric log_metrics log_param log_params log_artifact pytorch.log_model",
-    ),
-    *of("mlflow", "set_experiment set_tracking_uri set_tag set_tags"),
+WRITERS = {  # made by rank 0; nothing is read from them
+    *("cv2.VideoWriter", "imageio.get_writer", "loguru.logger.add"),
     *of("tensorboard_logger", "configure log_value"),
-    "loguru.logger.add",
 }
-TRACKER_STATE = ("wandb.config", "wandb.run")  # exist only where wandb.init ran
+# Libraries whose modules, classes and functions are rank 0's as a whole (templates/tracking.py).
+TRACKING = ("wandb", "mlflow", "swanlab", "neptune", "comet_ml", "clearml", "trains", "aim")
+STARTS_TRAINING = (
+    "wandb.agent",
+    "swanlab.agent",
+    "mlflow.projects.run",
+)  # the tracker calls the script, not it them
 QUESTIONS = ("builtins.input", "getpass.getpass", "sys.stdin.read", "sys.stdin.readline")
 DEBUGGERS = (
     *("pdb.set_trace", "ipdb.set_trace", "builtins.breakpoint", "IPython.embed", "pdb.post_mortem"),
@@ -97,109 +88,325 @@ STARTERS = (
     ),
     *("concurrent.futures.ThreadPoolExecutor", "concurrent.futures.ProcessPoolExecutor"),
 )
-# Files that are read back while they are written, in ways that only one process can.
-READ_AND_WRITTEN = {  # where the mode stands, its keyword, and what is done where none is given
-    "numpy.memmap": (2, "mode", ""),
-    "numpy.lib.format.open_memmap": (1, "mode", ""),
-    "shelve.open": (1, "flag", "c"),
-    "dbm.open": (1, "flag", ""),
-    "sqlite3.connect": (None, "mode", ""),
-}
-DESCRIPTORS = ("O_WRONLY", "O_RDWR", "O_CREAT", "O_APPEND", "O_TRUNC")
-TEMPORARY = ("tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.mktemp")
+
+
+PARTIALS = ("functools.partial", "functools.partialmethod")
+FILE_MODE = r"[wax][bt]?\+?|[wax]\+[bt]?|r[bt]?\+[bt]?"
+DEPTH = 6  # objects that come from objects end somewhere
+QUIET_LIBRARIES = (
+    "sys.",
+    "os.",
+    "typing.",
+    "logging.",
+    "warnings.",
+    "tempfile.",
+    *(f"{one}." for one in TRACKING),
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """A call that acts on the world outside."""
+    """A call that acts on the world outside, or a mention of a function that would."""
 
     call: Call
-    kind: str  # open, opener, read and written, save, file, process, saver, tracker, tracker call, handler, log file
+    kind: (
+        str  # open, opener, read and written, save, file, process, saver, tracker, writer, handler, log file
+    )
 
 
-def find_effects(script: Script) -> tuple[Effect, ...]:
-    found = ((call, _kind(script, call)) for call in script.calls)
+@dataclass(frozen=True, eq=False)
+class Mention:
+    """A function that writes, handed on to be called elsewhere: `functools.partial(torch.save, ...)`."""
+
+    node: ast.expr
+    kind: str
+    completed_by: ast.Call | None  # the partial() whose first argument it is
+
+
+def find_effects(script: Script, modules: Modules) -> tuple[Effect, ...]:
+    finder = _Finder(script, modules)
+    found = ((call, finder.kind(call)) for call in script.calls)
     return tuple(Effect(call, kind) for call, kind in found if kind)
 
 
-def _kind(script: Script, call: Call) -> str | None:
-    name = call.name or ""
-    if name in OPENERS:
-        return "open" if writes(call.argument(1, "mode")) else None
-    if name in OTHER_OPENERS:
-        return "opener" if writes(call.argument(1, "mode")) else None
-    if (
-        name in READ_AND_WRITTEN
-        and _is_written(script, call)
-        or name == "os.open"
-        and _describes_writing(call)
-    ):
-        return "read and written"
-    if name == "tempfile.NamedTemporaryFile":  # one that is deleted at once is each rank's own
-        delete = call.keyword("delete")
-        return "opener" if delete and literal(delete.value) is False else None
-    for kind, names in _TABLE:
-        if name in names:
-            return kind
-    if name == "logging.basicConfig" and call.keyword("filename"):
-        return "log file"
-    return _kind_of_method(script, call)
+def find_mentions(script: Script, modules: Modules) -> tuple[Mention, ...]:
+    return tuple(_Finder(script, modules).mentions())
 
 
-def _is_written(script: Script, call: Call) -> bool:
-    """A memory map or a shelf by its mode; a database, if anything is committed."""
-    if call.name == "sqlite3.connect":
-        return any(one.method == "commit" for one in script.calls)
-    place, keyword, usual = READ_AND_WRITTEN[call.name or ""]
-    mode = call.argument(place, keyword)
-    text = usual if mode is None else literal(mode)
-    letters = "w+" if "memmap" in (call.name or "") else "wcn"  # "c" is a copy, or makes a file
-    return not isinstance(text, str) or any(letter in text for letter in letters)
+class _Finder:
+    """The effects of one file."""
+
+    def __init__(self, script: Script, modules: Modules) -> None:
+        self.script = script
+        self.modules = modules
+        self.own_methods = {name for one in modules.scripts for name in one.own_methods}
+
+    def kind(self, call: Call) -> str | None:
+        name = call.name or ""
+        if name in OPENERS:
+            return "open" if writes(call.argument(1, "mode")) else None
+        if name in READ_AND_WRITTEN:
+            return "read and written" if self._is_written(call) else None
+        if name == "os.open":
+            return "read and written" if _describes_writing(call) else None
+        if name in TEMPORARY:
+            return "temporary"
+        for kind, names in _TABLE:
+            if name in names:
+                return kind
+        if name == "logging.basicConfig" and call.keyword("filename"):
+            return "log file"
+        if name in HANDLES:
+            return self._kind_of_handle(call)
+        if name in FUNCTIONS:
+            return self._kind_of_saver(call)
+        return self._kind_of_method(call) if call.name is None else self._kind_by_looks(call)
+
+    def _kind_of_handle(self, call: Call) -> str | None:
+        """What is opened by its name, in a mode that writes; what is given an open file only passes it on."""
+        place, keyword, usual = HANDLES[call.name or ""]
+        mode = call.argument(place, keyword)
+        if destinations(self.script, call.node) & {Destination.OPEN_FILE}:
+            return None
+        return "opener" if writes(mode if mode is not None else ast.Constant(usual)) else None
+
+    def _is_written(self, call: Call) -> bool:
+        """A memory map or a shelf by its mode; a database, if anything is committed or put into it."""
+        calls = self.script.calls
+        if call.name == "sqlite3.connect":
+            return any(one.method == "commit" for one in calls) or any(
+                map(_is_in_with, _mentions_of(self, call))
+            )
+        if call.name == "lmdb.open":
+            written = any(
+                literal(one.argument(None, "write")) is True for one in calls if one.method == "begin"
+            )
+            return written and literal(call.argument(None, "readonly")) is not True
+        place, keyword, usual = READ_AND_WRITTEN[call.name or ""]
+        mode = call.argument(place, keyword)
+        text = usual if mode is None else literal(mode)
+        letters = "w+" if "memmap" in (call.name or "") else "wcn"  # "c" is a copy, or makes a file
+        return not isinstance(text, str) or any(letter in text for letter in letters)
+
+    def _kind_of_saver(self, call: Call) -> str | None:
+        """Something that writes wherever it is told to: where that is open already, each rank has it for itself."""
+        found = destinations(self.script, call.node)
+        if Destination.OPEN_FILE in found:
+            return None
+        return "saver" if Destination.PATH in found or not self._opens_files else "saver or open file"
+
+    @cached_property
+    def _opens_files(self) -> bool:
+        """Whether anything in the project may be an open file that a function is given."""
+        return any(call.name in MAKES_FILES for script in self.modules.scripts for call in script.calls)
+
+    def _kind_by_looks(self, call: Call) -> str | None:
+        """A function of a library that is in no table."""
+        name = call.name or ""
+        last = name.rpartition(".")[2]
+        if (
+            name.startswith(("builtins.", SCRIPT, *QUIET_LIBRARIES))
+            or name in INTO_OPEN_FILES
+            or last in NO_SINKS
+        ):
+            return None
+        if "." not in name or self.modules.is_local(name):
+            return None
+        if last[:1].isupper() or last == "open" or last.startswith("open_"):
+            return self._kind_of_unknown_handle(call, name, last)
+        return self._kind_of_unknown_saver(call, last)
+
+    def _kind_of_unknown_handle(self, call: Call, name: str, last: str) -> str | None:
+        """`lib.open(path, "w")`, `lib.File(path, mode="a")`, `lib.FFmpegWriter(path)`."""
+        first = destination(self.script, call.argument(0))
+        mode = literal(call.argument(1, "mode"))
+        if isinstance(mode, str) and re.fullmatch(FILE_MODE, mode):
+            opens = last.startswith("open") and first is not Destination.OPEN_FILE
+            return "opener" if opens or first is Destination.PATH else None
+        is_writer = WRITING_CLASS.match(last) and not name.startswith(NO_WRITING_CLASS)
+        return "opener" if is_writer and call.node.args and first is not Destination.OPEN_FILE else None
+
+    def _kind_of_unknown_saver(self, call: Call, verb: str) -> str | None:
+        """By its verb; one that need not be about files by a path, or where a library is surely given something."""
+        given = (*call.node.args, *(one.value for one in call.node.keywords))
+        if SAVES.match(verb):
+            if given:
+                return self._kind_of_saver(call)
+            return "saver of who knows what" if verb.startswith("save") else "saver"  # `path.makedirs_p()`
+        if not MAY_SAVE.match(verb) or Destination.OPEN_FILE in destinations(self.script, call.node):
+            return None
+        if any(has_path_looks(self.script, one) for one in given):
+            return "saver"
+        is_asked = not isinstance(self.script.scopes.parents[call.node], ast.Expr)
+        if is_asked or verb.startswith("dump"):  # `Pickler(file).dump(x)`
+            return None
+        if call.name:
+            return self._kind_of_saver(call) if len(given) > 1 else None
+        function = self._function(call)
+        foreign = function is not None and self._is_foreign(call, function.value)
+        return self._kind_of_saver(call) if given and foreign else None
+
+    def _kind_of_method(self, call: Call) -> str | None:
+        """`frame.to_csv(...)`, `Path(...).mkdir()`: where the method is not one of the script's own classes."""
+        function = self._function(call)
+        if function is None or self._is_own(call, function):
+            return None
+        method = function.attr
+        if method in TEXT_METHODS:
+            return "file"
+        if method in PATH_METHODS and is_path(self.script, function):
+            return "file"
+        if method == "open":
+            written = writes(call.argument(0, "mode")) and _opens_path(self.script, call, function)
+            return "path open" if written and function is call.node.func else None
+        # importlib.import_module("tensorboardX").SummaryWriter(...)
+        if method == "SummaryWriter":
+            return "tracker"
+        # `file.write("a.png")` writes this text into a file
+        if method in {*NO_SINKS, "write"} or not (SAVES.match(method) or MAY_SAVE.match(method)):
+            return None
+        return None if self._is_made_once(function.value) else self._kind_of_unknown_saver(call, method)
+
+    def _is_made_once(self, owner: ast.AST) -> bool:
+        """Whether rank 0 alone has an object: the others' stand-in takes every call."""
+        made = self.script.scopes.value(owner)
+        kinds = (
+            self.kind(call) for call in self.script.calls if call.node is made and call.node is not owner
+        )
+        return next(kinds, None) in ("opener", "tracker", "handler", "rotating")
+
+    def _function(self, call: Call) -> ast.Attribute | None:
+        """The method that is called, also by a name for it: `save = image.save; save(path)`."""
+        found = self.script.scopes.value(call.node.func)
+        return found if isinstance(found, ast.Attribute) else None
+
+    def _is_own(self, call: Call, function: ast.Attribute) -> bool:
+        """A method of the user's own classes; what a wrapper holds (`net.module.save()`) is the user's, too."""
+        owner = function.value
+        if isinstance(owner, ast.Attribute) and owner.attr == "module":
+            return True
+        return function.attr in self.own_methods and not self._is_foreign(call, owner)
+
+    def _is_foreign(self, call: Call, owner: ast.AST | None, depth: int = DEPTH) -> bool:
+        """Whether an object surely is a library's: `Image.fromarray(x)`, `plt.figure()`, `ToPILImage()(x)`."""
+        owner = self.script.scopes.value(owner)
+        if not isinstance(owner, ast.Call) or not depth:
+            return False
+        function = owner.func
+        name = self.script.scopes.name(function)
+        if name == "builtins.super":
+            return method_called(self.script, call.node) is None
+        if name is not None:
+            return not name.startswith((SCRIPT, "builtins.")) and not self.modules.is_local(name)
+        inner = function.value if isinstance(function, ast.Attribute) else function
+        return self._is_foreign(call, inner, depth - 1)
+
+    def mentions(self) -> Iterator[Mention]:
+        """Functions that write, as values: handed to partial(), kept in a table, given as a default."""
+        for node in self.script.nodes(ast.Name, ast.Attribute):
+            assert isinstance(node, (ast.Name, ast.Attribute))
+            parent = self.script.scopes.parents[node]
+            if not isinstance(node.ctx, ast.Load) or isinstance(parent, ast.Attribute):
+                continue
+            kind = self._kind_of_mention(node)
+            if (
+                kind is None
+                or _is_only_named(node, parent)
+                or self._runs_elsewhere(parent)
+                or self._is_done(parent)
+            ):
+                continue
+            yield Mention(node, kind, self._completed_by(node, parent))
+
+    def _completed_by(self, node: ast.expr, parent: ast.AST) -> ast.Call | None:
+        if isinstance(parent, ast.Call) and self.script.scopes.name(parent.func) in PARTIALS:
+            return parent if parent.args[:1] == [node] else None
+        return None
+
+    def _is_done(self, parent: ast.AST) -> bool:
+        """Whether a helper of ours is given it: `on_rank_zero(np.save, ...)`, `partial(on_rank_zero, np.save)`."""
+        given = (parent.func, *parent.args) if isinstance(parent, ast.Call) else ()
+        return any(
+            is_helper(self.script.told(one)) for one in given if isinstance(one, (ast.Name, ast.Attribute))
+        )
+
+    def _kind_of_mention(self, node: ast.Name | ast.Attribute) -> str | None:
+        name = self.script.scopes.name(node)
+        if name == "torch.save":
+            return "save"
+        if name is not None:
+            return "saver" if name in FUNCTIONS or name in FOLDERS_AND_FILES else None
+        parent = self.script.scopes.parents[node]
+        given = isinstance(parent, ast.Call) and self.script.scopes.name(parent.func) in PARTIALS
+        if not given or not isinstance(node, ast.Attribute) or node.attr in self.own_methods | NO_SINKS:
+            return None
+        return "saver" if SAVES.match(node.attr) or node.attr in TEXT_METHODS else None
+
+    def _runs_elsewhere(self, parent: ast.AST) -> bool:
+        """Whether it is given to a thread, a process or a pool, which rank 0 alone has."""
+        while isinstance(parent, (ast.keyword, ast.Tuple, ast.List)):
+            parent = self.script.scopes.parents[parent]
+        if not isinstance(parent, ast.Call):
+            return False
+        name = self.script.scopes.name(parent.func) or ""
+        method = parent.func.attr if isinstance(parent.func, ast.Attribute) else ""
+        return name in STARTERS or method in (
+            "submit",
+            "apply_async",
+            "imap",
+            "imap_unordered",
+            "starmap",
+            "map",
+        )
+
+
+def is_helper(name: str) -> bool:
+    return name.rstrip("_").endswith("on_rank_zero")
+
+
+def _is_only_named(node: ast.expr, parent: ast.AST) -> bool:
+    """The function of a call, a second name of which each use is seen, and what is only looked at."""
+    if isinstance(parent, ast.Call) and parent.func is node:
+        return True
+    if isinstance(parent, ast.Assign) and parent.value is node:
+        return all(isinstance(target, ast.Name) for target in parent.targets)
+    return isinstance(parent, (ast.Compare, ast.Expr, ast.FormattedValue, ast.Subscript))
+
+
+def _mentions_of(finder: _Finder, call: Call) -> Iterator[ast.AST]:
+    """Where the object that a call makes is used by its name."""
+    target = finder.script.scopes.parents[call.node]
+    names = {one.id for one in getattr(target, "targets", ()) if isinstance(one, ast.Name)}
+    for node in finder.script.nodes(ast.Name):
+        if isinstance(node, ast.Name) and node.id in names:
+            yield finder.script.scopes.parents[node]
+
+
+def _is_in_with(node: ast.AST) -> bool:
+    """`with connection:` commits at its end."""
+    return isinstance(node, ast.withitem)
 
 
 def _describes_writing(call: Call) -> bool:
     return any(isinstance(one, ast.Attribute) and one.attr in DESCRIPTORS for one in ast.walk(call.node))
 
 
-def _kind_of_method(script: Script, call: Call) -> str | None:
-    """`frame.to_csv(...)`, `Path(...).mkdir()`: where the method is not one of the script's own classes."""
-    if call.method is None or call.name is not None or _is_own(script, call):
-        return None
-    if call.method in SAVING_METHODS:
-        return "file" if call.method.startswith("write_") else "saver"
-    if call.method == "save" and is_file_name(script, call.argument(0)):
-        return "saver"
-    if call.method in PATH_METHODS and is_path(script, call):
-        return "file"
-    if call.method == "open" and writes(call.argument(0, "mode")) and _opens_path(script, call):
-        return "path open"
-    # importlib.import_module("tensorboardX").SummaryWriter(...)
-    return "tracker" if call.method == "SummaryWriter" else None
-
-
-def _is_own(script: Script, call: Call) -> bool:
-    """A method of the script's own classes; what a wrapper holds (`net.module.save()`) is the user's, too."""
-    owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
-    return call.method in script.own_methods or isinstance(owner, ast.Attribute) and owner.attr == "module"
-
-
-def _opens_path(script: Script, call: Call) -> bool:
+def _opens_path(script: Script, call: Call, function: ast.Attribute) -> bool:
     """`path.open(mode)`: the object is a path, or else the first argument is nothing but a file mode."""
     mode = literal(call.argument(0, "mode"))
     is_mode = isinstance(mode, str) and re.fullmatch(r"[wax][bt]?\+?|[wax]\+[bt]?", mode) is not None
-    return is_path(script, call) or is_mode
+    return is_path(script, function) or is_mode
 
 
 _TABLE: tuple[tuple[str, set[str] | tuple[str, ...]], ...] = (
     ("save", ("torch.save",)),
     ("file", {*FOLDERS_AND_FILES, "logging.config.dictConfig", "logging.config.fileConfig"}),
     ("process", PROCESSES),
-    ("saver", SAVERS),
     ("tracker", TRACKERS),
-    ("tracker call", TRACKER_CALLS),
-    ("handler", ("logging.FileHandler",)),
+    ("writer", WRITERS),
+    ("handler", ("logging.FileHandler", "logging.handlers.WatchedFileHandler")),
     ("rotating", ("logging.handlers.RotatingFileHandler", "logging.handlers.TimedRotatingFileHandler")),
-    ("temporary", TEMPORARY),
+    ("temporary name", TEMPORARY_NAMES),
     ("background process", ("subprocess.Popen",)),
 )
 
@@ -212,19 +419,10 @@ def writes(mode: ast.expr | None) -> bool:
     return not isinstance(text, str) or any(letter in text for letter in "wax+")
 
 
-def is_file_name(script: Script, node: ast.expr | None) -> bool:
-    """Whether an expression is a text, as far as it can be seen: `"a.png"`, `f"{i}.png"`, `os.path.join(...)`."""
-    if isinstance(node, ast.Call) and script.scopes.name(node.func) == "os.path.join":
-        return True
-    return is_text(node)
-
-
-def is_path(script: Script, call: Call) -> bool:
-    """Whether the object of a method call is a pathlib.Path, as far as the text tells."""
-    if not isinstance(call.node.func, ast.Attribute):
-        return False
-    owner = call.node.func.value
-    if call.method in ("rename", "replace") or call.method == "open":
+def is_path(script: Script, function: ast.Attribute) -> bool:
+    """Whether the object of a method is a pathlib.Path, as far as the text tells."""
+    owner = function.value
+    if function.attr in ("rename", "replace", "open"):
         return _makes_path(script, owner)
     return not isinstance(owner, ast.Call) or _makes_path(script, owner)
 

@@ -11,6 +11,7 @@ from dp2ddp.codemod.facts.script import Script, literal
 from dp2ddp.codemod.facts.tables import of
 from dp2ddp.codemod.facts.visible import (
     acts,
+    behind_new_start,
     behind_visible_devices,
     is_quiet,
     is_setting,
@@ -62,7 +63,7 @@ def find_entry(modules: Modules) -> Entry:
     imports = [one for one in body[: body.index(first) if first else None] if _is_import(one)]
     guard = first is not None and is_main_guard(first)
     act = first.body[0] if isinstance(first, ast.If) and guard else first
-    act, late = behind_visible_devices(script, act)
+    act, late = behind_visible_devices(script, behind_new_start(script, act))
     return Entry(
         imports[-1] if imports else None, act, guard and act is not first, _visible_devices(script), late
     )

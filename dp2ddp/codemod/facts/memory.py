@@ -7,26 +7,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.cached import is_cache_entry
-from dp2ddp.codemod.facts.carried import Carried, is_own
+from dp2ddp.codemod.facts.carried import Carried
+from dp2ddp.codemod.facts.changes import Change, How, changes_at, learns
 from dp2ddp.codemod.facts.models import Wrap
+from dp2ddp.codemod.facts.mutating import is_in_place
 from dp2ddp.codemod.facts.places import Place, Places
+from dp2ddp.codemod.facts.randomness import is_remembered
+from dp2ddp.codemod.facts.roots import is_class, is_own
 from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.facts.tables import of
 
 HOOKS = ("register_forward_hook", "register_forward_pre_hook")
 BACKWARD_HOOKS = ("register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook")
-CHANGES = (
-    "append",
-    "extend",
-    "insert",
-    "appendleft",
-    "add",
-    "update",
-    "setdefault",
-    "pop",
-    "popleft",
-    "clear",
-)
-CONTAINERS = ("list", "dict", "set", "defaultdict", "Counter", "deque", "OrderedDict")
+OWN_DICTS = {"__dict__", "_buffers", "_parameters", "_modules"}  # each replica has its own
+COPIES = {*of("builtins", "list tuple dict set sorted bytearray"), "copy.copy"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,20 +48,25 @@ class Memory:
         """What is filled in a forward, and read outside or by the next forward, each once."""
         told: set[str] = set()
         changes = list(self.changes())
-        places = {kept for _, kept in changes}
-        for node, kept in changes:
+        places = {kept for change, kept in changes if change.method != "__getitem__"}
+        for change, kept in changes:
             name = self.script.told(kept)
-            outside = self.is_read_outside(kept)
-            if name not in told and (outside or self._is_read_by_next(node, kept, places)):
+            if name in told:
+                continue
+            outside, by_next = self.is_read_outside(kept), self._is_read_by_next(change, kept, places)
+            shared = self.carried.is_shared(kept)
+            if outside or by_next or shared:
                 told.add(name)
-                behind = any(one in self.backward_hooks for one in self.script.scopes.ancestors(node))
-                yield Kept(node, name, self._is_reached(kept) and not behind, outside)
+                behind = any(one in self.backward_hooks for one in self.script.scopes.ancestors(change.node))
+                behind = behind or is_remembered(self.script, change.node)
+                yield Kept(change.act, name, self._is_reached(kept) and not behind, outside or not by_next)
 
-    def _is_read_by_next(self, node: ast.AST, kept: ast.expr, changes: set[ast.expr]) -> bool:
+    def _is_read_by_next(self, change: Change, kept: ast.expr, changes: set[ast.expr]) -> bool:
         """Whether a forward may see what one before has left: not of a cache, nor of what it has just put there."""
-        if is_cache_entry(self.script, node, kept) or is_own(kept) and not self.carried.outlives(kept):
+        node = change.act
+        if is_cache_entry(self.script, node, kept):
             return False
-        if isinstance(node, ast.Call) and self.carried.gives(node):
+        if learns(self.script, change) or self.carried.is_iterator(kept):
             return True
         function = self.script.scopes.function(node)
         end = (getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0))
@@ -85,10 +84,19 @@ class Memory:
 
     def _is_reached(self, kept: ast.expr) -> bool:
         """Whether it is a container or an attribute that can be found when the script runs, and not a plain name."""
-        if self.carried.is_iterator(kept) or self.carried.is_default(kept):
+        if (
+            self.carried.is_iterator(kept)
+            or self.carried.is_default(kept)
+            or not self.carried.can_be_told(kept)
+        ):
             return False
         if isinstance(kept, ast.Attribute):
-            return is_own(kept)
+            is_part = (
+                not is_own(kept)
+                and not is_class(self.script, kept.value)
+                and self.carried.holds_attribute(kept)
+            )
+            return (is_own(kept) or is_part) and kept.attr not in OWN_DICTS
         return isinstance(kept.ctx, ast.Load) if isinstance(kept, ast.Name) else False
 
     def _hooks(self, registered: tuple[str, ...]) -> Iterator[ast.AST]:
@@ -97,7 +105,7 @@ class Memory:
             function = call.node.func
             if call.method not in registered or not call.node.args or not isinstance(function, ast.Attribute):
                 continue
-            if not self._is_wrapped(function.value):
+            if not self._is_wrapped(function.value) and not self.places.apart.has_model(function.value):
                 yield from self._functions(call.node.args[0])
 
     def _functions(self, given: ast.expr) -> Iterator[ast.AST]:
@@ -124,59 +132,92 @@ class Memory:
             for wrap in self.wraps
         )
 
-    def changes(self) -> Iterator[tuple[ast.AST, ast.expr]]:
+    def changes(self) -> Iterator[tuple[Change, ast.expr]]:
         """Each change in a forward, with the name or the `self.NAME` that is changed."""
-        for node in self.script.nodes(ast.Call, ast.Assign, ast.AugAssign):
-            if not self.is_in_forward(node):
-                continue
-            for changed in (*_changed(node), *self._set_on_object(node)):
-                kept = _kept(changed)
-                if kept is not None and self._outlives(changed, kept):
-                    yield node, kept
-            yield from ((node, kept) for kept in self.carried.changes(node))
+        kinds = (ast.Attribute, ast.Subscript, ast.Name, ast.AugAssign, ast.Call)
+        for node in self.script.nodes(*kinds):
+            if self.is_in_forward(node):
+                for change in changes_at(self.script, node):
+                    yield from ((change, kept) for kept in self._changed(change))
+                if isinstance(node, (ast.Attribute, ast.Name)) and isinstance(node.ctx, ast.Load):
+                    yield from self._used_up(node)
 
-    def _set_on_object(self, node: ast.AST) -> Iterator[ast.expr]:
-        """`self.features = output` in a hook that is a method of an object, which is no module."""
-        owner = self.script.scopes.owner_class(node)
-        if owner and self.places.kind(owner) is None and isinstance(node, (ast.Assign, ast.AugAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from (one for one in targets if isinstance(one, ast.Attribute) and is_own(one))
+    def _used_up(self, node: ast.Attribute | ast.Name) -> Iterator[tuple[Change, ast.expr]]:
+        """`for scale in self.scales`, of an iterator: whoever reads it, changes it."""
+        is_asked = isinstance(self.script.scopes.parents[node], ast.Attribute)
+        if (is_own(node) or isinstance(node, ast.Name)) and not is_asked:
+            for kept in self.carried.roots.of(node):
+                if kept is node and self.carried.is_iterator(kept):
+                    yield Change(node, node, node, How.ARGUMENT), kept
+
+    def _changed(self, change: Change) -> Iterator[ast.expr]:
+        """What of all that outlives the forward is changed."""
+        if change.how is How.REBOUND:
+            yield change.thing
+        elif change.how is How.PART and isinstance(change.node, ast.Attribute) and self._is_namespace(change):
+            yield change.node
+        elif change.how is How.ARGUMENT and self._is_namespace(change):
+            yield change.act if isinstance(change.act, ast.expr) else change.node
+        elif not self._is_of_replica(change) and not self._is_of_copy(change):
+            roots = self.carried.roots.of(change.thing)
+            for root in roots:
+                if self._is_changed(change, root) and self.carried.outlives(root, change.node):
+                    yield root
+            if self._is_of_part(change, roots):
+                yield _without_items(change.thing)
+
+    def _is_namespace(self, change: Change) -> bool:
+        """What is set on a class, a function, or an object that is no module: `Net.calls = 1`, `self.features = x`."""
+        if is_class(self.script, change.thing) or self.places.find(self.script, change.thing) is not None:
+            return True
+        owner = self.script.scopes.owner_class(change.node)
+        is_self = isinstance(change.thing, ast.Name) and change.thing.id == "self"
+        return is_self and owner is not None and self.places.kind(owner) is None
+
+    def _is_of_copy(self, change: Change) -> bool:
+        """`mine = list(self.items); mine.append(x)`: the copy is changed, and not the list."""
+        made = self.script.scopes.value(change.thing)
+        return isinstance(made, ast.Call) and self.script.scopes.name(made.func) in COPIES
+
+    def _is_of_part(self, change: Change, roots: list[ast.expr]) -> bool:
+        """`self.layer.cache.append(x)`, `layer.cache[0] = x`: what a part of the model keeps, beside its parameters."""
+        thing = _without_items(change.thing)
+        if not isinstance(thing, ast.Attribute) or is_own(thing) or not self.carried.holds_attribute(thing):
+            return False
+        if change.how is How.METHOD and not self.carried.may_change(change.method):
+            return False
+        if not roots:  # a parameter, of a hook say; what is made here is nobody else's
+            owner = self.script.scopes.value(_root(thing))
+            return isinstance(owner, ast.Name)
+        return not any(map(self.carried.holds, roots))
+
+    def _is_of_replica(self, change: Change) -> bool:
+        """`self.__dict__["n"] = 1`, which is lost, as whatever is set on a replica."""
+        return change.how in (How.PART, How.METHOD) and (
+            is_own(change.thing)
+            and change.thing.attr in OWN_DICTS
+            or self.script.told(change.thing) == "vars(self)"
+        )
+
+    def _is_changed(self, change: Change, root: ast.expr) -> bool:
+        if not isinstance(root, (ast.Name, ast.Attribute)):
+            return change.how is not How.METHOD or self.carried.may_change(change.method)
+        is_whole = change.thing is root or self.script.scopes.value(change.thing) is root
+        if change.how is How.OPERATOR:
+            return self.carried.is_changed_by_operator(root)
+        if change.how is not How.METHOD:
+            return self.carried.holds(root)
+        if is_whole:
+            return self.carried.changes(root, change.method)
+        return self.carried.holds(root) and self.carried.may_change(change.method)
 
     def is_in_forward(self, node: ast.AST, script: Script | None = None) -> bool:
         around = (script or self.script).scopes.ancestors(node)
         return self.places.of(node) is Place.FORWARD or any(one in self.hooks for one in around)
 
-    def _outlives(self, changed: ast.expr, kept: ast.expr) -> bool:
-        if isinstance(kept, ast.Attribute) and is_own(kept):
-            if changed is kept and isinstance(kept.ctx, ast.Store):
-                return True
-            return any(map(self._is_container, self._values_of(kept.attr)))
-        name = kept.value if isinstance(kept, ast.Attribute) else kept
-        assert isinstance(name, ast.Name)
-        scopes = self.script.scopes
-        home = scopes.lookup(name.id, scopes.scope_of[name])
-        if home is None or home is scopes.scope_of[kept] is not scopes.top:
-            return False
-        if isinstance(kept, ast.Attribute):
-            return changed is kept and isinstance(kept.ctx, ast.Store)
-        return isinstance(name.ctx, ast.Store) or any(map(self._is_container, home.values.get(name.id, [])))
-
-    def _is_container(self, value: ast.AST | None) -> bool:
-        """A list, a dict, or an object of the script's own (a meter, say)."""
-        if isinstance(value, ast.Call):
-            name = value.func.id if isinstance(value.func, ast.Name) else getattr(value.func, "attr", "")
-            made = self.script.scopes.definition(value.func)
-            own = isinstance(made, ast.ClassDef) and self.places.kind(made) is None
-            return name in CONTAINERS or own
-        return isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp))
-
-    def _values_of(self, attribute: str) -> Iterator[ast.AST | None]:
-        for node in self.script.nodes(ast.Assign):
-            assert isinstance(node, ast.Assign)
-            if any(isinstance(one, ast.Attribute) and one.attr == attribute for one in node.targets):
-                yield node.value
-
     def is_read_outside(self, kept: ast.expr) -> bool:
+        if not isinstance(kept, (ast.Name, ast.Attribute)):
+            return True  # `getattr(self, name)`: any of them
         return any(
             not self.is_in_forward(one) for script in self.scripts for one in self._reads_in(script, kept)
         )
@@ -203,6 +244,18 @@ class Memory:
         return homes[0] is homes[1]
 
 
+def _without_items(node: ast.expr) -> ast.expr:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node
+
+
+def _root(node: ast.expr) -> ast.expr:
+    while isinstance(node, (ast.Subscript, ast.Attribute)):
+        node = node.value
+    return node
+
+
 def _id(kept: ast.expr) -> str:
     return kept.id if isinstance(kept, ast.Name) else ""
 
@@ -217,8 +270,7 @@ def data_writes(script: Script, places: Places) -> Iterator[ast.AST]:
 def _written(node: ast.AST) -> Iterator[ast.expr]:
     """What `x.mul_()`, `x[i] = ...` and `x += ...` write to."""
     if isinstance(node, ast.Call):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        if isinstance(node.func, ast.Attribute) and name.endswith("_") and not name.startswith("_"):
+        if isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
             yield node.func.value
     elif isinstance(node, (ast.Assign, ast.AugAssign)):
         yield from node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -229,31 +281,3 @@ def _is_own_data(written: ast.expr) -> bool:
     return "data" in found and any(
         isinstance(one, ast.Name) and one.id == "self" for one in ast.walk(written)
     )
-
-
-def _changed(node: ast.AST) -> Iterator[ast.expr]:
-    """The containers, and the names, that a call or an assignment changes."""
-    if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
-            yield node.func.value
-        return
-    targets = (
-        node.targets
-        if isinstance(node, ast.Assign)
-        else [node.target]
-        if isinstance(node, ast.AugAssign)
-        else []
-    )
-    for target in targets:
-        if isinstance(target, ast.Subscript):
-            yield target.value
-        elif isinstance(target, ast.Name) or isinstance(target, ast.Attribute) and not is_own(target):
-            yield target  # `self.NAME = ...` is set on a replica, and lost
-
-
-def _kept(changed: ast.expr) -> ast.expr | None:
-    """`self.NAME`, `OTHER.NAME` or the first NAME of a chain of subscripts."""
-    while isinstance(changed, ast.Subscript):
-        changed = changed.value
-    is_of_name = isinstance(changed, ast.Attribute) and isinstance(changed.value, ast.Name)
-    return changed if isinstance(changed, ast.Name) or is_of_name else None

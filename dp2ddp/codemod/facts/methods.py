@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dp2ddp.codemod.facts.script import Script
 
 Method = ast.FunctionDef | ast.AsyncFunctionDef
-DEPTH = 6  # bases of bases end somewhere
 
 
 def method_called(script: Script, call: ast.Call) -> Method | None:
@@ -31,15 +30,15 @@ def class_called(script: Script, call: ast.Call) -> ast.ClassDef | None:
     return found if isinstance(found, ast.ClassDef) else None
 
 
-def method_of(script: Script, owner: ast.ClassDef, name: str, depth: int = DEPTH) -> Method | None:
+def method_of(
+    script: Script, owner: ast.ClassDef, name: str, asked: frozenset[ast.AST] = frozenset()
+) -> Method | None:
     """A method of a class, its own or that of a base."""
     for one in owner.body:
         if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) and one.name == name:
             return one
-    if not depth:
-        return None
     for base in bases(script, owner):
-        if found := method_of(script, base, name, depth - 1):
+        if base not in asked and (found := method_of(script, base, name, asked | {owner})):
             return found
     return None
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from dp2ddp.codemod.facts.looked_up import named_lookups
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.scopes import SCRIPT, Scope
 from dp2ddp.codemod.facts.script import Call, Script, literal
@@ -24,6 +25,7 @@ PARTS = {  # what a script calls that does DataParallel's work by hand, and what
         ("data_parallel", "data_parallel_on_ranks", ("", "data_parallel.")),
         ("Scatter.apply", "scatter_tensor_to_ranks", ("_functions.",)),
         ("Broadcast.apply", "broadcast_to_ranks", ("_functions.",)),
+        ("ReduceAddCoalesced.apply", "reduce_add_on_ranks", ("_functions.",)),
     )
     for module in modules
 }
@@ -33,12 +35,8 @@ COPIES = (  # copies between devices, by hand
     *(f"torch.nn.parallel.comm.{one}" for one in ("broadcast_coalesced", "reduce_add_coalesced")),
     *(f"torch.cuda.comm.{one}" for one in ("broadcast", "scatter", "gather", "reduce_add")),
     *("torch.cuda.comm.broadcast_coalesced", "torch.cuda.comm.reduce_add_coalesced"),
-    *("torch.nn.parallel._functions.Gather.apply", "torch.nn.parallel._functions.ReduceAddCoalesced.apply"),
+    "torch.nn.parallel._functions.Gather.apply",
 )
-CALLBACKS = {"__data_parallel_replicate__", "execute_replication_callbacks", "patch_replication_callback"}
-
-
-HOMES = ("torch.nn", "torch.nn.parallel", "torch.nn.parallel.data_parallel")
 
 
 class Kind(Enum):
@@ -75,6 +73,12 @@ class Wrap:
             starred = any(isinstance(one, ast.Starred) for one in self.device_ids.elts)
             return None if starred else len(self.device_ids.elts) or None
         return len(self.ids) if self.ids else None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether its arguments can be told apart: not `*given` or `**options`."""
+        starred = any(isinstance(argument, ast.Starred) for argument in self.call.node.args)
+        return not starred and all(keyword.arg for keyword in self.call.node.keywords)
 
     @property
     def dim_value(self) -> object:
@@ -175,19 +179,7 @@ def hidden_references(script: Script) -> Iterator[ast.expr]:
             or _is_annotation(script, reference)
         ):
             yield reference
-    for call in script.calls_of("builtins.getattr"):
-        if literal(call.argument(1)) == "DataParallel" and script.scopes.name(call.argument(0)) in HOMES:
-            yield call.node
-
-
-def looked_up(script: Script) -> Iterator[ast.expr]:
-    """`getattr(nn, name)` where a text of the script says DataParallel: whether that is looked up cannot be known."""
-    texts = (node for node in script.nodes(ast.Constant) if isinstance(node, ast.Constant))
-    if not any(node.value == "DataParallel" for node in texts):
-        return
-    for call in script.calls_of("builtins.getattr"):
-        if literal(call.argument(1)) is None and script.scopes.name(call.argument(0)) in HOMES:
-            yield call.node
+    yield from named_lookups(script)
 
 
 def _is_annotation(script: Script, reference: ast.expr) -> bool:
@@ -236,19 +228,13 @@ def subclasses(script: Script, modules: Modules) -> Iterator[ast.ClassDef]:
             yield node
 
 
-def is_subclass(script: Script, modules: Modules, node: ast.ClassDef, depth: int = 5) -> bool:
+def is_subclass(script: Script, modules: Modules, node: ast.ClassDef) -> bool:
     """Whether a class is made from DataParallel, directly or by other classes of the project."""
-    for base in node.bases:
-        if script.scopes.name(base) == DATA_PARALLEL:
-            return True
-        found = modules.definition(script, base) if depth else None
-        if (
-            found
-            and isinstance(found[1], ast.ClassDef)
-            and is_subclass(found[0], modules, found[1], depth - 1)
-        ):
-            return True
-    return False
+    return any(
+        home.scopes.name(base) == DATA_PARALLEL
+        for home, one in modules.graph.bases_of((script, node))
+        for base in getattr(one, "bases", ())
+    )
 
 
 def calls_by_hand(script: Script) -> Iterator[Call]:
@@ -271,19 +257,19 @@ def parts_handed_on(script: Script) -> Iterator[ast.expr]:
             yield node
 
 
-def callbacks(script: Script) -> Iterator[ast.AST]:
-    """Batch norm that is synchronised between the replicas' threads (Synchronized-BatchNorm-PyTorch and its copies)."""
-    for node in script.nodes(ast.FunctionDef, ast.Call):
-        if isinstance(node, ast.FunctionDef) and node.name == "__data_parallel_replicate__":
-            yield node
-        elif isinstance(node, ast.Call):
-            name = script.scopes.name(node.func) or str(getattr(node.func, "id", ""))
-            if name.rpartition(".")[2] == "patch_replication_callback":
-                yield node
+def foreign_callbacks(script: Script, modules: Modules) -> Iterator[ast.expr]:
+    """`patch_replication_callback(net)` of a module that is not among the files: what its layers do cannot be read."""
+    for call in script.calls:
+        name = call.name or str(getattr(call.node.func, "id", ""))
+        if name.rpartition(".")[2] == "patch_replication_callback" and not modules.definition(
+            script, call.node.func
+        ):
+            yield call.node
 
 
 def foreign_wraps(script: Script, modules: Modules) -> Iterator[Call]:
     """Wrappers from elsewhere, which cannot be read: DataParallelModel, BalancedDataParallel, make_data_parallel."""
+    named = set(named_lookups(script))
     for call in script.calls:
         last = (call.name or ast.unparse(call.node.func)).rpartition(".")[2]
         torchs = call.name == DATA_PARALLEL or last in ("DistributedDataParallel", "FullyShardedDataParallel")
@@ -292,14 +278,7 @@ def foreign_wraps(script: Script, modules: Modules) -> Iterator[Call]:
             ("DataParallel" in last or imported and not (call.name or "").startswith(("torch.", SCRIPT)))
             and modules.definition(script, call.node.func) is None
             and not torchs
+            and call.node.func not in named
             and isinstance(call.node.func, (ast.Name, ast.Attribute))
         ):
             yield call
-
-
-def distributed_already(script: Script) -> ast.AST | None:
-    """The first sign that the script already runs as one of several processes."""
-    for call in script.calls:
-        if call.name in DDP or call.name == "torch.distributed.init_process_group":
-            return call.node
-    return None

@@ -6,10 +6,13 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
+from dp2ddp.codemod.facts.call_graph import CallGraph
 from dp2ddp.codemod.facts.scopes import SCRIPT
-from dp2ddp.codemod.facts.script import HELPERS_START, Script
+from dp2ddp.codemod.facts.script import Script
 from dp2ddp.errors import SourceError
+from dp2ddp.source.helper_module import is_helper_module
 from dp2ddp.source.projects import LocalModule, Project
+from dp2ddp.source.settings_files import Mention, find_mentions
 
 LONGEST = 10  # re-exports of re-exports end somewhere
 
@@ -28,7 +31,7 @@ class Modules:
 
     def _parsed(self, modules: tuple[LocalModule, ...]) -> Iterator[tuple[str, Script]]:
         for module in modules:
-            if module.source.text.startswith(HELPERS_START):
+            if is_helper_module(module.source.text):
                 continue  # of an earlier conversion
             try:
                 script = Script(module.source, module.name, self)
@@ -45,6 +48,17 @@ class Modules:
     def home(self) -> dict[ast.AST, Script]:
         """The file that each node stands in."""
         return {node: script for script in self.scripts for node in script.scopes.scope_of}
+
+    @cached_property
+    def mentions(self) -> tuple[Mention, ...]:
+        """Where files of settings beside the entry script name DataParallel."""
+        path = self.entry.source.path
+        return tuple(find_mentions(path.parent)) if path else ()
+
+    @cached_property
+    def graph(self) -> CallGraph:
+        """Who calls whom."""
+        return CallGraph(self)
 
     def meaning(self, name: str) -> str:
         """A qualified name, followed through the modules that import what they hand out: `utils.os.makedirs`."""
@@ -85,6 +99,10 @@ class Modules:
         module, rest = self._split(script.scopes.name(node) or "")
         there = self.by_name[module].scopes.top.every.get(rest, []) if module else []
         return [*here, *((self.by_name[module], one) for one in there if module)]
+
+    def is_local(self, name: str) -> bool:
+        """Whether a qualified name is one of the project's own."""
+        return self._split(name)[0] is not None
 
     def _split(self, name: str) -> tuple[str | None, str]:
         """The longest local module that a qualified name begins with, and the rest."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import builtins
 from functools import cached_property
 
-from dp2ddp.codemod.facts.script import SUPPORT, Script
-
-DISTRIBUTED = "torch.distributed"
+from dp2ddp.codemod.facts.script import Script
+from dp2ddp.source.helper_module import NAME
 
 
 class Names:
@@ -34,18 +33,6 @@ class Names:
         }
         return bound | unseen
 
-    @cached_property
-    def distributed(self) -> str:
-        """What torch.distributed is called here: the script's own alias, or `dist`."""
-        for name, module in self.script.scopes.top.imports.items():
-            if module == DISTRIBUTED:
-                return name
-        return "dist" if "dist" not in self.used else "torch_dist"
-
-    @property
-    def has_distributed(self) -> bool:
-        return DISTRIBUTED in self.script.scopes.top.imports.values()
-
     def helper(self, name: str) -> str:
         """What a lifted helper is called: its own name, unless the script uses that one for something else."""
         return f"{name}_" if name in self.used and not self.is_here(name) else name
@@ -54,7 +41,7 @@ class Names:
         """Whether an earlier conversion has brought this helper."""
         top = self.script.scopes.top
         definition = top.definitions.get(name)
-        imported = top.imports.get(name, "").startswith(("dp2ddp.templates.", f"{SUPPORT}."))
+        imported = top.imports.get(name, "").startswith(("dp2ddp.templates.", f"{NAME}."))
         return (
             imported
             or definition is not None

@@ -61,7 +61,6 @@ WITHOUT_GROUP = {  # what torch answers without a process group, and alike with 
     "torch.distributed.is_torchelastic_launched",  # by the environment
     "torch.distributed.is_available",
 }
-DEEPEST = 5  # functions that call each other end somewhere
 
 
 def needs_group(call: Call) -> bool:
@@ -86,7 +85,7 @@ def is_other_mode(modules: Modules, script: Script, spawn: Call) -> bool:
     found = modules.definition(script, function) if function is not None else None
     if found is None or not is_guarded(modules, script, spawn.node):
         return False
-    return any(True for _ in _calls_of(modules, *found))
+    return any(True for _ in modules.graph.calls(found))
 
 
 def in_own_branch(script: Script, node: ast.AST) -> bool:
@@ -118,15 +117,19 @@ def _branches(script: Script, node: ast.AST) -> list[tuple[ast.AST, str]]:
     return found
 
 
-def is_guarded(modules: Modules, script: Script, node: ast.AST, depth: int = DEEPEST) -> bool:
+def is_guarded(modules: Modules, script: Script, node: ast.AST, asked: set[ast.AST] | None = None) -> bool:
     """Whether a condition stands before a node, in its function or around every call of that."""
+    asked = set() if asked is None else asked
     inner = node
     for parent in script.scopes.ancestors(node):
         if _is_condition(script, parent, inner):
             return True
         if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            calls = list(_calls_of(modules, script, parent))
-            return depth > 0 and all(is_guarded(modules, *call, depth - 1) for call in calls)
+            if parent in asked:
+                return True  # of functions that call each other, the other calls decide
+            asked.add(parent)
+            calls = modules.graph.calls((script, parent))
+            return all(is_guarded(modules, *call, asked) for call in calls)
         inner = parent
     return False
 
@@ -168,22 +171,6 @@ def _branches_of(choice: ast.If) -> Iterator[tuple[ast.expr, list[ast.stmt]]]:
 def _depends(script: Script, test: ast.expr) -> bool:
     names = [node for node in ast.walk(test) if isinstance(node, (ast.Name, ast.Attribute))]
     return bool(names) and "__name__" not in script.told(test)
-
-
-def _calls_of(modules: Modules, script: Script, function: ast.AST) -> Iterator[tuple[Script, ast.AST]]:
-    """Where a function of the project is called; a method, by its name."""
-    name = getattr(function, "name", "")
-    is_method = isinstance(script.scopes.parents[function], ast.ClassDef)
-    for other in modules.scripts:
-        for call in other.calls:
-            found = modules.definition(other, call.node.func)
-            if (
-                (found is not None and found[1] is function)
-                or is_method
-                and call.method == name
-                and not call.name
-            ):
-                yield other, call.node
 
 
 def asks_launcher(script: Script, part: ast.AST) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Set
 
 from dp2ddp.codemod.facts.aliases import assignments
 from dp2ddp.codemod.facts.models import Wrap
+from dp2ddp.codemod.facts.mutating import FILLING_METHODS
 from dp2ddp.codemod.facts.places import Places
 from dp2ddp.codemod.facts.script import Script, Variable, literal
 from dp2ddp.codemod.facts.turns import Region, is_inside, without_gradient
@@ -30,7 +31,6 @@ QUIET_OF_PART = {  # what may be asked of a part of a model
 }
 QUIET_OF_HOLDER = {*QUIET_OF_PART, "step", "param_groups", "update", "update_parameters"}
 LISTS = (ast.comprehension, ast.ListComp, ast.List, ast.BinOp, ast.Starred)
-TABLES = (ast.DictComp, ast.Dict, ast.GeneratorExp, ast.SetComp, ast.Tuple)
 AROUND = ("builtins.zip", "builtins.enumerate", "builtins.list", "builtins.filter", "builtins.sorted")
 TELLING = tuple(f"builtins.{name}" for name in ("print", "len", "isinstance", "type", "hasattr", "id"))
 OPTIMIZER = "torch.optim."
@@ -115,7 +115,7 @@ def _filled_with(script: Script, statement: ast.stmt, listed: ast.expr) -> Itera
             if (
                 isinstance(call, ast.Call)
                 and isinstance(call.func, ast.Attribute)
-                and call.func.attr in ("append", "add", "extend")
+                and call.func.attr in FILLING_METHODS
                 and any(isinstance(one, ast.Name) and one.id in names for one in call.args)
             ):
                 yield script.variable(call.func.value)

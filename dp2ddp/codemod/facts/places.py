@@ -7,13 +7,12 @@ Every rank walks the main flow in the same order, so ranks may meet there. A for
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from enum import Enum
 
+from dp2ddp.codemod.facts.apart import Apart
 from dp2ddp.codemod.facts.modules import Modules
+from dp2ddp.codemod.facts.scopes import Function
 from dp2ddp.codemod.facts.script import Script
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 MODULES = ("torch.nn.Module", "torch.nn.Sequential", "torch.autograd.Function", "torch.nn.ModuleList")
 DATA_SETS = (
@@ -40,15 +39,20 @@ class Place(Enum):
     THREAD = "a thread"
 
 
+# By the kind of a class: where its methods run that nobody needs to name, and which these are.
+ROOTS = {"module": (Place.FORWARD, ("forward",)), "data set": (Place.WORKER, WORKER_METHODS)}
+
+
 class Places:
     """The place of every node of a project's files."""
 
-    def __init__(self, modules: Modules) -> None:
+    def __init__(self, modules: Modules, apart: Apart | None = None) -> None:
         self.modules = modules
+        self.apart = apart or Apart(
+            modules.entry
+        )  # models that are no part of a wrapped one: they run whole, in the main flow
         self.find = modules.definition
         self.kinds: dict[ast.AST, str | None] = {}
-        self.reached: dict[ast.ClassDef, set[str]] = {}
-        self.parts: dict[Script, dict[str, list[ast.Call]]] = {}
         self.functions = {
             function: place
             for script in modules.scripts
@@ -60,43 +64,21 @@ class Places:
         self._spread()
 
     def _spread(self) -> None:
-        """Functions that a forward or a data set calls run where that one runs."""
-        found = True
-        while found:
-            found = False
-            for script in self.modules.scripts:
-                for call in script.calls:
-                    found |= self._spread_to_called(script, call.node)
-
-    def _spread_to_called(self, script: Script, call: ast.Call) -> bool:
-        """Whether something was found out about what a call runs."""
-        called = [*self.modules.definitions(script, call.func), *self._methods(script, call.func)]
-        found = [one for _, one in called if isinstance(one, Function)]
-        found = [one for one in found if one not in self.functions]
-        place = self._of(script, call) if found else Place.MAIN
-        self.functions |= {one: place for one in found if place is not Place.MAIN}
-        return bool(found) and place is not Place.MAIN
-
-    def _methods(self, script: Script, function: ast.expr) -> Iterator[tuple[Script, ast.AST]]:
-        """`self.schedule.step`, where `self.schedule = Schedule(...)` makes an object of the script's own."""
-        match function:
-            case ast.Attribute(value=ast.Attribute(value=ast.Name(id="self"), attr=part), attr=method):
-                for made in self._parts(script).get(part, ()):
-                    owner = self.find(script, made.func)
-                    for one in getattr(owner[1], "body", ()) if owner else ():
-                        if owner and isinstance(one, Function) and one.name == method:
-                            yield owner[0], one
-
-    def _parts(self, script: Script) -> dict[str, list[ast.Call]]:
-        """What calls make the attributes of a file's objects."""
-        if script not in self.parts:
-            found = self.parts[script] = {}
-            for node in script.nodes(ast.Assign):
-                assert isinstance(node, ast.Assign)
-                for target in node.targets if isinstance(node.value, ast.Call) else ():
-                    if isinstance(target, ast.Attribute) and isinstance(node.value, ast.Call):
-                        found.setdefault(target.attr, []).append(node.value)
-        return self.parts[script]
+        """Functions that a forward, a data set or a thread calls run where that one runs."""
+        handed_over = [(self.modules.home[one], one) for one in self.functions]
+        roots = {place: [one for one in handed_over if self.functions[one[1]] is place] for place in Place}
+        for script in self.modules.scripts:
+            for node in script.nodes(ast.ClassDef):
+                assert isinstance(node, ast.ClassDef)
+                place, names = ROOTS.get(self.kind(node) or "", (Place.MAIN, ()))
+                if place is Place.FORWARD and self.apart.has_class(node):
+                    continue
+                roots[place] += [
+                    (script, one) for one in node.body if isinstance(one, Function) and one.name in names
+                ]
+        for place in (Place.FORWARD, Place.WORKER, Place.THREAD):
+            for _, function in self.modules.graph.reached(roots[place]):
+                self.functions.setdefault(function, place)
 
     def of(self, node: ast.AST) -> Place:
         script = self.modules.home.get(node)
@@ -105,23 +87,11 @@ class Places:
     def _of(self, script: Script, node: ast.AST) -> Place:
         scope = script.scopes.scope_of.get(node)
         while scope:
-            if isinstance(scope.node, Function):
-                place = self._of_function(script, scope.node)
-                if place is not Place.MAIN:
-                    return place
+            place = self.functions.get(scope.node, Place.MAIN)
+            if place is not Place.MAIN:
+                return place
             scope = scope.parent
         return Place.MAIN
-
-    def _of_function(self, script: Script, function: Function) -> Place:
-        if function in self.functions:
-            return self.functions[function]
-        owner = script.scopes.parents.get(function)
-        if not isinstance(owner, ast.ClassDef):
-            return Place.MAIN
-        kind = self.kind(owner)
-        if kind is None or function.name not in self._reached(owner):
-            return Place.MAIN
-        return Place.FORWARD if kind == "module" else Place.WORKER
 
     def kind(self, node: ast.ClassDef) -> str | None:
         """ "module", "data set" or None, by the bases of a class and theirs."""
@@ -145,23 +115,6 @@ class Places:
         if name in DATA_SETS or name.startswith(DATA_SET_ROOTS):
             return "data set"
         return None
-
-    def _reached(self, owner: ast.ClassDef) -> set[str]:
-        """The methods that forward or __getitem__ call, directly or through others, on self."""
-        methods = {
-            one.name: one for one in owner.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
-        }
-        if owner in self.reached:
-            return self.reached[owner]
-        roots = ("forward",) if self.kind(owner) == "module" else WORKER_METHODS
-        reached, queue = set(roots), [methods[root] for root in roots if root in methods]
-        while queue:
-            for name in _self_calls(queue.pop()):
-                if name in methods and name not in reached:
-                    reached.add(name)
-                    queue.append(methods[name])
-        self.reached[owner] = reached
-        return reached
 
     def _worker_functions(self, script: Script) -> dict[ast.AST, Place]:
         """Functions handed to a DataLoader as collate_fn or worker_init_fn."""
@@ -188,14 +141,3 @@ class Places:
                 if keyword.arg in keywords:
                     found |= {one: place for _, one in self.modules.definitions(script, keyword.value)}
         return found
-
-
-def _self_calls(function: ast.AST) -> set[str]:
-    return {
-        node.func.attr
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and isinstance(node.func.value, ast.Name)
-        and node.func.value.id == "self"
-    }

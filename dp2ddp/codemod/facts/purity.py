@@ -10,7 +10,6 @@ import ast
 from dp2ddp.codemod.facts.script import Script, literal
 from dp2ddp.codemod.facts.tables import of
 
-DEPTH = 6  # functions that call functions: it ends somewhere
 TRANSFORMS = {
     *of("torchvision.transforms", "ToTensor Normalize Resize CenterCrop Grayscale Pad ToPILImage Scale"),
     *of("torchvision.transforms", "PILToTensor ConvertImageDtype FiveCrop TenCrop"),
@@ -53,6 +52,8 @@ OPERATIONS = {
 }
 FRESH_METHODS = {"clone", "copy", "astype", "mean", "sum", "std", "item", "mul", "div", "sub", "tolist"}
 READERS = ("json.load", "pickle.load")
+# The functions that a question has come by: asked once more, of a circle, the others decide.
+Asked = set[ast.AST] | None
 WRITES = (ast.Global, ast.Nonlocal, ast.Delete, ast.Yield, ast.YieldFrom)
 
 
@@ -64,24 +65,29 @@ def is_pure(
     script: Script,
     function: ast.FunctionDef | ast.Lambda,
     owner: tuple[ast.ClassDef, ast.Call] | None,
-    depth: int = DEPTH,
+    asked: Asked = None,
 ) -> bool:
     """Whether a function looks up and computes, and nothing else; `owner`: its class, and the call that made it."""
-    return not getattr(function, "decorator_list", []) and only_computes(script, function, owner, depth)
+    return not getattr(function, "decorator_list", []) and only_computes(script, function, owner, asked)
 
 
 def only_computes(
     script: Script,
     function: ast.FunctionDef | ast.Lambda,
     owner: tuple[ast.ClassDef, ast.Call] | None,
-    depth: int,
+    asked: Asked = None,
 ) -> bool:
+    """Whether a function neither draws nor changes anything, whatever decorates it."""
+    asked = set() if asked is None else asked
+    if function in asked:
+        return True
+    asked.add(function)
     for node in ast.walk(function):
         if isinstance(node, WRITES) or _changes(node, function) or _is_in_place(script, node, function):
             return False
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             return False  # what nobody wants the result of leaves a trace: `self.seen.add(i)`
-        if isinstance(node, ast.Call) and not is_pure_call(script, node, owner, depth):
+        if isinstance(node, ast.Call) and not is_pure_call(script, node, owner, asked):
             return False
     return True
 
@@ -127,7 +133,7 @@ def _changes(node: ast.AST, function: ast.AST) -> bool:
 
 
 def is_pure_call(
-    script: Script, call: ast.Call, owner: tuple[ast.ClassDef, ast.Call] | None, depth: int
+    script: Script, call: ast.Call, owner: tuple[ast.ClassDef, ast.Call] | None, asked: Asked = None
 ) -> bool:
     name = script.scopes.name(call.func)
     if name == "builtins.open":
@@ -139,23 +145,23 @@ def is_pure_call(
         return True
     definition = script.scopes.definition(call.func)
     if isinstance(definition, ast.FunctionDef):
-        return depth > 0 and is_pure(script, definition, None, depth - 1)
+        return is_pure(script, definition, None, asked)
     if name is not None or not isinstance(call.func, ast.Attribute):
         return False
     if isinstance(call.func.value, ast.Name) and call.func.value.id == "self":
-        return owner is not None and _is_pure_of_self(script, call.func.attr, owner, depth)
+        return owner is not None and _is_pure_of_self(script, call.func.attr, owner, asked)
     if call.func.attr == "get" and _may_take_from_a_queue(call):
         return False
-    return call.func.attr in PURE_METHODS and _is_no_other(script, call.func.attr, depth)
+    return call.func.attr in PURE_METHODS and _is_no_other(script, call.func.attr, asked)
 
 
-def _is_no_other(script: Script, method: str, depth: int) -> bool:
+def _is_no_other(script: Script, method: str, asked: Asked) -> bool:
     """Whether classes of the script have no method of this name, or one that is plain: `augment.crop(x)`."""
     if method not in script.own_methods:
         return True
     classes = (one for one in script.nodes(ast.ClassDef) if isinstance(one, ast.ClassDef))
     found = (methods_of(one).get(method) for one in classes)
-    return depth > 0 and all(is_pure(script, one, None, depth - 1) for one in found if one)
+    return all(is_pure(script, one, None, asked) for one in found if one)
 
 
 def _may_take_from_a_queue(call: ast.Call) -> bool:
@@ -163,12 +169,12 @@ def _may_take_from_a_queue(call: ast.Call) -> bool:
     return not call.args or bool(call.keywords) or isinstance(literal(call.args[0]), bool)
 
 
-def _is_pure_of_self(script: Script, name: str, owner: tuple[ast.ClassDef, ast.Call], depth: int) -> bool:
+def _is_pure_of_self(script: Script, name: str, owner: tuple[ast.ClassDef, ast.Call], asked: Asked) -> bool:
     """`self.load(i)`, a method; `self.transform(x)`, which the data set was given when it was made."""
     definition, made = owner
     methods = methods_of(definition)
     if name in methods:
-        return depth > 0 and is_pure(script, methods[name], owner, depth - 1)
+        return is_pure(script, methods[name], owner, asked)
     stored = [
         node.value
         for node in ast.walk(definition)
@@ -204,19 +210,21 @@ def _is_set_from_outside(script: Script, name: str) -> bool:
     return any(isinstance(one.ctx, ast.Store) and script.told(one.value) != "self" for one in stores)
 
 
-def is_plain_transform(script: Script, node: ast.AST | None, depth: int = DEPTH) -> bool:
+def is_plain_transform(script: Script, node: ast.AST | None, asked: Asked = None) -> bool:
     """Whether a transform draws nothing: one of torchvision's that are fixed, several of them, or the script's own."""
-    if node is None or depth == 0:
-        return False
+    asked = set() if asked is None else asked
     found = script.scopes.value(node)
+    if found is None or found in asked:
+        return False  # a list of transforms that holds itself
+    asked.add(found)
     match found:
         case ast.Constant(value=value):
             return value is None
         case ast.Lambda():
             return is_pure(script, found, None)
         case ast.Call(func=func, args=[ast.List(elts=parts)]) if script.scopes.name(func) == COMPOSE:
-            return all(is_plain_transform(script, one, depth - 1) for one in parts)
+            return all(is_plain_transform(script, one, {*asked}) for one in parts)
         case ast.Call(func=func):
             return script.scopes.name(func) in TRANSFORMS
-    definition = script.scopes.definition(found) if found is not None else None
+    definition = script.scopes.definition(found)
     return isinstance(definition, ast.FunctionDef) and is_pure(script, definition, None)

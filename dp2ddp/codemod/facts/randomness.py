@@ -5,54 +5,25 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.codemod.facts.draws import (
+    GENERATORS,
+    IN_PLACE_DRAWS,
+    NO_DRAWS,
+    OUTSIDE_DRAWS,
+    SAMPLING_METHODS,
+    TORCH_MAKES,
+    draws,
+    host_stream,
+)
 from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.script import Call, Script, literal
 from dp2ddp.codemod.facts.tables import of
 
-GENERATORS = (
-    "numpy.random.default_rng",
-    "numpy.random.RandomState",
-    "random.Random",
-    "numpy.random.Generator",
-    "numpy.random.PCG64",
-)
-OUTSIDE = {"os.urandom", *of("secrets", "token_hex token_bytes token_urlsafe randbelow randbits choice")}
 SEEDS = ("random.seed", "numpy.random.seed")
 RESEEDS = ("torch.seed", "torch.random.seed", "torch.cuda.seed", "torch.cuda.seed_all", "random.SystemRandom")
-# Streams of the host: DataParallel's threads draw from them in any order, so no two runs are alike even there.
-HOST_DRAWS = ("random.", "numpy.random.")
-TORCH_DRAWS = of("torch", "rand randn randint randperm normal")
 AUTOGRAD_FUNCTIONS = of("torch.autograd", "Function function.Function function.InplaceFunction")
 TORCH_MAKERS = of(
     "torch", "zeros ones empty full tensor Tensor FloatTensor DoubleTensor HalfTensor LongTensor"
-)
-DRAWING_METHODS = (
-    "normal_",
-    "uniform_",
-    "bernoulli_",
-    "random_",
-    "exponential_",
-    "geometric_",
-    "log_normal_",
-)
-SETTERS = {
-    "seed",
-    "set_state",
-    "get_state",
-    "setstate",
-    "getstate",
-    "Random",
-    "RandomState",
-    "default_rng",
-    "Generator",
-    "PCG64",
-}
-SEED_CALLS = (
-    "torch.manual_seed",
-    "torch.random.manual_seed",
-    "torch.cuda.manual_seed",
-    "torch.cuda.manual_seed_all",
-    *SEEDS,
 )
 
 
@@ -65,7 +36,7 @@ def unseeded_generators(script: Script) -> Iterator[Call]:
             and literal(call.node.args[0]) is None
             and _is_none(call)
         )
-        if call.name in GENERATORS and (bare or empty) or call.name in OUTSIDE:
+        if call.name in GENERATORS and (bare or empty) or call.name in OUTSIDE_DRAWS:
             yield call
 
 
@@ -97,7 +68,12 @@ def _is_generator_seed(script: Script, call: Call) -> bool:
 def host_draws_in_forward(script: Script, places: Places) -> Iterator[Call]:
     """Draws inside a model's forward from streams that all replicas share: random, numpy, and torch's on the CPU."""
     for call in script.calls:
-        drawn = _is_host_draw(call) or _is_torch_draw(script, call) or _is_own_draw(script, call)
+        drawn = (
+            host_stream(call.name or "")
+            or _is_torch_draw(script, call)
+            or _is_own_draw(script, call)
+            or _is_sample(script, call)
+        )
         if drawn and places.of(call.node) is Place.FORWARD:
             yield call
 
@@ -109,7 +85,7 @@ def draws_in_backward(script: Script) -> Iterator[Call]:
         if owner is None or getattr(method, "name", "") not in ("backward", "vjp"):
             continue
         bases = {script.scopes.name(base) or "" for base in owner.bases}
-        if bases & AUTOGRAD_FUNCTIONS and _draws(call):
+        if bases & AUTOGRAD_FUNCTIONS and draws(call.name or "", call.method or ""):
             yield call
 
 
@@ -121,32 +97,24 @@ def is_remembered(script: Script, node: ast.AST) -> bool:
     return any(one in ("functools.lru_cache", "functools.cache") for one in names)
 
 
-def _draws(call: Call) -> bool:
-    name = call.name or ""
-    likes = {f"{one}_like" for one in TORCH_DRAWS} | {"torch.bernoulli", "torch.multinomial"}
-    drops = name.startswith("torch.nn.functional.") and "dropout" in name
-    return name in {*TORCH_DRAWS, *likes} or call.method in DRAWING_METHODS or drops or _is_host_draw(call)
-
-
-def _is_host_draw(call: Call) -> bool:
-    name = call.name or ""
-    return name.startswith(HOST_DRAWS) and name.rpartition(".")[2] not in SETTERS
-
-
 def _is_own_draw(script: Script, call: Call) -> bool:
     """`self.rng.rand()`, `torch.randn(3, generator=self.generator)`: a generator that the replicas share."""
     given = call.keyword("generator")
     if given is not None:
         return literal(given.value) is not None or not isinstance(given.value, ast.Constant)
     owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
-    if call.method in SETTERS or not isinstance(owner, (ast.Name, ast.Attribute)):
+    if call.method in NO_DRAWS or not isinstance(owner, (ast.Name, ast.Attribute)):
         return False
-    values: list[object] = [script.scopes.value(owner)]
-    if isinstance(owner, ast.Attribute):
-        values = [
-            getattr(node, "value", None) for node in script.nodes(ast.Assign) if _sets(node, owner.attr)
-        ]
+    values = _values(script, owner)
     return any(isinstance(one, ast.Call) and script.scopes.name(one.func) in GENERATORS for one in values)
+
+
+def _values(script: Script, owner: ast.expr) -> list[ast.AST | None]:
+    """What a name, or an attribute of any object, is set to."""
+    if isinstance(owner, ast.Attribute):
+        nodes = (node for node in script.nodes(ast.Assign) if _sets(node, owner.attr))
+        return [node.value for node in nodes if isinstance(node, ast.Assign)]
+    return [script.scopes.value(owner)]
 
 
 def _sets(node: ast.AST, attribute: str) -> bool:
@@ -156,15 +124,35 @@ def _sets(node: ast.AST, attribute: str) -> bool:
 
 def _is_torch_draw(script: Script, call: Call) -> bool:
     """`torch.randn(3)`, `torch.zeros(3).normal_()`; not `torch.randn(3, device=x.device)`."""
-    if call.name in TORCH_DRAWS:
+    if call.name in TORCH_MAKES:
         return _is_on_cpu(call)
-    if call.method not in DRAWING_METHODS or not isinstance(call.node.func, ast.Attribute):
+    if call.method not in IN_PLACE_DRAWS or not isinstance(call.node.func, ast.Attribute):
         return False
     drawn = script.scopes.value(call.node.func.value)
     if not isinstance(drawn, ast.Call):
         return False
     maker = Call(drawn, script.scopes.name(drawn.func), None)
     return maker.name in TORCH_MAKERS and _is_on_cpu(maker)
+
+
+def _is_sample(script: Script, call: Call) -> bool:
+    """`Normal(0.0, 1.0).sample()`, of numbers: a distribution of tensors draws on their device."""
+    if call.method not in SAMPLING_METHODS or not isinstance(call.node.func, ast.Attribute):
+        return False
+    made = [one for one in _values(script, call.node.func.value) if isinstance(one, ast.Call)]
+    return any(
+        (script.scopes.name(one.func) or "").startswith("torch.distributions.")
+        and not any(map(_may_be_elsewhere, (*one.args, *(keyword.value for keyword in one.keywords))))
+        for one in made
+    )
+
+
+def _may_be_elsewhere(node: ast.expr) -> bool:
+    """Whether a parameter of a distribution may be a tensor of another device than the CPU."""
+    return not all(
+        isinstance(one, (ast.Constant, ast.UnaryOp, ast.unaryop, ast.operator, ast.BinOp))
+        for one in ast.walk(node)
+    )
 
 
 def _is_on_cpu(call: Call) -> bool:

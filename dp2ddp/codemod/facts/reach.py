@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from dp2ddp.codemod.facts.entry import is_main_guard
 from dp2ddp.codemod.facts.script import Script
@@ -51,7 +52,10 @@ class Reach:
         self.whole = {
             script for name, script in by_name.items() if any(_is_within(name, module) for module in asked)
         }
-        self.mentioned = self._mentioned(scripts)
+        self.scripts = scripts
+        self.mentioned = self._mentioned(
+            [node for node in entry.tree.body if _is_own(entry, node)], scripts[1:]
+        )
         self._held: dict[ast.stmt, bool] = {}
 
     def holds(self, script: Script, node: ast.AST) -> bool:
@@ -71,12 +75,24 @@ class Reach:
             return True
         return any(not _keeps_to_itself(script, one) for one in getattr(statement, "decorator_list", ()))
 
-    def _mentioned(self, scripts: Sequence[Script]) -> set[str]:
-        """The names that code which can be reached mentions."""
-        entry = scripts[0]
-        pending: list[ast.AST] = [node for node in entry.tree.body if _is_own(entry, node)]
+    def runs(self, script: Script, node: ast.AST) -> bool:
+        """Whether a node can run, also by what the entry script itself mentions: it may define what it never uses."""
+        if isinstance(node, ast.Module) or not self.holds(script, node):
+            return False
+        statement = _top_statement(script, node)
+        return _name(statement) is None or _name(statement) in self._running
+
+    @cached_property
+    def _running(self) -> set[str]:
+        entry = self.scripts[0]
+        guards = [node for node in entry.tree.body if is_main_guard(node) and _is_own(entry, node)]
+        return self._mentioned(guards, self.scripts)
+
+    def _mentioned(self, begun: Sequence[ast.AST], scripts: Sequence[Script]) -> set[str]:
+        """The names that code which can be reached mentions: what has begun, and what of these files it mentions."""
+        pending = list(begun)
         waiting: dict[str, list[ast.AST]] = {}  # definitions that nobody has mentioned yet
-        for script in scripts[1:]:
+        for script in scripts:
             for node in script.tree.body:
                 if self._is_always_reached(script, node) and not is_main_guard(node):
                     pending.append(node)

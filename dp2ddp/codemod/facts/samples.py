@@ -10,7 +10,6 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.facts.purity import (
-    DEPTH,
     OPERATIONS,
     is_plain_transform,
     is_pure,
@@ -43,26 +42,28 @@ def gives_tuples(script: Script, node: ast.AST | None) -> bool:
     return bool(makers) and all(_is_tuple_maker(script, made) for made in makers)
 
 
-def _makers(script: Script, node: ast.AST | None, depth: int = DEPTH) -> Iterator[ast.Call | None]:
+def _makers(
+    script: Script, node: ast.AST | None, asked: frozenset[ast.AST] = frozenset()
+) -> Iterator[ast.Call | None]:
     """The calls that make a data set, behind splits, subsets and functions; None for what cannot be followed."""
     made = script.scopes.value(node) if node is not None else None
-    if isinstance(made, ast.Subscript) and depth:
+    if isinstance(made, ast.Subscript) and made not in asked:
         for one in _values(script, made) or (None,):
-            yield from _makers(script, one, depth - 1)
+            yield from _makers(script, one, asked | {made})
         return
     if isinstance(made, ast.Name):
         part = _from_tuple(script, made)
         made = script.scopes.value(part) if part is not None else None
-    if not isinstance(made, ast.Call) or depth == 0:
+    if not isinstance(made, ast.Call) or made in asked:
         yield None
         return
     definition = script.scopes.definition(made.func)
     if script.scopes.name(made.func) in AROUND_DATA_SETS and made.args:
         first = made.args[0]
         for part in first.elts if isinstance(first, (ast.List, ast.Tuple)) else [first]:
-            yield from _makers(script, part, depth - 1)
+            yield from _makers(script, part, asked | {made})
     elif isinstance(definition, ast.FunctionDef):
-        yield from _makers(script, _only_result(definition), depth - 1)
+        yield from _makers(script, _only_result(definition), asked | {made})
     else:
         yield made
 
@@ -177,7 +178,7 @@ def _has_pure_properties(script: Script, definition: ast.ClassDef, made: ast.Cal
     """`self.scale` may be a function, too."""
     decorated = (one for one in methods_of(definition).values() if one.decorator_list)
     return all(
-        only_computes(script, one, (definition, made), DEPTH)
+        only_computes(script, one, (definition, made))
         for one in decorated
         if any(script.told(decorator).endswith("property") for decorator in one.decorator_list)
     )

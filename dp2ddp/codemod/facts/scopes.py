@@ -31,6 +31,11 @@ CANONICAL = {
     "torch.utils.tensorboard.writer.SummaryWriter": "torch.utils.tensorboard.SummaryWriter",
     "datetime.datetime.today": "datetime.datetime.now",
 }
+SIX_MOVES = "six.moves."  # Python 2's names for modules of the standard library, and for builtins
+OF_SIX_MOVES = {
+    "cPickle": "pickle",
+    **{name: f"builtins.{name}" for name in ("range", "zip", "map", "filter", "input")},
+}
 STAR_NAMES = {  # what `from X import *` brings, of the few names that rules ask for
     "torch.nn": {"DataParallel", "Module", "parallel"},
     "torch": {"nn", "save", "load", "cuda", "device", "utils", "optim", "manual_seed"},
@@ -40,6 +45,14 @@ STAR_NAMES = {  # what `from X import *` brings, of the few names that rules ask
     "shutil": {"rmtree", "copy", "copyfile", "copytree", "move"},
     "time": {"time", "strftime", "perf_counter"},
 }
+
+
+def canonical(name: str) -> str:
+    """The one name of what can be imported from several places."""
+    if name.startswith(SIX_MOVES):
+        first, dot, rest = name.removeprefix(SIX_MOVES).partition(".")
+        name = OF_SIX_MOVES.get(first, first) + dot + rest
+    return CANONICAL.get(name, name)
 
 
 class OtherModules(Protocol):
@@ -140,7 +153,7 @@ class Scopes:
             found = self._name(node, set())
             if found and self.others and not found.startswith((SCRIPT, "builtins.")):
                 found = self.others.meaning(found)
-            self._names[node] = CANONICAL.get(found, found) if found else None
+            self._names[node] = canonical(found) if found else None
         return self._names[node]
 
     def exported(self, name: str) -> str | None:
@@ -165,7 +178,7 @@ class Scopes:
         seen.add(node)
         if isinstance(node, ast.Attribute):
             owner = self._name(node.value, seen)
-            return f"{CANONICAL.get(owner, owner)}.{node.attr}" if owner else None
+            return f"{canonical(owner)}.{node.attr}" if owner else None
         if isinstance(node, ast.Name):
             return self._name_of_name(node, seen)
         return None

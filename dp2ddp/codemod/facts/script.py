@@ -13,13 +13,10 @@ from dp2ddp.codemod.facts.positions import Positions
 from dp2ddp.codemod.facts.scopes import OtherModules, Scopes
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import LINE_END, parse
-from dp2ddp.source.projects import HELPERS
 
-# The lines around helpers that a conversion has copied into a script.
+# The lines around helpers that a conversion has pasted into a script (--one-file).
 HELPERS_START = "# --- helpers copied from dp2ddp.templates"
 HELPERS_END = "# --- end of the copied helpers"
-SUPPORT = HELPERS  # the module that holds them where a project has more than one file to convert
-
 
 SETTINGS = {"args", "opt", "opts", "cfg", "config", "conf", "options", "hparams", "hps", "params", "FLAGS"}
 Variable = tuple[ast.AST | None, str]
@@ -60,6 +57,7 @@ class Script:
         self.source = source
         self.name = name
         self.tree = parse(source)
+        _empty_helpers(self.tree, self.helper_lines)
         self.positions = Positions(source.text)
         self.scopes = Scopes(self.tree, package or self._package(), modules)
         self._told: dict[ast.AST, str] = {}
@@ -184,6 +182,14 @@ class Script:
         for scope in {id(scope): scope for scope in self.scopes.scope_of.values()}.values():
             names |= scope.definitions.keys() | scope.imports.keys() | scope.values.keys()
         return names
+
+
+def _empty_helpers(tree: ast.Module, lines: range) -> None:
+    """Leave nothing but names of helpers that a conversion has pasted: no fact is about what they do."""
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.lineno in lines:
+            node.body = [ast.copy_location(ast.Pass(), node.body[-1])]
+            node.decorator_list = []
 
 
 def literal(node: ast.AST | None) -> object:

@@ -14,7 +14,6 @@ OF_ALL_DEVICES = (
     *("torch.cuda.manual_seed_all", "torch.cuda.random.manual_seed_all"),
 )
 OF_ONE_DEVICE = ("torch.cuda.manual_seed", "torch.cuda.random.manual_seed")
-DEEPEST = 4  # functions that call each other end somewhere
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -38,7 +37,7 @@ def seeds_of_first(modules: Modules, script: Script) -> Iterator[Call]:
 
 
 def _repeats(modules: Modules, script: Script, call: Call) -> bool:
-    return _may_repeat(modules, script, call.node, _used(call.node.args), DEEPEST)
+    return _may_repeat(modules, script, call.node, _used(call.node.args), set())
 
 
 def _has_seed_of_all(script: Script, call: Call) -> bool:
@@ -52,7 +51,7 @@ def _has_seed_of_all(script: Script, call: Call) -> bool:
     )
 
 
-def _may_repeat(modules: Modules, script: Script, node: ast.AST, used: set[str], depth: int) -> bool:
+def _may_repeat(modules: Modules, script: Script, node: ast.AST, used: set[str], asked: set[ast.AST]) -> bool:
     """Whether a call runs in a loop that does not change what it is given, or in a function that is called twice."""
     for parent in script.scopes.ancestors(node):
         if isinstance(parent, LOOPS):
@@ -62,14 +61,17 @@ def _may_repeat(modules: Modules, script: Script, node: ast.AST, used: set[str],
             if not used:
                 return False  # another number in every turn
         if isinstance(parent, Function):
-            return depth > 0 and _function_repeats(modules, script, parent, used, depth)
+            if parent in asked:
+                return False  # of functions that call each other, the other calls decide
+            asked.add(parent)
+            return _function_repeats(modules, script, parent, used, asked)
     return False
 
 
 def _function_repeats(
-    modules: Modules, script: Script, function: Function, used: set[str], depth: int
+    modules: Modules, script: Script, function: Function, used: set[str], asked: set[ast.AST]
 ) -> bool:
-    calls = list(_calls_of(modules, script, function))
+    calls = list(modules.graph.calls((script, function)))
     parameters = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
     if len({tuple(other.told(one) for one in call.args) for other, call in calls}) < len(calls):
         return True
@@ -77,18 +79,9 @@ def _function_repeats(
         passed = (
             _used([*call.args, *(keyword.value for keyword in call.keywords)]) if used & parameters else set()
         )
-        if _may_repeat(modules, other, call, passed or used - parameters, depth - 1):
+        if _may_repeat(modules, other, call, passed or used - parameters, {*asked}):
             return True
     return False
-
-
-def _calls_of(modules: Modules, script: Script, function: Function) -> Iterator[tuple[Script, ast.Call]]:
-    is_method = isinstance(script.scopes.parents[function], ast.ClassDef)
-    for other in modules.scripts:
-        for call in other.calls:
-            found = modules.definition(other, call.node.func)
-            if (found is not None and found[1] is function) or is_method and call.method == function.name:
-                yield other, call.node
 
 
 def _used(arguments: list[ast.expr]) -> set[str]:

@@ -8,20 +8,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.codemod.facts.draws import TORCH_DRAWS, host_stream
 from dp2ddp.codemod.facts.modules import Modules
+from dp2ddp.codemod.facts.mutating import QUEUE_METHODS, SHUFFLES, mutated_argument, mutates
 from dp2ddp.codemod.facts.places import Place, Places
-from dp2ddp.codemod.facts.randomness import HOST_DRAWS, SETTERS
 from dp2ddp.codemod.facts.script import Call, Script
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 SHARED = ("queue.", "threading.", "multiprocessing.", "torch.multiprocessing.")  # asked on rank 0
 Part = tuple[Script, ast.AST]
-MUTATORS = {
-    *("append", "extend", "insert", "add", "update", "pop", "popleft", "appendleft", "remove"),
-    *("clear", "sort", "reverse", "setdefault", "discard"),
-}
 THREADS = ("threading.Thread", "threading.Timer")
-TORCH_DRAWS = ("torch.rand", "torch.bernoulli", "torch.normal", "torch.multinomial")
 
 
 def why_not(
@@ -129,22 +125,34 @@ def _leaks(parts: list[Part], private: bool) -> Iterator[str]:
         for node in ast.walk(function):
             if isinstance(node, (ast.Global, ast.Nonlocal)):
                 yield node.names[0]
-            changed = _changed(node)
+            changed = _changed(script, node)
             root = _root(changed) if changed is not None else None
             if changed is not None and root not in own and not isinstance(function, ast.ClassDef):
                 yield script.told(changed)
 
 
-def _changed(node: ast.AST) -> ast.expr | None:
+def _changed(script: Script, node: ast.AST) -> ast.expr | None:
     """The object that a node changes."""
     if isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, (ast.Store, ast.Del)):
         return node
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in MUTATORS:
+    if not isinstance(node, ast.Call):
+        return None
+    if isinstance(node.func, ast.Attribute):
+        if _hands_over(node):
+            return None
+        if mutates(node.func.attr) and script.scopes.name(node.func) is None:
             return node.func.value
-        if node.func.attr == "shuffle" and node.args:
+        if node.func.attr in SHUFFLES and node.args:
             return node.args[0]
-    return None
+    place = mutated_argument(script.scopes.name(node.func) or "")
+    return node.args[place] if place is not None and place < len(node.args) else None
+
+
+def _hands_over(call: ast.Call) -> bool:
+    """`queue.put(batch)`: what is put there, the main flow gets; `array.put(places, values)` is none."""
+    assert isinstance(call.func, ast.Attribute)
+    is_array = len(call.args) > 1 and not isinstance(call.args[1], ast.Constant)
+    return call.func.attr in QUEUE_METHODS and not is_array
 
 
 def _root(node: ast.expr) -> str | None:
@@ -178,9 +186,44 @@ def _draws_of_main(script: Script, places: Places) -> set[str]:
 
 def _stream(name: str) -> str | None:
     """The stream of the process that a function draws from."""
-    if name.startswith(TORCH_DRAWS):
-        return "torch"
-    for root in HOST_DRAWS:
-        if name.startswith(root) and name.rpartition(".")[2] not in SETTERS:
-            return root.rstrip(".")
+    return "torch" if name in TORCH_DRAWS else host_stream(name)
+
+
+def runs_in_threads_alone(script: Script, node: ast.AST, modules: Modules) -> bool:
+    """Whether a node runs in threads and processes only: its function is named by what starts them, and by theirs."""
+    return _is_named_by_threads(script, node, modules, set())
+
+
+def _is_named_by_threads(script: Script, node: ast.AST, modules: Modules, seen: set[ast.AST]) -> bool:
+    function = _function_around(script, node)
+    if (
+        function is None
+        or isinstance(script.scopes.parents[function], ast.ClassDef)
+        and function.name == "run"
+    ):
+        return False
+    if function in seen:
+        return True  # functions that name each other
+    seen.add(function)
+    mentions = list(modules.graph.mentions((script, function)))
+    return bool(mentions) and all(
+        _is_target(one, mention) or _is_named_by_threads(one, mention, modules, seen)
+        for one, mention in mentions
+    )
+
+
+def _function_around(script: Script, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The innermost function with a name; what stands in the body of a class or of a file has none."""
+    for parent in script.scopes.ancestors(node):
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return parent
     return None
+
+
+def _is_target(script: Script, mention: ast.AST) -> bool:
+    """`Process(target=save, ...)`."""
+    keyword = script.scopes.parents[mention]
+    call = script.scopes.parents.get(keyword)
+    if not isinstance(keyword, ast.keyword) or keyword.arg != "target" or not isinstance(call, ast.Call):
+        return False
+    return script.told(call.func).rpartition(".")[2] in ("Thread", "Process", "Timer")

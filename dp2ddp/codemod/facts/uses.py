@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
-from dp2ddp.codemod.facts.aliases import callee, handed_over
+from dp2ddp.codemod.facts.aliases import before_compiling, callee, handed_over
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.script import Script, Variable, literal
 from dp2ddp.codemod.facts.tables import of
@@ -43,7 +43,7 @@ def find_uses(script: Script, wraps: tuple[Wrap, ...], names: Set[Variable]) -> 
         assert isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
         if not isinstance(node.ctx, ast.Load) or script.variable(node) not in names:
             continue
-        if not _is_known_use(script, node, names) and not _is_before_wrap(script, wraps, node):
+        if not _is_known_use(script, node, names) and not is_before_wrap(script, wraps, node):
             around = script.scopes.parents[node]
             if isinstance(around, ast.Attribute) and around.attr == "module":
                 around = script.scopes.parents[around]
@@ -56,7 +56,7 @@ def _short(text: str) -> str:
     return line if len(line) <= 50 else line[:47] + "..."
 
 
-def _is_before_wrap(script: Script, wraps: tuple[Wrap, ...], node: ast.expr) -> bool:
+def is_before_wrap(script: Script, wraps: tuple[Wrap, ...], node: ast.expr) -> bool:
     """`net = Net(); optimizer = SGD(net.head.parameters()); net = DataParallel(net)`: it is not wrapped yet."""
     mine = [wrap for wrap in wraps if script.told(node) in wrap.names]
     function = script.scopes.function(node)
@@ -104,6 +104,8 @@ def _is_known_receiver(script: Script, call: ast.Call, given: ast.expr) -> bool:
     if script.scopes.name(call.func) == "builtins.getattr":  # getattr(net, "module", net)
         name = literal(call.args[1]) if len(call.args) > 1 else None
         return name in QUIET_METHODS or name == "module" and _is_known_inner(script, call)
+    if before_compiling(script, call) is not call:  # net = torch.compile(net)
+        return isinstance(script.scopes.parents[call], (ast.Assign, ast.Call))
     return any(one is given for _, one in handed_over(script, call)) or _is_quiet_call(script, call)
 
 

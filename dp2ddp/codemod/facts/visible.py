@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from dp2ddp.codemod.facts.effects import FOLDERS_AND_FILES, OPENERS, PATH_METHODS, PROCESSES, TRACKERS
+from dp2ddp.codemod.facts.draws import HOST_STREAMS
+from dp2ddp.codemod.facts.effects import TRACKERS
 from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.facts.sinks import FOLDERS_AND_FILES, OPENERS, PATH_METHODS, PROCESSES
 
-DRAWS_OR_DEVICES = ("random.", "numpy.random.", "torch.", "uuid.", "secrets.", "os.urandom")
+DRAWS_OR_DEVICES = (*HOST_STREAMS, "torch.", "uuid.", "secrets.", "os.urandom")
 HARMLESS_OF_TORCH = (
     *("torch.no_grad", "torch.jit", "torch.set_printoptions", "torch.backends."),
     *("torch.device", "torch.cuda.is_available", "torch.tensor", "torch.finfo", "torch.Size"),
@@ -22,9 +24,13 @@ def acts(script: Script, node: ast.AST) -> bool:
     return any(name.startswith(DRAWS_OR_DEVICES) and not name.startswith(HARMLESS_OF_TORCH) for name in names)
 
 
-def is_quiet(script: Script, node: ast.AST, depth: int = 3) -> bool:
+def is_quiet(script: Script, node: ast.AST, asked: set[ast.AST] | None = None) -> bool:
     """Whether running this draws nothing, prints nothing and writes nothing, functions of the script included."""
-    if acts(script, node) or depth == 0:
+    asked = set() if asked is None else asked
+    if node in asked:
+        return True  # of functions that call each other, the others decide
+    asked.add(node)
+    if acts(script, node):
         return False
     for call in ast.walk(node):
         if not isinstance(call, ast.Call):
@@ -32,7 +38,7 @@ def is_quiet(script: Script, node: ast.AST, depth: int = 3) -> bool:
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         if script.scopes.name(call.func) in LOUD or method in LOUD_METHODS:
             return False
-        if not all(is_quiet(script, called, depth - 1) for called in script.scopes.definitions(call.func)):
+        if not all(is_quiet(script, called, asked) for called in script.scopes.definitions(call.func)):
             return False
     return True
 
@@ -75,6 +81,23 @@ def behind_visible_devices(script: Script, act: ast.stmt | None) -> tuple[ast.st
     block = block_of(script, last)
     following = block[block.index(last) + 1 :]
     return (following[0], None) if following else (act, last)
+
+
+def behind_new_start(script: Script, act: ast.stmt | None) -> ast.stmt | None:
+    """A process that starts the script anew (PYTHONHASHSEED) must not have joined; ranks join in its second start."""
+    while act is not None and any(_takes_the_place(script, node) for node in ast.walk(act)):
+        block = block_of(script, act)
+        following = block[block.index(act) + 1 :]
+        if not isinstance(act, ast.If) or not following:
+            return act
+        act = following[0]
+    return act
+
+
+def _takes_the_place(script: Script, node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and (script.scopes.name(node.func) or "").startswith(
+        ("os.execv", "os.execl")
+    )
 
 
 def _has_run_before(script: Script, setting: ast.stmt, act: ast.stmt) -> bool:

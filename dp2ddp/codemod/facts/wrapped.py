@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
+from itertools import takewhile
 
-from dp2ddp.codemod.facts.aliases import assignments, callee, handed_over
+from dp2ddp.codemod.facts.aliases import assignments, before_compiling, callee, handed_over
 from dp2ddp.codemod.facts.models import Wrap
+from dp2ddp.codemod.facts.scopes import Function
 from dp2ddp.codemod.facts.script import Script, Variable
 from dp2ddp.codemod.facts.turns import LOOPS, exclude_each_other
 from dp2ddp.codemod.facts.uses import Stopper
@@ -52,11 +54,18 @@ def _other_bindings(script: Script, wraps: tuple[Wrap, ...], names: Set[Variable
             yield Stopper(f"`{script.told(node)}` is not always the wrapped model", node)
 
 
-def _is_wrapped(script: Script, value: ast.expr, wraps: tuple[Wrap, ...], names: Set[Variable]) -> bool:
+def _is_wrapped(
+    script: Script,
+    value: ast.expr,
+    wraps: tuple[Wrap, ...],
+    names: Set[Variable],
+    asked: frozenset[ast.AST] = frozenset(),
+) -> bool:
     """The wrap itself, whatever stands around it but `.module`, or another name of what it made."""
     around = (one for one in ast.walk(value) if isinstance(one, ast.Attribute) and one.attr == "module")
     unwrapped = {node for one in around for node in ast.walk(one.value)}
     made = {wrap.call.node for wrap in wraps} - unwrapped
+    value = before_compiling(script, value)
     if not made.isdisjoint(ast.walk(value)) or script.variable(value) in names:
         return True
     match value:
@@ -64,9 +73,12 @@ def _is_wrapped(script: Script, value: ast.expr, wraps: tuple[Wrap, ...], names:
             return script.variable(owner) in names
         case ast.Call():
             function = callee(script, value)
-            returns = [one for one in ast.walk(function) if isinstance(one, ast.Return)] if function else []
+            if function is None or function in asked:
+                return False  # what only gives what it gives itself is nothing known
+            returns = [one for one in ast.walk(function) if isinstance(one, ast.Return)]
             return bool(returns) and all(
-                one.value is not None and _is_wrapped(script, one.value, wraps, names) for one in returns
+                one.value is not None and _is_wrapped(script, one.value, wraps, names, asked | {function})
+                for one in returns
             )
     return False
 
@@ -135,16 +147,29 @@ def _is_conditional(script: Script, wrap: Wrap) -> bool:
 
 def runs_once(script: Script, node: ast.AST) -> bool:
     """Whether a node runs once at most: in no loop, in a function that is called at one place, which runs once."""
-    for parent in script.scopes.ancestors(node):
-        if isinstance(parent, AGAIN):
+    around: set[ast.AST] = set()
+    while (function := _function_around(script, node)) and function not in around:
+        mentions = list(_mentions(script, function))
+        if _is_repeated(script, node, function) or len(mentions) > 1:
             return False
-        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            mentions = list(_mentions(script, parent))
-            return len(mentions) <= 1 and all(runs_once(script, one) for one in mentions)
-    return True
+        if not mentions:
+            return True
+        around.add(function)
+        node = mentions[0]
+    return function is None and not _is_repeated(script, node, None)
 
 
-def _mentions(script: Script, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
+def _function_around(script: Script, node: ast.AST) -> Function | None:
+    return next((one for one in script.scopes.ancestors(node) if isinstance(one, Function)), None)
+
+
+def _is_repeated(script: Script, node: ast.AST, function: ast.AST | None) -> bool:
+    """Whether a node stands in a loop, or in something that may be called again, within a function."""
+    inside = takewhile(lambda one: one is not function, script.scopes.ancestors(node))
+    return any(isinstance(one, AGAIN) for one in inside)
+
+
+def _mentions(script: Script, function: Function) -> Iterator[ast.AST]:
     """Where a function is named: a method by whatever has an attribute of that name."""
     is_method = isinstance(script.scopes.parents[function], ast.ClassDef)
     for node in script.nodes(ast.Name, ast.Attribute):

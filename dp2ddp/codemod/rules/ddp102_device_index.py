@@ -7,11 +7,18 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import DropArgument, Finding, Hazard, Remove, Replace
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.devices import DeviceIndex, home_index, is_first_of_ids
+from dp2ddp.codemod.facts.devices import DeviceIndex, home_index
 from dp2ddp.codemod.facts.own_mode import in_own_function
 from dp2ddp.codemod.facts.script import literal
 from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
+
+# What a condition may be made of that goes away with what it decided: nothing happens when it is asked.
+QUESTIONS = (
+    ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Compare, ast.cmpop, ast.BoolOp, ast.boolop, ast.UnaryOp,
+    ast.unaryop, ast.expr_context,
+)  # fmt: skip
+ASKING = {"builtins.len", "torch.cuda.is_available", "torch.cuda.device_count"}
 
 
 class DeviceIndexed(Rule):
@@ -19,15 +26,15 @@ class DeviceIndexed(Rule):
 
     ## What it does
     `"cuda:0"` becomes `"cuda"`, `.cuda(0)` and `.cuda(args.gpu)` become `.cuda()`, `.to(0)` and `.to(gpu_ids[0])`
-    become `.to("cuda")`, and `torch.cuda.set_device(...)` goes away: joining has set the device of the rank, and `cuda`
-    means that one.
+    become `.to("cuda")`, also under other names: `self.output_device = gpu`, `Trainer(net, args.gpu)`.
+    `torch.cuda.set_device(...)` goes away: joining has set the device of the rank, and `cuda` means that one.
 
     ## Why
     With the index, every rank would put its model on the first GPU.
 
     ## Safety
     The index meant is that of `device_ids[0]`, where DataParallel keeps the model, or `output_device`. Any other
-    index, or a second expression for one, may be model parallelism: it is a hazard.
+    index, or a second origin of one, may be model parallelism: it is a hazard.
 
     ## References
     SEMANTICS 65 to 68; torch.cuda.set_device.
@@ -61,6 +68,18 @@ class DeviceIndexed(Rule):
                 import torch
                 net = torch.nn.DataParallel(net).cuda()
                 x = x.to("cuda")
+            """,
+        ),
+        Rewrites(
+            before="""
+                import torch
+                if len(opt.gpu_ids) > 0:
+                    torch.cuda.set_device(opt.gpu_ids[0])
+                net = torch.nn.DataParallel(net, opt.gpu_ids)
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net, opt.gpu_ids)
             """,
         ),
         Rewrites(
@@ -101,6 +120,28 @@ class DeviceIndexed(Rule):
                 state = torch.load("best.pt", map_location={"cuda:1": "cuda"})
             """,
         ),
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net).cuda(args.gpu)
+                class Trainer:
+                    def __init__(self, device):
+                        self.output_device = device
+                    def step(self, x):
+                        return net(x.cuda(self.output_device))
+                Trainer(args.gpu)
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net).cuda()
+                class Trainer:
+                    def __init__(self, device):
+                        self.output_device = device
+                    def step(self, x):
+                        return net(x.cuda())
+                Trainer(args.gpu)
+            """,
+        ),
         Flags(
             before="""
                 import torch
@@ -130,16 +171,18 @@ class DeviceIndexed(Rule):
         home = home_index(facts.all_wraps)
         homes = {home, *(literal(wrap.output_device) for wrap in facts.all_wraps)}
         uses = [use for use in facts.devices if not in_own_function(facts.script, use.node)]
-        told = {use.told for use in uses if use.index is None}
-        expressions = sorted(one for one in told if not is_first_of_ids(one, facts.all_wraps))
+        others = {use.origin.told: use.told for use in uses if use.index is None and not use.origin.is_home}
+        first = min(others, default=None)
         for use in uses:
-            if use.index is not None and use.index not in homes:
+            if use.origin.is_home:
+                yield from _rewrite(facts, use)
+            elif use.index is not None and use.index not in homes:
                 yield _second_device(
                     use.node,
                     f"device cuda:{use.index} is not the one DataParallel keeps the model on (cuda:{home})",
                 )
-            elif len(expressions) > 1 and use.told in expressions[1:]:
-                yield _second_device(use.node, f"device {use.told} may be another one than {expressions[0]}")
+            elif use.index is None and first is not None and use.origin.told != first:
+                yield _second_device(use.node, f"device {use.told} may be another one than {others[first]}")
             else:
                 yield from _rewrite(facts, use)
 
@@ -168,9 +211,24 @@ def _drop_setting(facts: Facts, use: DeviceIndex) -> Iterator[Finding]:
     assert use.call is not None
     statement = facts.script.scopes.parents[use.call.node]
     if isinstance(statement, ast.Expr):
-        yield Remove(statement, because="joining has set the rank's device")
+        yield Remove(_with_question(facts, statement), because="joining has set the rank's device")
     else:
         yield Hazard(use.call.node, "set_device() is part of an expression", "give it a line of its own")
+
+
+def _with_question(facts: Facts, statement: ast.stmt) -> ast.stmt:
+    """`if use_cuda: torch.cuda.set_device(0)` goes as a whole: a question that is asked for nothing else."""
+    parent = facts.script.scopes.parents[statement]
+    if not isinstance(parent, ast.If) or parent.body != [statement] or parent.orelse:
+        return statement
+    harmless = all(isinstance(one, QUESTIONS) or _only_asks(facts, one) for one in ast.walk(parent.test))
+    above = facts.script.scopes.parents[parent]
+    is_elif = isinstance(above, ast.If) and above.orelse == [parent]
+    return _with_question(facts, parent) if harmless and not is_elif else statement
+
+
+def _only_asks(facts: Facts, node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and facts.script.scopes.name(node.func) in ASKING
 
 
 def _quoted(facts: Facts, node: ast.AST) -> str:

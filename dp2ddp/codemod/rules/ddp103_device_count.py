@@ -8,8 +8,14 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding, Lift, Note, Replace
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.models import Kind
+from dp2ddp.codemod.facts.script import literal
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
+
+ANY = {(ast.Gt, 0), (ast.GtE, 1), (ast.NotEq, 0), (ast.Eq, 0), (ast.Lt, 1), (ast.LtE, 0)}
+MIRRORED = {
+    ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE, ast.Eq: ast.Eq, ast.NotEq: ast.NotEq
+}  # fmt: skip
 
 
 class DeviceCount(Rule):
@@ -23,8 +29,9 @@ class DeviceCount(Rule):
     DataParallel used all GPUs of the machine; the number it used is the number of ranks now. Batch sizes stay global.
 
     ## Safety
-    `torch.cuda.is_available()` means the same as before and is not touched. Where device_ids is a literal list, the old
-    count was that of the machine and may have been larger: a note says so.
+    `torch.cuda.is_available()` means the same as before and is not touched, nor is a question whether there is any GPU
+    (`device_count() >= 1`, `if not device_count():`): without one, there still is a rank. Where device_ids is a literal
+    list, the old count was that of the machine and may have been larger: a note says so.
 
     ## References
     SEMANTICS 71.
@@ -48,6 +55,12 @@ class DeviceCount(Rule):
             """,
         ),
         Untouched("import torch\nnet = torch.nn.DataParallel(net)\nprint(torch.cuda.is_available())"),
+        Untouched("""
+            import torch
+            assert torch.cuda.device_count() >= 1, "needs a GPU"
+            device = "cuda" if torch.cuda.device_count() else "cpu"
+            net = torch.nn.DataParallel(net)
+        """),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
@@ -59,6 +72,8 @@ class DeviceCount(Rule):
                 if wrap.kind is Kind.WRAP
             ):
                 continue  # goes away with device_ids
+            if _asks_for_any(facts, call.node):
+                continue
             yield Replace(call.node, f"{helper}()", because="as many ranks as DataParallel had devices")
             yield Lift("world_size", because="asks for the number of ranks")
             if facts.count and not _is_condition(facts, call.node):
@@ -66,6 +81,21 @@ class DeviceCount(Rule):
                     call.node,
                     f"counted all GPUs of the machine; it is {facts.count} (the device_ids) from now on",
                 )
+
+
+def _asks_for_any(facts: Facts, node: ast.AST) -> bool:
+    """`device_count() >= 1`, `== 0`, `if device_count():`: whether there is a GPU; without one there is a rank."""
+    parent = facts.script.scopes.parents[node]
+    match parent:
+        case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=value)]) if left is node:
+            return (type(op), value) in ANY
+        case ast.Compare(ops=[op], comparators=[right]) if right is node:
+            return (MIRRORED.get(type(op)), literal(parent.left)) in ANY
+        case ast.UnaryOp(op=ast.Not()) | ast.BoolOp():
+            return True
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) | ast.Assert(test=test):
+            return test is node
+    return False
 
 
 def _is_condition(facts: Facts, node: ast.AST) -> bool:

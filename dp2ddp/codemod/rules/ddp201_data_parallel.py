@@ -108,6 +108,8 @@ class DataParallel(Rule):
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         for wrap in (one for one in facts.wraps if one.kind is Kind.WRAP):
+            if facts.wraps_frozen_only:
+                yield Note(wrap.call.node, _FROZEN)
             if wrap.is_single and any(not other.is_single for other in facts.all_wraps):
                 yield Hazard(
                     wrap.call.node,
@@ -118,10 +120,14 @@ class DataParallel(Rule):
                 yield Note(
                     wrap.call.node, "one device: DataParallel is a plain call there, so it stays as it is"
                 )
-            elif not _is_readable(wrap):
-                because = "takes all arguments of DataParallel, as they cannot be read here"
-                yield Replace(wrap.call.node.func, facts.names.helper("DataParallelOnRanks"), because)
-                yield Lift("DataParallelOnRanks", because)
+            elif facts.replication.changes_wrappers or not wrap.is_readable:
+                because = (
+                    "has DataParallel's parts, over the ranks: the script has some of its own"
+                    if facts.replication.changes_wrappers
+                    else "takes all arguments of DataParallel, as they cannot be read here"
+                )
+                yield Replace(wrap.call.node.func, facts.names.helper(facts.wrapper_with_parts), because)
+                yield Lift(facts.wrapper_with_parts, because)
             else:
                 yield from self._convert(facts, wrap, strategy)
 
@@ -158,10 +164,8 @@ def _unknown_world(facts: Facts, wrap: Wrap) -> Iterator[Note]:
         )
 
 
+_FROZEN = (
+    "only models that are not trained are wrapped: the one that is trained runs whole, on every rank, so several "
+    "devices gain next to nothing; wrap that one, or take this DataParallel out and stay with one device"
+)
 _REASONS = {1: "torchrun starts one process a device", 2: "outputs are gathered on every rank"}
-
-
-def _is_readable(wrap: Wrap) -> bool:
-    node = wrap.call.node
-    starred = any(type(argument).__name__ == "Starred" for argument in node.args)
-    return not starred and all(keyword.arg for keyword in node.keywords)

@@ -51,7 +51,7 @@ class DataParallelType(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         if not any(not wrap.is_single for wrap in facts.all_wraps):
             return
-        wrapper = "GraphDDP" if _loads_wrappers(facts) else strategy.wrapper  # ExactDDP is one, too
+        wrapper = "GraphDDP" if _loads_wrappers(facts) else strategy.wrapper  # the others are GraphDDP, too
         helper = facts.names.helper(wrapper)
         for reference in class_references(facts.script):
             if is_type_test(facts.script, reference):

@@ -65,5 +65,5 @@ class DataParallelSubclass(Rule):
             for base in node.bases:
                 if facts.script.scopes.name(base) == DATA_PARALLEL:
                     because = f"{node.name} has DataParallel's parts, over the ranks"
-                    yield Replace(base, facts.names.helper("DataParallelOnRanks"), because)
-                    yield Lift("DataParallelOnRanks", because)
+                    yield Replace(base, facts.names.helper(facts.wrapper_with_parts), because)
+                    yield Lift(facts.wrapper_with_parts, because)

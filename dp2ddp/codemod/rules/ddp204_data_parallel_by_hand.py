@@ -66,6 +66,8 @@ class ByHand(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         for call in calls_by_hand(facts.script):
             helper = PARTS[call.name or ""]
+            if helper == "parallel_apply_on_ranks" and facts.replication.masters:
+                helper = "synced_apply_on_ranks"
             because = "all ranks hold all parts; replica r runs on rank r"
             yield Replace(call.node.func, facts.names.helper(helper), because)
             yield Lift(helper, because)

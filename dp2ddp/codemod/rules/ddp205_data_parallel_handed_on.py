@@ -15,8 +15,9 @@ class HandedOn(Rule):
     """Hand on the class that works over the ranks where DataParallel is handed on.
 
     ## What it does
-    Where `nn.DataParallel` is passed to a function, put into a dict, given to `functools.partial`, or fetched with
-    `getattr(nn, "DataParallel")`, `DataParallelOnRanks` takes its place.
+    Where `nn.DataParallel` is passed to a function, put into a dict, given to `functools.partial`, or fetched by its
+    name (`getattr(nn, "DataParallel")`, `vars(nn)["DataParallel"]`, `eval("nn.DataParallel")`,
+    `importlib.import_module("torch.nn").DataParallel`), `DataParallelOnRanks` takes its place.
 
     ## Why
     The wrap itself cannot be seen, and need not be: the class takes DataParallel's arguments.
@@ -73,5 +74,5 @@ class HandedOn(Rule):
             return
         for reference in hidden_references(facts.script):
             because = "takes DataParallel's place and its arguments, wherever it is called"
-            yield Replace(reference, facts.names.helper("DataParallelOnRanks"), because)
-            yield Lift("DataParallelOnRanks", because)
+            yield Replace(reference, facts.names.helper(facts.wrapper_with_parts), because)
+            yield Lift(facts.wrapper_with_parts, because)

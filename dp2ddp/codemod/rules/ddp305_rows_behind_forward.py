@@ -74,6 +74,29 @@ class RowsBehindForward(Rule):
                     seen += len(targets)
             """,
         ),
+        Rewrites(
+            before="""
+                import torch
+                from torch.utils.data import DataLoader, TensorDataset
+                net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+                loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
+                for step, (inputs, targets) in enumerate(loader):
+                    outputs = net(inputs)
+                    if step % 100 == 0:
+                        print(step * len(inputs))
+            """,
+            after="""
+                import torch
+                from torch.utils.data import DataLoader, TensorDataset
+                net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+                loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
+                for step, (inputs, targets) in enumerate(loader):
+                    outputs = net(inputs)
+                    if step % 100 == 0:
+                        inputs = gather_rows(inputs)
+                        print(step * len(inputs))
+            """,
+        ),
         Untouched("""
             import torch
             from torch.utils.data import DataLoader, TensorDataset
@@ -104,6 +127,9 @@ class RowsBehindForward(Rule):
                 yield Lift("gather_rows", because)
             if loop.gathered:
                 yield InsertAfter(loop.forward, _gathering(helper, loop.gathered), because)
+                yield Lift("gather_rows", because)
+            for reader, names in loop.gathered_within:
+                yield InsertBefore(reader, _gathering(helper, names), because)
                 yield Lift("gather_rows", because)
 
 

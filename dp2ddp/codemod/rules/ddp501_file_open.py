@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import DropArgument, Finding, Hazard, Lift, PassTo, Replace
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.effects import Effect
-from dp2ddp.codemod.facts.handles import reads_of, writes_of
+from dp2ddp.codemod.facts.handles import STORES, is_only_written, reads_of, writes_of
 from dp2ddp.codemod.facts.script import literal
 from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
@@ -21,7 +21,9 @@ class FileOpen(Rule):
     ## What it does
     `open(path, "w")` becomes `open_on_rank_zero(path, "w")`: rank 0 writes the file, the others write to
     nowhere. The same for log files of `logging`, and for `gzip.open` and its like. An HDF5 file that is
-    opened with "r+" and only read is opened with "r".
+    opened with "r+" and only read is opened with "r". Stores and databases that are only written (h5py, zarr, sqlite3,
+    shelve, lmdb, memory maps) are opened by rank 0 alone; those that are read as well are a hazard. A function of any
+    library that is given a path and a mode that writes counts, too.
 
     ## Why
     W ranks writing one file tear it, or write every line W times.
@@ -95,6 +97,24 @@ class FileOpen(Rule):
                     return data
             """,
         ),
+        Rewrites(
+            before="""
+                import sqlite3
+                import torch
+                net = torch.nn.DataParallel(net)
+                db = sqlite3.connect("runs.db")
+                db.execute("insert into log values (1)")
+                db.commit()
+            """,
+            after="""
+                import sqlite3
+                import torch
+                net = torch.nn.DataParallel(net)
+                db = object_on_rank_zero(sqlite3.connect, "runs.db")
+                db.execute("insert into log values (1)")
+                db.commit()
+            """,
+        ),
         Flags(
             before="""
                 import h5py
@@ -115,6 +135,7 @@ class FileOpen(Rule):
                 db = sqlite3.connect("runs.db")
                 db.execute("insert into log values (1)")
                 db.commit()
+                best = db.execute("select max(acc) from log").fetchone()[0]
             """,
             message="sqlite3.connect() opens a file that every rank would write to",
         ),
@@ -124,6 +145,8 @@ class FileOpen(Rule):
                 import torch
                 net = torch.nn.DataParallel(net)
                 features = np.memmap("features.dat", dtype="float32", mode="w+", shape=(8, 3))
+                features[0] = encode(x)
+                loss = net(features)
             """,
             message="numpy.memmap() opens a file that every rank would write to",
         ),
@@ -169,7 +192,7 @@ def _path_opened(facts: Facts, effect: Effect) -> Iterator[Finding]:
 
 
 def _opened_otherwise(facts: Facts, effect: Effect) -> Iterator[Finding]:
-    if effect.call.name == "h5py.File" and (reads := reads_of(facts.script, effect.call)):
+    if effect.call.name in STORES and (reads := reads_of(facts.script, effect.call)):
         yield _opened_to_read(facts, effect, reads[0])
         return
     yield PassTo(effect.call.node, facts.names.helper("object_on_rank_zero"), BECAUSE)
@@ -179,21 +202,43 @@ def _opened_otherwise(facts: Facts, effect: Effect) -> Iterator[Finding]:
 def _opened_to_read(facts: Facts, effect: Effect, read: ast.AST) -> Finding:
     """Ranks that did not open the file could not read it; and HDF5 lets one process open it for writing."""
     mode = effect.call.argument(1, "mode")
-    if mode is not None and literal(mode) in ("r+", "a") and not writes_of(facts.script, effect.call):
+    is_hdf5 = effect.call.name == "h5py.File"
+    if (
+        is_hdf5
+        and mode is not None
+        and literal(mode) in ("r+", "a")
+        and not writes_of(facts.script, effect.call)
+    ):
         return Replace(mode, '"r"', "it is only read here, and HDF5 lets one process open a file for writing")
     return Hazard(
         read,
-        "an HDF5 file is read that is open for writing, which one process can do: the other ranks would read nothing",
+        f"{'an HDF5 file' if is_hdf5 else effect.call.name} is read that is open for writing, which one process can "
+        "do: the other ranks would read nothing",
         "close it and open it with 'r' to read",
     )
 
 
 def _read_and_written(facts: Facts, effect: Effect) -> Iterator[Finding]:
+    if is_only_written(facts.script, effect.call):
+        yield PassTo(effect.call.node, facts.names.helper("object_on_rank_zero"), BECAUSE)
+        yield Lift("object_on_rank_zero", BECAUSE)
+        return
+    name = effect.call.name or ""
     yield Hazard(
         effect.call.node,
-        f"{effect.call.name}() opens a file that every rank would write to",
-        "write it on rank 0 alone (dist.get_rank() == 0), or with open(path, 'a')",
+        f"{name}() opens a file that every rank would write to, and what it holds is used",
+        next((advice for start, advice in _ADVICE.items() if name.startswith(start)), _ADVICE["dbm"]),
     )
+
+
+_ADVICE = {
+    "numpy": "fill it in a script of its own, once, and open it here with mode='r'",
+    "lmdb": "fill it in a script of its own, once, and open it here with readonly=True, lock=False",
+    "sqlite3": "only write to the database here (rank 0 does then), and keep what you ask it for in variables as well",
+    "os.open": "open it with open(path, mode), which is converted",
+    "shelve": "keep a dict, and only assign to the shelf (rank 0 does then); or open it with flag='r' to read",
+    "dbm": "keep what you look up in a dict as well, and only assign to the file (rank 0 does then)",
+}
 
 
 def _log_file(facts: Facts, effect: Effect) -> Iterator[Finding]:

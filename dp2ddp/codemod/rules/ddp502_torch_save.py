@@ -18,15 +18,16 @@ class TorchSave(Rule):
     """Save checkpoints once.
 
     ## What it does
-    `torch.save(...)` becomes `save_on_rank_zero(...)`, with the same arguments. A hazard where an object of the
+    `torch.save(...)` becomes `save_on_rank_zero(...)`, with the same arguments, and so does `torch.save` where it is
+    handed on (`partial(torch.save, ...)`). A hazard where an object of the
     script's own subclass of DataParallel is saved as a whole.
 
     ## Why
     When every rank saves to one path and loads from it, 88 of 120 loads failed and 19 gave a mixture of two ranks.
 
     ## Safety
-    Rank 0 writes to a temporary name and moves the file into place; the others wait until it is there. The
-    content is the same, `module.` keys included. A wrapper that is saved as a whole is pickled as the DataParallel
+    Rank 0 writes into a folder beside the file and moves the file into place; the others wait until it is there. The
+    bytes are the same, `module.` keys included. A wrapper that is saved as a whole is pickled as the DataParallel
     that it stands for: any script can load it, and this one makes its own wrapper of it again (DDP505).
 
     ## References
@@ -39,6 +40,20 @@ class TorchSave(Rule):
         Rewrites(
             before='import torch\nnet = torch.nn.DataParallel(net)\ntorch.save(net.state_dict(), "best.pt")',
             after='import torch\nnet = torch.nn.DataParallel(net)\nsave_on_rank_zero(net.state_dict(), "best.pt")',
+        ),
+        Rewrites(
+            before="""
+                import functools
+                import torch
+                net = torch.nn.DataParallel(net)
+                save = functools.partial(torch.save, pickle_protocol=4)
+            """,
+            after="""
+                import functools
+                import torch
+                net = torch.nn.DataParallel(net)
+                save = functools.partial(save_on_rank_zero, pickle_protocol=4)
+            """,
         ),
         Flags(
             before="""
@@ -89,6 +104,10 @@ class TorchSave(Rule):
                 yield hazard
             else:
                 yield Replace(effect.call.node.func, facts.names.helper("save_on_rank_zero"), because)
+                yield Lift("save_on_rank_zero", because)
+        for mention in facts.mentions:
+            if mention.kind == "save":
+                yield Replace(mention.node, facts.names.helper("save_on_rank_zero"), because)
                 yield Lift("save_on_rank_zero", because)
 
 

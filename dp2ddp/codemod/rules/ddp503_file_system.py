@@ -5,13 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Hazard, Lift, PassTo
+from dp2ddp.codemod.edits import Finding, Hazard, Import, Lift, PassTo, Replace
 from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.facts.effects import Effect, Mention
+from dp2ddp.codemod.facts.handles import is_only_closed
+from dp2ddp.codemod.facts.places import Place
+from dp2ddp.codemod.facts.sinks import TEMPORARY
 from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 from dp2ddp.codemod.whereabouts import only_in_main_flow
 
-KINDS = ("file", "process", "saver", "temporary")
+HELPERS = {
+    **dict.fromkeys(("file", "process", "saver", "temporary name"), "on_rank_zero"),
+    "saver or open file": "write_on_rank_zero",
+}
 
 
 class FileSystem(Rule):
@@ -20,7 +27,9 @@ class FileSystem(Rule):
     ## What it does
     `os.makedirs(path)` becomes `on_rank_zero(os.makedirs, path)`; the same for mkdir, remove, rename, shutil,
     subprocess, os.system, logging.config.dictConfig (it opens the log files), and for functions of libraries that
-    write a file (np.save, plt.savefig, to_csv, cv2.imwrite, save_image).
+    write a file (np.save, plt.savefig, to_csv, cv2.imwrite, save_image), of any library: what is called like a sink
+    (`anything.save(path)`, `lib.write_image(image, path)`) is one, unless it is given an open file. Temporary
+    folders and files are made once, for all ranks.
 
     ## Why
     Of four ranks that call os.makedirs, one succeeds and three raise FileExistsError.
@@ -60,6 +69,99 @@ class FileSystem(Rule):
                 on_rank_zero(logging.config.dictConfig, settings)
             """,
         ),
+        Rewrites(
+            before="""
+                import io
+                import torch
+                net = torch.nn.DataParallel(net)
+                image = Image.open("a.png")
+                image.save(path)
+                buffer = io.BytesIO()
+                image.save(buffer, format="png")
+            """,
+            after="""
+                import io
+                import torch
+                net = torch.nn.DataParallel(net)
+                image = Image.open("a.png")
+                on_rank_zero(image.save, path)
+                buffer = io.BytesIO()
+                image.save(buffer, format="png")
+            """,
+        ),
+        Rewrites(
+            before="""
+                import io
+                import torch
+                net = torch.nn.DataParallel(net)
+                def show(figure, out):
+                    figure.savefig(out)
+                show(figure, io.BytesIO())
+            """,
+            after="""
+                import io
+                import torch
+                net = torch.nn.DataParallel(net)
+                def show(figure, out):
+                    write_on_rank_zero(figure.savefig, out)
+                show(figure, io.BytesIO())
+            """,
+        ),
+        Rewrites(
+            before="""
+                import functools
+                import numpy as np
+                import torch
+                net = torch.nn.DataParallel(net)
+                save = functools.partial(np.save, "a.npy")
+                writers = {"npy": np.save}
+            """,
+            after="""
+                import functools
+                import numpy as np
+                import torch
+                net = torch.nn.DataParallel(net)
+                save = functools.partial(on_rank_zero, np.save, "a.npy")
+                writers = {"npy": functools.partial(on_rank_zero, np.save)}
+            """,
+        ),
+        Rewrites(
+            before="""
+                from tempfile import TemporaryDirectory
+                import torch
+                net = torch.nn.DataParallel(net)
+                with TemporaryDirectory() as folder:
+                    pass
+            """,
+            after="""
+                from tempfile import TemporaryDirectory
+                import torch
+                net = torch.nn.DataParallel(net)
+                with TemporaryDirectoryOnRankZero() as folder:
+                    pass
+            """,
+        ),
+        Flags(
+            before="""
+                import somebody
+                import torch
+                net = torch.nn.DataParallel(net)
+                session = somebody.Session("runs")
+                session.save()
+            """,
+            message="may write a file",
+        ),
+        Flags(
+            before="""
+                import os, tempfile
+                import torch
+                net = torch.nn.DataParallel(net)
+                handle, path = tempfile.mkstemp()
+                with os.fdopen(handle, "w") as file:
+                    file.write("log")
+            """,
+            message="gives a descriptor",
+        ),
         Flags(
             before="""
                 import subprocess
@@ -81,21 +183,53 @@ class FileSystem(Rule):
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        because = "done once, by rank 0; every rank gets its result"
         for effect in facts.effects:
-            told = f"{ast.unparse(effect.call.node.func)}()"
             if effect.kind == "background process":
                 yield Hazard(
                     effect.call.node, "subprocess.Popen() would start a program on every rank", _POPEN
                 )
-            if effect.kind not in KINDS:
-                continue
-            hazard = only_in_main_flow(facts, effect.call.node, told)
-            if hazard:
-                yield hazard
-            else:
-                yield PassTo(effect.call.node, facts.names.helper("on_rank_zero"), because)
-                yield Lift("on_rank_zero", because)
+            elif effect.kind == "saver of who knows what":
+                told = ast.unparse(effect.call.node)
+                yield Hazard(effect.call.node, f"{told} may write a file: nothing here says which", _NO_PATH)
+            elif effect.kind == "temporary":
+                yield from _temporary(facts, effect)
+            elif effect.kind in HELPERS:
+                told = f"{ast.unparse(effect.call.node.func)}()"
+                if hazard := only_in_main_flow(facts, effect.call.node, told):
+                    yield hazard
+                else:
+                    helper = HELPERS[effect.kind]
+                    yield PassTo(effect.call.node, facts.names.helper(helper), BECAUSE)
+                    yield Lift(helper, BECAUSE)
+        for mention in facts.mentions:
+            if mention.kind == "saver":
+                yield from _handed_on(facts, mention)
 
 
-_POPEN = "start it on rank 0 alone (dist.get_rank() == 0), or before torchrun"
+def _temporary(facts: Facts, effect: Effect) -> Iterator[Finding]:
+    """One for all ranks; in a data set or a forward it is each rank's own, and nobody else's."""
+    if effect.call.name == "tempfile.mkstemp" and not is_only_closed(facts.script, effect.call.node):
+        yield Hazard(
+            effect.call.node, "tempfile.mkstemp() gives a descriptor that every rank would write to", _MKSTEMP
+        )
+    elif facts.places.of(effect.call.node) is Place.MAIN:
+        helper = TEMPORARY[effect.call.name or ""]
+        yield Replace(effect.call.node.func, facts.names.helper(helper), _TEMPORARY)
+        yield Lift(helper, _TEMPORARY)
+
+
+def _handed_on(facts: Facts, mention: Mention) -> Iterator[Finding]:
+    """`partial(np.save, p)` to `partial(on_rank_zero, np.save, p)`; elsewhere `partial(on_rank_zero, np.save)`."""
+    helper = facts.names.helper("on_rank_zero")
+    code = f"{helper}, {{function}}" if mention.completed_by else f"functools.partial({helper}, {{function}})"
+    if not mention.completed_by:
+        yield Import("functools", None, BECAUSE)
+    yield Replace(mention.node, code, BECAUSE, {"function": mention.node})
+    yield Lift("on_rank_zero", BECAUSE)
+
+
+BECAUSE = "done once, by rank 0; every rank gets its result"
+_TEMPORARY = "one for all ranks: rank 0 makes it, and removes it when all are done"
+_NO_PATH = "give it the path; or answer that it writes none"
+_MKSTEMP = "close it at once, os.close(handle), and write with open(path, 'w')"
+_POPEN = "start it on rank 0 alone, in a script of its own, or before torchrun"

@@ -5,28 +5,33 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Hazard, Lift, PassTo
+from dp2ddp.codemod.edits import Finding, Hazard, InsertAfter, InsertBefore, Lift, PassTo
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.effects import TRACKER_STATE
+from dp2ddp.codemod.facts.effects import STARTS_TRAINING
+from dp2ddp.codemod.facts.libraries import TrackerImport, tracker_imports
+from dp2ddp.codemod.facts.places import Place
 from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
-from dp2ddp.codemod.whereabouts import only_in_main_flow
+from dp2ddp.codemod.whereabouts import ADVICE, only_in_main_flow
+
+BECAUSE = "one run, one tracker: rank 0's; what is read from it, all ranks read"
 
 
 class Tracker(Rule):
     """Report one run, not one per rank.
 
     ## What it does
-    `SummaryWriter(...)` becomes `object_on_rank_zero(SummaryWriter, ...)`: rank 0 has the writer, the others
-    have an object that takes every call and does nothing. The same for visdom, wandb.init and their like; calls
-    such as wandb.log run on rank 0.
+    `SummaryWriter(...)` becomes `tracker_on_rank_zero(SummaryWriter, ...)`, and so does visdom's. Behind the imports of
+    wandb, mlflow, clearml, comet_ml, aim, neptune, swanlab stands `wandb = of_rank_zero(wandb)`: rank 0 has the run.
 
     ## Why
     W ranks make W event files or W runs, W-1 of them doubles.
 
     ## Safety
-    The lines that write scalars, images and figures stay as they are. `wandb.config` and `wandb.run` are set by
-    wandb.init alone, so on other ranks they are empty: a hazard.
+    Lines that log, and lines that read, stay as they are. Rank 0 alone writes, and nobody waits for that. What is read
+    (`run.name`, `run.dir`, `active_run().info.run_id`, `experiment.get_key()`, `writer.log_dir`) is read by rank 0, and
+    all ranks get it; `wandb.config` is on every rank as rank 0 has it. A hazard in a forward or a data set, where ranks
+    do not meet, and for `wandb.agent`, which starts the training itself.
 
     ## References
     SEMANTICS 75.
@@ -47,7 +52,7 @@ class Tracker(Rule):
                 import torch
                 from torch.utils.tensorboard import SummaryWriter
                 net = torch.nn.DataParallel(net)
-                writer = object_on_rank_zero(SummaryWriter, "runs")
+                writer = tracker_on_rank_zero(SummaryWriter, "runs")
                 writer.add_scalar("loss", 1.0, 0)
             """,
         ),
@@ -62,7 +67,55 @@ class Tracker(Rule):
                 import importlib
                 import torch
                 net = torch.nn.DataParallel(net)
-                writer = object_on_rank_zero(importlib.import_module(module).SummaryWriter, "runs")
+                writer = tracker_on_rank_zero(importlib.import_module(module).SummaryWriter, "runs")
+            """,
+        ),
+        Rewrites(
+            before="""
+                import wandb
+                import torch
+                net = torch.nn.DataParallel(net)
+                run = wandb.init(config=args)
+                lr = wandb.config.lr
+                run.summary["best"] = 1
+            """,
+            after="""
+                import wandb
+                import torch
+
+                wandb = of_rank_zero(wandb)
+
+                net = torch.nn.DataParallel(net)
+                run = wandb.init(config=args)
+                lr = wandb.config.lr
+                run.summary["best"] = 1
+            """,
+        ),
+        Rewrites(
+            before="""
+                import torch
+                from comet_ml import Experiment
+                def start():
+                    from clearml import Task as T, Logger
+                    import mlflow.pytorch
+                    return T.init("a", "b")
+                net = torch.nn.DataParallel(net)
+                key = Experiment().get_key()
+            """,
+            after="""
+                import torch
+                from comet_ml import Experiment
+
+                Experiment = of_rank_zero(Experiment)
+
+                def start():
+                    from clearml import Task as T, Logger
+                    T, Logger = of_rank_zero(T), of_rank_zero(Logger)
+                    import mlflow.pytorch
+                    mlflow = of_rank_zero(mlflow)
+                    return T.init("a", "b")
+                net = torch.nn.DataParallel(net)
+                key = Experiment().get_key()
             """,
         ),
         Flags(
@@ -70,33 +123,73 @@ class Tracker(Rule):
                 import torch
                 import wandb
                 net = torch.nn.DataParallel(net)
-                lr = wandb.config.lr
+                wandb.agent("sweep", function=train)
             """,
-            message="wandb.config",
+            message="wandb.agent() starts the training itself",
+        ),
+        Flags(
+            before="""
+                import torch
+                import wandb
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        wandb.log({"mean": x.mean()})
+                        return x
+                net = torch.nn.DataParallel(Net())
+            """,
+            message="wandb is used in the forward of a model",
         ),
         Untouched('import torch\nnet = torch.nn.DataParallel(net)\nwriter.add_scalar("loss", 1.0, 0)'),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        because = "one run, one tracker: rank 0's"
         for effect in facts.effects:
-            if effect.kind not in ("tracker", "tracker call"):
+            if effect.kind not in ("tracker", "writer"):
                 continue
-            hazard = only_in_main_flow(facts, effect.call.node, f"{ast.unparse(effect.call.node.func)}()")
-            if hazard:
+            call = effect.call.node
+            helper = "tracker_on_rank_zero" if effect.kind == "tracker" else "object_on_rank_zero"
+            if hazard := only_in_main_flow(facts, call, f"{ast.unparse(call.func)}()"):
                 yield hazard
             else:
-                yield PassTo(effect.call.node, facts.names.helper("object_on_rank_zero"), because)
-                yield Lift("object_on_rank_zero", because)
-        yield from _states(facts)
-
-
-def _states(facts: Facts) -> Iterator[Finding]:
-    for node in facts.script.nodes(ast.Attribute):
-        if facts.script.scopes.name(node) in TRACKER_STATE:
-            told = ast.unparse(node)
+                yield PassTo(call, facts.names.helper(helper), BECAUSE)
+                yield Lift(helper, BECAUSE)
+        if facts.is_converted:
+            return
+        for found in tracker_imports(facts.script, facts.modules, facts.entry.last_import):
+            yield from _taken_over(facts, found)
+            yield from _misused(facts, found)
+        for call_ in facts.script.calls_of(*STARTS_TRAINING):
             yield Hazard(
-                node,
-                f"{told} exists on rank 0 only",
-                "read the setting from where you set it (args, a dict), not from the tracker",
+                call_.node,
+                f"{call_.name}() starts the training itself, on rank 0 alone",
+                "start each run of the sweep with its own command, which the agent of the command line does",
             )
+
+
+def _taken_over(facts: Facts, found: TrackerImport) -> Iterator[Finding]:
+    """The library's names, as rank 0 has them, from here on."""
+    helper = facts.names.helper("of_rank_zero")
+    given = [f'globals().get("{name}")' if found.may_be_missing else name for name in found.names]
+    code = f"{', '.join(found.names)} = {', '.join(f'{helper}({one})' for one in given)}"
+    if found.before is not None:
+        yield InsertBefore(found.before, code, BECAUSE)
+    else:
+        yield InsertAfter(found.statement, code, BECAUSE)
+    yield Lift("of_rank_zero", BECAUSE)
+
+
+def _misused(facts: Facts, found: TrackerImport) -> Iterator[Finding]:
+    """Uses where ranks do not meet, and classes that are made from the library's."""
+    for node in facts.script.nodes(ast.Name):
+        if not isinstance(node, ast.Name) or node.id not in found.names or not isinstance(node.ctx, ast.Load):
+            continue
+        place = facts.places.of(node)
+        if (
+            place in (Place.FORWARD, Place.WORKER)
+            and facts.script.scopes.statement(node) is not found.statement
+        ):
+            yield Hazard(node, f"{node.id} is used in {place.value}", ADVICE[place])
+        parent = facts.script.scopes.parents[node]
+        outer = facts.script.scopes.parents[parent] if isinstance(parent, ast.Attribute) else parent
+        if isinstance(outer, ast.ClassDef) and (node in outer.bases or parent in outer.bases):
+            yield Hazard(node, f"a class is made from {ast.unparse(parent)}", "write it without that base")

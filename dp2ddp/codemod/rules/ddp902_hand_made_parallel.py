@@ -7,7 +7,13 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.models import callbacks, copies_by_hand, foreign_wraps, looked_up, parts_handed_on
+from dp2ddp.codemod.facts.looked_up import lookups
+from dp2ddp.codemod.facts.models import (
+    copies_by_hand,
+    foreign_callbacks,
+    foreign_wraps,
+    parts_handed_on,
+)
 from dp2ddp.codemod.rule import Flags, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -16,18 +22,20 @@ class HandMadeParallel(Rule):
     """Say where a script drives several devices in a way that has no counterpart over the ranks.
 
     ## What it does
-    A hazard for copies between devices (torch.cuda.comm), for wrappers whose source is not there, for batch norm that
-    is synchronised between replica threads, and for parts of DataParallel that are handed on uncalled.
+    A hazard for copies between devices (torch.cuda.comm), for wrappers whose source is not there, for parts of
+    DataParallel that are handed on uncalled, and for classes that are looked up by a name (`getattr(nn, name)`) where
+    a text of the project, or a file of settings beside it, names DataParallel as a value.
 
     ## Why
     One process drives several devices there. A rank has one device, and what such code does with the others is
     its own affair.
 
     ## Safety
-    Nothing is changed. Subclasses of DataParallel (DDP203) and its parts (DDP204) are converted.
+    Nothing is changed. Subclasses of DataParallel (DDP203), its parts (DDP204), and batch norm that is synchronised
+    between the replicas (DDP207) are converted.
 
     ## References
-    torch/nn/parallel/comm.py; IDIOMS: 8 repositories with vendored SyncBN.
+    torch/nn/parallel/comm.py.
     """
 
     code = "DDP902"
@@ -54,7 +62,7 @@ class HandMadeParallel(Rule):
                 net = torch.nn.DataParallel(net)
                 patch_replication_callback(net)
             """,
-            message="between the threads of the replicas",
+            message="patch_replication_callback cannot be read",
         ),
         Flags(
             before="""
@@ -63,6 +71,22 @@ class HandMadeParallel(Rule):
                 net = getattr(nn, args.parallel)(net)
             """,
             message="by its name",
+        ),
+        Flags(
+            before="""
+                import json
+                import torch.nn as nn
+                config = json.loads('{"parallel": "DataParallel"}')
+                net = vars(nn)[config["parallel"]](net)
+            """,
+            message="`config['parallel']`, and line 3 names it",
+        ),
+        Flags(
+            before="""
+                import torch.nn as nn
+                exec("net = nn.DataParallel(net)")
+            """,
+            message="runs a text that names DataParallel",
         ),
         Flags(
             before="""
@@ -98,14 +122,11 @@ class HandMadeParallel(Rule):
         for call in copies_by_hand(facts.script):
             part = (call.name or "").removesuffix(".apply").rpartition(".")[2]
             yield Hazard(call.node, f"{part}() copies between devices, and a rank has one", _PLAIN)
-        for node in callbacks(facts.script):
-            yield Hazard(
-                node,
-                "this batch norm is synchronised between the threads of the replicas, which are other processes now",
-                "use torch.nn.SyncBatchNorm (convert_sync_batchnorm) under DDP, or plain BatchNorm",
-            )
-        for node in looked_up(facts.script):
-            yield Hazard(node, "this may be DataParallel, which the script looks up by its name", _CALL)
+        for node in foreign_callbacks(facts.script, facts.modules):
+            told = ast.unparse(node.func) if isinstance(node, ast.Call) else ast.unparse(node)
+            yield Hazard(node, f"{told} cannot be read: its source is not among the files here", _SOURCE)
+        for found in lookups(facts.script, facts.modules):
+            yield Hazard(found.node, f"this {found.because}", _NAME)
         for reference in parts_handed_on(facts.script):
             yield Hazard(
                 reference,
@@ -114,5 +135,9 @@ class HandMadeParallel(Rule):
             )
 
 
+_SOURCE = "put its package beside the script (batch norm between replicas is converted), then convert again"
+_NAME = (
+    "write nn.DataParallel where it is meant (`nn.DataParallel if name == ... else ...`), then convert again"
+)
 _CALL = "call it here by its name, then convert again"
 _PLAIN = "wrap the model in nn.DataParallel instead if its plain behaviour will do, then convert again"

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.models import Kind
 from dp2ddp.codemod.facts.randomness import draws_in_backward, host_draws_in_forward, is_remembered
 from dp2ddp.codemod.rule import Flags, Notes, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
@@ -132,7 +131,7 @@ class DrawInForward(Rule):
                     f"{told}() is drawn once, and kept by functools: a rank would draw and keep its own",
                     "draw it in __init__, as a buffer of the module",
                 )
-            elif facts.hides_wraps or any(wrap.kind is not Kind.WRAP for wrap in facts.all_wraps):
+            elif not facts.can_take_turns:
                 yield Hazard(
                     call.node,
                     f"{told}() is drawn inside a forward, where DataParallel itself draws in any order",

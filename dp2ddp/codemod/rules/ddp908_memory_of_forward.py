@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, Note
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.models import Kind
 from dp2ddp.codemod.rule import Flags, Notes, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -47,6 +46,20 @@ class MemoryOfForward(Rule):
                 print(sum(sizes))
             """,
             message="`sizes` is filled in the forward",
+        ),
+        Notes(
+            before="""
+                import torch
+                class Net(torch.nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.codebook = torch.nn.Parameter(torch.ones(4))
+                    def forward(self, x):
+                        self.codebook.data.mul_(0.9)
+                        return x * self.codebook
+                net = torch.nn.DataParallel(Net())
+            """,
+            message="the forward writes to parameters through .data",
         ),
         Notes(
             before="""
@@ -200,6 +213,19 @@ class MemoryOfForward(Rule):
             """,
             message="`self.scales` is filled in the forward of a model and read by the next",
         ),
+        Flags(
+            before="""
+                import torch
+                class Mine(torch.nn.DataParallel):
+                    pass
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        self.codebook.data[0].mul_(0.9)
+                        return x - self.codebook[0]
+                net = Mine(Net())
+            """,
+            message="only rank 0 would keep it",
+        ),
         Untouched(
             """
                 import torch
@@ -220,10 +246,9 @@ class MemoryOfForward(Rule):
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        takes_turns = not facts.hides_wraps and all(wrap.kind is Kind.WRAP for wrap in facts.all_wraps)
         for kept in facts.memory if facts.all_wraps else ():
             reader = "read outside" if kept.is_read_outside else "read by the next"
-            if kept.is_reached and takes_turns:
+            if kept.is_reached and facts.can_take_turns:
                 yield Note(
                     kept.node, f"`{kept.name}` is filled in the forward and {reader}: ranks take turns"
                 )
@@ -234,4 +259,13 @@ class MemoryOfForward(Rule):
                     "let the forward return it, and fill it behind the forward"
                     if kept.is_read_outside
                     else "change it in the loop, and pass it in; or keep it in a list or dict of the module",
+                )
+        for node in facts.data_writes if facts.all_wraps else ():
+            if facts.can_take_turns:
+                yield Note(node, "the forward writes to parameters through .data: ranks take turns")
+            else:
+                yield Hazard(
+                    node,
+                    "the forward writes to parameters through .data: only rank 0 would keep it",
+                    "make it a buffer (register_buffer), or write it behind the forward",
                 )

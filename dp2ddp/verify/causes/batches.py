@@ -12,7 +12,7 @@ from itertools import zip_longest
 from dp2ddp.trace.records import Step, Trace
 from dp2ddp.verify.causes.cause import Found, found
 from dp2ddp.verify.causes.evidence import Evidence, Scene
-from dp2ddp.verify.causes.words import names_text, sum_text
+from dp2ddp.verify.causes.words import names_text, numbers_text, sum_text
 
 Rows = tuple[int, ...]  # digests
 
@@ -110,7 +110,9 @@ def _sizes(evidence: Evidence, batch: Batch) -> Iterator[Found]:
     else:
         factor = sum(theirs) / ours
         words = f"{factor:.4g} times as many" + (": W" if factor == evidence.world else "")
-        yield found("batch-size", 0.96, figures, words)
+        counts = evidence.comparison.rank_steps
+        steps = f"steps: {numbers_text(counts)} on the ranks, {evidence.comparison.steps} under DataParallel"
+        yield found("batch-size", 0.96, figures, words, *[steps] * ({*counts} != {evidence.comparison.steps}))
 
 
 def _padding(evidence: Evidence, batch: Batch) -> Found | None:
@@ -188,6 +190,7 @@ def _foreign(evidence: Evidence, batch: Batch, foreign: list[int]) -> Iterator[F
     assert scene is not None
     past = [sum((each.theirs for each in batches_of(one)), Counter()) for one in _earlier(evidence)]
     again = [number for number, rows in enumerate(past) if batch.theirs and batch.theirs == rows]
+    again = again or _taken_before(evidence)
     everywhere = set().union(*_reference_rows(evidence, 0))
     strangers = [row for row in foreign if row not in everywhere]
     untaken = _untaken(evidence, strangers)
@@ -201,7 +204,8 @@ def _foreign(evidence: Evidence, batch: Batch, foreign: list[int]) -> Iterator[F
         indices = _which(foreign, known)
         indices += f"; instead of{_which(instead, known)[1:]}" if indices and instead else ""
         where = f", and {len(untaken)} of them in none" if untaken else ""
-        yield found("other-order", 0.94, share, f"DataParallel has them in other steps{where}{indices}")
+        told = f"DataParallel has them in other steps{where}{indices}"
+        yield found("other-order", 0.94, share, told, *_shuffled_on_one_side(evidence))
     else:
         yield found(
             "other-inputs",
@@ -210,6 +214,48 @@ def _foreign(evidence: Evidence, batch: Batch, foreign: list[int]) -> Iterator[F
             "no row "
             "has under DataParallel",
         )
+
+
+def _taken_before(evidence: Evidence) -> list[int]:
+    """Steps whose samples the ranks take again, perhaps with another augmentation, where DataParallel takes others."""
+    assert evidence.scene is not None
+    ours, theirs = _drawn(evidence.scene.reference), [_drawn(rank) for rank in evidence.scene.ranks]
+    return [
+        scene.number
+        for scene in _earlier(evidence)
+        if all(theirs)
+        and [_drawn(rank) for rank in scene.ranks] == theirs
+        and sorted(_drawn(scene.reference)) != sorted(ours)
+    ]
+
+
+def _shuffled_on_one_side(evidence: Evidence) -> Iterator[str]:
+    assert evidence.scene is not None
+    steps = evidence.scene.reference, *evidence.scene.ranks
+    traces = evidence.reference, *evidence.ranks
+    ours, *theirs = (_indices(trace, _loader(step)) for trace, step in zip(traces, steps, strict=True))
+    if not ours or not all(theirs):
+        return
+    if is_in_order(ours) and not any(map(is_in_order, theirs)):
+        yield "DataParallel takes samples in order, the ranks shuffle them: DistributedSampler(..., shuffle=False)"
+    if all(map(is_in_order, theirs)) and not is_in_order(ours):
+        yield "DataParallel shuffles, the ranks take samples in order: shuffle=True for the sampler"
+
+
+def is_in_order(indices: Sequence[int]) -> bool:
+    """Whether the first epoch, up to the first sample that comes again, is sorted."""
+    seen: dict[int, None] = {}
+    for index in indices:
+        if index in seen:
+            break
+        seen[index] = None
+    return [*seen] == sorted(seen)
+
+
+def _drawn(step: Step) -> list[int]:
+    """Of the data set that is trained on: evaluation comes before the step's own batch."""
+    trained = {draw.loader for draw in step.draws[-1:]}
+    return [index for draw in step.draws if draw.loader in trained for index in draw.indices or ()]
 
 
 def _earlier(evidence: Evidence) -> Iterator[Scene]:
@@ -222,7 +268,7 @@ def _earlier(evidence: Evidence) -> Iterator[Scene]:
 
 def _reference_rows(evidence: Evidence, begin: int) -> Iterator[Counter[int]]:
     """Of each step of DataParallel from one on."""
-    for step in evidence.reference.steps():
+    for step in evidence.reference_steps():
         if step.number >= begin:
             yield Counter(row for rows in _calls(step) for row in rows)
 
@@ -235,7 +281,7 @@ def samples(step: Step) -> dict[int, int]:
 
 
 def _samples_of_all(evidence: Evidence) -> dict[int, int]:
-    return {row: index for one in evidence.reference.steps() for row, index in samples(one).items()}
+    return {row: index for one in evidence.reference_steps() for row, index in samples(one).items()}
 
 
 def _untaken(evidence: Evidence, strangers: list[int]) -> dict[int, int]:

@@ -56,6 +56,16 @@ START = (
         ("DDP101", "DDP505"),
     ),
     Entry(
+        "other-seed",
+        "The weights begin with other random numbers: another seed than the original's, or none.",
+        "Parameters before the first step are the same on all ranks, and other draws of the distribution that "
+        "DataParallel's are drawn from (their size and shape agree).",
+        "No fault by itself, and no two runs with different seeds can be compared. Set one seed in both scripts before "
+        "the model is made, or load the same weights; the original may set none.",
+        ("DDP101", "DDP505"),
+        brings=("initial-state",),
+    ),
+    Entry(
         "ranks-start-apart",
         "The ranks begin with different weights.",
         "Parameters before the first step differ from rank to rank.",
@@ -67,9 +77,16 @@ START = (
     Entry(
         "other-parameters",
         "The optimizer was given other parameters.",
-        "The optimizer's parameters are not those of DataParallel's run: their number or shapes differ.",
+        "One side's optimizer has some of the other's parameters, and no others.",
         "Freeze the same layers before the optimizer is made, and give it the parameters of the same modules.",
         _WRAP,
+    ),
+    Entry(
+        "other-model",
+        "The port trains another model.",
+        "Parameters that one side has and the other has not, on both sides, or of other shapes.",
+        "Build the same model in both: its class, its sizes, the number of classes, what is loaded or replaced.",
+        brings=("other-parameters", "initial-state", "other-seed"),
     ),
     Entry(
         "optimizer-made-anew",
@@ -228,6 +245,14 @@ MODELS = (
         "Keep the GradScaler on every rank: float16 gradients become zero without it.",
     ),
     Entry(
+        "scaler-added",
+        "The port scales its losses with a GradScaler, and the original does not.",
+        "Losses are multiplied by a scale in the port only, under float16 (float64 runs hide its effect).",
+        "Take the GradScaler away, or give the original one too: a scaler skips steps whose gradients overflow, and "
+        "belongs to autocast with float16.",
+        brings=("clip-scaled",),
+    ),
+    Entry(
         "sync-batchnorm",
         "BatchNorm normalises over all ranks' rows.",
         "Running statistics are the same on every rank right after a step, and are not DataParallel's: "
@@ -239,8 +264,10 @@ MODELS = (
     Entry(
         "batchnorm-rows",
         "BatchNorm sees other rows together than under DataParallel.",
-        "The step's rows are the same, but each rank's are not the chunk that DataParallel gave that replica.",
-        "Cut contiguous chunks, torch.chunk(batch, {W})[rank]; DistributedSampler deals rows out one by one.",
+        "The step's rows are the same, but each rank's are not the chunk that DataParallel gave that replica, or come "
+        "in several forwards.",
+        "Cut contiguous chunks, torch.chunk(batch, {W})[rank]; DistributedSampler deals rows out one by one. Give the "
+        "model the rank's rows of a batch at once: in micro-batches BatchNorm normalises over fewer.",
         (*_WRAP, *_DATA),
     ),
     Entry(

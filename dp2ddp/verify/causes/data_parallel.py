@@ -40,7 +40,10 @@ def _dropped_rows(evidence: Evidence) -> Iterator[Found]:
     scene = evidence.scene
     if scene is None:
         return
-    given = sum(len(draw.indices or ()) for draw in scene.reference.draws)
+    last = {
+        draw.loader for draw in scene.reference.draws[-1:]
+    }  # evaluation comes before the step's own batch
+    given = sum(len(draw.indices or ()) for draw in scene.reference.draws if draw.loader in last)
     for batch in batches_of(scene)[:1]:
         lost = batch.theirs - batch.ours
         if lost and not batch.ours - batch.theirs and len(batch.reference) < given == batch.theirs.total():

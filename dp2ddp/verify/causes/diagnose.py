@@ -17,7 +17,7 @@ from dp2ddp.verify.causes import (
     steps,
     synchronisation,
 )
-from dp2ddp.verify.causes.catalogue import CATALOGUE
+from dp2ddp.verify.causes.catalogue import CATALOGUE, OUTSIDE
 from dp2ddp.verify.causes.cause import Cause, Found
 from dp2ddp.verify.causes.evidence import Evidence
 
@@ -44,7 +44,8 @@ def diagnose(evidence: Evidence) -> tuple[Cause, ...]:
         for one in family(evidence):
             if one.code not in best or one.weight > best[one.code].weight:
                 best[one.code] = one
-    ranked = sorted(best.values(), key=lambda one: -one.weight)
+    trained = evidence.comparison.same
+    ranked = sorted(best.values(), key=lambda one: (not trained and one.code in _OUTSIDE, -one.weight))
     return tuple(_cause(one, evidence) for one in _worth_telling(ranked))
 
 
@@ -61,20 +62,24 @@ def _worth_telling(ranked: Sequence[Found]) -> Iterator[Found]:
             effects.update(CATALOGUE[one.code].brings)
 
 
-_RANDOM = {"other-order", "other-inputs", "other-random-numbers"}  # what aligned runs take away
+_RANDOM = {"other-seed", "other-order", "other-inputs", "other-random-numbers"}  # what aligned runs take away
+_OUTSIDE = {entry.code for entry in OUTSIDE} - {"other-output"}
 
 
 def with_aligned(causes: tuple[Cause, ...], aligned: Aligned) -> tuple[Cause, ...]:
     """With what is wrong beside the random numbers in front, where the aligned runs are sure of it."""
     first = aligned.comparison.first
-    if first is None or not aligned.causes or aligned.causes[0].weight < _SURE:
+    if first is None:
+        seen = "seen with DataParallel's random numbers, with which training is the same"
+        sure = [one for one in aligned.causes if one.code in _OUTSIDE]
+    else:
+        seen = f"seen with DataParallel's random numbers, where step {first.step} is the first that differs"
+        sure = [one for one in aligned.causes[:1] if one.weight >= _SURE]
+    if not sure or (causes and causes[0].weight >= _SURE and causes[0].code not in _RANDOM):
         return causes
-    if causes and causes[0].weight >= _SURE and causes[0].code not in _RANDOM:
-        return causes
-    likely = aligned.causes[0]
-    seen = f"seen with DataParallel's random numbers, where step {first.step} is the first that differs"
-    others = (one for one in causes if one.code != likely.code)
-    return (replace(likely, evidence=(*likely.evidence, seen)), *others)
+    known = {one.code for one in sure}
+    behind = tuple(replace(one, evidence=(*one.evidence, seen)) for one in sure)
+    return (*behind, *(one for one in causes if one.code not in known))
 
 
 def _cause(one: Found, evidence: Evidence) -> Cause:

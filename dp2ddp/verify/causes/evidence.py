@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -52,6 +52,7 @@ class Evidence:
     files: FilesComparison
     codes: tuple[int, int] = (0, 0)
     random_only: bool | None = None  # with DataParallel's random numbers both train the same; None: not tried
+    other_draw: bool = False  # initial weights that differ are draws of one distribution
     edits: Mapping[str, Sequence[str]] = field(
         default_factory=dict
     )  # of our conversion: rule -> "train_ddp.py:33"
@@ -92,15 +93,36 @@ class Evidence:
     def scenes(self) -> Iterator[Scene]:
         """Step by step, as long as all go on."""
         others = zip(*map(self._steps_of, range(len(self.ranks))), strict=False)
-        for step, ranks in zip(self.reference.steps(), others, strict=False):
+        for step, ranks in zip(self.reference_steps(), others, strict=False):
             yield Scene(step, tuple(in_order_of(rank, step.layout) or rank for rank in ranks))
+
+    def reference_steps(self) -> Iterator[Step]:
+        """Of DataParallel."""
+        return map(self._comparable, self.reference.steps())
+
+    @cached_property
+    def _other_arguments(self) -> bool:
+        """Whether forward is given other tensors on one side: labels beside the rows."""
+        firsts = [
+            next((f.firsts for s in trace.steps() for f in s.forwards if f.training), None)
+            for trace in (self.reference, *self.ranks[:1])
+        ]
+        return len({bool(each) for each in firsts if each is not None}) > 1
+
+    def _comparable(self, step: Step) -> Step:
+        """With rows known by their first tensor, where the others are there on one side only."""
+        if not self._other_arguments:
+            return step
+        forwards = tuple(
+            replace(each, digests=each.firsts or each.digests, firsts=()) for each in step.forwards
+        )
+        return replace(step, forwards=forwards)
 
     def _steps_of(self, rank: int) -> Iterator[Step]:
         """Those that stand for DataParallel's."""
         trace = self.ranks[rank]
-        return (
-            matched_steps(trace, self.comparison.matched[rank]) if self.comparison.matched else trace.steps()
-        )
+        matched = self.comparison.matched
+        return map(self._comparable, matched_steps(trace, matched[rank]) if matched else trace.steps())
 
 
 def projected(vector: Vector, layout: Layout) -> Array:

@@ -46,13 +46,25 @@ Buffers = tuple[tuple[str, Array, Array], ...]  # name, DataParallel's, rank 0's
 
 
 def _counted_batches(evidence: Evidence, scene: Scene) -> Iterator[Found]:
-    """BatchNorm counts the batches that it was given in training mode."""
+    """BatchNorm counts the batches that it was given in training mode; in more, smaller ones it counts more."""
+    if _forwards_apart(evidence, scene):
+        return
     for when, buffers in ((f"after step {scene.number}", _buffers(scene)), ("at the end", _left(evidence))):
         for name, ours, theirs in buffers:
             if name.endswith("num_batches_tracked") and ours != theirs:
                 told = f"{name} is {theirs.item():g} on rank 0, {ours.item():g} under DataParallel {when}"
                 yield found("evaluation-mode", 0.97, told)
                 return
+
+
+def _forwards_apart(evidence: Evidence, scene: Scene) -> tuple[int, int] | None:
+    """Forwards in training up to the step, on rank 0 and under DataParallel, where they are not as many."""
+    traces = evidence.ranks[0], evidence.reference
+    counts = [
+        sum(training for line in trace.lines[: scene.number + 1] for training, *_ in line["forwards"])
+        for trace in traces
+    ]
+    return (counts[0], counts[1]) if all(counts) and counts[0] != counts[1] else None
 
 
 def _own_buffers(evidence: Evidence, scene: Scene) -> Iterator[Found]:
@@ -113,8 +125,8 @@ def _casts(evidence: Evidence) -> Iterator[Found]:
     found_ones = () if comparison.first is None else (comparison.first, *comparison.also)
     for each in found_ones:
         if each.kind == "precision" and " only, at " in each.name:
-            code = "no-scaler" if each.name.startswith(SCALED) else "half-by-hand"
-            yield found(code, 0.965, each.name)
+            scaler = "no-scaler" if "under DataParallel only" in each.name else "scaler-added"
+            yield found(scaler if each.name.startswith(SCALED) else "half-by-hand", 0.965, each.name)
 
 
 def _precision(scene: Scene) -> Iterator[Found]:
@@ -165,6 +177,11 @@ def _statistics(evidence: Evidence, scene: Scene) -> Iterator[Found]:
             "no wrapped model is called on the ranks, and all have one loss: each computes the whole batch"
         )
         yield found("repeated-rows", 0.95, words, told)
+    elif (counts := _forwards_apart(evidence, scene)) and different_batch(evidence) is None:
+        words = "forwards in training up to step {}: {} on rank 0, {} under DataParallel".format(
+            scene.number, *counts
+        )
+        yield found("batchnorm-rows", 0.95, words, told)
     elif together and different_batch(evidence) is None:
         yield found("sync-batchnorm", 0.95, f"{told}, and the same on all ranks")
     elif not together and different_batch(evidence) is None and (moved or not batches_of(scene)):

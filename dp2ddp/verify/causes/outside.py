@@ -7,23 +7,25 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dp2ddp.trace.records import Trace
 from dp2ddp.verify.causes.cause import Found, found
 from dp2ddp.verify.causes.evidence import Evidence
-from dp2ddp.verify.causes.words import names_text, ranks_text
+from dp2ddp.verify.causes.words import names_text, ranks_text, sum_text
 from dp2ddp.verify.matching import plain_name
-from dp2ddp.verify.outputs import NO_LINE
+from dp2ddp.verify.outputs import NO_LINE, FileDifference
 
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\bnan\b|\binf\b")
 
 
 def signatures(evidence: Evidence) -> Iterator[Found]:
-    trained = evidence.comparison.same
+    """Where training differs, numbers in lines and files do so anyway: then what hangs on none is looked for."""
     if evidence.voices:
-        yield _voices(evidence, 0.9 if trained else 0.2)
-    if not trained:
+        yield _voices(evidence, 0.9)
+    yield from _files(evidence)
+    yield from _sharded_evaluation(evidence)
+    if not evidence.comparison.same:
         return
     yield from _lines(evidence)
-    yield from _files(evidence)
     if evidence.codes[0] != evidence.codes[1]:
         yield found("other-output", 0.5, "exit codes {} and {}".format(*evidence.codes))
 
@@ -37,20 +39,49 @@ def _voices(evidence: Evidence, weight: float) -> Found:
 
 
 def _lines(evidence: Evidence) -> Iterator[Found]:
-    first = evidence.stdout.first
-    if first is None:
-        return
-    number, ours, theirs = first
-    told = f"line {number}: {theirs!r}, under DataParallel {ours!r}"
-    if _NUMBER.sub("#", ours) == _NUMBER.sub("#", theirs):
+    text = evidence.stdout
+    for number, ours, theirs in (text.first, *text.others) if text.first else ():
+        told = f"line {number}: {theirs!r}, under DataParallel {ours!r}"
+        if _NUMBER.sub("#", ours) != _NUMBER.sub("#", theirs):
+            yield found("other-output", 0.5, told)
+            continue
         yield found("local-numbers", 0.85, told)
         if names := _apart_on_ranks(evidence):
             words = (
                 f"{names_text(names)} differ from rank to rank at the end: ranks that evaluate use their own"
             )
             yield found("buffers-of-another-rank", 0.8, words)
-    else:
-        yield found("other-output", 0.5, told)
+
+
+_MEETINGS = ("barrier", "init_process_group", "destroy_process_group", "DistributedDataParallel")
+
+
+def _sharded_evaluation(evidence: Evidence) -> Iterator[Found]:
+    """Ranks that share out what DataParallel evaluates as a whole, and put nothing together behind it."""
+    if evidence.stdout.first is None:
+        return
+    sides = [_evaluated(trace) for trace in (evidence.reference, *evidence.ranks)]
+    for place, ((whole, _), *own) in enumerate(zip(*sides, strict=False)):
+        counts = [count for count, _ in own]
+        shared_out = whole and max(counts) < whole <= sum(counts)
+        if shared_out and not any(meets for _, meets in own):
+            words = (
+                f"{sum_text(counts)} samples are evaluated, {whole} under DataParallel, before step {place}"
+            )
+            yield found("local-numbers", 0.8, f"{words}; no collective puts their numbers together")
+            return
+
+
+def _evaluated(trace: Trace) -> list[tuple[int, bool]]:
+    """Before each step, and behind the last: samples of data sets that no step is made of, and whether ranks meet."""
+    trained = {line["draws"][-1][0] for line in trace.lines if line["draws"]}
+    return [
+        (
+            sum(len(indices or ()) for loader, indices, _ in line["draws"] if loader not in trained),
+            any(name not in _MEETINGS for name, _ in line["collectives"]),
+        )
+        for line in (*trace.lines, *trace.last_line)
+    ]
 
 
 def _of_tensor(what: str, evidence: Evidence) -> str:
@@ -78,8 +109,7 @@ def _apart_on_ranks(evidence: Evidence) -> list[str]:
 
 
 def _files(evidence: Evidence) -> Iterator[Found]:
-    different = evidence.files.different
-    for each in different:
+    for each in evidence.files.different:
         told = f"{each.path} {each.what}"
         if each.ranks:
             yield found("every-rank-writes", 0.86, told)
@@ -87,14 +117,19 @@ def _files(evidence: Evidence) -> Iterator[Found]:
             yield found("doubled-files", 0.87, told)
         elif "other keys" in each.what:
             yield found("other-keys", 0.88, told)
-        elif " differs by " in each.what:
-            yield found(_of_tensor(each.what, evidence), 0.86, told)
-        elif line := re.match(r"line \d+: (.*) under DataParallel, (.*) under DDP", each.what):
-            same = _NUMBER.sub("#", line[1]) == _NUMBER.sub("#", line[2])
-            counts = re.search(r"; (\d+) lines instead of (\d+)$", each.what)
-            if counts and int(counts[1]) > int(counts[2]):
-                yield found("doubled-lines", 0.88, told)
-            else:
-                yield found("local-numbers" if same else "other-output", 0.8, told)
-        else:
-            yield found("other-output", 0.4, told)
+        elif evidence.comparison.same:
+            yield _of_numbers(evidence, each, told)
+
+
+def _of_numbers(evidence: Evidence, each: FileDifference, told: str) -> Found:
+    """A file with other content, though training is the same."""
+    if " differs by " in each.what:
+        return found(_of_tensor(each.what, evidence), 0.86, told)
+    line = re.match(r"line \d+: (.*) under DataParallel, (.*) under DDP", each.what)
+    if line is None:
+        return found("other-output", 0.4, told)
+    same = _NUMBER.sub("#", line[1]) == _NUMBER.sub("#", line[2])
+    counts = re.search(r"; (\d+) lines instead of (\d+)$", each.what)
+    if counts and int(counts[1]) > int(counts[2]):
+        return found("doubled-lines", 0.88, told)
+    return found("local-numbers" if same else "other-output", 0.8, told)

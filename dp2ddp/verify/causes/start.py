@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dp2ddp.trace.records import Vector
+from dp2ddp.trace.records import Layout, Vector
 from dp2ddp.verify.causes.cause import Found, found
 from dp2ddp.verify.causes.evidence import Evidence, Scene
 from dp2ddp.verify.causes.words import names_text, ranks_text
+from dp2ddp.verify.matching import plain_name
 
 _ROUNDING = 1e-12  # the same numbers, got in another way
 
@@ -35,6 +36,13 @@ def _initial(evidence: Evidence) -> Iterator[Found]:
     away = [names[i] for i in places if any(not _same(ours, each, i) for each in theirs)]
     if apart:
         yield found("ranks-start-apart", 0.99, f"before the first step ranks differ in {names_text(apart)}")
+    elif away and evidence.other_draw:
+        yield found(
+            "other-seed",
+            0.99,
+            f"before the first step {names_text(away)} of {len(places)} tensors are other than DataParallel's",
+            "they are as large, and distributed as its are; all ranks agree with each other",
+        )
     elif away:
         yield found(
             "initial-state",
@@ -83,16 +91,36 @@ def _layout(evidence: Evidence, scene: Scene) -> Iterator[Found]:
                 f"that of {names_text(scene.reference.layout.names)} under DataParallel",
             )
             return
-        ours, theirs = set(scene.reference.layout.names), set(step.layout.names)
-        if len(step.layout.names) != len(scene.reference.layout.names):
-            yield found(
-                "other-parameters",
-                0.97,
-                f"the optimizer has {len(step.layout.names)} parameters on rank {rank}, "
-                f"{len(scene.reference.layout.names)} under DataParallel",
-                f"only on one side: {names_text(sorted(ours ^ theirs))}",
-            )
+        ours, theirs = (_shapes(each.layout) for each in (scene.reference, step))
+        if ours != theirs and len(ours) == len(scene.reference.layout.names):
+            yield _of_other_parameters(ours, theirs, rank)
             return
+
+
+def _shapes(layout: Layout) -> dict[str, tuple[int, ...]]:
+    return dict(zip(map(plain_name, layout.names), layout.shapes, strict=True))
+
+
+def _of_other_parameters(
+    ours: dict[str, tuple[int, ...]], theirs: dict[str, tuple[int, ...]], rank: int
+) -> Found:
+    """Some of the other's, or another model's."""
+    counts = f"the optimizer has {len(theirs)} parameters on rank {rank}, {len(ours)} under DataParallel"
+    only = [sorted(a.keys() - b.keys()) for a, b in ((theirs, ours), (ours, theirs))]
+    told = [
+        f"only {side}: {names_text(names)}"
+        for side, names in zip((f"on rank {rank}", "under DataParallel"), only, strict=True)
+        if names
+    ]
+    apart = [name for name in ours if name in theirs and ours[name] != theirs[name]]
+    told += [f"{name} is {_size(theirs[name])}, under DataParallel {_size(ours[name])}" for name in apart[:2]]
+    return found(
+        "other-model" if all(only) or apart else "other-parameters", 0.991 if apart else 0.97, counts, *told
+    )
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "one number"
 
 
 def _nothing_reached(scene: Scene) -> Iterator[Found]:

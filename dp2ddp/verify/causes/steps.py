@@ -33,7 +33,13 @@ def _counts(evidence: Evidence) -> Iterator[Found]:
     if comparison.first is None:
         return
     told = f"steps: {numbers_text(counts)} on the ranks, {comparison.steps} under DataParallel"
-    if len(set(counts)) > 1:
+    if not comparison.stepped:
+        if comparison.first.kind == "steps":
+            told = (
+                f"backward passes: {numbers_text(counts)} on the ranks, {comparison.steps} under DataParallel"
+            )
+            yield found("other-computation", 0.6, told)
+    elif len(set(counts)) > 1:
         yield found("local-decision", 0.93, told)
     elif comparison.first.kind == "steps":
         yield found("fewer-steps" if counts[0] < comparison.steps else "more-steps", 0.9, told)
@@ -53,13 +59,16 @@ def _skipped(scene: Scene) -> Iterator[Found]:
 
 
 def _scaler(scene: Scene) -> Iterator[Found]:
-    """Losses that DataParallel multiplies by a power of two and the ranks do not."""
+    """Losses that one side multiplies by a power of two and the other does not."""
     whole, parts = sum(scene.reference.losses), [sum(rank.losses) for rank in scene.ranks]
     mean = sum(parts) / max(len(parts), 1)
     if not mean or not math.isfinite(whole / mean):
         return
     factor = whole / mean
     power = round(math.log2(abs(factor))) if factor else 0
+    if power < -3 and math.isclose(factor, 2.0**power, rel_tol=1e-6):
+        told = f"the ranks' losses are {number_text(2.0**-power)} times DataParallel's: a scale"
+        yield found("scaler-added", 0.965, told)
     if power > 3 and math.isclose(factor, 2.0**power, rel_tol=1e-6):
         yield found(
             "no-scaler", 0.97, f"DataParallel's loss is {number_text(2.0**power)} times the ranks': its scale"

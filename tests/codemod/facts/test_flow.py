@@ -243,6 +243,27 @@ def test_rows_meet_no_other_model(text: str, why: str) -> None:
 BESIDE = HEAD + "for x, y in loader:\n    loss = criterion(net(x.cuda()), y)\n    print(len(y))\n"
 
 
+@pytest.mark.parametrize(
+    ("behind", "always", "within"),
+    [
+        pytest.param("if i % 9 == 0:\n    print(len(x))", ("y",), [("x",)], id="now and then"),
+        pytest.param("if a:\n    b()\n    if c:\n        print(x)", ("y",), [("x",)], id="the innermost if"),
+        pytest.param("if a:\n    print(x)\nelse:\n    print(x)", ("x", "y"), [], id="in both branches"),
+        pytest.param("if a:\n    print(x)\nprint(x)", ("x", "y"), [], id="behind it, too"),
+        pytest.param("if len(x) > 3:\n    print(1)", ("x", "y"), [], id="in the question"),
+        pytest.param("for _ in a:\n    if b:\n        print(x)", ("x", "y"), [], id="in a loop"),
+        pytest.param("try:\n    if b:\n        print(x)\nexcept E: pass", ("x", "y"), [], id="in a try"),
+        pytest.param("if a:\n    print(x)\nif b:\n    print(x)", ("x", "y"), [], id="in two"),
+    ],
+)
+def test_what_one_branch_alone_uses_is_gathered_there(
+    behind: str, always: tuple[str, ...], within: list[tuple[str, ...]]
+) -> None:
+    (loop,) = facts_of(HEAD + LOOP + indented(behind)).flow.loops
+    assert loop.gathered == always
+    assert [names for _, names in loop.gathered_within] == within
+
+
 def test_what_the_forwards_statement_uses_is_gathered_before_it() -> None:
     (loop,) = facts_of(BESIDE).flow.loops
     assert (loop.before, loop.gathered) == (("y",), ())
@@ -261,3 +282,29 @@ def test_what_the_forward_takes_or_replaces_is_not_gathered_before_it(statement:
 def test_the_module_of_a_wrap_is_the_model_itself() -> None:
     text = HEAD.replace("DataParallel(Net())", "DataParallel(Net()).module") + LOOP
     assert "`net` is not always the wrapped model" in str(facts_of(text).flow.stopper)
+
+
+AGAIN = "def train(n):\n    net = Net()\n    if flag:\n        net = torch.nn.DataParallel(net)\n" + indented(
+    LOOP
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "stays"),
+    [
+        pytest.param(AGAIN + "    train(n - 1)\n", False, id="mentions itself"),
+        pytest.param(AGAIN + "    train(n - 1)\ntrain(2)\n", False, id="calls itself"),
+        pytest.param(AGAIN + "    fit(n)\ndef fit(n):\n    train(n - 1)\n", False, id="a circle of two"),
+        pytest.param(
+            AGAIN + "def main(n):\n    train(n)\nmain(2)\n", True, id="called by what is called once"
+        ),
+        pytest.param(
+            "class Trainer:\n" + indented(AGAIN.replace("(n)", "(self)") + "    print(self.net.train)\n"),
+            False,
+            id="a method that uses an attribute of its name",
+        ),
+    ],
+)
+def test_functions_that_mention_themselves_may_run_again(text: str, stays: bool) -> None:
+    stopper = facts_of(NET + LOADER + text).flow.stopper or ""
+    assert ("may run unwrapped" not in stopper) == stays

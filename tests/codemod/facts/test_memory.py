@@ -88,3 +88,40 @@ def test_attributes_of_a_class_cannot_be_carried(name: str) -> None:
 )  # fmt: skip
 def test_what_no_forward_sees_of_another_is_not(made: str, body: list[str]) -> None:
     assert kept(made, *body) == []
+
+
+ATTENTION = """
+import torch
+class Attention(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer('step', torch.zeros(1))
+        self.seen = MADE
+    def start(self, x):
+        self.seen = SET
+    def forward(self, x, t):
+        self.step += 1
+        if t == 0:
+            self.start(x)
+        self.seen += x
+        return x * self.seen
+    def reset(self):
+        self.step = self.step.new_tensor(1)
+net = torch.nn.DataParallel(Attention())
+print(net.module.step)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "found"),
+    [
+        ("None", "torch.zeros(2, 3)", []),
+        ("torch.zeros(2, 3)", "torch.zeros(2, 3)", ["self.seen"]),
+        ("None", "everything", ["self.seen"]),
+    ],
+)
+def test_what_a_forward_makes_for_its_own_module_goes_with_the_replica(
+    made: str, given: str, found: list[str]
+) -> None:
+    text = ATTENTION.replace("MADE", made).replace("SET", given)
+    assert [one.name for one in facts_of(text).memory] == found

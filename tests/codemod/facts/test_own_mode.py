@@ -8,6 +8,7 @@ import pytest
 
 from dp2ddp.codemod.facts.devices import find_device_indices
 from dp2ddp.codemod.facts.modules import Modules
+from dp2ddp.codemod.facts.origins import Origins
 from dp2ddp.codemod.facts.own_mode import asks_launcher, launcher_matters, without_condition
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project
@@ -92,4 +93,7 @@ def test_devices_of_the_own_mode_are_left_alone() -> None:
         "    if args.distributed:\n"
         "        dist.init_process_group('nccl')\n"
     )
-    assert [use.node.lineno for use in find_device_indices(modules.entry, ())] == [9, 11]
+    assert [use.node.lineno for use in find_device_indices(modules.entry, Origins(modules.entry, ()))] == [
+        9,
+        11,
+    ]

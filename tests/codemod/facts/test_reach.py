@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dp2ddp.codemod.facts.libraries import tracker_imports
 from tests.codemod.scripts import facts_of
 
 MODELS = (
@@ -71,3 +72,32 @@ def test_the_main_block_of_a_module_does_not_run() -> None:
     facts = facts_of("import models\neval('1')\n", models=MODELS)
     (module,) = facts.others
     assert not facts.reach.holds(module.script, module.script.tree.body[-1])
+
+
+METER = """
+import torch
+class Meter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+    def forward(self, x):
+        FILLS
+        return x
+def report(meter):
+    print(meter.seen)
+"""
+
+
+@pytest.mark.parametrize("fills", ["self.seen.append(len(x))", "self.weight.data.mul_(0.9)"])
+def test_a_class_that_the_script_does_not_reach_makes_no_rank_wait_its_turn(fills: str) -> None:
+    meter = METER.replace("FILLS", fills)
+    wrap = "import torch\nimport meters\nnet = torch.nn.DataParallel(NET)\n"
+    assert facts_of(wrap.replace("NET", "meters.Meter()"), meters=meter).takes_turns
+    assert not facts_of(wrap.replace("NET", "torch.nn.Linear(2, 2)"), meters=meter).takes_turns
+
+
+def test_a_package_of_the_project_that_is_called_like_a_tracker_is_none() -> None:
+    script = "import torch\nfrom trains import Trainer\nTrainer(torch.nn.DataParallel(net))\n"
+    own, foreign = (facts_of(script, **{name: "class Trainer:\n    pass\n"}) for name in ("trains", "other"))
+    assert not list(tracker_imports(own.script, own.modules, own.entry.last_import))
+    assert list(tracker_imports(foreign.script, foreign.modules, foreign.entry.last_import))

@@ -80,6 +80,20 @@ def test_a_thread_that_does_more_is_none_for_rank_0_alone(text: str, why: str) -
     assert any(one.code == "DDP906" for one in converted(HEAD + text).hazards)
 
 
+def test_a_queue_that_a_function_hands_on_to_its_process_is_still_one() -> None:
+    start = (
+        "from multiprocessing import Process, Queue\n"
+        "def fill(name, queue):\n    while True:\n        queue.put(load(name))\n"
+        "def start(names, queue):\n"
+        "    for name in names:\n        Process(target=fill, args=(name, queue)).start()\n"
+        "batches = Queue(2)\npinned = queue.Queue()\nstart(files, batches)\nnet(batches.get())\n"
+    )
+    assert why_not(start) == []
+    assert "changes `queue`" in str(
+        why_not(start.replace("queue.put(load(name))", "queue.put(places, values)"))
+    )
+
+
 def test_a_process_draws_from_streams_of_its_own() -> None:
     text = "def fill(items, data):\n    items.put(np.random.rand())\n" + THREAD + "np.random.shuffle(found)\n"
     assert why_not(text.replace("threading.Thread", "torch.multiprocessing.Process")) == []
@@ -128,3 +142,37 @@ def test_a_pool_that_cannot_run_is_no_source() -> None:
     unused = facts_of(HEAD + "import tools\n", tools=loads)
     used = facts_of(HEAD + "import tools\ntools.Tool()\n", tools=loads)
     assert [len(facts.others[0].feeds.makers) > 0 for facts in (unused, used)] == [False, True]
+
+
+SAVER = "def save(path, image):\n    np.save(path, image)\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SAVER + "p = multiprocessing.Process(target=save, args=('a', 1))\np.start()\n",
+        SAVER + "def more(path):\n    save(path, 1)\nthreading.Thread(target=more, args=('a',)).start()\n",
+        "def begin():\n    def save(q):\n        np.save('a', q.get())\n"
+        "    return [multiprocessing.Process(target=save, args=(items,)) for _ in range(2)]\nbegin()\n",
+    ],
+)
+def test_what_a_process_of_rank_0_writes_is_written_once(text: str) -> None:
+    conversion = converted("import multiprocessing\n" + HEAD + text)
+
+    assert conversion.hazards == ()
+    assert "np.save(path" in conversion.after or "np.save('a'" in conversion.after
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SAVER + "threading.Thread(target=save, args=('a', 1)).start()\nsave('b', 2)\n",
+        SAVER
+        + "def more():\n    save('b', 1)\nthreading.Thread(target=save, args=('a', 1)).start()\nmore()\n",
+        SAVER + "handler = save\nthreading.Thread(target=save, args=('a', 1)).start()\n",
+        SAVER
+        + "def s(path):\n    found.append(path)\n    save(path, 1)\nthreading.Thread(target=s, args=('a',)).start()\n",
+    ],
+)
+def test_what_the_main_flow_or_every_rank_runs_as_well_is_a_hazard(text: str) -> None:
+    assert {"DDP503", "DDP906"} & {one.code for one in converted(HEAD + text).hazards}

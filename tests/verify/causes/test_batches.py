@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dp2ddp.verify.causes.batches import ranks_take_again, takes_again
+from dp2ddp.verify.causes.batches import is_in_order, ranks_take_again, takes_again
 
 SAMPLES = range(60)
 
@@ -35,3 +35,10 @@ def test_ranks_that_share_out_an_epoch_do_not_take_again(world: int) -> None:
     assert not ranks_take_again([[i for epoch in epochs for i in epoch]] * world)
     assert ranks_take_again([drawn(3)] * world)
     assert ranks_take_again([drawn(rank) for rank in range(world)])
+
+
+def test_an_epoch_in_order_is_told_from_a_shuffled_one() -> None:
+    assert is_in_order([0, 2, 4, 6, 0, 2, 4, 6])
+    assert is_in_order([1, 3, 5])
+    assert not is_in_order([4, 2, 0, 6])
+    assert not is_in_order(shuffled(0))

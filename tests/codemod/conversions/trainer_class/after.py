@@ -14,8 +14,9 @@ from dp2ddp.templates.batches import shard
 from dp2ddp.templates.ddp import ExactDDP
 from dp2ddp.templates.process import join_process_group, world_size
 from dp2ddp.templates.rows import gather_rows
+from dp2ddp.templates.tracking import tracker_on_rank_zero
 from dp2ddp.templates.turns import rank_zero_first
-from dp2ddp.templates.voice import object_on_rank_zero, on_rank_zero, open_on_rank_zero, save_on_rank_zero
+from dp2ddp.templates.voice import on_rank_zero, open_on_rank_zero, save_on_rank_zero
 
 logger = logging.getLogger(__name__)
 DEFAULTS = {"epochs": 3, "batch": 64}
@@ -35,7 +36,7 @@ class Trainer:
         self.optimizer = torch.optim.Adam(self.model.parameters())
         self.out = Path("runs") / on_rank_zero(datetime.now).strftime("%m%d-%H%M%S")
         on_rank_zero(self.out.mkdir, parents=True, exist_ok=True)
-        self.writer = object_on_rank_zero(SummaryWriter, log_dir=str(self.out))
+        self.writer = tracker_on_rank_zero(SummaryWriter, log_dir=str(self.out))
         logging.basicConfig(stream=open_on_rank_zero(self.out / "train.log", "a"), level=logging.INFO)
 
     def train(self, loader):

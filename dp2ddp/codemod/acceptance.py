@@ -1,0 +1,180 @@
+"""How a person answers a hazard: by a comment in the script, or by an option of the command.
+
+`# dp2ddp: accept[DDP908] reason`, at the end of the hazard's line or above it, and `--accept DDP908:12` say: I have
+looked at it, go on. The hazard stays in the report, as accepted. `# dp2ddp: ignore[DDP503]` leaves a rule out on its
+line: no edit, no note; a hazard of that rule is accepted by it, since none goes away without a word.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dp2ddp.codemod.facts.script import Script
+from dp2ddp.errors import UnmatchedAcceptanceError
+from dp2ddp.source.cells import Place
+
+if TYPE_CHECKING:
+    from dp2ddp.codemod.plan import Planned
+
+_COMMENT = re.compile(r"#\s*dp2ddp:\s*(accept|ignore)\b(?:\[([A-Za-z0-9,\s]*)\])?:?\s*(.*)")
+_OPTION = re.compile(r"(?P<code>[A-Za-z]+\d+):(?:(?P<where>.+?):)?(?P<line>\d+)(?:\s+(?P<reason>.*))?")
+_SIMPLE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Delete, ast.Raise, ast.Assert)
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """That somebody answered a hazard, how, and why."""
+
+    by: str  # comment or option
+    reason: str = ""
+
+    def __str__(self) -> str:
+        how = "a comment" if self.by == "comment" else "--accept"
+        return f"{how}: {self.reason}" if self.reason else how
+
+
+@dataclass(frozen=True)
+class AcceptOption:
+    """`--accept CODE:line`, `CODE:file:line`, or `CODE:cell:line` of a notebook; a reason may follow a blank."""
+
+    text: str
+    code: str
+    where: str | None  # a file, or the number of a cell
+    line: int
+    reason: str
+
+    def answers(self, code: str, file: str | None, entry: str, place: Place) -> bool:
+        """Whether it means a hazard of this code, in this file (None: the entry script), at this place."""
+        if (code, place.line) != (self.code, self.line):
+            return False
+        if place.cell is not None:
+            return self.where == str(place.cell)
+        if self.where is None:
+            return file is None
+        return _is_same_file(self.where, file or entry)
+
+
+def accept_option(text: str) -> AcceptOption:
+    """The option that is meant; a ValueError says what it looks like."""
+    found = _OPTION.fullmatch(text.strip())
+    if not found:
+        raise ValueError(f"{text!r}: CODE:LINE, CODE:FILE:LINE, or CODE:CELL:LINE of a notebook")
+    return AcceptOption(
+        text.strip(), found["code"].upper(), found["where"], int(found["line"]), found["reason"] or ""
+    )
+
+
+def _is_same_file(said: str, shown: str) -> bool:
+    """`models/net.py` means that file wherever it lies: a person names it as the report did, or shorter."""
+    if os.path.abspath(said) == os.path.abspath(shown):
+        return True
+    parts, whole = os.path.normpath(said).split(os.sep), os.path.abspath(shown).split(os.sep)
+    return whole[-len(parts) :] == parts
+
+
+def refuse_unmatched(
+    options: Sequence[AcceptOption], accepted: Iterable[Planned], still_open: Iterable[Planned], entry: str
+) -> None:
+    """An UnmatchedAcceptanceError for an option that answers nothing: it answers for a line that has moved, say."""
+    answered = list(accepted)
+    for option in options:
+        if any(option.answers(one.code, one.file, entry, one.place) for one in answered):
+            continue
+        there = ", ".join(dict.fromkeys(option_text(one) for one in still_open))
+        raise UnmatchedAcceptanceError(
+            f"--accept {option.text}: no hazard there; "
+            + (f"open ones: {there}" if there else "none is open at all")
+        )
+
+
+def option_text(planned: Planned) -> str:
+    """What --accept takes for a hazard."""
+    place = planned.place
+    where = planned.file if planned.file else place.cell
+    return f"{planned.code}:{where}:{place.line}" if where else f"{planned.code}:{place.line}"
+
+
+@dataclass(frozen=True)
+class Comment:
+    """A comment that answers what is found on a line."""
+
+    line: int  # where it stands
+    column: int  # from 1
+    word: str  # accept or ignore
+    codes: tuple[str, ...]
+    reason: str
+
+    def accepts(self, code: str) -> bool:
+        """Whether a hazard of this code is answered. `accept` names codes in full: it answers what was looked at."""
+        return self.ignores(code) if self.word == "ignore" else code in self.codes
+
+    def ignores(self, code: str) -> bool:
+        """Whether it leaves the rule of this code out; families (`DDP5`), or all rules where none is named."""
+        return self.word == "ignore" and (not self.codes or code.startswith(self.codes))
+
+
+class Comments:
+    """Those of one file, by the lines that they speak for."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        positions = script.positions
+        self._by_line: dict[int, Comment] = {}
+        self._alone: set[int] = set()  # lines that are nothing but a comment
+        if "dp2ddp:" not in positions.text:
+            return
+        for line in range(1, len(positions.line_starts) + 1):
+            text = positions.text[positions.line_starts[line - 1] : positions.line_end(line)]
+            if text.lstrip().startswith("#"):
+                self._alone.add(line)
+            found = _COMMENT.search(text)
+            if found and not self._is_in_text(positions.line_starts[line - 1] + found.start()):
+                word, codes, reason = found.groups()
+                named = tuple(code.strip().upper() for code in (codes or "").split(",") if code.strip())
+                self._by_line[line] = Comment(line, found.start() + 1, word, named, reason.strip())
+
+    def _is_in_text(self, place: int) -> bool:
+        """Whether a string of the script stands there, and no comment."""
+        texts = (node for node in self._script.nodes(ast.Constant, ast.JoinedStr) if _is_string(node))
+        spans = map(self._script.positions.span, texts)
+        return any(span.start <= place < span.end for span in spans)
+
+    def __iter__(self) -> Iterator[Comment]:
+        return iter(self._by_line.values())
+
+    def ignoring(self, code: str, line: int) -> bool:
+        """Whether a comment at the end of a line leaves a rule out there."""
+        comment = self._by_line.get(line)
+        return comment is not None and comment.ignores(code)
+
+    def accepting(self, code: str, node: ast.AST) -> Comment | None:
+        """The comment that answers a hazard: on its line, at an end of its statement, or above either."""
+        if not self._by_line:
+            return None
+        comments = (self._by_line.get(line) for line in self._lines_for(node))
+        return next((one for one in comments if one and one.accepts(code)), None)
+
+    def _lines_for(self, node: ast.AST) -> Iterator[int]:
+        line = getattr(node, "lineno", 1)
+        yield line
+        statement = None if isinstance(node, ast.Module) else self._script.scopes.statement(node)
+        first = line
+        if statement is not None:
+            first = min([statement.lineno, *(one.lineno for one in getattr(statement, "decorator_list", ()))])
+            yield statement.lineno
+            if isinstance(statement, _SIMPLE):
+                yield statement.end_lineno or line
+        for start in {line, first}:
+            above = start - 1
+            while above in self._alone:
+                yield above
+                above -= 1
+
+
+def _is_string(node: ast.AST) -> bool:
+    return isinstance(node, ast.JoinedStr) or isinstance(getattr(node, "value", None), str)

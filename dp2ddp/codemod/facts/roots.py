@@ -1,0 +1,268 @@
+"""What an expression is, or is a part of, that lives longer than the call: `self.NAME`, a global, a class's attribute.
+
+Followed through other names, what loops and unpacking give, views, items, and the script's own functions, as far as the
+text tells. Replicas of DataParallel share all of it; what a rank does to it, it does alone.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TypeGuard
+
+from dp2ddp.codemod.facts.aliases import assigned, handed_over
+from dp2ddp.codemod.facts.mutating import is_in_place
+from dp2ddp.codemod.facts.places import Place, Places
+from dp2ddp.codemod.facts.script import Script, Variable, literal
+
+Function = (ast.FunctionDef, ast.AsyncFunctionDef)
+# Methods that give what an object holds, or another view of it: what is done to the result is done to the object.
+VIEWS = {
+    *("get", "setdefault", "pop", "popitem", "popleft", "values", "items", "keys", "get_nowait"),
+    *(
+        "view",
+        "view_as",
+        "reshape",
+        "ravel",
+        "flatten",
+        "squeeze",
+        "unsqueeze",
+        "transpose",
+        "permute",
+        "swapaxes",
+    ),
+    *(
+        "t",
+        "narrow",
+        "select",
+        "expand",
+        "expand_as",
+        "detach",
+        "numpy",
+        "diagonal",
+        "chunk",
+        "split",
+        "unbind",
+    ),
+    *(
+        "contiguous",
+        "to",
+        "cpu",
+        "cuda",
+        "float",
+        "double",
+        "setflags",
+        "as_strided",
+        "unfold",
+        "index_select",
+    ),
+    *("__getitem__", "__iter__", "__enter__", "__getattribute__"),
+}
+PASS_ON = {  # functions whose result is, or gives, what they are given
+    *(
+        f"builtins.{name}"
+        for name in ("iter", "reversed", "enumerate", "zip", "list", "tuple", "sorted", "next")
+    ),
+    *(f"builtins.{name}" for name in ("filter", "map", "vars", "max", "min", "super", "set", "memoryview")),
+    *("operator.getitem", "copy.copy", "numpy.asarray", "numpy.ravel", "torch.from_numpy", "torch.as_tensor"),
+    *("itertools.chain", "itertools.islice", "itertools.zip_longest", "itertools.chain.from_iterable"),
+    *("typing.cast", "heapq.heappop"),
+}
+
+
+class Roots:
+    """Asked for one file; each question ends, whatever stands for whatever."""
+
+    def __init__(self, script: Script, places: Places) -> None:
+        self.script, self.places = script, places
+
+    def of(self, node: ast.expr) -> list[ast.expr]:
+        """The attributes of self or of classes, the outer names and the defaults that an expression may be part of."""
+        return list(self._of(node, set()))
+
+    def _of(self, node: ast.AST | None, seen: set[ast.AST]) -> Iterator[ast.expr]:
+        if node is None or node in seen:
+            return
+        seen.add(node)
+        match node:
+            case ast.Attribute() if is_own(node) or is_class(self.script, node.value):
+                yield node
+            case ast.Attribute(value=ast.Name() as owner) if self._is_module(owner):
+                yield node
+            case ast.Attribute(value=value) | ast.Subscript(value=value) | ast.Starred(value=value):
+                yield from self._of(value, seen)
+            case ast.NamedExpr(value=value) | ast.Await(value=value):
+                yield from self._of(value, seen)
+            case ast.IfExp(body=one, orelse=other):
+                yield from self._of(one, seen)
+                yield from self._of(other, seen)
+            case ast.BoolOp(values=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):
+                for part in parts:
+                    yield from self._of(part, seen)
+            case ast.GeneratorExp() | ast.ListComp():
+                yield from self._of(node.elt, seen)
+            case ast.Call():
+                yield from self._of_call(node, seen)
+            case ast.Name():
+                yield from self._of_name(node, seen)
+
+    def _of_call(self, call: ast.Call, seen: set[ast.AST]) -> Iterator[ast.expr]:
+        name = self.script.scopes.name(call.func)
+        if name == "builtins.vars" and call.args and _is_self(call.args[0]):
+            yield call
+        elif name == "builtins.getattr" and len(call.args) > 1:
+            yield from self._looked_up(call, seen)
+        elif name in PASS_ON:
+            for given in call.args:
+                yield from self._of(given, seen)
+        elif function := self._function(call):
+            for node in ast.walk(function):
+                if isinstance(node, (ast.Return, ast.Yield)):
+                    yield from self._of(node.value, seen)
+        elif isinstance(call.func, ast.Attribute) and (
+            call.func.attr in VIEWS or is_in_place(call.func.attr)
+        ):
+            yield from self._of(call.func.value, seen)
+
+    def _function(self, call: ast.Call) -> ast.AST | None:
+        """The script's own function that is called; a class makes something new."""
+        found = self.places.modules.graph.means(self.script, call.func)
+        return next((one for script, one in found if script is self.script), None)
+
+    def _looked_up(self, call: ast.Call, seen: set[ast.AST]) -> Iterator[ast.expr]:
+        """`getattr(self, "cache")`; by a name that is not known it may be any: the call stands for it."""
+        owner, name = call.args[:2]
+        if not _is_self(owner) and not is_class(self.script, owner):
+            yield from self._of(owner, seen)
+        elif isinstance(text := literal(name), str):
+            for node in self.script.nodes(ast.Attribute):
+                if isinstance(node, ast.Attribute) and node.attr == text and is_own(node):
+                    yield node
+                    return
+            yield call
+        else:
+            yield call
+
+    def _of_name(self, node: ast.Name, seen: set[ast.AST]) -> Iterator[ast.expr]:
+        scopes = self.script.scopes
+        home = scopes.lookup(node.id, scopes.scope_of[node])
+        if home is None or node.id in home.definitions:
+            return
+        if node.id in home.imports:
+            module, _, name = (scopes.name(node) or "").rpartition(".")
+            there = self.places.modules.by_name.get(module)
+            if there and name in there.scopes.top.values:
+                yield node
+            return
+        function = scopes.function(node)
+        around = isinstance(home.node, (*Function, ast.Lambda)) and home.node is not function
+        if home is scopes.top or around and self.places.functions.get(home.node) is not Place.FORWARD:
+            yield node
+            return
+        if default_of(self.script, node) is not None:
+            yield node
+        yield from self._bound(node, home.node, seen)
+
+    def _bound(self, name: ast.Name, function: ast.AST, seen: set[ast.AST]) -> Iterator[ast.expr]:
+        """What a name of the function's own stands for: by assignments, loops, `with`, and as a parameter."""
+        scopes = self.script.scopes
+        home = scopes.lookup(name.id, scopes.scope_of[name])
+        for one in self._stored.get(name.id, ()):
+            if scopes.lookup(one.id, scopes.scope_of[one]) is home:
+                for given in self._given(one):
+                    yield from self._of(given, seen)
+        for given in self._handed_in(name.id, function):
+            yield from self._of(given, seen)
+
+    def _given(self, stored: ast.Name) -> Iterator[ast.expr]:
+        below: ast.AST = stored
+        for parent in self.script.scopes.ancestors(stored):
+            match parent:
+                case ast.Tuple() | ast.List() | ast.Starred():
+                    below = parent
+                    continue
+                case ast.Assign(value=value):
+                    for target in parent.targets:
+                        yield from (
+                            one for to, one in assigned(self.script, target, value) if to in (stored, below)
+                        )
+                case ast.AnnAssign(value=ast.expr() as value) | ast.NamedExpr(value=value):
+                    yield value
+                case ast.For(iter=value) | ast.AsyncFor(iter=value) | ast.comprehension(iter=value):
+                    yield value
+                case ast.withitem(context_expr=value):
+                    yield value
+            return
+
+    def _handed_in(self, name: str, function: ast.AST) -> Iterator[ast.expr]:
+        """What the calls in forwards give to a parameter of a helper of theirs."""
+        if not isinstance(function, Function) or name not in {
+            one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)
+        }:
+            return
+        yield from self._handed_over.get((function, name), ())
+
+    @cached_property
+    def _handed_over(self) -> dict[Variable, list[ast.expr]]:
+        """What parameters are given by calls in forwards, and by functools.partial."""
+        found: dict[Variable, list[ast.expr]] = {}
+        for call in self.script.calls:
+            if call.name == "functools.partial" and call.node.args:
+                function = self.script.scopes.definition(call.node.args[0])
+                given = (*call.node.args[1:], *(one.value for one in call.node.keywords))
+                for one in ast.walk(function.args) if isinstance(function, Function) else ():
+                    found.setdefault((function, getattr(one, "arg", "")), []).extend(given)
+            elif self.places.of(call.node) is Place.FORWARD:
+                for parameter, one in handed_over(self.script, call.node):
+                    found.setdefault(parameter, []).append(one)
+        return found
+
+    @cached_property
+    def _stored(self) -> dict[str, list[ast.Name]]:
+        """Where plain names are bound."""
+        found: dict[str, list[ast.Name]] = {}
+        for node in self.script.nodes(ast.Name):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                found.setdefault(node.id, []).append(node)
+        return found
+
+    def _is_module(self, node: ast.Name) -> bool:
+        """Whether a name is a module that is imported, of the project: its globals are shared, too."""
+        name = self.script.scopes.name(node) or ""
+        return name in self.places.modules.by_name
+
+
+def default_of(script: Script, node: ast.Name) -> ast.expr | None:
+    """`def ramp(state={})`: a parameter's default, which all calls share."""
+    function = script.scopes.function(node)
+    if not isinstance(function, (*Function, ast.Lambda)):
+        return None
+    arguments = function.args
+    plain = [*arguments.posonlyargs, *arguments.args]
+    behind = len(arguments.defaults)
+    pairs = [*zip(plain[len(plain) - behind :], arguments.defaults, strict=True)]
+    pairs += [
+        (one, given) for one, given in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if given
+    ]
+    found = next((given for one, given in pairs if one.arg == node.id), None)
+    return None if isinstance(found, ast.Constant) else found
+
+
+def _is_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def is_own(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    """`self.NAME`."""
+    return isinstance(node, ast.Attribute) and _is_self(node.value)
+
+
+def is_class(script: Script, node: ast.expr) -> bool:
+    """`type(self)`, `self.__class__`, `cls`, the name of a class."""
+    match node:
+        case ast.Call(func=ast.Name(id="type"), args=[ast.Name(id="self")]):
+            return True
+        case ast.Attribute(value=ast.Name(id="self"), attr="__class__") | ast.Name(id="cls"):
+            return True
+    return isinstance(script.scopes.definition(node), ast.ClassDef)

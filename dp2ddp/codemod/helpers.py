@@ -1,0 +1,162 @@
+"""Where the helpers of a conversion live: in a module beside the script, in the script itself, or in dp2ddp."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+from dp2ddp.codemod.lift import ImportLine, Library, Lifted, Template, read_templates
+from dp2ddp.errors import ConversionError
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.helper_module import OPENING, is_helper_module
+from dp2ddp.source.parsing import parse
+
+
+class HelperPlace(Enum):
+    """Where a converted script finds its helpers."""
+
+    BESIDE = "beside"  # `from ddp_helpers import ...`: a module in the folder that is first on sys.path
+    IN_SCRIPT = "in the script"  # pasted behind its imports
+    PACKAGE = "package"  # `from dp2ddp.templates... import ...`
+
+
+@dataclass(frozen=True)
+class HelperModule:
+    """The module beside the script, before and after a conversion."""
+
+    before: SourceFile  # of no text where there is none yet
+    after: str
+    added: tuple[str, ...] = ()  # definitions that were not there
+    kept: tuple[str, ...] = ()  # definitions that its owner has changed, and that stay so
+
+    @property
+    def is_new(self) -> bool:
+        return not self.before.text
+
+    @property
+    def changed(self) -> bool:
+        return self.after != self.before.text
+
+    @property
+    def data(self) -> bytes:
+        return self.before.encoded(self.after)
+
+
+def helper_module(
+    place: SourceFile, helpers: Set[str], library: Library, *, is_there: bool, renew: bool = False
+) -> HelperModule:
+    """The module with these helpers, and all that it had before: other scripts may need it.
+
+    What its owner has changed in it stays as it is. One that another version of dp2ddp wrote is written anew only if
+    that is asked for (`renew`): scripts that were converted with that version need what it holds.
+    """
+    if not is_there:
+        return HelperModule(place, module_text(helpers, library), tuple(sorted(helpers)))
+    if not is_helper_module(place.text):
+        raise ConversionError(
+            f"{place.name}: the helpers of the conversion need this name; rename it, or use --one-file or --import"
+        )
+    parse(place)  # its owner may have broken it
+    there = Template(place.name, place.text)
+    known = {name for name in library.names if name in there.definitions}
+    if place.text == module_text(known, library):
+        return _renewed(place, known, helpers, library)
+    _refuse_namesakes(place, there, helpers, library)
+    found = _with_missing(place, there, library.lift(helpers))
+    if _is_of_this_edition(place) or not (found.added or found.kept):
+        return found
+    if renew:
+        return _renewed(place, known, helpers, library)
+    raise ConversionError(
+        f"{place.name}: another version of dp2ddp wrote it, and scripts beside it may need it as it is; use --force to "
+        "write it anew (then convert those scripts again, too), or -o to write elsewhere"
+    )
+
+
+def _renewed(place: SourceFile, known: Set[str], helpers: Set[str], library: Library) -> HelperModule:
+    return HelperModule(place, module_text(known | helpers, library), tuple(sorted(helpers - known)))
+
+
+def _refuse_namesakes(place: SourceFile, there: Template, helpers: Set[str], library: Library) -> None:
+    """A ConversionError where something of the owner's own has the name of a helper: it takes other arguments."""
+    for name in sorted(helpers & there.definitions.keys()):
+        ours = library.template(library.module_of(name)).definitions[name].node
+        if _signature(there.definitions[name].node) != _signature(ours):
+            raise ConversionError(
+                f"{place.name}: its {name} takes other arguments than the helper of that name; rename yours"
+            )
+
+
+def _signature(node: ast.stmt) -> str:
+    """The kind of a definition and, of a function, its arguments."""
+    arguments = ast.unparse(node.args) if isinstance(node, ast.FunctionDef) else ""
+    return f"{type(node).__name__} {arguments}"
+
+
+def _is_of_this_edition(place: SourceFile) -> bool:
+    return f"(edition {edition()})" in place.text.partition("\n")[0]
+
+
+def _with_missing(place: SourceFile, there: Template, wanted: Lifted) -> HelperModule:
+    """A module that is not as dp2ddp writes it: what it lacks is added at its end, nothing else changes."""
+    texts = {name: there.segment(found.node) for name, found in there.definitions.items()}
+    missing = {name: text for name, text in wanted.by_name.items() if name not in texts}
+    kept = tuple(sorted(name for name, text in wanted.by_name.items() if texts.get(name, text) != text))
+    if not missing:
+        return HelperModule(place, place.text, kept=kept)
+    had = {line for lines in there.imports.values() for line in lines}
+    imports = import_texts(sorted(set(wanted.imports) - had, key=as_isort))
+    text = _behind_imports(place.text, there, imports).rstrip()
+    after = "\n\n\n".join((text, *dict.fromkeys(missing.values()))) + "\n"
+    return HelperModule(place, after, tuple(sorted(missing)), kept)
+
+
+def _behind_imports(text: str, there: Template, imports: list[str]) -> str:
+    if not imports:
+        return text
+    nodes = (node for node in there.tree.body if isinstance(node, (ast.Import, ast.ImportFrom)))
+    last = max((node.end_lineno or node.lineno for node in nodes), default=1)
+    lines = text.split("\n")
+    return "\n".join([*lines[:last], *imports, *lines[last:]])
+
+
+def module_text(helpers: Iterable[str], library: Library) -> str:
+    """A module that holds helpers and all that they need."""
+    lifted = library.lift(helpers)
+    opening = f'{OPENING} (edition {edition()}): yours now, it needs torch alone."""'
+    return "\n\n\n".join((f"{opening}\n\n{_import_groups(lifted.imports)}", *lifted.definitions)) + "\n"
+
+
+def _import_groups(lines: Iterable[ImportLine]) -> str:
+    """As isort groups them: Python's own, then torch's."""
+    groups: dict[bool, list[ImportLine]] = {True: [], False: []}
+    for line in sorted(lines, key=as_isort):
+        groups[line.module.split(".")[0] in sys.stdlib_module_names].append(line)
+    return "\n\n".join("\n".join(import_texts(group)) for group in groups.values() if group)
+
+
+@lru_cache(maxsize=1)
+def edition() -> str:
+    """Which text the helpers have: a digest of all templates."""
+    texts: Mapping[str, str] = read_templates()
+    joined = "\0".join(f"{name}\0{text}" for name, text in sorted(texts.items()))
+    return hashlib.sha256(joined.encode()).hexdigest()[:8]
+
+
+def import_texts(lines: list[ImportLine]) -> list[str]:
+    """One line a module, as isort would write it."""
+    texts = [line.text for line in lines if not line.name]
+    groups: dict[str, list[str]] = {}
+    for line in lines:
+        if line.name:
+            groups.setdefault(line.module, []).append(line.text.partition(" import ")[2])
+    return texts + [f"from {module} import {', '.join(sorted(names))}" for module, names in groups.items()]
+
+
+def as_isort(line: ImportLine) -> tuple[bool, str, str, str]:
+    return bool(line.name), line.module, line.name or "", line.alias or ""

@@ -1,0 +1,125 @@
+"""Functions that no mode sees, since torch has them in C++ without an override: results are where arguments are.
+
+Transforms of torch.func wrap and unwrap their tensors with such functions, scripts of torch.jit are called by one.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch._ops
+import torch.jit._serialization
+from torch._functorch.autograd_function import custom_function_call
+from torch._subclasses.meta_utils import MetaTensorDescriber
+from torch.overrides import TorchFunctionMode
+
+from .autograd_places import present
+from .function_mode import Handler, VirtualDevices
+from .machine import Machine
+from .patches import Patches
+from .places import common_place, place_of, put, put_missing, tensors_in
+
+Function = Callable[..., Any]
+"""Any throughout: functions of torch, with whatever arguments they take."""
+
+# torch/csrc/functorch/init.cpp: each takes a tensor first, and gives one.
+_WRAPPERS = """
+    _add_batch_dim _remove_batch_dim _unwrap_batched _wrap_for_grad _unwrap_for_grad
+    _wrap_functional_tensor _unwrap_functional_tensor get_unwrapped
+"""
+
+
+def follow_unseen(patches: Patches, mode: VirtualDevices, modes: Sequence[TorchFunctionMode]) -> None:
+    _follow_transforms(patches)
+    mode.handle([custom_function_call], _with_modes_inside(modes))
+    _follow_scripts(patches, mode)
+    _follow_script_files(patches, mode.machine)
+    patches.wrap("describe_tensor", _without_modes, MetaTensorDescriber)
+    patches.wrap("as_subclass", _where_the_first_is, torch.Tensor)
+    patches.wrap("from_dlpack", _where_the_first_is, torch, torch.utils.dlpack)
+
+
+def _where_the_first_is(function: Function) -> Function:
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return put(function(*args, **kwargs), place_of(args[0]) if args else None)
+
+    return call
+
+
+def _follow_transforms(patches: Patches) -> None:
+    """torch.func.grad, vmap, jacrev and the others."""
+    functorch = torch._C._functorch
+    for name in _WRAPPERS.split():
+        original = getattr(functorch, name, None)
+        if original is None:  # in another version of torch
+            continue
+        followed = _where_the_first_is(original)
+        for owner, own_name in [(functorch, name), *_holders_of(original)]:
+            patches.set(owner, own_name, followed)
+
+
+def _holders_of(function: Function) -> Iterator[tuple[Any, str]]:
+    """The modules of torch that have imported the function, each with its own name for it."""
+    for module_name, module in list(sys.modules.items()):
+        if module_name.startswith("torch._functorch."):
+            yield from ((module, name) for name, value in list(vars(module).items()) if value is function)
+
+
+def _with_modes_inside(modes: Sequence[TorchFunctionMode]) -> Handler:
+    """An autograd.Function under a transform is called by an operator; its forward needs the modes (torch/_ops.py)."""
+
+    def call(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        keys: Any = torch._ops._compute_keyset(args, kwargs, func.non_fallthrough_keys)  # type: ignore[no-untyped-call]
+        with present(modes):
+            return func.dispatch(keys.highestPriorityTypeId(), *args, **kwargs)
+
+    return call
+
+
+def _follow_scripts(patches: Patches, mode: VirtualDevices) -> None:
+    """A script draws from the stream of the device that it runs on, for as long as it runs."""
+
+    def on_device(call: Function) -> Function:
+        @functools.wraps(call)
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+            place = common_place(tensors_in(args) + tensors_in(kwargs.values()))
+            if place is None:
+                return call(self, *args, **kwargs)
+            if place < 0:
+                return put_missing(call(self, *args, **kwargs), place)
+            return put_missing(mode.streams.draw(place, call, (self, *args), kwargs), place)
+
+        return __call__
+
+    for script in (torch._C.ScriptFunction, torch._C.ScriptMethod):
+        patches.set(script, "__call__", on_device(script.__call__))
+
+
+def _follow_script_files(patches: Patches, machine: Machine) -> None:
+    """torch.jit.load(f, map_location): what is read lies in the CPU's memory, and is marked."""
+
+    def loading(load: Function) -> Function:
+        def load_script(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+            place = None if map_location is None else machine.place(map_location)
+            script = load(f, map_location if place is None else "cpu", *args, **kwargs)
+            put([*script.parameters(), *script.buffers()], place)
+            return script
+
+        return load_script
+
+    patches.wrap("load", loading, torch.jit, torch.jit._serialization)
+
+
+def _without_modes(function: Function) -> Function:
+    """torch.export traces with fake tensors: fake ones of the CPU, since one of CUDA would ask for the driver."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            return function(*args, **kwargs)
+
+    return call

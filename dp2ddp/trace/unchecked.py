@@ -1,0 +1,38 @@
+"""What a script asks of real GPUs and compilers, and virtual devices leave out: a verdict says nothing about it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any
+
+
+class Unchecked(Enum):
+    """What was left out; the value is how it is told."""
+
+    COMPILE = "torch.compile (it ran as plain Python)"
+    AUTOCAST = "the GPU's kernels of autocast"
+    TF32 = "TF32"
+    CUDNN = "cuDNN's choice of kernels"
+    FUSED = "the GPU's fused optimizer"
+
+
+def of_optimizer(optimizer: Any) -> Iterator[Unchecked]:
+    """What an optimizer that takes a step asks for."""
+    if any(group.get("fused") for group in optimizer.param_groups):
+        yield Unchecked.FUSED
+
+
+def of_settings() -> Iterator[Unchecked]:
+    """What a script has asked for by settings of torch that are not the usual ones, when it ends."""
+    import torch
+
+    asked: tuple[tuple[Unchecked, Callable[[], bool]], ...] = (
+        (Unchecked.TF32, lambda: torch.get_float32_matmul_precision() != "highest"),
+        (Unchecked.CUDNN, lambda: torch.backends.cudnn.benchmark or torch.backends.cudnn.deterministic),
+    )
+    for each, is_asked in asked:
+        with contextlib.suppress(Exception):  # settings that torch itself cannot read any more
+            if is_asked():
+                yield each

@@ -1,0 +1,194 @@
+"""Ports that are told of their rank by an argument, or by the variables of another launcher than torchrun.
+
+torchrun tells each rank by variables (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT). A port that fails when
+it is started so, or whose ranks never meet, is read for what it asks: `--local_rank`, as torch.distributed.launch gave
+it; the arguments of ImageNet's example; SLURM's variables, or Open MPI's. Then it is tried with those.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dp2ddp.errors import Dp2DdpError, RunError
+from dp2ddp.runtime.server import Server
+from dp2ddp.source.parsing import parse_leniently
+from dp2ddp.source.projects import read_project
+from dp2ddp.trial.subject import Subject
+from dp2ddp.trial.trial import try_on
+from dp2ddp.verify.verdict import Verdict
+
+TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_FLAGS = ("multiprocessing_distributed", "distributed", "ddp", "use_ddp", "dist")
+_RANKS = {  # started by torchrun: option, with hyphens as underscores -> what it is told
+    "local_rank": "{local_rank}",
+    "rank": "{rank}",
+    "world_size": "{world}",
+    "nprocs": "{world}",
+}
+_STARTER = {  # of a script that starts its ranks itself: it counts nodes
+    "world_size": "1",
+    "rank": "0",
+    "node_rank": "0",
+    "nodes": "1",
+    "num_nodes": "1",
+    "gpus": "{world}",
+    "ngpus": "{world}",
+    "num_gpus": "{world}",
+    "nproc_per_node": "{world}",
+}
+_ADDRESSES = ("dist_url", "init_method")
+_ADDRESS = "tcp://127.0.0.1:23456"  # each run has a port of its own in its place (runtime/ports.py)
+_LAUNCHERS = {
+    "SLURM": {
+        "SLURM_PROCID": "{rank}",
+        "SLURM_LOCALID": "{local_rank}",
+        "SLURM_NTASKS": "{world}",
+        "SLURM_NPROCS": "{world}",
+        "SLURM_NTASKS_PER_NODE": "{world}",
+        "SLURM_TASKS_PER_NODE": "{world}",
+        "SLURM_GPUS_ON_NODE": "{world}",
+        "SLURM_NNODES": "1",
+        "SLURM_JOB_NUM_NODES": "1",
+        "SLURM_NODEID": "0",
+        "SLURM_JOB_ID": "1",
+        "SLURM_JOBID": "1",
+        "SLURM_CPUS_PER_TASK": "1",
+        "SLURM_NODELIST": "localhost",
+        "SLURM_JOB_NODELIST": "localhost",
+        "SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",
+    },
+    "Open MPI": {
+        "OMPI_COMM_WORLD_RANK": "{rank}",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "{local_rank}",
+        "OMPI_COMM_WORLD_SIZE": "{world}",
+        "OMPI_COMM_WORLD_LOCAL_SIZE": "{world}",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a port asks to be told, beyond what it was."""
+
+    arguments: tuple[str, ...]
+    variables: tuple[tuple[str, str], ...] = ()
+    launcher: str = ""  # whose variables they are
+
+    @property
+    def words(self) -> str:
+        arguments = " ".join(self.arguments)
+        told = [f'--converted-arguments "{arguments}"'] if arguments else []
+        return " and ".join([*told, *[f"the variables of {self.launcher}"] * bool(self.variables)])
+
+    @property
+    def advice(self) -> str:
+        """Which of them torchrun gives under another name."""
+        asked = [each for each in self.arguments if each.startswith("-")] + [
+            name for name, _ in self.variables
+        ]
+        return f"it asks for {', '.join(asked)}; torchrun sets {', '.join(TORCHRUN)} for each rank instead"
+
+
+def try_as_asked(
+    subject: Subject, world: int, server: Server, scratch: Path, see: Callable[[str], None]
+) -> tuple[Subject, Verdict]:
+    """`try_on`; a port that fails, or whose ranks never meet, once more as it asks to be started."""
+    verdict, failure = None, None
+    try:
+        verdict = try_on(subject, world, server, scratch, see)
+    except RunError as error:
+        failure = error
+    if verdict is not None and (world == 1 or verdict.met or subject.port is None):
+        return subject, verdict
+    launch = _asked_by_port(subject) if _is_of_port(subject, failure) else None
+    if launch is None:
+        if failure:
+            raise failure
+        assert verdict is not None
+        return subject, replace(verdict, remarks=(*verdict.remarks, _ALONE))
+    see(
+        f"{str(failure).splitlines()[0] if failure else f'{subject.port}: {_ALONE}'}; once more with {launch.words}"
+    )
+    asking = replace(
+        subject,
+        converted_arguments=(*subject.arguments_of_converted, *launch.arguments),
+        variables=launch.variables,
+        launch=" ".join([subject.launch, *launch.arguments]),
+    )
+    try:
+        again = try_on(asking, world, server, scratch / "as asked", see)
+    except RunError as error:
+        told = f"{launch.advice}; with {launch.words}: {str(error).splitlines()[0]}"
+        if failure:
+            raise RunError(f"{failure}\n  {told}", failure.details) from None
+        assert verdict is not None
+        return subject, replace(verdict, remarks=(*verdict.remarks, f"{_ALONE}: {told}"))
+    return asking, replace(again, remarks=(f"started with {launch.words}: {launch.advice}", *again.remarks))
+
+
+_ALONE = "its ranks never meet in a process group: each trains by itself"
+
+
+def _is_of_port(subject: Subject, failure: RunError | None) -> bool:
+    return subject.port is not None and (failure is None or (failure.details or {}).get("mode") == "ddp")
+
+
+def _asked_by_port(subject: Subject) -> Launch | None:
+    assert subject.port is not None
+    try:
+        project = read_project(subject.port)
+    except Dp2DdpError:
+        return None
+    texts = [project.entry.text, *(module.source.text for module in project.modules)]
+    trees = [tree for tree in map(parse_leniently, texts) if tree is not None]
+    return asked(trees, subject.arguments_of_converted, subject.starts_ranks)
+
+
+def asked(trees: Sequence[ast.Module], given: Sequence[str], starts_ranks: bool) -> Launch | None:
+    """Options and variables that the text names, that say who a rank is, and that nobody gave it."""
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    options = {_plain(name): (name, is_flag) for name, is_flag in _options(nodes)}
+    named = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    known = {_plain(each.partition("=")[0]) for each in given if each.startswith("--")}
+    told = _STARTER if starts_ranks else _RANKS
+    wanted = {key: told[key] for key in told if key in options and not options[key][1]}
+    if starts_ranks and not (wanted.keys() & {"rank", "node_rank"}):
+        wanted.pop("world_size", None)  # counts ranks, or devices: nobody can tell
+    flags = [key for key in _FLAGS if key in options and options[key][1]][:1]
+    arguments = [
+        *(options[key][0] for key in flags if key not in known),
+        *(word for key, value in wanted.items() if key not in known for word in (options[key][0], value)),
+    ]
+    if starts_ranks and arguments:
+        arguments += [
+            word
+            for key in _ADDRESSES
+            if key in options and key not in known
+            for word in (options[key][0], _ADDRESS)
+        ]
+    launcher = next((each for each, names in _LAUNCHERS.items() if names.keys() & named), "")
+    variables = () if not launcher or starts_ranks else tuple(_LAUNCHERS[launcher].items())
+    return Launch(tuple(arguments), variables, launcher) if arguments or variables else None
+
+
+def _options(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, bool]]:
+    """Long options of argparse, and whether they take no value."""
+    for node in nodes:
+        if not (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "add_argument"
+        ):
+            continue
+        actions = [each.value for each in node.keywords if each.arg == "action"]
+        is_flag = any(isinstance(each, ast.Constant) and each.value == "store_true" for each in actions)
+        for name in node.args:
+            if isinstance(name, ast.Constant) and isinstance(name.value, str) and name.value.startswith("--"):
+                yield name.value, is_flag
+
+
+def _plain(option: str) -> str:
+    return option.lstrip("-").replace("-", "_")

@@ -1,0 +1,2130 @@
+"""What scripts need that dp2ddp converted (edition 65736102): yours now, it needs torch alone."""
+
+import atexit
+import contextlib
+import contextvars
+import copy
+import copyreg
+import functools
+import gc
+import inspect
+import io
+import os
+import pickle
+import random
+import shutil
+import signal
+import sys
+import sysconfig
+import tempfile
+import textwrap
+import time
+import traceback
+import uuid
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MethodType, TracebackType
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed
+from torch._utils import ExceptionWrapper
+from torch.distributed.rendezvous import rendezvous
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data._utils import fetch, pin_memory
+
+
+# Cuts a tensor: (number of chunks, own chunk).
+Take = Callable[[torch.Tensor], tuple[int, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one replica is called with, and how many replicas there are."""
+
+    inputs: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    replicas: int
+
+
+def split_arguments(
+    inputs: tuple[Any, ...], kwargs: dict[str, Any], rank: int, world: int, take: Take
+) -> Part:
+    """The arguments of replica number rank, by DataParallel's rules; take(tensor) is (number of chunks, own chunk).
+
+    Tensors are cut into chunks wherever they are in tuples, lists and dicts; anything else goes to every
+    replica as it is. Arguments with fewer chunks set the number of replicas, and rows beyond are dropped.
+    Keyword arguments alone may call for more replicas, which then get no positional arguments.
+    """
+    input_chunks, own_inputs = split_argument(inputs, world, take) if inputs else (0, ())
+    kwarg_chunks, own_kwargs = split_argument(kwargs, world, take) if kwargs else (0, {})
+    if not input_chunks and not kwarg_chunks:
+        return Part((), {}, 1)
+    if input_chunks < kwarg_chunks:
+        return Part(own_inputs if rank < input_chunks else (), own_kwargs, kwarg_chunks)
+    if kwarg_chunks < input_chunks and kwarg_chunks >= len(inputs):
+        raise AssertionError(
+            f"The number of modules {input_chunks} is not equal to "
+            f"the number of keyword arguments {kwarg_chunks}"
+        )
+    return Part(own_inputs, own_kwargs if rank < kwarg_chunks else {}, input_chunks)
+
+
+def split_argument(value: Any, world: int, take: Take) -> tuple[int, Any]:
+    """The number of chunks of an argument, and the own one."""
+    if isinstance(value, torch.Tensor):
+        return take(value)
+    if not isinstance(value, (tuple, list, dict)) or not value:
+        return world, value
+    items = value.items() if isinstance(value, dict) else value
+    counts, own = zip(*(split_argument(item, world, take) for item in items), strict=True)
+    kind = type(value)
+    return min(counts), own if kind is tuple else kind(*own) if hasattr(value, "_fields") else kind(own)
+
+
+def chunk_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
+    """Rows of each chunk as torch.chunk cuts them, which may be fewer than ranks: 5 over 4 is 2, 2, 1."""
+    return tuple(chunk.shape[dim] for chunk in tensor.detach().chunk(world, dim))
+
+
+def rank_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
+    """Rows of each rank, zeros for ranks that get none: 5 over 4 is 2, 2, 1, 0."""
+    sizes = chunk_sizes(tensor, world, dim)
+    return sizes + (0,) * (world - len(sizes))
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors that DataParallel finds in an argument, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)
+
+
+# Events that change files, and which of their arguments are paths (Python's audit events table).
+CHANGES = {"open": (0,), "os.mkdir": (0,), "os.remove": (0,), "os.rmdir": (0,), "os.rename": (0, 1), "os.link": (1,),
+           "os.symlink": (1,), "os.truncate": (0,), "sqlite3.connect": (0,)}
+
+
+# Environment variable that turns the warning off, whatever its value.
+SILENT = "DDP_SILENT_WRITES"
+
+
+# Environment variables with folders of caches, which are made to be shared by processes.
+CACHES = (
+    "XDG_CACHE_HOME",
+    "TORCH_HOME",
+    "HF_HOME",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+    "MPLCONFIGDIR",
+)
+
+
+def watch_writes(rank: int) -> None:
+    """From now on, say on stderr where the script writes, makes, moves or removes a file on this rank.
+
+    Rank 0 does the same, so it happens once a rank; nothing gave it to rank 0 alone. One line for each line of the
+    script. Temporary files, caches and devices are left out, and so are child processes (a loader's workers).
+    """
+    own, told = os.getpid(), set[str]()
+    spared, here = folders_to_spare(), f"{os.getcwd()}{os.sep}"
+    kept = here if here.startswith(spared) else "\0"  # a script may be started in a temporary folder
+
+    def see(event: str, arguments: tuple[Any, ...]) -> None:
+        if event not in CHANGES or os.getpid() != own or not is_writing(event, arguments):
+            return
+        for path in (arguments[index] for index in CHANGES[event]):
+            if not isinstance(path, (str, bytes, os.PathLike)):
+                continue  # a descriptor: the file was opened before
+            whole = os.path.abspath(os.fsdecode(path))
+            name = f"{whole}{os.sep}"
+            if name.startswith(spared) and not name.startswith(kept) or "__pycache__" in whole:
+                continue
+            if event == "os.mkdir" and os.path.isdir(whole):
+                continue  # nothing happens
+            place = line_of_script(sys._getframe(1))
+            if place:
+                sys.audit("ddp.write", whole, place)  # whoever runs this may want to know
+            if place and place not in told and SILENT not in os.environ:
+                told.add(place)
+                text = f"{place}: rank {rank} writes {whole}, as rank 0 does: nothing leaves it to rank 0"
+                print(f"{text} ({SILENT}=1 hides this)\n", end="", file=sys.__stderr__, flush=True)
+
+    sys.addaudithook(see)
+    torch.save = torch.serialization.save = telling_of_file(torch.save)
+
+
+def is_writing(event: str, arguments: tuple[Any, ...]) -> bool:
+    """Whether an event changes a file: one that is opened by its flags; in memory there is none.
+
+    What is named in an open folder (by the descriptor that comes last) is a step of shutil.rmtree, seen anyway.
+    """
+    if event == "open":
+        return isinstance(arguments[2], int) and bool(arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+    if event == "sqlite3.connect":
+        return not any(word in str(arguments[0]) for word in (":memory:", "mode=ro", "mode=memory"))
+    return event == "os.truncate" or arguments[-1] == -1
+
+
+def folders_to_spare() -> tuple[str, ...]:
+    """Temporary folders, caches, devices and Python itself."""
+    home = os.path.expanduser("~")
+    found = [tempfile.gettempdir(), *filter(None, map(os.environ.get, CACHES)), sys.prefix, sys.base_prefix]
+    found += [
+        os.path.join(home, name) for name in (".cache", ".config", ".local", ".triton", ".nv", ".keras")
+    ]
+    return tuple(f"{os.path.abspath(folder)}{os.sep}" for folder in (*found, "/dev", "/proc", "/sys"))
+
+
+def line_of_script(frame: "FrameType | None") -> str:
+    """The innermost line that is neither Python's nor a library's; empty where there is none (a library's thread)."""
+    paths = sysconfig.get_paths()
+    python = ("<frozen", f"{paths['stdlib']}{os.sep}", f"{paths['platstdlib']}{os.sep}")
+    while frame is not None:
+        file = frame.f_code.co_filename
+        library = file.startswith(python) or "site-packages" in file or "dist-packages" in file
+        if not library and frame.f_code.co_name != "telling":
+            return f"{os.path.basename(file)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def telling_of_file(save: Callable[..., Any]) -> Callable[..., Any]:
+    """torch.save, which writes in C++ without an event: libraries call it, too."""
+
+    @functools.wraps(save)
+    def telling(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(f, (str, os.PathLike)):
+            sys.audit("open", f, "wb", os.O_WRONLY)
+        return save(obj, f, *args, **kwargs)
+
+    return telling
+
+
+# Environment variable with the process id of a rank. Children inherit it (loader workers, pools,
+# subprocesses) and see by it that they are not the rank itself.
+RANK_PROCESS = "RANK_PROCESS"
+
+
+# True while rank 0 does something on its own: whatever runs then must not wait for the other ranks.
+ALONE = contextvars.ContextVar("ALONE", default=False)
+
+
+# How long a rank waits for the others. Rank 0 may evaluate or download alone for longer than torch's half hour;
+# a rank that ends is noticed at once (its connections close), so this bounds only ranks that parted ways.
+PATIENCE = timedelta(hours=2)
+
+
+# Seconds after which the end of a process is forced.
+LAST_WAIT = 60
+
+
+# Bytes that go along with every exchange; what is longer needs a second round.
+FRAME = 2048
+
+
+# Of torch's generators: where this rank's own stood when it joined, and where rank 0's did, which it took over.
+JOINED: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+
+
+def join_process_group() -> None:
+    """Make this process one rank of the run that torchrun started; without torchrun, do nothing.
+
+    Afterwards every rank has the random streams of rank 0, so that all of them shuffle, augment and
+    initialise alike, and only rank 0 is heard: the other ranks' stdout and stderr go nowhere
+    (uncaught exceptions do come through, and a word where a rank writes what rank 0 writes). Call it once, as early
+    as possible.
+    """
+    if RANK_PROCESS in os.environ or "RANK" not in os.environ:
+        return
+    backend = choose_backend()
+    store, rank, world = next(rendezvous("env://", timeout=PATIENCE))
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        store = torch.distributed.distributed_c10d.PrefixStore(meet(store, rank, world), store)
+    torch.distributed.init_process_group(backend, timeout=PATIENCE, store=store, rank=rank, world_size=world)
+    os.environ[RANK_PROCESS] = str(os.getpid())
+    atexit.register(leave_process_group)
+    own = random_streams()
+    shared = exchange(own)[0]
+    set_random_streams(shared)
+    JOINED.update({name: (own[name], shared[name]) for name in ("torch", "cuda") if name in own})
+    if own_rank() > 0:
+        be_quiet()
+        watch_writes(own_rank())
+    sys.excepthook = report_exception
+
+
+def meet(store: Any, rank: int, world: int) -> str:
+    """A name for this start of the ranks, which no start before it had.
+
+    torchrun --max-restarts starts them anew with the store of the first start, in which the addresses of ranks that
+    are gone still stand. Rank 0 names the start, and tells whoever asks, until each rank has said that it knows.
+    """
+    name = uuid.uuid4().hex
+    if rank > 0:
+        store.set(f"asks/{rank}", name)
+        told: str = store.get(f"told/{name}").decode()
+        store.set(f"{told}/knows/{rank}", "")
+        return told
+    last, missing = time.monotonic() + PATIENCE.total_seconds(), list(range(1, world))
+    while missing := [one for one in missing if not store.check([f"{name}/knows/{one}"])]:
+        for one in missing:
+            if store.check([f"asks/{one}"]):  # a rank that is gone may have asked: the new one asks again
+                store.set(f"told/{store.get(f'asks/{one}').decode()}", name)
+        if time.monotonic() > last:
+            raise TimeoutError(f"ranks {missing} have not joined")
+        time.sleep(0.01)
+    return name
+
+
+def choose_backend() -> str:
+    """NCCL for tensors on a GPU if each rank has a GPU of its own, gloo for everything else.
+
+    The host's small messages go over gloo in either case, so that they never wait for the GPU.
+    """
+    if not torch.cuda.is_available():
+        return "gloo"
+    devices = torch.cuda.device_count()
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % devices)
+    torch.cuda.init()
+    own_device_each = int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices
+    return "cpu:gloo,cuda:nccl" if own_device_each and torch.distributed.is_nccl_available() else "gloo"
+
+
+def has_process_group() -> bool:
+    """torch.distributed.is_initialized(), also behind forget_launcher()."""
+    return torch.distributed.distributed_c10d.is_initialized()
+
+
+def is_rank_process() -> bool:
+    """Whether this process joined; false in its children, where no other rank can be reached."""
+    return os.environ.get(RANK_PROCESS) == str(os.getpid()) and has_process_group()
+
+
+def world_size() -> int:
+    """How many ranks there are to talk to: 1 without torchrun, in child processes, and on rank 0 alone."""
+    return torch.distributed.get_world_size() if is_rank_process() and not ALONE.get() else 1
+
+
+def own_rank() -> int:
+    """The number of this rank, 0 if it is the only one."""
+    return torch.distributed.get_rank() if world_size() > 1 else 0
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """A block that only one rank runs: inside it, this rank is a world of one."""
+    before = ALONE.set(True)
+    try:
+        yield
+    finally:
+        ALONE.reset(before)
+
+
+def exchange(value: Any) -> list[Any]:
+    """What every rank brought, in rank order; no rank goes on before all of them came."""
+    if world_size() == 1:
+        return [value]
+    messages = gather_bytes(dump_or_say_why_not(value))
+    values = [pickle.loads(message) for message in messages]
+    for rank, found in enumerate(values):
+        if isinstance(found, pickle.PicklingError):
+            raise TypeError(f"rank {rank} cannot send this to the other ranks: {found}")
+    return values
+
+
+def dump_or_say_why_not(value: Any) -> bytes:
+    """The pickled value, or the pickled reason: a rank that raised here would leave the others waiting."""
+    try:
+        return pickle.dumps(value)
+    except Exception as error:
+        return pickle.dumps(pickle.PicklingError(str(error)))
+
+
+def gather_bytes(message: bytes) -> list[bytes]:
+    """Every rank's message. Up to FRAME bytes travel in one round, with their length in front."""
+    content = len(message).to_bytes(8, "little") + message
+    frames = gather_equal(content[:FRAME].ljust(FRAME, b"\0"))
+    lengths = [8 + int.from_bytes(frame[:8], "little") for frame in frames]
+    if max(lengths) > FRAME:
+        rests = gather_equal(content[FRAME:].ljust(max(lengths) - FRAME, b"\0"))
+        frames = [frame + rest for frame, rest in zip(frames, rests, strict=True)]
+    return [frame[8:length] for frame, length in zip(frames, lengths, strict=True)]
+
+
+def gather_equal(content: bytes) -> list[bytes]:
+    """Every rank's bytes, as many of them on each rank."""
+    found = [bytearray(len(content)) for _ in range(world_size())]
+    places = [torch.frombuffer(place, dtype=torch.uint8) for place in found]
+    torch.distributed.all_gather(places, torch.frombuffer(bytearray(content), dtype=torch.uint8))
+    return [bytes(place) for place in found]
+
+
+def random_streams() -> dict[str, Any]:
+    """The states of the streams that a script draws from: Python's, numpy's, torch's, the GPU's."""
+    streams: dict[str, Any] = {"random": random.getstate(), "torch": torch.get_rng_state()}
+    if torch.cuda.is_initialized():
+        streams["cuda"] = torch.cuda.get_rng_state()
+    if "numpy" in sys.modules:
+        name, keys, *rest = sys.modules["numpy"].random.get_state()
+        streams["numpy"] = (name, keys.tobytes(), *rest)
+    return streams
+
+
+def set_random_streams(streams: dict[str, Any]) -> None:
+    """Go on from these states; streams that are not named stay as they are."""
+    if "random" in streams:
+        random.setstate(streams["random"])
+    if "torch" in streams:
+        torch.set_rng_state(streams["torch"])
+    if "cuda" in streams:
+        torch.cuda.set_rng_state(streams["cuda"])
+    if "numpy" in streams and "numpy" in sys.modules:
+        numpy = sys.modules["numpy"]
+        name, keys, *rest = streams["numpy"]
+        numpy.random.set_state((name, numpy.frombuffer(keys, dtype=numpy.uint32), *rest))
+
+
+def be_quiet() -> None:
+    """Send what this process prints nowhere, by sys.__stdout__ too, except the traceback of what ends it."""
+    nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
+    vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
+
+
+def report_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """sys.excepthook of a rank: who it was, and the script's own lines; with FULL_TRACEBACK=1 all of them."""
+    rank = torch.distributed.get_rank() if has_process_group() else os.environ.get("RANK", "?")
+    told = traceback.TracebackException(kind, error, trace)
+    home = os.path.dirname(__file__) + os.sep if __name__.endswith(".templates.process") else __file__
+    helpers = () if __name__ == "__main__" else (home,)  # in a script of one file they cannot be told apart
+    torchs = os.path.dirname(torch.__file__) + os.sep
+    own = [frame for frame in told.stack if not frame.filename.startswith((torchs, *helpers))]
+    fault = bool(told.stack) and told.stack[-1].filename.startswith(
+        helpers
+    )  # of these helpers: then all frames matter
+    if own and not fault and not os.environ.get("FULL_TRACEBACK"):
+        told.stack = traceback.StackSummary.from_list(own)
+    text = "".join(told.format())
+    place = sys.stderr if rank == 0 else sys.__stderr__  # be_quiet leaves that one
+    print(textwrap.indent(text, f"[rank{rank}]: ", lambda line: True), end="", file=place)
+
+
+def leave_process_group() -> None:
+    """Part from the other ranks. Runs by itself at exit, whatever the reason, and never hangs."""
+    if not is_rank_process():
+        return
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    if hasattr(signal, "alarm"):  # whatever hangs in here, the system's clock ends this process
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(LAST_WAIT)
+    drop_reducers()
+    torch.distributed.destroy_process_group()
+    del os.environ[RANK_PROCESS]
+    if hasattr(signal, "alarm"):
+        signal.alarm(0)
+
+
+def drop_reducers() -> None:
+    """Take every live DistributedDataParallel's reducer away.
+
+    A reducer that outlives the interpreter aborts the process in about one of four runs over gloo
+    ("terminate called without an active exception"), with or without destroy_process_group.
+    """
+    for thing in gc.get_objects():
+        if issubclass(type(thing), torch.nn.parallel.DistributedDataParallel):
+            drop_reducer(thing)
+
+
+def drop_reducer(ddp: torch.nn.parallel.DistributedDataParallel) -> None:
+    """Take a DistributedDataParallel's reducer away, and with it the hooks on its parameters."""
+    vars(ddp).pop("reducer", None)
+    vars(ddp).pop("logger", None)
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def uncompiled(function: Function) -> Function:
+    """A function that torch.compile leaves out of graphs, with all that it calls: no graph can wait for other ranks.
+
+    What is compiled itself stays so inside. torch.compiler.disable would import the compiler at once, a second more.
+    """
+    leave_out: Any = getattr(torch, "_disable_dynamo", None)
+    if leave_out is None:  # before torch 2.1
+        from torch import _dynamo
+
+        leave_out = _dynamo.disable
+    left_out: Function = leave_out(function)
+    return left_out
+
+
+def is_compiled(part: torch.nn.Module) -> bool:
+    """Whether this is what torch.compile makes of a module: another module, around it."""
+    return "dynamo_ctx" in vars(part) and "_orig_mod" in part._modules
+
+
+def compiled_replica(part: torch.nn.Module, replica: torch.nn.Module) -> torch.nn.Module:
+    """What torch.compile made of a module, around a replica of it: the same compiler, the same options, its graphs."""
+    twin: Any = type(part).__new__(type(part))
+    own = {"_modules": {"_orig_mod": replica}, "_torchdynamo_orig_callable": replica.forward}
+    twin.__setstate__({**part.__getstate__(), **own})
+    return twin
+
+
+def bind_to_replicas(part: torch.nn.Module, replicas: Mapping[torch.nn.Module, torch.nn.Module]) -> None:
+    """Let a replica call its own methods where the module has methods, or compiled ones, as attributes.
+
+    `module.compile()` and `self.forward = torch.compile(self.forward)` leave such: bound to the module itself, they
+    would compute with its own parameters, past all that adds up gradients.
+    """
+    for name, value in vars(part).items():
+        compiled = "_torchdynamo_orig_callable" in getattr(value, "__dict__", {})
+        method = inspect.unwrap(value) if compiled else value
+        if isinstance(method, MethodType) and isinstance(method.__self__, torch.nn.Module):
+            replica = replicas.get(method.__self__)
+            if replica is not None:
+                own = MethodType(method.__func__, replica)
+                vars(replicas[part])[name] = compiled_alike(value, own) if compiled else own
+
+
+def compiled_alike(compiled: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function, compiled as another one was; as it is where torch does not tell how."""
+    cells = dict(zip(compiled.__code__.co_freevars, compiled.__closure__ or (), strict=True))
+    context: Any = cells["self"].cell_contents if "self" in cells else None
+    made: Callable[..., Any] = context(function) if hasattr(context, "callback") else function
+    return made
+
+
+def compiler_with(options: Mapping[str, Any]) -> Callable[[torch.nn.Module], torch.nn.Module]:
+    """What torch.compile with these options does to a module: to all replicas alike, so that they share graphs."""
+    compiled = torch.compile(torch.nn.Identity(), **options)
+    context: Any = getattr(compiled, "dynamo_ctx", None)
+    return context or (lambda module: module)
+
+
+def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """torch.cat of every rank's tensor along dim; rank r brings sizes[r] rows, which may be none.
+
+    Travels as bytes, padded to the largest part, so that any dtype and any backend will do.
+    """
+    rows = own.detach().movedim(dim, 0)  # (rows, ...)
+    padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
+    padded[: len(rows)] = rows
+    parts = [torch.empty_like(padded) for _ in sizes]
+    torch.distributed.all_gather([as_bytes(part) for part in parts], as_bytes(padded))
+    whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+    # Not a view: scripts write into what a forward returned, and autograd lets nobody write into a Function's views.
+    return whole if dim == 0 else whole.movedim(0, dim).clone(memory_format=torch.contiguous_format)
+
+
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a contiguous tensor as a vector of bytes."""
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+class RowsApart:
+    """Whether each rank works on rows of its own: since a model was wrapped that takes them (split=False).
+
+    A script may wrap under a condition. Until it does, loaders give whole batches, and nothing is to be gathered.
+    """
+
+    now = False
+
+
+def gather_rows(value: Any) -> Any:
+    """What is used of a batch behind the forward, whole again: on every rank, if the ranks' rows are apart."""
+    return join_rows(value) if RowsApart.now else value
+
+
+@uncompiled
+def join_rows(value: Any) -> Any:
+    """This rank's rows of a batch in, the whole batch out, the same on every rank.
+
+    Tensors are concatenated along their first dimension, and so are lists of things that are not
+    tensors (file names, say). Tuples, lists and dicts of them keep their form. A rank without rows
+    brings tensors with no rows.
+    """
+    if world_size() == 1:
+        return value
+    leaves: list[Any] = []
+    form = take_apart(value, leaves)
+    found = exchange([describe_leaf(leaf) for leaf in leaves])
+    if any(len(each) != len(leaves) for each in found):
+        raise ValueError(
+            f"The ranks' parts of the batch have {[len(each) for each in found]} tensors, and cannot be "
+            "joined. Load the whole batch on every rank instead."
+        )
+    wholes = [join_leaf(leaf, [each[i] for each in found]) for i, leaf in enumerate(leaves)]
+    return put_together(form, wholes)
+
+
+def take_apart(value: Any, leaves: list[Any]) -> Any:
+    """The form of a value, with the position of each leaf in its place; the leaves go to the list."""
+    if isinstance(value, dict):
+        return type(value), [(key, take_apart(item, leaves)) for key, item in value.items()]
+    if is_nested(value):
+        return type(value), [take_apart(item, leaves) for item in value]
+    leaves.append(value)
+    return len(leaves) - 1
+
+
+def is_nested(value: Any) -> bool:
+    """Whether this is a list or tuple that holds the parts of a batch, and not one plain thing a row."""
+    if not isinstance(value, (list, tuple)):
+        return False
+    parts = (torch.Tensor, tuple, list, dict)
+    return hasattr(value, "_fields") or any(isinstance(item, parts) for item in value)
+
+
+def put_together(form: Any, leaves: Sequence[Any]) -> Any:
+    """The value with this form and these leaves."""
+    if isinstance(form, int):
+        return leaves[form]
+    kind, parts = form
+    if issubclass(kind, dict):
+        return kind((key, put_together(part, leaves)) for key, part in parts)
+    items = [put_together(part, leaves) for part in parts]
+    return kind(*items) if hasattr(kind, "_fields") else kind(items)
+
+
+def describe_leaf(leaf: Any) -> Any:
+    """What the other ranks must know of a leaf: a tensor's shape; of anything else, all of it."""
+    return leaf.shape if isinstance(leaf, torch.Tensor) and leaf.dim() > 0 else leaf
+
+
+def join_leaf(own: Any, found: Sequence[Any]) -> Any:
+    """One leaf of the whole batch from what every rank said of its own."""
+    if isinstance(own, (list, tuple)):
+        return type(own)(item for items in found for item in items)
+    if not isinstance(own, torch.Tensor) or own.dim() == 0:
+        if any(each != found[0] for each in found):
+            raise ValueError(f"{found} differ from rank to rank, and there is no telling how to join them.")
+        return own
+    shapes = [shape for shape in found if shape[0] > 0] or [own.shape]
+    if any(shape[1:] != shapes[0][1:] for shape in shapes):
+        raise ValueError(
+            f"The ranks' rows have different shapes, {[tuple(shape) for shape in found]}, and "
+            "cannot be joined. Does collate_fn pad to the longest of its samples? Load the whole batch on "
+            "every rank instead."
+        )
+    rows = own if own.shape[0] > 0 else own.new_empty((0, *shapes[0][1:]))
+    return concatenate_ranks(rows, [shape[0] for shape in found])
+
+
+def own_slice(whole: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """The rows of a whole tensor that are this rank's, if rank r has sizes[r] of them."""
+    rank = own_rank()
+    return whole.narrow(dim, sum(sizes[:rank]), sizes[rank])
+
+
+def shard(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> "DataLoader[Any]":
+    """The loader that make(*args, **kwargs) gives, for one rank: of each batch it loads only this rank's rows.
+
+    All ranks draw from the same random streams, so that they agree on every batch. Rank r takes the rows that
+    torch.chunk(batch, world)[r] would hold: ceil(rows / world) of them, so the last are fewer, or none. Where
+    the rank has no rows it gets a batch with no rows in it. In everything else (len, dataset, sampler,
+    batch_size) it answers as the whole loader; and its batches are whole until a model is wrapped that takes
+    the rows so.
+    """
+    return shard_of(make(*args, **kwargs), own_rank(), world_size(), always=False)
+
+
+def shard_of(loader: "DataLoader[Any]", rank: int, world: int, always: bool = True) -> "DataLoader[Any]":
+    """The same loader for one rank of so many; its rows are apart always, or since a model takes them so."""
+    if world == 1:
+        return loader
+    if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
+        raise TypeError(
+            "shard needs a loader of batches from a map-style data set: neither an IterableDataset nor "
+            "batch_size=None. Let every rank load the whole batches instead: leave the loader as it is."
+        )
+    if type(loader).__iter__ is not DataLoader.__iter__:
+        raise TypeError(
+            f"shard does not know how {type(loader).__name__} iterates. Let every rank load the whole "
+            "batches instead: leave the loader as it is."
+        )
+    return ShardedLoader(loader, rank, world, always)
+
+
+class ShardedLoader(DataLoader[Any]):
+    """A DataLoader with another's settings that loads one rank's rows of each of its batches."""
+
+    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int, always: bool) -> None:
+        vars(self).update(vars(loader))
+        self.whole, self.always = loader, always
+        self.share = Share(rank, world, own_streams=loader.num_workers == 0)
+        self.worker_init_fn = WorkerStart(loader.worker_init_fn, rank)
+        self.in_order = True  # or else the ranks' batches could come in different orders
+
+    @property
+    def _index_sampler(self) -> "RankIndices":
+        """Where DataLoader's iterators find the indices of a batch, see torch/utils/data/dataloader.py."""
+        return RankIndices(self.batch_sampler, self.share)
+
+    def __iter__(self) -> Any:
+        if not self.always and not RowsApart.now:
+            return iter(self.whole)
+        self.share.sizes = deque()
+        return RankBatches(super().__iter__(), self.share, len(self))
+
+
+class Share:
+    """One rank's share of a loader, and the number of its rows in the batches that are on their way."""
+
+    def __init__(self, rank: int, world: int, own_streams: bool) -> None:
+        self.rank = rank
+        self.world = world
+        self.streams = LoadingStreams(rank) if own_streams else None
+        self.sizes: deque[int] = deque()
+
+
+class RankIndices:
+    """The whole loader's batches of indices, each cut to this rank's chunk."""
+
+    def __init__(self, batches: Any, share: Share) -> None:
+        self.batches = batches
+        self.share = share
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return self.indices(self.share.sizes)
+
+    def indices(self, sizes: "deque[int]") -> Iterator[list[Any]]:
+        """The indices to load; how many of them are this rank's goes to sizes."""
+        for batch in map(list, self.batches):
+            rows = own_rows(batch, self.share.rank, self.share.world)
+            sizes.append(len(rows))
+            if self.share.streams:
+                self.share.streams.enter()  # from here to the end of RankBatches.__next__
+            yield rows or batch[:1]
+
+
+def own_rows(batch: list[Any], rank: int, world: int) -> list[Any]:
+    """Chunk r of a batch as torch.chunk cuts it: 5 rows over 4 ranks are 2, 2, 1, none."""
+    size = -(-len(batch) // world)
+    return batch[rank * size : (rank + 1) * size]
+
+
+class RankBatches:
+    """One pass over a sharded loader."""
+
+    def __init__(self, batches: Iterator[Any], share: Share, length: int) -> None:
+        self.batches = batches
+        self.streams = share.streams
+        self.sizes = share.sizes
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> "RankBatches":
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self.batches)
+        finally:
+            if self.streams:
+                self.streams.leave()
+        return batch if self.sizes.popleft() else without_rows(batch)
+
+
+class LoadingStreams:
+    """Random streams for what a rank's rows draw while they are loaded in the rank's own process.
+
+    The script's streams must not move by it, since the other ranks load other rows. And the ranks must not
+    draw the same numbers, or the first row of each would get the same augmentation.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.own: dict[str, Any] = {}
+        self.script: dict[str, Any] = {}
+
+    def enter(self) -> None:
+        """Draw from the rank's own streams from now on."""
+        self.script = random_streams()
+        if self.own:
+            set_random_streams(self.own)
+        else:
+            vary_streams(self.rank)
+
+    def leave(self) -> None:
+        """Draw from the script's streams again."""
+        if self.script:
+            self.own = random_streams()
+            set_random_streams(self.script)
+            self.script = {}
+
+
+class WorkerStart:
+    """A worker_init_fn after which the workers of each rank draw numbers of their own."""
+
+    def __init__(self, start: Callable[[int], None] | None, rank: int) -> None:
+        self.start = start
+        self.rank = rank
+
+    def __call__(self, worker: int) -> None:
+        if self.start is not None:
+            self.start(worker)
+        vary_streams(self.rank)
+
+
+def vary_streams(rank: int) -> None:
+    """Lead the host's random streams another way on each rank; rank 0 stays on its way."""
+    if rank == 0:
+        return
+    torch.default_generator.manual_seed(int(torch.randint(2**62, ())) + rank)
+    random.seed(random.getrandbits(62) + rank)
+    if "numpy" in sys.modules:
+        numpy = sys.modules["numpy"]
+        numpy.random.seed((int(numpy.random.randint(2**31)) + rank) % 2**32)
+
+
+def without_rows(batch: Any) -> Any:
+    """The batch with none of its rows: tensors and arrays of length 0, empty lists, in the same form."""
+    if isinstance(batch, dict):
+        return type(batch)((key, without_rows(value)) for key, value in batch.items())
+    if is_nested(batch):
+        parts = [without_rows(part) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return batch[:0] if isinstance(batch, (list, tuple)) or hasattr(batch, "shape") and batch.shape else batch
+
+
+@dataclass(frozen=True)
+class Face:
+    """What the other ranks need to know of a tensor in a replica's output."""
+
+    place: int
+    shape: torch.Size
+    dtype: torch.dtype
+    needs_gradient: bool
+    order: tuple[int, ...] = ()  # its dimensions, as they lie in memory
+    channels_last: bool = False
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A dict, list, tuple or other iterable in a replica's output."""
+
+    kind: type
+    keys: tuple[Any, ...]
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """Anything else in a replica's output: DataParallel cannot gather it."""
+
+    kind: type
+
+
+def face_of(tensor: torch.Tensor, place: int) -> Face:
+    """What the other ranks need to know of the tensor at this place in the list."""
+    order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride()[dim]) if not tensor.is_sparse else ()
+    last = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+    last = last and not tensor.is_contiguous()
+    return Face(place, tensor.shape, tensor.dtype, tensor.requires_grad, tuple(order), last)
+
+
+def describe_output(output: Any, tensors: list[torch.Tensor]) -> Face | Branch | Opaque | None:
+    """A replica's output as the other ranks may see it; its tensors go to the list."""
+    if isinstance(output, torch.Tensor):
+        tensors.append(output)
+        return face_of(output, len(tensors) - 1)
+    if output is None:
+        return None
+    if isinstance(output, dict):
+        items = tuple(describe_output(item, tensors) for item in output.values())
+        return Branch(type(output), tuple(output), items)
+    if isinstance(output, str) or not hasattr(output, "__iter__"):
+        return Opaque(type(output))
+    return Branch(type(output), (), tuple(describe_output(item, tensors) for item in output))
+
+
+def gather_outputs(found: Sequence[Any], join: Callable[[Sequence[Face]], torch.Tensor]) -> Any:
+    """The replicas' described outputs as one, by DataParallel's rules: the first replica sets the form."""
+    first = found[0]
+    if isinstance(first, Face):
+        return join(found)
+    if first is None:
+        return None
+    if isinstance(first, Opaque):
+        if first.kind is str:
+            return str(map(str, ()))  # what DataParallel makes of it: '<map object at ...>'
+        raise TypeError(f"'{first.kind.__name__}' object is not iterable")
+    if issubclass(first.kind, dict):
+        return first.kind((key, gather_outputs(items, join)) for key, items in by_key(found))
+    items = (gather_outputs(items, join) for items in zip(*(branch.items for branch in found), strict=True))
+    return first.kind._make(items) if hasattr(first.kind, "_make") else first.kind(items)
+
+
+def by_key(found: Sequence[Branch]) -> list[tuple[Any, list[Any]]]:
+    """The replicas' dicts: each key with the item that each replica has for it."""
+    if any(len(branch.keys) != len(found[0].keys) for branch in found):
+        raise ValueError("All dicts must have the same number of keys")
+    dicts = [dict(zip(branch.keys, branch.items, strict=True)) for branch in found]
+    return [(key, [each[key] for each in dicts]) for key in found[0].keys]
+
+
+def joinable_shapes(faces: Sequence[Face], dim: int) -> list[torch.Size]:
+    """The shapes of tensors that are to be joined along dim; numbers become vectors of one."""
+    shapes = [face.shape for face in faces]
+    if dim == 0 and not any(shapes):
+        warnings.warn(
+            "Was asked to gather along dimension 0, but all input tensors were scalars; "
+            "will instead unsqueeze and return a vector.",
+            stacklevel=2,
+        )
+        return [torch.Size([1]) for _ in shapes]
+    rests = [(face.dtype, len(face.shape), face.shape[:dim], face.shape[dim:][1:]) for face in faces]
+    if any(rest != rests[0] for rest in rests):
+        raise RuntimeError(
+            f"Gather got tensors of shapes {[tuple(shape) for shape in shapes]} and types "
+            f"{[face.dtype for face in faces]}, which cannot be joined along dimension {dim}"
+        )
+    return shapes
+
+
+def replica_of(module: torch.nn.Module, stand_ins: Mapping[torch.Tensor, torch.Tensor]) -> torch.nn.Module:
+    """A shallow copy of a module that computes with other tensors in place of its parameters and buffers.
+
+    What forward assigns to self stays with the copy, as with DataParallel's replicas.
+    """
+    parts = list(module.modules())
+    replicas: dict[Any, Any] = {
+        part: part._replicate_for_data_parallel() for part in parts if not is_compiled(part)
+    }
+    for part in filter(is_compiled, reversed(parts)):
+        replicas[part] = compiled_replica(part, replicas[part._orig_mod])
+    for part, replica in replicas.items():
+        bind_to_replicas(part, replicas)
+        for name, child in part._modules.items():
+            if child is not None:
+                setattr(replica, name, replicas[child])
+        for name, parameter in part._parameters.items():
+            if parameter is None:
+                replica._parameters[name] = None
+            else:
+                setattr(replica, name, stand_ins[parameter])
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                setattr(replica, name, stand_ins[buffer])
+    return replicas[module]
+
+
+class DeviceStream:
+    """The random stream that a device other than the first has under DataParallel.
+
+    torch.manual_seed seeds all devices alike, and from there on each goes its own way: the script draws from
+    the first device only, the replica on another device is the only one to draw from that. Here the script
+    draws from the same stream on every rank, so on ranks > 0 what the model draws needs a stream of its own.
+    Where nobody has set a seed, each device begins at a random one of its own, and so did each rank before it joined.
+    It starts anew when the script sets another seed. The same seed once more is noticed only if the script
+    has drawn nothing between setting it and calling the model.
+    """
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.seed: int | None = None
+        self.state = torch.empty(0)
+        self.placed = torch.empty(
+            0
+        )  # a state that the script has set itself: no seed, which would be for all
+
+    @contextlib.contextmanager
+    def drawn_from(self, generator: torch.Generator) -> Iterator[None]:
+        """A block in which a generator gives this stream's numbers."""
+        self.settle(generator)
+        generator.set_state(self.state)
+        try:
+            yield
+        finally:
+            self.state = generator.get_state()
+
+    def settle(self, generator: torch.Generator) -> None:
+        """Begin anew if the script has seeded the generator since: another seed, or nothing drawn since."""
+        if not self.begun:
+            self.begin(generator)
+        now, seed = generator.get_state(), generator.initial_seed()
+        fresh = torch.Generator(generator.device).manual_seed(seed).get_state()
+        if not torch.equal(now, self.placed) and (seed != self.seed or torch.equal(now, fresh)):
+            self.seed, self.state = seed, fresh
+
+    def begin(self, generator: torch.Generator) -> None:
+        """Go on from where the device's generator stood before the rank joined, if no seed has been set."""
+        self.begun = True
+        own, shared = JOINED.get("cuda" if generator.device.type == "cuda" else "torch", (None, None))
+        if own is None or shared is None:
+            return
+        seeds = [seed_of(state, generator.device) for state in (own, shared)]
+        if seeds[0] != seeds[1] == generator.initial_seed():
+            self.seed, self.state, self.placed = seeds[1], own, shared
+
+    def place(self, generator: torch.Generator, state: torch.Tensor) -> None:
+        """Set the script's own state, which is that of the first device, and leave this stream as it is."""
+        self.settle(generator)
+        generator.set_state(state)
+        self.seed, self.placed = generator.initial_seed(), generator.get_state()
+
+
+def seed_of(state: torch.Tensor, device: torch.device) -> int:
+    """The seed that a generator with this state began at."""
+    generator = torch.Generator(device)
+    generator.set_state(state)
+    return generator.initial_seed()
+
+
+def default_generator(device: torch.device) -> torch.Generator:
+    """The generator that a module on this device draws from."""
+    if device.type == "cuda":
+        return torch.cuda.default_generators[torch.cuda.current_device()]
+    return torch.default_generator
+
+
+def changed_streams(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the random streams that something was drawn from since."""
+    return {name: state for name, state in now.items() if not same_state(state, before.get(name))}
+
+
+def same_state(one: Any, other: Any) -> bool:
+    """Whether two states of a random stream are the same."""
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
+
+
+# How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
+# None if each rank holds a copy, whose gradients add up; its shape if these gradients may be sparse.
+Layout = tuple[int, tuple[int, ...]] | torch.Size | None
+
+
+class FromWhole(torch.autograd.Function):
+    """What all ranks hold alike becomes each rank's own: its copy, or its rows.
+
+    The backward pass is IntoWhole, whose backward pass is FromWhole, and so on: gradients of gradients work.
+    The first output, a zero called the link, belongs to every result of the ranks' work. So the backward pass
+    comes by here on every rank, once, also on a rank without rows; or else the others would wait for it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        link = whole[0].new_zeros((), dtype=torch.float32)
+        own = (link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True)))
+        ctx.layouts = layouts
+        ctx.forms = [(part.shape, part.dtype, part.device) for part in own]
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(link)
+        ctx.replica_is_done, ctx.early = False, []
+        return own
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        if gradients[0] is None and ctx.replica_is_done:
+            # Not by way of the link: a reentrant checkpoint, which runs parts of the backward pass beforehand, on
+            # ranks with rows only. Its gradients wait for the one pass that comes by on all ranks.
+            ctx.early.append(gradients)
+            return (None,) * len(gradients)
+        each = zip(*ctx.early, gradients, strict=True)
+        link_gradient, *sums = (added(found, *form) for found, form in zip(each, ctx.forms, strict=True))
+        ctx.early = []
+        if torch.is_grad_enabled():  # there will be gradients of gradients
+            (link,) = ctx.saved_tensors
+            link_gradient = link + link_gradient
+        return None, *IntoWhole.apply(ctx.layouts, link_gradient, *sums)
+
+
+class IntoWhole(torch.autograd.Function):
+    """What each rank holds becomes what all ranks hold alike: the sum of copies, or all rows in order."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, layouts: Sequence[Layout], link: torch.Tensor, *own: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.layouts = layouts
+        pairs = list(zip(own, layouts, strict=True))
+        sums = iter(sum_over_ranks([tensor for tensor, layout in pairs if layout is None]))
+        return tuple(next(sums) if layout is None else from_ranks(tensor, layout) for tensor, layout in pairs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        return None, *FromWhole.apply(ctx.layouts, *gradients)
+
+
+def replica_is_done(link: torch.Tensor) -> None:
+    """Tell the FromWhole that a link came from that the replica has run, and what comes next is the backward pass."""
+    node: Any = link.grad_fn
+    while node is not None and not hasattr(node, "replica_is_done"):  # .to(device) may stand between
+        node = node.next_functions[0][0] if node.next_functions else None
+    if node is not None:
+        node.replica_is_done = True
+
+
+def added(
+    found: Sequence[torch.Tensor | None], shape: torch.Size, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """The sum of gradients; zeros where there are none."""
+    given = [gradient for gradient in found if gradient is not None]
+    if not given:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return sum(given[1:], start=given[0])
+
+
+def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """This rank's part of a tensor that all ranks hold."""
+    if tensor.is_sparse:
+        return tensor.clone()
+    if layout is None or isinstance(layout, torch.Size):
+        return tensor.view_as(tensor)
+    return own_slice(tensor, layout[1], layout[0]).clone()
+
+
+def from_ranks(own: torch.Tensor, layout: tuple[int, tuple[int, ...]] | torch.Size) -> torch.Tensor:
+    """The ranks' rows in order, or the sum of gradients that are sparse if those of all ranks with rows are."""
+    if not isinstance(layout, torch.Size):
+        return concatenate_ranks(own, layout[1], layout[0])
+    told = (own._indices().cpu(), own._values().cpu()) if own.is_sparse else own.cpu() if own.any() else None
+    found = [each for each in exchange(told) if each is not None]
+    parts = [
+        torch.sparse_coo_tensor(each[0], each[1], layout) if isinstance(each, tuple) else each
+        for each in found
+    ]
+    if not all(part.is_sparse for part in parts):
+        parts = [part.to_dense() if part.is_sparse else part for part in parts]
+    return added(parts, layout, own.dtype, torch.device("cpu")).to(own.device)
+
+
+def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Each tensor's sum over the ranks, with one all_reduce for all tensors of a kind."""
+    sums = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
+    for places in alike(sums):
+        flat = torch.cat([sums[i].reshape(-1) for i in places])
+        torch.distributed.all_reduce(torch.view_as_real(flat) if flat.is_complex() else flat)
+        parts = flat.split([sums[i].numel() for i in places])
+        for i, part in zip(places, parts, strict=True):
+            sums[i] = part.view(sums[i].shape)
+    return sums
+
+
+def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
+    """The positions of the tensors, grouped by dtype and device."""
+    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for i, tensor in enumerate(tensors):
+        groups.setdefault((tensor.dtype, tensor.device), []).append(i)
+    return list(groups.values())
+
+
+def copy_from_rank(source: int, tensors: Sequence[torch.Tensor]) -> None:
+    """Give these tensors the values they have on one rank, with one broadcast for all tensors of a kind."""
+    for places in alike(tensors):
+        flat = torch.cat([tensors[i].detach().reshape(-1) for i in places])
+        torch.distributed.broadcast(as_bytes(flat), source)
+        parts = flat.split([tensors[i].numel() for i in places])
+        for i, part in zip(places, parts, strict=True):
+            if own_rank() != source:
+                tensors[i].data.copy_(part.view(tensors[i].shape))
+
+
+class ScaleGradient(torch.autograd.Function):
+    """x in the forward pass; the gradient times a factor in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
+        ctx.factor = factor
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient * ctx.factor, None
+
+
+class ZeroGradients(torch.autograd.Function):
+    """The link in the forward pass; in the backward pass a zero gradient for every parameter.
+
+    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
+    DistributedDataParallel's reducer wants to hear of every parameter on every rank.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, link: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        ctx.forms = [(p.shape, p.dtype, p.device) for p in parameters]
+        return link.clone()
+
+    @staticmethod
+    def backward(ctx: Any, link_gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        zeros = [torch.zeros((), dtype=dtype, device=device) for _, dtype, device in ctx.forms]
+        return link_gradient, *(zero.expand(form[0]) for zero, form in zip(zeros, ctx.forms, strict=True))
+
+
+Kind = TypeVar("Kind", bound=type)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a rank tells the others about its forward pass."""
+
+    outputs: tuple[Any, ...]  # one described output; none without rows, or after an error
+    error: ExceptionWrapper | None = None
+    text: str = ""
+    streams: dict[str, Any] | None = None
+    changed_buffers: bool = False
+    changed_parameters: bool = False
+    drew_on_host: bool = False
+
+
+def raised_behind_helpers() -> Any:
+    """sys.exc_info(), with the traceback from the first frame on that is not torch's nor one of the two of `run`."""
+    kind, error, trace = sys.exc_info()
+    inner = trace.tb_next.tb_next if trace is not None and trace.tb_next is not None else None
+    torchs = os.path.dirname(torch.__file__) + os.sep
+    while inner is not None and inner.tb_frame.f_code.co_filename.startswith(torchs):
+        inner = inner.tb_next
+    return kind, error, inner or trace
+
+
+def called_data_parallel(kind: Kind) -> Kind:
+    """Give a class the name that was printed, saved and compared before."""
+    kind.__name__ = "DataParallel"
+    return kind
+
+
+@called_data_parallel
+class GraphDDP(DistributedDataParallel):
+    """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
+
+    Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
+    that come or thaw later. With split=False the inputs are this rank's rows already.
+    It is a DistributedDataParallel by name only: for isinstance, .module, and the keys of the state dict.
+    """
+
+    in_turn = False  # whether the ranks run the module one after another
+    # One a process: a device has one default generator, whichever model draws from it.
+    device_stream = DeviceStream()
+
+    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
+        torch.nn.Module.__init__(self)
+        self.module = module
+        self.dim = dim
+        self.split = split
+        RowsApart.now = RowsApart.now or not split
+        self.trained = False
+        self.buffers_then: list[int] = []
+        self.compiler: Callable[[torch.nn.Module], torch.nn.Module] | None = None
+
+    def compile(self, *args: Any, **options: Any) -> None:
+        """Compile what each rank runs of the module; what the ranks say to each other is in no graph."""
+        self.compiler = compiler_with(options)
+
+    @uncompiled
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if world_size() > 1:
+            return self.forward_on_ranks(inputs, kwargs)
+        alone = split_arguments(inputs, kwargs, 0, 1, lambda tensor: (1, tensor.to(self.device)))
+        plain = self.compiler is None or is_compiled(self.module)
+        module = self.module if plain else self.compiler(self.module)  # type: ignore[misc]
+        return module(*alone.inputs, **alone.kwargs)
+
+    def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run this rank's replica, tell the others how it went, and join the outputs."""
+        self.catch_up()
+        link, copies, part = self.enter(inputs, kwargs)
+        tensors: list[torch.Tensor] = []
+        reports = exchange(self.run_replica(part, copies, tensors))
+        replica_is_done(link)
+        self.follow(reports)
+        link = self.tie(link)
+        ranks = [rank for rank, report in enumerate(reports) if report.outputs]
+        return gather_outputs(
+            [reports[rank].outputs[0] for rank in ranks],
+            lambda faces: self.join_tensors(dict(zip(ranks, faces, strict=True)), tensors, link, self.dim),
+        )
+
+    def enter(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[torch.Tensor, dict[Any, Any], Part]:
+        """From what all ranks hold to this rank's: the link, copies of parameters, its part of the inputs."""
+        world, grad = world_size(), torch.is_grad_enabled()
+        parameters = self.parameters_in_graph()
+        cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad and self.split}
+        sparse = self.sparse_parameters()
+        layouts: list[Layout] = [p.shape if p in sparse else None for p in parameters]
+        layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
+        if layouts:
+            link, *own = FromWhole.apply(tuple(layouts), *parameters, *cut.values())
+        else:
+            link, own = torch.zeros((), device=self.device, requires_grad=grad), []
+        copies, chunks = own[: len(parameters)], dict(zip(cut, own[len(parameters) :], strict=True))
+        part = split_arguments(inputs, kwargs, own_rank(), world, lambda tensor: self.take(tensor, chunks))
+        return link.to(self.device), dict(zip(parameters, copies, strict=True)), part
+
+    def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
+        """The number of chunks of an input, and this rank's, on its device."""
+        world = world_size()
+        if not self.split:
+            return world, tensor.to(self.device)
+        count = len(chunk_sizes(tensor, world, self.dim))
+        if id(tensor) in chunks:
+            return count, chunks[id(tensor)].to(self.device)
+        own = own_slice(tensor, rank_sizes(tensor, world, self.dim), self.dim)
+        return count, own.to(self.device, copy=True)
+
+    def has_rows(self, part: Part) -> bool:
+        """Whether there is anything to do for this rank's replica."""
+        if self.split:
+            return own_rank() < part.replicas
+        first = next(tensors_in((part.inputs, part.kwargs)), None)
+        return own_rank() == 0 or first is None or first.dim() == 0 or first.shape[self.dim] > 0
+
+    def host_streams(self) -> dict[str, Any]:
+        """The random streams that all replicas draw from: all but the one of the module's device."""
+        own = "cuda" if self.device.type == "cuda" else "torch"
+        return {name: state for name, state in random_streams().items() if name != own}
+
+    def run_replica(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
+        """Call a replica with its part of the inputs. The tensors of its output go to the list."""
+        if not self.has_rows(part):
+            return Report(())
+        return self.run(lambda: describe_output(self.replica(copies)(*part.inputs, **part.kwargs), tensors))
+
+    def replica(self, copies: dict[Any, Any]) -> torch.nn.Module:
+        """What this rank runs of the module."""
+        replica = replica_of(self.module, self.stand_ins(copies))
+        return replica if self.compiler is None or is_compiled(replica) else self.compiler(replica)
+
+    def run(self, call: Callable[[], Any]) -> Report:
+        """Do a replica's work, which gives its described output."""
+        before, versions = random_streams(), self.versions()
+        outputs: tuple[Any, ...] = ()
+        error = None
+        with self.replica_streams(before) as text:
+            try:
+                outputs = (call(),)
+            except Exception:  # it is raised on every rank, in follow
+                error = ExceptionWrapper(
+                    raised_behind_helpers(), where=f"in replica {own_rank()} on device {self.device}"
+                )
+            on_host = changed_streams(self.host_streams(), before)
+        drawn = changed_streams(random_streams(), before)
+        if self.in_turn:
+            drawn = {name: state for name, state in drawn.items() if name not in on_host}
+        buffers, parameters = (now != then for now, then in zip(self.versions(), versions, strict=True))
+        return Report(
+            outputs,
+            error,
+            text.getvalue(),
+            drawn,
+            buffers or self.is_training,
+            parameters,
+            bool(on_host) and not self.in_turn,
+        )
+
+    @contextlib.contextmanager
+    def replica_streams(self, before: dict[str, Any]) -> Iterator[io.StringIO]:
+        """On ranks > 0, draw from the device's own stream, then go on with the script's; keep the print."""
+        text = io.StringIO()
+        if own_rank() == 0:
+            yield text
+            return
+        with contextlib.redirect_stdout(text), self.device_stream.drawn_from(default_generator(self.device)):
+            yield text
+        shared = self.host_streams() if self.in_turn else {}
+        set_random_streams({name: state for name, state in before.items() if name not in shared})
+
+    def stand_ins(self, copies: dict[Any, Any]) -> dict[torch.Tensor, torch.Tensor]:
+        """What a replica computes with: as with DataParallel, only replica 0 can change the module's own.
+
+        Except that parameters are copied in the first training pass only, in which layers may look at the
+        data to initialise themselves. To copy them at every step would cost more than it is worth.
+        """
+        stand_ins = {tensor: copies.get(tensor, tensor) for tensor in self.module.parameters()}
+        if own_rank() == 0:
+            return {**stand_ins, **{buffer: buffer for buffer in self.module.buffers()}}
+        if self.is_training and not self.trained:
+            stand_ins = {tensor: copy.clone() for tensor, copy in stand_ins.items()}
+        return {**stand_ins, **{buffer: buffer.clone() for buffer in self.module.buffers()}}
+
+    def follow(self, reports: Sequence[Report]) -> None:
+        """Let every rank go on as rank 0 does: errors, printed lines, random streams, buffers."""
+        if own_rank() == 0:
+            for report in reports[1:]:
+                sys.stdout.write(report.text)
+        elif reports[0].streams:
+            set_random_streams(reports[0].streams)
+        for report in reports:
+            if report.error is not None:
+                report.error.reraise()
+        if len(reports) > 1 and any(report.drew_on_host for report in reports) and reports[1].outputs:
+            raise RuntimeError(
+                "The module draws random numbers on the host in its forward pass (random, numpy, or torch on the "
+                "CPU). Let the ranks draw one after another: take dp2ddp.templates.in_turn.InTurnDDP."
+            )
+        if reports[0].changed_buffers:
+            copy_from_rank(0, list(self.module.buffers()))
+        first_training = self.is_training and not self.trained
+        if first_training or any(report.changed_parameters for report in reports):
+            copy_from_rank(0, list(self.module.parameters()))
+        self.trained = (self.trained or first_training) and not self.in_turn
+        may_run_again = self.is_training and torch.is_grad_enabled()
+        self.buffers_then = self.versions()[0] if may_run_again else []
+
+    def catch_up(self) -> None:
+        """Take over what rank 0's replica changed since its forward: a checkpoint runs layers again in backward."""
+        if self.buffers_then and exchange(self.versions()[0] != self.buffers_then)[0]:
+            copy_from_rank(0, list(self.module.buffers()))
+
+    def join_tensors(
+        self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor, dim: int
+    ) -> torch.Tensor:
+        """One tensor from the ranks' tensors along a dimension, by the rules of torch.nn.parallel.gather."""
+        shapes = dict(zip(faces, joinable_shapes(list(faces.values()), dim), strict=True))
+        sizes = tuple(shapes[rank][dim] if rank in shapes else 0 for rank in range(world_size()))
+        if own_rank() in faces:
+            own = tensors[faces[own_rank()].place].view(shapes[own_rank()])
+        else:
+            some = next(iter(shapes))
+            own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(dim, 0, 0)
+        if torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values()):
+            whole: torch.Tensor = IntoWhole.apply(((dim, sizes),), link, own)[0]
+        else:
+            whole = concatenate_ranks(own, sizes, dim)
+        if all(face.channels_last for face in faces.values()):
+            return whole.contiguous(memory_format=torch.channels_last)
+        return whole
+
+    def tensor_of(
+        self, rank: int, face: Face, tensors: list[torch.Tensor], link: torch.Tensor
+    ) -> torch.Tensor:
+        """One rank's tensor, on every rank, with the dimensions in the same order of memory."""
+        flat = Face(0, torch.Size([face.shape.numel()]), face.dtype, face.needs_gradient)
+        own = [tensors[face.place].permute(face.order).reshape(-1)] if rank == own_rank() else []
+        whole = self.join_tensors({rank: flat}, own, link, 0)
+        return whole.view([face.shape[place] for place in face.order]).permute(
+            sorted(range(len(face.order)), key=face.order.__getitem__)
+        )
+
+    def parameters_in_graph(self) -> list[torch.nn.Parameter]:
+        """The parameters whose gradients are added up inside the autograd graph."""
+        return self.trainable()
+
+    def sparse_parameters(self) -> set[torch.Tensor]:
+        """The weights of embeddings whose gradients hold only the rows that were looked up."""
+        layers = [part for part in self.module.modules() if getattr(part, "sparse", False) is True]
+        return {p for layer in layers for p in layer.parameters(recurse=False)}
+
+    def tie(self, link: torch.Tensor) -> torch.Tensor:
+        """The link that the joined outputs get."""
+        return link
+
+    def trainable(self) -> list[torch.nn.Parameter]:
+        """The parameters that this forward pass can give a gradient."""
+        return [p for p in self.module.parameters() if p.requires_grad and torch.is_grad_enabled()]
+
+    @property
+    def is_training(self) -> bool:
+        """Whether any part of the module is in training mode."""
+        return any(part.training for part in self.module.modules())
+
+    @property
+    def device(self) -> torch.device:
+        """Where the module is."""
+        for tensor in [*self.module.parameters(), *self.module.buffers()]:
+            return tensor.device
+        return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
+
+    def versions(self) -> tuple[list[int], list[int]]:
+        """Numbers that grow when a buffer, or a parameter, is changed in place."""
+        return (
+            [buffer._version for buffer in self.module.buffers()],
+            [parameter._version for parameter in self.module.parameters()],
+        )
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Gradients are whole after every backward pass, as DataParallel's are."""
+        yield
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
+        wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
+        own = ("dim", "split", "trained", "buffers_then", "compiler", "reducing")
+        vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
+        return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "GraphDDP":
+        twin = memo[id(self)] = type(self).__new__(type(self))
+        twin.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        return twin
+
+    def __copy__(self) -> "GraphDDP":
+        twin = type(self).__new__(type(self))
+        twin.__setstate__(self.__getstate__())
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self).copy()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        torch.nn.Module.__setstate__(self, state)
+
+
+class ReducedCall(torch.nn.Module):
+    """What DistributedDataParallel's reducer wraps: a module's parameters, and any call that uses them."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, call: Callable[[], Any]) -> Any:
+        return call()
+
+
+@called_data_parallel
+class ExactDDP(GraphDDP):
+    """nn.DataParallel over the ranks; gradients are summed by DistributedDataParallel while backward runs.
+
+    The loss on the joined outputs is the whole loss, on every rank. So rank r's gradient g_r is its part of
+    DataParallel's gradient, sum(g_r). DistributedDataParallel averages: sum(g_r) / world. Therefore gradients
+    are multiplied by world on their way to the parameters. (Not at the outputs, where float16 may overflow.
+    Not by a hook that sums without dividing: under accumulation the reducer averages all that .grad holds.)
+
+    Right for one forward and one backward a step; for anything else take GraphDDP.
+    """
+
+    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
+        super().__init__(module, dim, split)
+        self.reducing: tuple[Any, ...] = ()
+
+    def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self.trainable():
+            return super().forward_on_ranks(inputs, kwargs)
+        return self.reducing_ddp()(lambda: super(ExactDDP, self).forward_on_ranks(inputs, kwargs))
+
+    def reducing_ddp(self) -> DistributedDataParallel:
+        """torch's DistributedDataParallel of the module, made anew when other parameters are trained."""
+        wanted = [(id(p), p.requires_grad, p.device, p.dtype) for p in self.module.parameters()]
+        if not self.reducing or self.reducing[0] != wanted:
+            if self.reducing:
+                drop_reducer(self.reducing[1])
+            self.reducing = (wanted, DistributedDataParallel(ReducedCall(self.module), **no_buffers()))
+        ddp: DistributedDataParallel = self.reducing[1]
+        return ddp
+
+    def enter(
+        self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[torch.Tensor, dict[Any, Any], Part]:
+        link, _, part = super().enter(inputs, kwargs)
+        return link, {p: ScaleGradient.apply(p, world_size()) for p in self.trainable()}, part
+
+    def parameters_in_graph(self) -> list[torch.nn.Parameter]:
+        return []
+
+    def tie(self, link: torch.Tensor) -> torch.Tensor:
+        """The link, with zero gradients for all parameters.
+
+        Tied after the module ran, so that backward comes here first and no parameter waits for its zeros.
+        """
+        return ZeroGradients.apply(link, *self.trainable())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "reducing": ()}
+
+
+def no_buffers() -> dict[str, Any]:
+    """The option by which DistributedDataParallel leaves buffers alone in forward; renamed in torch 2.13."""
+    options = inspect.signature(DistributedDataParallel.__init__).parameters
+    return {"forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers": False}
+
+
+def on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function on rank 0 only; every rank gets its result, or its exception.
+
+    Rank 0 starts when all ranks have come here, and they go on when it is done: whatever is read before or
+    after (a file, its existence) is the same on every rank. Results that cannot be sent (open files, figures)
+    are a Silence on the other ranks.
+    """
+    if world_size() == 1:
+        return function(*args, **kwargs)
+    exchange(None)
+    result, error = attempt(lambda: function(*args, **kwargs)) if own_rank() == 0 else (None, None)
+    sent_result, sent_error = exchange((sendable(result), sendable(error)) if own_rank() == 0 else None)[0]
+    if sent_error is not None:
+        raise error or as_exception(sent_error)
+    return result if own_rank() == 0 else sent_result
+
+
+def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What a function gives, or raises, on one rank, which is alone meanwhile."""
+    try:
+        with alone():
+            return function(), None
+    except (Exception, SystemExit) as raised:
+        return None, raised
+
+
+def sendable(value: Any) -> Any:
+    """The value if it comes back whole from pickle, a Silence that knows its text if not."""
+    if is_sendable(value):
+        return value
+    if isinstance(value, BaseException) and is_sendable((type(value), value.args)):
+        return type(value), value.args
+    return Silence(text=f"{type(value).__name__}: {value}")
+
+
+def is_sendable(value: Any) -> bool:
+    """Whether it comes back whole from pickle."""
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:
+        return False
+    return True
+
+
+def as_exception(error: Any) -> BaseException:
+    """An exception of rank 0 as another rank can raise it: not made anew, since its __init__ may want other things."""
+    if isinstance(error, BaseException):
+        return error
+    if isinstance(error, Silence):
+        return RuntimeError(f"on rank 0: {error.text}")
+    kind, arguments = error
+    raised: BaseException = kind.__new__(kind, *arguments)
+    return raised
+
+
+class Silence:
+    """Stands on ranks > 0 for an object that only rank 0 has (a log writer): takes every call, does nothing.
+
+    It has the plain attributes (names, folders, numbers) that rank 0's object had when it was made.
+    """
+
+    def __init__(self, **facts: Any) -> None:
+        vars(self).update(facts)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        pass
+
+    def __call__(self, *args: Any, **kwargs: Any) -> "Silence":
+        return self
+
+    def __enter__(self) -> "Silence":
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        pass
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __getitem__(self, key: Any) -> "Silence":
+        return self
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+    def __le__(self, other: Any) -> bool:  # logging asks every handler: record.levelno >= handler.level
+        return False
+
+    def __str__(self) -> str:
+        return ""
+
+
+def open_on_rank_zero(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+    """The built-in open, for files that all ranks write alike: rank 0 writes, the others to os.devnull.
+
+    Where they may read what they write ("a+", "r+"), the others have a copy of their own. Reading only, every
+    rank opens the file itself, after rank 0 has come here too. close() and the end of a with block wait for
+    rank 0, so that the file is complete for every rank afterwards.
+    """
+    if world_size() == 1:
+        return open(file, mode, *args, **kwargs)
+    if not set(mode) & set("wax+"):
+        exchange(None)
+        return open(file, mode, *args, **kwargs)
+    opened: list[Any] = []
+    instead = copy_of(file) if "+" in mode and own_rank() > 0 else os.devnull
+    on_rank_zero(lambda: opened.append(open(file, mode, *args, **kwargs)))  # noqa: SIM115
+    if not opened:
+        opened.append(open(instead, mode.replace("x", "w"), *args, **kwargs))  # noqa: SIM115
+        if instead != os.devnull:
+            os.unlink(instead)  # it is gone when it is closed
+    atexit.register(flush_if_open, weakref.ref(opened[0]))
+    return WrittenOnRankZero(opened[0])
+
+
+def copy_of(file: Any) -> str:
+    """A copy of a file as it is now, empty if there is none."""
+    handle, path = tempfile.mkstemp()
+    os.close(handle)
+    if os.path.exists(file):
+        shutil.copyfile(file, path)
+    return path
+
+
+def flush_if_open(file: "weakref.ref[Any]") -> None:
+    """Write out what a script left in a file that it never closed.
+
+    The interpreter would do it if it freed the script's objects at its end. But torch keeps autograd functions
+    for ever, and with them everything in the file that defines them.
+    """
+    found = file()
+    if found is not None and not found.closed:
+        found.flush()
+
+
+class WrittenOnRankZero:
+    """An open file whose close() is over on every rank when it is over on rank 0."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+        self.empty: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["file"], name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.file)
+
+    def fileno(self) -> int:
+        """On ranks > 0 that of an empty file: os.fsync() refuses the null device."""
+        if self.file.name == os.devnull:
+            self.empty = self.empty or tempfile.TemporaryFile()  # noqa: SIM115
+            return self.empty.fileno()
+        return int(self.file.fileno())
+
+    def close(self) -> None:
+        was_open = not self.file.closed
+        self.file.close()
+        if was_open:
+            exchange(None)
+
+    def __enter__(self) -> "WrittenOnRankZero":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.file.close()
+
+
+def save_on_rank_zero(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+    """torch.save, once. A file gets its name only when it is complete: an interrupted run leaves the old one.
+
+    If f is an open file, it is the rank's own, and every rank writes to it.
+    """
+    if hasattr(f, "write"):
+        torch.save(obj, f, *args, **kwargs)
+    else:
+        on_rank_zero(save_completely, obj, f, *args, **kwargs)
+
+
+def save_completely(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+    """torch.save into a folder beside the file, then moved into place; a link is written through, a device too.
+
+    The file has its own name there, which torch writes into the archive: the bytes are those that torch.save gives.
+    """
+    folder = f"{os.fspath(f)}.{os.getpid()}.unfinished"
+    unfinished = os.path.join(folder, os.path.basename(f))
+    try:
+        if os.path.islink(f) or os.path.exists(f) and not os.path.isfile(f):
+            raise FileExistsError(f)
+        os.mkdir(folder)
+    except OSError:  # nothing can be made beside it, or put into its place: torch has the word
+        torch.save(obj, f, *args, **kwargs)
+        return
+    try:
+        torch.save(obj, unfinished, *args, **kwargs)
+        os.replace(unfinished, f)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def pack(value: Any) -> tuple[bytes, list[torch.Tensor]]:
+    """The pickled value without its plain tensors, and these, which travel by themselves."""
+    written = io.BytesIO()
+    tensors: list[torch.Tensor] = []
+    Packer(written, tensors).dump(value)
+    return written.getvalue(), tensors
+
+
+def send(message: bytes, tensors: list[torch.Tensor]) -> None:
+    """A packed value, from this rank to all others."""
+    bytes_from_rank(own_rank(), message)
+    tensors_from_rank(own_rank(), tensors)
+
+
+def receive(source: int) -> Any:
+    """The value that another rank sends."""
+    tensors: list[torch.Tensor] = []
+    value = Unpacker(bytes_from_rank(source), tensors).load()
+    tensors_from_rank(source, tensors)
+    return value
+
+
+class Packer(pickle.Pickler):
+    """Writes the form of a tensor in place of its numbers."""
+
+    def __init__(self, file: io.BytesIO, tensors: list[torch.Tensor]) -> None:
+        super().__init__(file, protocol=5)
+        self.tensors = tensors
+        self.numbers: dict[int, int] = {}
+
+    def persistent_id(self, thing: Any) -> Any:
+        plain = type(thing) is torch.Tensor and thing.layout == torch.strided and not thing.requires_grad
+        if not plain or thing.is_quantized or thing.device.type not in ("cpu", "cuda"):
+            return None
+        number = self.numbers.setdefault(id(thing), len(self.tensors))
+        if number == len(self.tensors):
+            self.tensors.append(thing)
+        dense = 1 + sum((n - 1) * step for n, step in zip(thing.shape, thing.stride(), strict=True))
+        strides = thing.stride() if dense == thing.numel() else None
+        return number, tuple(thing.shape), strides, thing.dtype, thing.device.type
+
+
+class Unpacker(pickle.Unpickler):
+    """Makes empty tensors of the forms, on this rank's device; they go to the list."""
+
+    def __init__(self, message: bytes, tensors: list[torch.Tensor]) -> None:
+        super().__init__(io.BytesIO(message))
+        self.tensors = tensors
+        self.made: dict[int, torch.Tensor] = {}
+
+    def persistent_load(self, form: Any) -> torch.Tensor:
+        number, shape, strides, dtype, device = form
+        if number not in self.made:
+            made = torch.empty(shape, dtype=dtype, device=device)
+            self.made[number] = made if strides is None else made.as_strided(shape, strides)
+            self.tensors.append(self.made[number])
+        return self.made[number]
+
+
+def bytes_from_rank(source: int, message: bytes = b"") -> bytes:
+    """One rank's message on every rank: up to FRAME bytes in one round, with their length in front."""
+    content = len(message).to_bytes(8, "little") + message
+    frame = broadcast(content[:FRAME].ljust(FRAME, b"\0"), source)
+    length = 8 + int.from_bytes(frame[:8], "little")
+    rest = broadcast(content[FRAME:length].ljust(length - FRAME, b"\0"), source) if length > FRAME else b""
+    return (frame + rest)[8:length]
+
+
+def broadcast(content: bytes, source: int) -> bytes:
+    """One rank's bytes, as many as the others bring."""
+    place = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    torch.distributed.broadcast(place, source)
+    return place.numpy().tobytes()
+
+
+def tensors_from_rank(source: int, tensors: list[torch.Tensor]) -> None:
+    """One rank's numbers into these tensors."""
+    copy_from_rank(source, [tensor for tensor in tensors if tensor.numel() > 0])
+
+
+def scatter_to_ranks(inputs: Any, target_gpus: Any, dim: int = 0) -> Any:
+    """torch.nn.parallel.scatter: the parts of a value, one for each device, all of them on each rank."""
+    count = len(target_gpus)
+    if isinstance(inputs, torch.Tensor):
+        return scatter_tensor_to_ranks(target_gpus, None, dim, inputs)
+    if not isinstance(inputs, (tuple, list, dict)) or not inputs:
+        return [inputs for _ in range(count)]
+    kind: Any = type(inputs)
+    items = inputs.items() if isinstance(inputs, dict) else inputs
+    rows = zip(*(scatter_to_ranks(item, target_gpus, dim) for item in items))  # noqa: B905 (the fewest count)
+    return [kind(*row) if hasattr(kind, "_fields") else kind(row) for row in rows]
+
+
+def scatter_tensor_to_ranks(
+    target_gpus: Any, chunk_sizes: "Sequence[int] | None", dim: int, tensor: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """torch.nn.parallel._functions.Scatter.apply: a tensor in chunks, or in parts of given sizes."""
+    parts = (
+        tensor.chunk(len(target_gpus), dim) if chunk_sizes is None else tensor.split(list(chunk_sizes), dim)
+    )
+    return tuple(part.to(rank_device()) for part in parts)
+
+
+def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = False) -> list[torch.nn.Module]:
+    """torch.nn.parallel.replicate: a replica for each device. Replica r runs on rank r alone."""
+    trained = [p for p in network.parameters() if p.requires_grad and torch.is_grad_enabled() and not detach]
+    link, copies = copies_on_ranks(trained)
+    replicas = []
+    for number in range(len(devices)):
+        stand_ins: dict[torch.Tensor, torch.Tensor] = {p: p for p in network.parameters()}
+        stand_ins.update(zip(trained, copies, strict=True))
+        buffers = {buffer: buffer for buffer in network.buffers()}
+        if number == own_rank() > 0:  # only replica 0 can change the module's own
+            buffers = {buffer: buffer.clone() for buffer in buffers}
+            if network.training:
+                stand_ins = {tensor: copy.clone() for tensor, copy in stand_ins.items()}
+        replica = replica_of(network, {**stand_ins, **buffers})
+        vars(replica).update(replica_number=number, replica_link=link, replica_origin=network)
+        if number != own_rank() and world_size() > 1 and [*stand_ins, *buffers]:
+            vars(replica)["forward"] = functools.partial(refuse, number)
+        replicas.append(replica)
+    return replicas
+
+
+def refuse(number: int, *inputs: Any, **kwargs: Any) -> None:
+    """The forward of a replica that belongs to another rank."""
+    raise RuntimeError(f"replica {number} runs on rank {number}: call it by parallel_apply_on_ranks")
+
+
+def copies_on_ranks(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """A copy of each tensor for this rank's replica, whose gradients add up over the ranks; and their link."""
+    if not tensors or world_size() == 1:
+        return torch.zeros(()), list(tensors)
+    link, *copies = FromWhole.apply(tuple(None for _ in tensors), *tensors)
+    return link, copies
+
+
+def parallel_apply_on_ranks(
+    modules: Sequence[Any], inputs: Sequence[Any], kwargs_tup: Any = None, devices: Any = None
+) -> list[Any]:
+    """torch.nn.parallel.parallel_apply: replica r runs on rank r, and every rank gets the outputs of all."""
+    calls, keywords = as_calls(modules, inputs, kwargs_tup)
+    if world_size() == 1:
+        return [module(*part, **each) for module, part, each in zip(modules, calls, keywords, strict=True)]
+    return RunByHand(modules).outputs_of(calls, keywords)
+
+
+def as_calls(
+    modules: Sequence[Any], inputs: Sequence[Any], kwargs_tup: Any
+) -> tuple[list[Any], list[dict[str, Any]]]:
+    """The arguments of each module, by position and by name."""
+    calls = [part if isinstance(part, (list, tuple)) else (part,) for part in inputs]
+    keywords = [dict(each or {}) for each in kwargs_tup or [{} for _ in modules]]
+    assert len(modules) == len(calls) == len(keywords), "a part of the inputs for each module"
+    return calls, keywords
+
+
+class RunByHand:
+    """One call of parallel_apply, on this rank's replica."""
+
+    def __init__(self, modules: Sequence[Any]) -> None:
+        self.links = {id(link): link for module in modules for link in links_of(module)}
+        origin = vars(modules[0]).get("replica_origin")
+        self.wrapper = GraphDDP(torch.nn.Module() if origin is None else origin)
+        self.wrapper.trained = True  # replicas have copies of their own
+        self.modules = modules
+        self.numbers = [vars(module).get("replica_number", place) for place, module in enumerate(modules)]
+        if max(self.numbers) >= world_size():
+            raise RuntimeError(
+                f"{max(self.numbers) + 1} replicas on {world_size()} ranks: start one rank for each device"
+            )
+        self.link = torch.zeros(())
+
+    def outputs_of(self, inputs: Sequence[Any], kwargs: Sequence[Any]) -> list[Any]:
+        """The outputs of all replicas, on every rank."""
+        wanting = {
+            id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and torch.is_grad_enabled()
+        }
+        self.link, copies = copies_on_ranks(list(wanting.values()))
+        for more in self.links.values():
+            self.link = self.link.to(more.device) + more
+        stand_ins = dict(zip(wanting, copies, strict=True))
+        tensors: list[torch.Tensor] = []
+        report = Report(())
+        if own_rank() in self.numbers:
+            place = self.numbers.index(own_rank())
+            part, keywords = with_tensors((inputs[place], kwargs[place]), stand_ins)
+            report = self.wrapper.run(lambda: describe_part(self.modules[place](*part, **keywords), tensors))
+        reports = self.exchange_reports(report)
+        self.wrapper.follow(reports)
+        self.follow_kept()
+        link = self.link.to(self.wrapper.device)
+        return [
+            from_part(
+                reports[number].outputs[0],
+                functools.partial(self.wrapper.tensor_of, number, tensors=tensors, link=link),
+            )
+            for number in self.numbers
+        ]
+
+    def exchange_reports(self, report: Report) -> list[Report]:
+        """How the forward passes of all replicas went."""
+        return exchange(report)
+
+    def follow_kept(self) -> None:
+        """Tensors that were broadcast are what replica 0 made of them."""
+        for link in self.links.values():
+            copy_from_rank(0, getattr(link, "kept", []))
+
+
+def links_of(module: Any) -> Iterator[torch.Tensor]:
+    """What ties a replica, or a function with broadcast tensors among its arguments, to the other ranks."""
+    if isinstance(module, functools.partial):
+        for tensor in tensors_in((module.args, module.keywords)):
+            if hasattr(tensor, "replica_link"):
+                yield tensor.replica_link
+    elif "replica_link" in vars(module):
+        yield module.replica_link
+    elif isinstance(module, torch.nn.Module) and any(p.requires_grad for p in module.parameters()):
+        raise RuntimeError("parallel_apply_on_ranks is given a module that replicate_on_ranks did not make")
+
+
+def with_tensors(value: Any, stand_ins: "dict[int, torch.Tensor]") -> Any:
+    """A value with other tensors in the places of some of its own."""
+    if isinstance(value, torch.Tensor):
+        return stand_ins.get(id(value), value)
+    if isinstance(value, dict):
+        return type(value)((key, with_tensors(item, stand_ins)) for key, item in value.items())
+    if isinstance(value, (tuple, list)):
+        items = [with_tensors(item, stand_ins) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+def describe_part(output: Any, tensors: list[torch.Tensor]) -> Any:
+    """One replica's output as the other ranks may see it; its tensors go to the list."""
+    if isinstance(output, torch.Tensor):
+        tensors.append(output)
+        return face_of(output, len(tensors) - 1)
+    if isinstance(output, dict):
+        items = tuple(describe_part(item, tensors) for item in output.values())
+        return Branch(type(output), tuple(output), items)
+    if isinstance(output, (tuple, list)):
+        return Branch(type(output), (), tuple(describe_part(item, tensors) for item in output))
+    return output
+
+
+def from_part(found: Any, join: Callable[[Face], torch.Tensor]) -> Any:
+    """One replica's described output with tensors in it again."""
+    if isinstance(found, Face):
+        return join(found)
+    if not isinstance(found, Branch):
+        return found
+    items = [from_part(item, join) for item in found.items]
+    if issubclass(found.kind, dict):
+        return found.kind(zip(found.keys, items, strict=True))
+    kind: Any = found.kind
+    return kind(*items) if hasattr(kind, "_fields") else kind(items)
+
+
+def gather_from_ranks(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
+    """torch.nn.parallel.gather, of outputs that every rank has already."""
+    tensors: list[torch.Tensor] = []
+
+    def join(faces: Sequence[Face]) -> torch.Tensor:
+        shapes = joinable_shapes(faces, dim)
+        parts = [tensors[face.place].view(shape) for face, shape in zip(faces, shapes, strict=True)]
+        return torch.cat(parts, dim)
+
+    return gather_outputs([describe_output(output, tensors) for output in outputs], join)
+
+
+def rank_device() -> torch.device:
+    """The device of this rank."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def spread(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> "DataLoader[Any]":
+    """The loader that make(*args, **kwargs) gives; its worker w loads on rank w % world, for all ranks.
+
+    DataLoader gives batch b to worker b % num_workers, and each worker draws from random streams of its own. So
+    a batch has the crops, flips and noise that it would have in one process. Every rank starts all the workers;
+    those that load on another rank stay idle. A loader without workers, of an iterable data set, or of a class
+    that iterates in its own way stays as it is: every rank loads all of it.
+    """
+    loader = make(*args, **kwargs)
+    plain = type(loader).__iter__ is DataLoader.__iter__ and getattr(loader, "in_order", True)
+    if (
+        world_size() == 1
+        or loader.num_workers == 0
+        or not plain
+        or isinstance(loader.dataset, IterableDataset)
+    ):
+        return loader
+    return SpreadLoader(loader)
+
+
+class SpreadLoader(DataLoader[Any]):
+    """A DataLoader with another's settings, some of whose workers load on other ranks."""
+
+    def __init__(self, loader: "DataLoader[Any]") -> None:
+        vars(self).update(vars(loader))
+        self.whole = loader
+        self.worker_init_fn = OwnWorkers(loader.worker_init_fn, own_rank(), world_size())
+
+    def __iter__(self) -> Any:
+        return SpreadBatches(super().__iter__(), self) if world_size() > 1 else iter(self.whole)
+
+
+class OwnWorkers:
+    """A worker_init_fn after which the workers of other ranks load nothing."""
+
+    def __init__(self, start: Callable[[int], None] | None, rank: int, world: int) -> None:
+        self.start = start
+        self.rank = rank
+        self.world = world
+
+    def __call__(self, worker: int) -> None:
+        if self.start is not None:
+            self.start(worker)
+        if worker % self.world != self.rank:
+            vars(fetch)["_MapDatasetFetcher"] = IdleFetcher
+
+
+class IdleFetcher:
+    """In place of torch/utils/data/_utils/fetch.py's fetcher, on a worker that loads on another rank."""
+
+    def __init__(self, *settings: Any) -> None:
+        pass
+
+    def fetch(self, indices: Any) -> None:
+        """Nothing; the batch comes from the rank that has it."""
+
+
+class SpreadBatches:
+    """One pass over a spread loader."""
+
+    def __init__(self, batches: Iterator[Any], loader: SpreadLoader) -> None:
+        self.batches = batches
+        self.loader = loader
+        self.number = 0
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> "SpreadBatches":
+        return self
+
+    def __next__(self) -> Any:
+        batch = error = None
+        try:
+            batch = next(self.batches)
+        except StopIteration:  # on all ranks alike
+            raise
+        except Exception as raised:
+            error = raised
+        source = self.number % self.loader.num_workers % world_size()
+        self.number += 1
+        batch, error = from_rank(source, (batch, error and sendable(error)))
+        if error is not None:
+            try:
+                raise as_exception(error)
+            finally:
+                del error  # it holds this frame, and torch is 5 s late to end a worker in a cycle
+        pinned = self.loader.pin_memory and torch.cuda.is_available() and own_rank() != source
+        return pin_memory.pin_memory(batch) if pinned else batch
+
+
+def from_rank(source: int, value: Any) -> Any:
+    """What one rank brings; its tensors travel by themselves."""
+    if own_rank() != source:
+        return receive(source)
+    send(*pack(value))
+    return value

@@ -1,0 +1,76 @@
+# verify: different, gradient: neither sets a seed
+# random: only
+# cause: other-order
+import os
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+
+class Pictures(Dataset):
+    def __init__(self, train, count):
+        generator = torch.Generator().manual_seed(int(train))
+        self.x = torch.randn(count, 3, 8, 8, generator=generator)
+        self.y = (self.x.mean((1, 2, 3)) > 0).long()
+        self.train = train
+
+    def __len__(self):
+        return len(self.y)
+
+    def __getitem__(self, index):
+        x = self.x[index]
+        if self.train and torch.rand(1) < 0.5:
+            x = x.flip(2)
+        return x, self.y[index]
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2))
+        self.classifier = nn.Linear(54, 2)
+
+    def forward(self, x):
+        return self.classifier(self.features(x).flatten(1))
+
+
+def main(rank, world):
+    os.environ["MASTER_ADDR"] = "localhost"
+    os.environ["MASTER_PORT"] = "12355"
+    dist.init_process_group("nccl", rank=rank, world_size=world)
+    torch.cuda.set_device(rank)
+    train_set, test_set = Pictures(True, 48), Pictures(False, 32)
+    sampler = DistributedSampler(train_set)
+    train_loader = DataLoader(train_set, batch_size=16 // world, sampler=sampler)
+    test_loader = DataLoader(test_set, batch_size=16)
+    model = DDP(Net().to(rank), device_ids=[rank])
+    criterion = nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        model.train()
+        for images, labels in train_loader:
+            optimizer.zero_grad()
+            loss = criterion(model(images.to(rank)), labels.to(rank))
+            loss.backward()
+            optimizer.step()
+        if rank == 0:
+            model.eval()
+            correct = 0
+            with torch.no_grad():
+                for images, labels in test_loader:
+                    correct += (model.module(images.to(rank)).argmax(1) == labels.to(rank)).sum().item()
+            print(f"epoch {epoch}: accuracy {correct / len(test_set):.4f}")
+    if rank == 0:
+        torch.save(model.state_dict(), "model.pt")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    world_size = torch.cuda.device_count()
+    mp.spawn(main, args=(world_size,), nprocs=world_size)

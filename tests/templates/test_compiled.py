@@ -1,0 +1,82 @@
+"""torch.compile before, in and around the wrappers, for real: two ranks of torchrun, DataParallel's numbers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ranks import TORCHRUN
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from compiled_program import FEW, KINDS, WAYS  # noqa: E402
+
+pytestmark = pytest.mark.torchrun
+
+NAMES = [kind.__qualname__ for kind in KINDS]
+PREFIXES = {
+    "around": "_orig_mod.module.",
+    "around, what ranks run": "_orig_mod.module.",
+    "before": "module._orig_mod.",
+}
+Found = Callable[[str, str], list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """found(backend, case): what both ranks found; one run for each backend."""
+    runs: dict[str, list[dict[str, Any]]] = {}
+
+    def look_up(backend: str, case: str) -> list[dict[str, Any]]:
+        if backend not in runs:
+            runs[backend] = []  # a run that fails is not tried again
+            file = tmp_path_factory.mktemp("compiled") / backend
+            command = [*TORCHRUN, "2", str(HERE / "compiled_program.py"), backend, str(file)]
+            run = subprocess.run(
+                command, capture_output=True, text=True, timeout=900, stdin=subprocess.DEVNULL
+            )
+            assert run.returncode == 0, run.stderr[-3000:]
+            runs[backend] = [json.loads(file.with_suffix(f".{rank}").read_text()) for rank in (0, 1)]
+        assert runs[backend], "the run failed, in the first test that asked for it"
+        answers = [answers[case] for answers in runs[backend]]
+        assert not any("failed" in answer for answer in answers), (
+            answers[0].get("failed") or answers[1]["failed"]
+        )
+        return answers
+
+    return look_up
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("way", WAYS)
+def test_compiled_or_not_the_numbers_are_dataparallels(found: Found, way: str, kind: str) -> None:
+    for answer in found("eager", f"{way} {kind}"):
+        assert answer["difference"] <= 1e-14
+        assert not answer["missing"]
+
+
+@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("way", FEW)
+def test_code_of_inductor_differs_by_rounding(found: Found, way: str, kind: str) -> None:
+    for answer in found("inductor", f"{way} {kind}"):
+        assert answer["difference"] <= 1e-12
+        assert not answer["missing"]
+
+
+@pytest.mark.parametrize(
+    "way", ["around, what ranks run", "before", "before, in place", "a method", "random"]
+)
+def test_a_new_replica_in_each_step_is_compiled_once(found: Found, way: str) -> None:
+    assert {answer["frames"] for kind in NAMES for answer in found("eager", f"{way} {kind}")} == {1}
+
+
+@pytest.mark.parametrize("way", PREFIXES)
+def test_keys_are_those_of_torch_compile(found: Found, way: str) -> None:
+    keys = {answer["keys"] for kind in NAMES for answer in found("eager", f"{way} {kind}")}
+    assert keys == {f"{PREFIXES[way]}body.0.weight"}

@@ -1,0 +1,58 @@
+"""Scripts with the usual trackers, whose libraries are stand-ins here: one run, whose values all ranks read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.codemod.convert import convert
+from dp2ddp.report.comparison import Report, report_text
+from dp2ddp.runtime.server import Server
+from dp2ddp.source.projects import read_project
+from dp2ddp.trial.runs import environment
+from dp2ddp.trial.subject import subject_of
+from dp2ddp.trial.trial import try_on
+from dp2ddp.trial.wanted import Wanted
+
+HERE = Path(__file__).parent
+SCRIPTS = sorted(path.name for path in (HERE / "scripts").glob("*.py"))
+
+
+def with_stand_ins() -> str:
+    """PYTHONPATH, the stand-ins first."""
+    return os.pathsep.join(filter(None, (str(HERE / "stand_ins"), os.environ.get("PYTHONPATH", ""))))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """Its runs find the stand-ins, as installed packages; whoever converts does not."""
+    with Server({**environment(), "PYTHONPATH": with_stand_ins()}) as server:
+        yield server
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_it_is_converted_without_a_hazard(name: str) -> None:
+    conversion = convert(read_project(HERE / "scripts" / name))
+
+    assert conversion.hazards == ()
+    assert conversion.changed
+
+
+@pytest.mark.torchrun
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_it_is_one_run(name: str, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    shutil.copy(HERE / "scripts" / name, folder / "train.py")
+    monkeypatch.chdir(folder)
+
+    subject = subject_of(Wanted(script=Path("train.py")))
+    monkeypatch.setenv("PYTHONPATH", with_stand_ins())  # of a real torchrun
+
+    verdict = try_on(subject, 2, server, tmp_path, print)
+
+    assert verdict.same, report_text(Report("train.py", (verdict,), "", 0.0))
