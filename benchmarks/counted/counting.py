@@ -186,6 +186,7 @@ def follow_exchanges(now: Counter[str]) -> None:
     def _broadcast_coalesced(group: Any, tensors: list[torch.Tensor], *more: Any) -> Any:
         now["collectives"] += 1
         now["exchanged"] += bytes_in(tensors)
+        note_place(now)
         return together(group, tensors, *more)
 
     for module in (dist, dist.distributed_c10d):
@@ -240,7 +241,11 @@ def note_place(now: Counter[str]) -> None:
 
 
 # what lies between who asks and the process group: torch's own functions, and those of virtual devices
-BETWEEN = (os.path.dirname(torch.__file__), str(Path(__file__).resolve().parents[2] / "dp2ddp" / "runtime"))
+BETWEEN = (
+    os.path.dirname(torch.__file__),
+    __file__,
+    str(Path(__file__).resolve().parents[2] / "dp2ddp" / "runtime"),
+)
 
 
 def tallied(method: Callable[..., Any], name: str, now: Counter[str]) -> Callable[..., Any]:
@@ -289,8 +294,8 @@ def follow_devices(now: Counter[str]) -> None:
 
     def is_there(value: Any) -> bool:
         """A tensor on a device that is no stand-in for others (their functions come by once more, unwrapped)."""
-        plain = isinstance(value, torch.Tensor) and type(value).__torch_function__ is PLAIN
-        return plain and (place_of(value) or 0) >= 0 and place_of(value) is not None
+        plain = type(value) is torch.Tensor or isinstance(value, torch.nn.Parameter)
+        return plain and place_of(value) not in (None, HOST)
 
     mover: Any = tensor_methods.Mover
     move = mover.move
@@ -320,6 +325,3 @@ def note_wait(now: Counter[str]) -> None:
     if frame:
         now["waits of helpers"] += 1
         now[f"wait in {frame.f_code.co_name}"] += 1
-
-
-PLAIN = torch.Tensor.__torch_function__

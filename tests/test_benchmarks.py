@@ -1,0 +1,91 @@
+"""What benchmarks/counted counts, against what a script is known to do; and that each port in benchmarks/ports runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# each step, on every rank: 2 collectives of 40 and 24 bytes, 1 of the two buffers of BatchNorm and its count, whose
+# size is 2 * 4 * 4 + 8; 1 of gradients by a hook; 7 * 4 * 4 bytes to the device; 4 waits, one of them of a helper
+SCRIPT = """
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from ddp_helpers import look
+
+torch.cuda.set_device(int(__import__("os").environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)).cuda())
+
+def hook(state, bucket):
+    work = dist.all_reduce(bucket.buffer(), async_op=True)
+    return work.get_future().then(lambda future: future.value()[0])
+
+model.register_comm_hook(None, hook)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+other = torch.optim.SGD(model.parameters(), lr=0.0)
+for step in range(6):
+    x = torch.randn(7, 4).cuda()
+    loss = model(x).square().sum()
+    optimizer.zero_grad()
+    loss.backward()
+    dist.all_reduce(torch.zeros(10, device="cuda"))
+    parts = [torch.zeros(3, device="cuda") for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, torch.ones(3, device="cuda"))
+    loss.item(), parts[0].cpu(), look(loss)
+    if loss > 0:
+        torch.ones(3).sum().item()  # on the host: nobody waits
+    other.step()
+    optimizer.step()
+dist.destroy_process_group()
+"""
+HELPERS = """
+def look(loss):
+    return loss.detach().tolist()
+"""
+
+
+@pytest.fixture(scope="module")
+def ports() -> ModuleType:
+    """benchmarks/ports.py."""
+    spec = importlib.util.spec_from_file_location("benchmark_ports", ROOT / "benchmarks" / "ports.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.torchrun
+def test_what_a_rank_does_in_a_step_is_counted(ports: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT, encoding="utf-8")
+    (tmp_path / "ddp_helpers.py").write_text(HELPERS, encoding="utf-8")
+    found = ports.counted(tmp_path, "train.py", "ddp", 2, [], steps=6)
+    assert len(found.ranks) == 2
+    assert all(len(steps) == 3 for steps in found.ranks)  # without the first three
+    assert found.a_step("collectives") == 3
+    assert found.a_step("exchanged") == 40 + 24 + (2 * 4 * 4 + 8)
+    assert found.a_step("gradients") == 4 * (4 * 4 + 4 + 4 + 4)
+    assert found.a_step("moved") == 7 * 4 * 4
+    assert found.all_ranks("moved") == 2 * 7 * 4 * 4
+    assert found.a_step("waits") == 4
+    assert found.a_step("waits of helpers") == 1
+    assert found.places("wait in ") == "look 1"
+    assert found.places("by ") == "train.py:<module> 3"
+
+
+def test_every_folder_has_all_versions(ports: ModuleType) -> None:
+    folders = {path.name for path in ports.PORTS.iterdir() if path.is_dir()}
+    assert folders == set(ports.NAMES)
+    for name in folders:
+        missing = [
+            stem
+            for stem in ("train_dp", *ports.KINDS.values())
+            if not (ports.PORTS / name / f"{stem}.py").exists()
+        ]
+        assert missing == ["train_converted"]
