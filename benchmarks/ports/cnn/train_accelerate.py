@@ -5,7 +5,7 @@ import argparse
 import torch
 import torch.nn as nn
 from accelerate import Accelerator
-from accelerate.utils import DataLoaderConfiguration
+from accelerate.utils import DataLoaderConfiguration, set_seed
 from torch.utils.data import DataLoader
 
 from data import SyntheticCifar
@@ -23,7 +23,7 @@ accelerator = Accelerator(
 )
 world = accelerator.num_processes
 
-torch.manual_seed(0)
+set_seed(0, device_specific=True)  # other crops on each rank
 train_set = SyntheticCifar(args.steps * args.batch_size)
 train_loader = DataLoader(
     train_set,

@@ -28,7 +28,7 @@ dist.init_process_group("nccl" if use_cuda else "gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
 device = torch.device("cuda", local_rank) if use_cuda else torch.device("cpu")
 
-torch.manual_seed(0)
+torch.manual_seed(rank)  # other crops on each rank; DDP copies the weights of rank 0
 train_set = SyntheticCifar(args.steps * args.batch_size)
 sampler = DistributedSampler(train_set, shuffle=True)
 train_loader = DataLoader(

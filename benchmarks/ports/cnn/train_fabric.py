@@ -23,7 +23,7 @@ fabric = Fabric(accelerator=accelerator, devices=int(os.environ["LOCAL_WORLD_SIZ
 fabric.launch()
 world = fabric.world_size
 
-torch.manual_seed(0)
+fabric.seed_everything(0, workers=True)  # other crops on each rank
 train_set = SyntheticCifar(args.steps * args.batch_size)
 train_loader = DataLoader(
     train_set,

@@ -1,4 +1,4 @@
-"""The port by hand: each rank draws its own noise; D sums two backward passes, and syncs in the second alone.
+"""The port by hand: each rank takes its rows of the noise; D sums two backward passes, and syncs in the second alone.
 
 DDP's forward copies rank 0's buffers into BatchNorm in each of D's three forwards, which autograd must not see change
 under it (pytorch/pytorch#22095): so D's copies are left out, as the usual remedy has it, and its statistics are each rank's own.
@@ -40,7 +40,6 @@ netD = DistributedDataParallel(Discriminator().to(device), device_ids=device_ids
 criterion = nn.BCEWithLogitsLoss()
 optimizerD = torch.optim.Adam(netD.parameters(), lr=args.lr, betas=(0.5, 0.999))
 optimizerG = torch.optim.Adam(netG.parameters(), lr=args.lr, betas=(0.5, 0.999))
-torch.manual_seed(rank)
 
 for i, (real,) in enumerate(loader):
     real = real.to(device)
@@ -49,7 +48,7 @@ for i, (real,) in enumerate(loader):
     with netD.no_sync():
         errD_real = criterion(netD(real), label)
         errD_real.backward()
-    noise = torch.randn(real.size(0), 32, 1, 1, device=device)
+    noise = torch.randn(args.batch_size, 32, 1, 1, device=device).chunk(world)[rank]
     fake = netG(noise)
     label.fill_(0.0)
     errD_fake = criterion(netD(fake.detach()), label)
