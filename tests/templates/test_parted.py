@@ -1,0 +1,83 @@
+"""Rows, which the script sees whole and each rank holds in part: some 130 functions, on 2 and 3 ranks over gloo."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from parted_program import ADDED_UP, ROW_WISE, WHOLE, cases  # noqa: E402  (found through the line above)
+
+WORLDS = (2, 3)
+ULPS = {"float32": 1e-4, "bfloat16": 5e-2}
+REFUSED = "a view set"  # loudly, since it would change a copy that nobody sees
+NOT_TORCHS = {
+    ("numpy", "bfloat16"),
+    ("distances", "bfloat16"),
+}  # torch has no such function of the whole, either
+
+pytestmark = pytest.mark.torchrun
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Any]]:
+    """What every rank found, in rank order, by the number of ranks."""
+    folder = tmp_path_factory.mktemp("ranks")
+    run = subprocess.run(
+        [sys.executable, str(HERE / "parted_program.py"), str(folder), *map(str, WORLDS)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    return {
+        world: [json.loads((folder / f"{world}_{rank}.json").read_text()) for rank in range(world)]
+        for world in WORLDS
+    }
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        pytest.param(kind, name, id=f"{kind}: {name}")
+        for kind, checks in (("row-wise", ROW_WISE), ("added up", ADDED_UP), ("whole", WHOLE))
+        for name in checks
+        if name != REFUSED
+    ],
+)
+def test_a_function_of_rows_is_that_of_the_whole_with_its_gradients_and_theirs(
+    found: Any, world: int, kind: str, name: str
+) -> None:
+    for case, _ in cases(world):
+        answers = [each[f"{kind}: {name}, {case}"] for each in found[world]]
+        if (name, case) in NOT_TORCHS:
+            continue
+        assert not any("failed" in answer for answer in answers), answers[0]["failed"]
+        assert max(answer["difference"] for answer in answers) <= ULPS.get(case, 1e-11), case
+        assert all(answer["kinds"] for answer in answers), case
+        if kind != "whole" and case not in ("one row in all", "one row each"):
+            assert not answers[0]["made whole"], case
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_what_would_change_a_copy_is_refused_on_every_rank(found: Any, world: int) -> None:
+    for each in found[world]:
+        assert "crosses the ranks' rows" in each[f"whole: {REFUSED}, uneven"]["failed"]
+
+
+def test_the_checks_would_notice_rows_that_are_missing(found: Any) -> None:
+    """Each check compares something: numbers, and mostly gradients."""
+    answers = [answer for answer in found[2][0].values() if "numbers" in answer]
+    assert len(answers) > 800
+    assert sum(answer["numbers"] > 1 for answer in answers) > 0.7 * len(answers)
