@@ -381,16 +381,30 @@ def by_element(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found = func(*map(own_of, args), **{key: own_of(value) for key, value in kwargs.items()})
     if changed:
         return changed[0]
-    return parted_like(found, sizes, max(one.dim() for one in tensors) - place)
+    first = max(filter(is_parted, tensors), key=lambda one: one.dim())
+    return parted_like(found, first, max(one.dim() for one in tensors) - place)
 
 
-def parted_like(found: Any, sizes: tuple[int, ...], dim: int) -> Any:
+def parted_like(found: Any, rows: Rows, dim: int) -> Any:
     """What was computed on the own rows, as Rows; also in a tuple. What is no tensor stays."""
     if isinstance(found, torch.Tensor):
-        return Rows.of(found, sizes, dim)
+        return in_memory_as(found, rows, dim)
     if not isinstance(found, (list, tuple)):
         return found
-    return type(found)(parted_like(one, sizes, dim) for one in found)
+    return type(found)(parted_like(one, rows, dim) for one in found)
+
+
+def in_memory_as(found: torch.Tensor, rows: Rows, dim: int) -> Rows:
+    """Rows whose dimensions lie in memory as those of others, of their shape, do: random numbers come in that order."""
+    shape = [*found.shape]
+    shape[dim] = sum(rows.sizes)
+    if rows.is_contiguous() or shape != [*rows.shape]:
+        return Rows.of(found, rows.sizes, dim)
+    strides = torch.empty_like(torch.empty_strided(shape, rows.stride(), device="meta")).stride()
+    order = sorted(range(len(shape)), key=lambda one: -strides[one])
+    back = sorted(range(len(shape)), key=order.__getitem__)
+    own = found.permute(order).contiguous().permute(back)
+    return Rows.of(own, rows.sizes, dim, None, shape, strides)
 
 
 def by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -398,7 +412,10 @@ def by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rows = args[0]
     if not is_parted(rows) or any(isinstance(one, torch.Tensor) for one in (*args[1:], *kwargs.values())):
         return NotImplemented
-    return parted_like(func(rows.own, *args[1:], **kwargs), rows.sizes, rows.part_dim)
+    found = func(rows.own, *args[1:], **kwargs)
+    if kwargs.get("memory_format", torch.preserve_format) is not torch.preserve_format:
+        return Rows.of(found, rows.sizes, rows.part_dim)
+    return parted_like(found, rows, rows.part_dim)
 
 
 def made_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -439,7 +456,7 @@ def along(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return changed[0]
     first = found if isinstance(found, torch.Tensor) else found[0]
     gone = sum(dim < rows.part_dim for dim in dims) if first.dim() < rows.dim() else 0
-    return parted_like(found, rows.sizes, rows.part_dim - gone)
+    return parted_like(found, rows, rows.part_dim - gone)
 
 
 def add_up(parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -720,7 +737,7 @@ def class_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     given = own_alike(gradient, rows) if reduction == NONE else plain_numbers(gradient)
     if own is None or given is None:
         return NotImplemented
-    found = func(given, rows.own, own, weight, reduction, ignored, plain_numbers(total))
+    found = func(given, rows.own.contiguous(), own, weight, reduction, ignored, plain_numbers(total))
     return Rows.of(found, rows.sizes, 0)
 
 
