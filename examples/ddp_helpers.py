@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 65736102): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition a4829dbf): yours now, it needs torch alone."""
 
 import atexit
 import contextlib
