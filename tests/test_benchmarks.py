@@ -71,6 +71,9 @@ def test_what_a_rank_does_in_a_step_is_counted(ports: ModuleType, tmp_path: Path
     assert found.a_step("collectives") == 3
     assert found.a_step("exchanged") == 40 + 24 + (2 * 4 * 4 + 8)
     assert found.a_step("gradients") == 4 * (4 * 4 + 4 + 4 + 4)
+    gradients, sent = found.a_step("gradients"), found.a_step("sent")
+    # two ranks: each sends its half twice in a sum, its part of a gather, rank 0 the buffers; gloo's headers beside it
+    assert gradients + 40 + 12 < sent < gradients + 40 + 12 + 40 + 3000
     assert found.a_step("moved") == 7 * 4 * 4
     assert found.all_ranks("moved") == 2 * 7 * 4 * 4
     assert found.a_step("waits") == 4
