@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -52,13 +52,16 @@ def look(loss):
 
 @pytest.fixture(scope="module")
 def ports() -> ModuleType:
-    """benchmarks/ports.py."""
-    spec = importlib.util.spec_from_file_location("benchmark_ports", ROOT / "benchmarks" / "ports.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmark("ports")
+
+
+def benchmark(name: str) -> ModuleType:
+    """A module of the folder benchmarks."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.pop(0)
 
 
 @pytest.mark.torchrun
@@ -92,3 +95,13 @@ def test_every_folder_has_all_versions(ports: ModuleType) -> None:
             if not (ports.PORTS / name / f"{stem}.py").exists()
         ]
         assert missing == ["train_converted"]
+
+
+def test_data_parallel_sends_what_docs_scaling_says(ports: ModuleType) -> None:
+    scaling = benchmark("scaling")
+    sizes = scaling.SIZES["tiny"]()
+    found = ports.counted(ports.PORTS / "tiny", "train_dp.py", "dp", 3, ["--steps", "6"], steps=6)
+    assert found.all_ranks("moved") == sizes.batch * sizes.row
+    # 16 rows are 6 + 6 + 4: ten leave device 0, and their outputs come back; weights go to two devices
+    assert found.all_ranks("between devices") == 10 * (3 * 8 * 8 * 4 + 10 * 4) + 2 * sizes.parameters
+    assert found.all_ranks("between devices") == scaling.data_parallel(sizes, 3)
