@@ -23,6 +23,7 @@ COMMANDS = {  # name -> one line for --help; the module dp2ddp.cli.NAME is impor
     "convert": "Rewrite a DataParallel script as a DistributedDataParallel script.",
     "run": "Run a script in either mode, on real GPUs or virtual devices.",
     "verify": "Run both versions and compare every optimizer step.",
+    "bench": "Time both versions: speed, memory, traffic, waiting, and the proof beside it.",
     "rules": "List the conversion rules, or show one.",
 }
 

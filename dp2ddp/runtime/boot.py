@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 from dp2ddp.runtime.calls import Calls
 from dp2ddp.runtime.desk import LAUNCHER, RENDEZVOUS, Note, Pulse, wait_until_asked, write_note
 from dp2ddp.runtime.leaving import Leaving, follow_leaving
+from dp2ddp.runtime.metering import start_meter
 from dp2ddp.runtime.overlay import Overlay
 from dp2ddp.runtime.own_ranks import observe_ranks
 from dp2ddp.runtime.processes import children_die_with_us, die_with_parent
@@ -94,18 +95,18 @@ def run_stage(stage: Stage, rank: int) -> int:
     overlay.install()
     writes = Writes(desk, label)
     recorder = set_stage(stage, rank, writes)
+    finish = _no_record if stage.starts_ranks else _finishing(stage, rank, recorder)
     if stage.mode == "ddp" and not stage.starts_ranks:
         _observe_collectives(stage, rank, recorder)
     pulse = Pulse(desk, rank)
     _beat_on_progress(pulse)
 
     def say_end(end: Ending) -> None:
-        if recorder:
-            recorder.finish()
+        finish()
         _say_end(stage, label, end, pulse)
 
     leaving = Leaving(say_end)
-    follow_leaving(leaving, stage, recorder.finish if recorder else _no_record)
+    follow_leaving(leaving, stage, finish)
     if stage.mode == "ddp":
         meet_at_desk(desk / RENDEZVOUS)
     if stage.starts_ranks:
@@ -124,6 +125,13 @@ def run_stage(stage: Stage, rank: int) -> int:
 
 def _arguments(stage: Stage, rank: int) -> tuple[str, ...]:
     return tuple(stage.filled_in(each, rank) if stage.told_rank else each for each in stage.arguments)
+
+
+def _finishing(stage: Stage, rank: int, recorder: Recorder | None) -> Callable[[], None]:
+    """What is done at the end of a rank for whoever records it, or measures it."""
+    if recorder:
+        return recorder.finish
+    return start_meter(stage, rank) or _no_record
 
 
 def _no_record() -> None:
@@ -157,11 +165,11 @@ def _become_rank(
     writes.belong_to(rank)
     pulse.beat()
 
+    finish = _finishing(stage, rank, recorder)
     _observe_collectives(stage, rank, recorder)
 
     def end_rank(end: Ending) -> None:
-        if recorder:
-            recorder.finish()
+        finish()
         complete_open_files()
         _say_end(stage, rank, end, pulse)
 
@@ -170,6 +178,9 @@ def _become_rank(
 
 
 def _observe_collectives(stage: Stage, rank: int, recorder: Recorder | None) -> None:
+    """In a timed run nobody stands beside: of a hang the stacks tell."""
+    if stage.timed:
+        return
     from dp2ddp.runtime.collectives import observe_collectives
 
     saws = (recorder.saw_collective,) if recorder else ()

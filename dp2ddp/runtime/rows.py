@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import xxhash
@@ -25,28 +25,104 @@ def observe_forwards(recorder: Recorder, begin: Callable[[], None] | None = None
 
     `begin` is called before each forward in training.
     """
+    _install(_Watch(recorder, begin))
+
+
+class RowCounter(Protocol):
+    """Who only wants to know how many rows there are: looking at each costs time (bench/clock.py)."""
+
+    def quietly(self, work: Callable[..., None], *args: Any) -> None: ...
+    def saw_module(self, module: torch.nn.Module) -> None: ...
+    def saw_rows(self, rows: int, grad: bool) -> None: ...
+
+
+def count_rows(counter: RowCounter) -> None:
+    """Tell of each forward how many rows this process gives it."""
+    _install(_Count(counter))
+
+
+def _install(watch: _Eye) -> None:
     wrapper: Any = sys.modules[
         "torch.nn.parallel.data_parallel"
     ]  # in torch.nn.parallel that name is a function
     parallel: Any = DataParallel
     ddp: Any = DistributedDataParallel
-    watch = _Watch(recorder, begin)
     parallel.scatter = watch.wrapped_module(parallel.scatter)
     wrapper.scatter_kwargs = watch.chunks(wrapper.scatter_kwargs)
     ddp.forward = watch.inputs(ddp.forward)
     ddp.__init_subclass__ = classmethod(lambda cls: watch.template(cls))
 
 
-class _Watch:
+class _Eye:
     """The functions of torch and of the template, with an eye on what they are given."""
 
-    def __init__(self, recorder: Recorder, begin: Callable[[], None] | None) -> None:
-        self._recorder = recorder
-        self._begin = begin
+    def __init__(self, recorder: Recorder | RowCounter) -> None:
+        self._told = recorder
         self._here = threading.local()  # .module: the one that DataParallel is about to call
 
     def saw(self, parts: list[tuple[Any, Any] | None], dim: int, module: Any, devices: int = 1) -> None:
         """Inputs of each replica; None for one without rows."""
+        raise NotImplementedError
+
+    def wrapped_module(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def scatter(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
+            self._here.module = wrapper.module
+            self._told.saw_module(wrapper.module)
+            try:
+                return original(wrapper, *args, **kwargs)
+            finally:
+                self._here.module = None
+
+        return scatter
+
+    def chunks(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def scatter_kwargs(inputs: Any, kwargs: Any, target_gpus: Any, dim: int = 0) -> Any:
+            chunks, keywords = original(inputs, kwargs, target_gpus, dim)
+            parts: list[Any] = list(zip_longest(chunks, keywords))
+            self.saw(parts, dim, getattr(self._here, "module", None), len(target_gpus))
+            return chunks, keywords
+
+        return scatter_kwargs
+
+    def inputs(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """torch's own DistributedDataParallel, in scripts that were converted by hand."""
+
+        @functools.wraps(original)
+        def forward(wrapper: Any, *inputs: Any, **kwargs: Any) -> Any:
+            self._told.saw_module(wrapper.module)
+            self.saw([(inputs, kwargs)], 0, wrapper.module)
+            return original(wrapper, *inputs, **kwargs)
+
+        return forward
+
+    def template(self, cls: Any) -> None:
+        """The template's wrapper (templates/ddp.py: GraphDDP.enter), of which a converted script has its own copy."""
+        original = vars(cls).get("enter")
+        if original is None or "has_rows" not in vars(cls):
+            return
+
+        def enter(wrapper: Any, *arguments: Any) -> Any:
+            self._told.saw_module(wrapper.module)
+            entered = original(wrapper, *arguments)
+            part = entered[-1]
+            own = (part.inputs, part.kwargs) if wrapper.has_rows(part) else None
+            self.saw([own], wrapper.dim, wrapper.module)
+            return entered
+
+        cls.enter = enter
+
+
+class _Watch(_Eye):
+    """Tells a recorder of each row."""
+
+    def __init__(self, recorder: Recorder, begin: Callable[[], None] | None) -> None:
+        super().__init__(recorder)
+        self._recorder = recorder
+        self._begin = begin
+
+    def saw(self, parts: list[tuple[Any, Any] | None], dim: int, module: Any, devices: int = 1) -> None:
         grad = torch.is_grad_enabled()
         training = grad and bool(getattr(module, "training", True))
         self._recorder.quietly(self._note, parts, dim, training, devices)
@@ -71,54 +147,20 @@ class _Watch:
             Forward(training, (*known, *[0] * (devices - len(known))), digests, several)
         )
 
-    def wrapped_module(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def scatter(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
-            self._here.module = wrapper.module
-            self._recorder.saw_module(wrapper.module)
-            try:
-                return original(wrapper, *args, **kwargs)
-            finally:
-                self._here.module = None
 
-        return scatter
+class _Count(_Eye):
+    """Tells how many rows there are."""
 
-    def chunks(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def scatter_kwargs(inputs: Any, kwargs: Any, target_gpus: Any, dim: int = 0) -> Any:
-            chunks, keywords = original(inputs, kwargs, target_gpus, dim)
-            parts: list[Any] = list(zip_longest(chunks, keywords))
-            self.saw(parts, dim, getattr(self._here, "module", None), len(target_gpus))
-            return chunks, keywords
+    def __init__(self, counter: RowCounter) -> None:
+        super().__init__(counter)
+        self._counter = counter
 
-        return scatter_kwargs
+    def saw(self, parts: list[tuple[Any, Any] | None], dim: int, module: Any, devices: int = 1) -> None:
+        self._counter.quietly(self._note, parts, dim)
 
-    def inputs(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """torch's own DistributedDataParallel, in scripts that were converted by hand."""
-
-        @functools.wraps(original)
-        def forward(wrapper: Any, *inputs: Any, **kwargs: Any) -> Any:
-            self._recorder.saw_module(wrapper.module)
-            self.saw([(inputs, kwargs)], 0, wrapper.module)
-            return original(wrapper, *inputs, **kwargs)
-
-        return forward
-
-    def template(self, cls: Any) -> None:
-        """The template's wrapper (templates/ddp.py: GraphDDP.enter), of which a converted script has its own copy."""
-        original = vars(cls).get("enter")
-        if original is None or "has_rows" not in vars(cls):
-            return
-
-        def enter(wrapper: Any, *arguments: Any) -> Any:
-            self._recorder.saw_module(wrapper.module)
-            entered = original(wrapper, *arguments)
-            part = entered[-1]
-            own = (part.inputs, part.kwargs) if wrapper.has_rows(part) else None
-            self.saw([own], wrapper.dim, wrapper.module)
-            return entered
-
-        cls.enter = enter
+    def _note(self, parts: list[tuple[Any, Any] | None], dim: int) -> None:
+        rows = sum(_rows(part, dim) or 0 for part in parts if part is not None)
+        self._counter.saw_rows(rows, torch.is_grad_enabled())
 
 
 def row_digests(values: Any, dim: int, rows: int, most: int | None = None) -> Iterator[int]:

@@ -29,6 +29,9 @@ class Stage:
     arguments: tuple[str, ...] = ()
     trace: str | None = None  # a folder for the record of each step
     steps: int | None = None  # end the script after so many optimizer steps
+    timed: str | None = None  # a folder for what steps take (bench/clock.py); `steps` are measured, and then it ends
+    counted: str | None = None  # a folder for what a step moves, sends and holds (bench/counter.py); `steps` likewise
+    warm_up: int = 0  # steps before the first measured one
     every: int = 1  # the record keeps the values of each so many-th step, hashes and sketches of the others
     dtype: str = "float32"
     sample_streams: bool = False
@@ -93,6 +96,7 @@ def import_equipment() -> None:
     import dp2ddp.runtime.first_weights
     import dp2ddp.runtime.guard
     import dp2ddp.runtime.lockstep
+    import dp2ddp.runtime.metering
     import dp2ddp.runtime.nudge
     import dp2ddp.runtime.ports
     import dp2ddp.runtime.precision
@@ -105,7 +109,7 @@ def import_equipment() -> None:
 def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder | None:
     """Install what the stage asks for in this process; the script's code is not touched."""
     streams = None
-    if not (stage.real and _enough_real_devices(stage.world)):
+    if is_virtual(stage):
         from dp2ddp.runtime import devices
 
         streams = devices.install(stage.world, stage.dtype).streams
@@ -175,6 +179,11 @@ def seed_all(seed: int) -> None:
     random.seed(seed)
     numpy.random.seed(seed)
     torch.manual_seed(seed)
+
+
+def is_virtual(stage: Stage) -> bool:
+    """Whether its devices are virtual ones, in this process."""
+    return not (stage.real and _enough_real_devices(stage.world))
 
 
 def _enough_real_devices(count: int) -> bool:

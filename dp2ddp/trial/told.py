@@ -29,7 +29,7 @@ def report_on(
         port=str(subject.port or ""),
         changes=changes_of(subject.conversion) if subject.conversion else (_by_hand(subject),),
         accepted=_accepted(subject),
-        surroundings=_surroundings(subject),
+        surroundings=surroundings_of(subject),
         failure=str(failure or ""),
         failed=failure.details if failure else None,
     )
@@ -41,7 +41,7 @@ def _by_hand(subject: Subject) -> Change:
     return Change(subject.name, subject.converted_name, read_source(subject.script).text, after)
 
 
-def _surroundings(subject: Subject) -> tuple[tuple[str, str], ...]:
+def surroundings_of(subject: Subject) -> tuple[tuple[str, str], ...]:
     files = [(subject.name, subject.script.read_bytes()), (subject.converted_name, subject.converted)]
     accepted = "; ".join(str(one["text"]) for one in _accepted(subject))
     return *surroundings(sys.argv, SEED, files), *((("accepted hazards", accepted),) if accepted else ())

@@ -1,0 +1,169 @@
+"""The result of `bench` in words: a table for each number of devices, and what it cannot know."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO
+
+from dp2ddp.bench.figures import Figures
+from dp2ddp.bench.result import Benchmark, Measured
+
+NAMES = {"dp": "DataParallel", "ddp": "DDP"}
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what it is, and what it is for DataParallel and for DDP."""
+
+    label: str
+    dp: str
+    ddp: str
+
+
+def bench_text(found: Benchmark) -> str:
+    """What print_bench prints, without colours."""
+    written = io.StringIO()
+    print_bench(found, written)
+    return written.getvalue()
+
+
+def print_bench(found: Benchmark, file: IO[str] | None = None) -> None:
+    """To stdout; colour only on a terminal (rich asks, and honours NO_COLOR)."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True, file=file)
+    for number, measured in enumerate(found.measured):
+        if number:
+            console.print()
+        console.print(Text(headline(found, measured), style="bold"))
+        lines = rows(measured)
+        label = max(len(row.label) for row in lines) + 2
+        width = max(len(cell) for row in lines for cell in (row.dp, NAMES["dp"])) + 2
+        console.print(Text(f"  {'':<{label}}{NAMES['dp']:<{width}}{NAMES['ddp']}", style="dim"))
+        for row in lines:
+            console.print(Text.assemble("  ", (f"{row.label:<{label}}", "bold"), f"{row.dp:<{width}}{row.ddp}"))
+        bad = measured.sameness.proof == "different"
+        style = "bold red" if bad else "green" if measured.sameness.proof == "same" else ""
+        console.print(Text.assemble("  ", (f"{'training':<{label}}", "bold"), (measured.sameness.words, style)))
+    console.print()
+    for note in notes(found):
+        console.print(Text(note, style="dim"))
+
+
+def headline(found: Benchmark, measured: Measured) -> str:
+    """One sentence."""
+    who = found.port or found.script
+    speed = measured.speed_up
+    if measured.world == 1:
+        return f"{who} on 1 device: under DDP {_times(speed)} the speed of the original"
+    return f"{who} on {measured.world} devices: {_times(speed)} the speed of DataParallel"
+
+
+def rows(measured: Measured) -> tuple[Row, ...]:
+    """Everything that is known of both."""
+    return tuple(_rows(measured))
+
+
+def _rows(measured: Measured) -> Iterator[Row]:
+    dp, ddp = measured.dp, measured.ddp
+
+    def row(label: str, words: Callable[[Figures], str]) -> Row:
+        return Row(label, words(dp), words(ddp))
+
+    yield row("step, median", lambda one: duration(one.step.median))
+    yield row("p10 to p90", lambda one: f"{duration(one.step.p10)} to {duration(one.step.p90)}")
+    yield row("samples a second", lambda one: f"{one.rate:.4g}")
+    if measured.one and measured.world > 1:
+        yield row("over one device", lambda one: _times(measured.over_one(one) or 0.0))
+        yield row("efficiency", lambda one: f"{100 * (measured.efficiency(one) or 0.0):.0f} %")
+    yield row("waiting for data", lambda one: f"{duration(one.waiting)} a step")
+    yield row("processor time", lambda one: f"{duration(one.cpu)} a step")
+    if dp.devices or ddp.devices:
+        yield row("most on device 0", lambda one: size(one.devices[0]) if one.devices else "-")
+        if measured.world > 1:
+            yield row("on the others", lambda one: _span(one.devices[1:]) if one.devices else "-")
+    if any(dp.resident) and any(ddp.resident):
+        yield row("process memory", lambda one: _span(one.resident))
+    if dp.collectives is None:
+        return
+    if measured.world > 1:
+        yield Row("between devices", _sent(dp), _sent(ddp))
+        for label, theirs, ours in _parts(dp, ddp):
+            yield Row(f"  {label}", theirs, ours)
+    yield row("host to devices", lambda one: f"{size(one.moved)} a step")
+    yield row("host waits", _waits)
+
+
+def _sent(figures: Figures) -> str:
+    what = "copies" if figures.mode == "dp" else "collectives"
+    return f"{size(figures.sent.bytes)} in {figures.sent.calls:.4g} {what} a step"
+
+
+def _parts(dp: Figures, ddp: Figures) -> Iterator[tuple[str, str, str]]:
+    for name, each in sorted(dp.copies.items(), key=lambda item: -item[1].bytes):
+        yield name, f"{size(each.bytes)}", ""
+    for name, each in sorted((ddp.collectives or {}).items(), key=lambda item: -item[1].bytes):
+        yield name, "", f"{size(each.bytes)} in {each.calls:.4g}"
+
+
+def _waits(figures: Figures) -> str:
+    """Synchronisations of the host with a device."""
+    total = sum(figures.synchronisations.values())
+    each = ", ".join(f"{name} {count:.4g}" for name, count in sorted(figures.synchronisations.items()))
+    return f"{total:.4g} a step ({each})" if total else "0 a step"
+
+
+def notes(found: Benchmark) -> Iterator[str]:
+    """How it was measured, and what cannot be known from it."""
+    setting = found.setting
+    measured = sum(one.dp.steps for one in found.measured[:1])
+    yield (
+        f"{setting.rounds} runs of {setting.steps} steps each, one after the other in turn, the first "
+        f"{setting.warm_up} dropped: {measured} steps measured. The same batches everywhere."
+    )
+    if any(one.dp.virtual for one in found.measured):
+        worlds = max(one.world for one in found.measured)
+        cores = f"{setting.processors} processor{'' if setting.processors == 1 else 's'}"
+        yield (
+            "Virtual devices: counts, bytes, memory, processor time and waiting are what they are; step times are those "
+            f"of {worlds} ranks on {cores} and of replicas in turn, and say nothing of GPUs."
+        )
+    left_out = sum(each.left_out for one in found.measured for each in (one.dp, one.ddp))
+    if left_out:
+        yield f"{left_out} steps with an evaluation in them are left out."
+    yield from found.remarks
+
+
+def duration(seconds: float) -> str:
+    """Three digits: 812 us, 12.3 ms, 1.25 s."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * factor >= 0.9995 or unit == "us":
+            return f"{_three(seconds * factor)} {unit}"
+    raise AssertionError
+
+
+def size(count: float) -> str:
+    """Three digits, in powers of 1000: 812 B, 12.3 KB."""
+    for unit in _UNITS:
+        if count < 999.5 or unit == _UNITS[-1]:
+            return f"{_three(count)} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+def _three(number: float) -> str:
+    return f"{number:.0f}" if number >= 99.95 or number == int(number) else f"{number:.3g}"
+
+
+def _span(sizes: tuple[int, ...]) -> str:
+    """From the least to the most."""
+    low, high = size(min(sizes)), size(max(sizes))
+    return high if low == high else f"{low} to {high}"
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.2f} times" if factor < 10 else f"{factor:.0f} times"
