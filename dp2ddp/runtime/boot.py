@@ -42,7 +42,7 @@ from dp2ddp.runtime.own_ranks import observe_ranks
 from dp2ddp.runtime.processes import children_die_with_us, die_with_parent
 from dp2ddp.runtime.rendezvous import meet_at_desk
 from dp2ddp.runtime.stacks import Ending, place_of
-from dp2ddp.runtime.stage import Stage, set_stage, start_recorder
+from dp2ddp.runtime.stage import Stage, is_virtual, set_stage, start_recorder
 from dp2ddp.runtime.writes import Writes
 
 if TYPE_CHECKING:
@@ -94,8 +94,9 @@ def run_stage(stage: Stage, rank: int) -> int:
     overlay = Overlay(stage.replaced)
     overlay.install()
     writes = Writes(desk, label)
+    virtual = is_virtual(stage)  # virtual ones look like real ones, once they are there
     recorder = set_stage(stage, rank, writes)
-    finish = _no_record if stage.starts_ranks else _finishing(stage, rank, recorder)
+    finish = _no_record if stage.starts_ranks else _finishing(stage, rank, recorder, virtual)
     if stage.mode == "ddp" and not stage.starts_ranks:
         _observe_collectives(stage, rank, recorder)
     pulse = Pulse(desk, rank)
@@ -110,7 +111,9 @@ def run_stage(stage: Stage, rank: int) -> int:
     if stage.mode == "ddp":
         meet_at_desk(desk / RENDEZVOUS)
     if stage.starts_ranks:
-        observe_ranks(lambda rank: _become_rank(stage, rank, pulse, writes, leaving), stage.seed)
+        observe_ranks(
+            lambda rank: _become_rank(stage, rank, pulse, writes, leaving, virtual), stage.seed
+        )
     thaw = _follow_freezing()
     pulse.beat()  # the script begins
     end = Ending()
@@ -127,11 +130,11 @@ def _arguments(stage: Stage, rank: int) -> tuple[str, ...]:
     return tuple(stage.filled_in(each, rank) if stage.told_rank else each for each in stage.arguments)
 
 
-def _finishing(stage: Stage, rank: int, recorder: Recorder | None) -> Callable[[], None]:
+def _finishing(stage: Stage, rank: int, recorder: Recorder | None, virtual: bool) -> Callable[[], None]:
     """What is done at the end of a rank for whoever records it, or measures it."""
     if recorder:
         return recorder.finish
-    return start_meter(stage, rank) or _no_record
+    return start_meter(stage, rank, virtual) or _no_record
 
 
 def _no_record() -> None:
@@ -147,7 +150,7 @@ def _say_end(stage: Stage, rank: int, end: Ending, pulse: Pulse) -> None:
 
 
 def _become_rank(
-    stage: Stage, rank: int, pulse: Pulse, writes: Writes, leaving: Leaving
+    stage: Stage, rank: int, pulse: Pulse, writes: Writes, leaving: Leaving, virtual: bool
 ) -> Callable[[Ending], None]:
     """This process turned out to be a rank; returns what ends it."""
     die_with_parent()
@@ -165,7 +168,7 @@ def _become_rank(
     writes.belong_to(rank)
     pulse.beat()
 
-    finish = _finishing(stage, rank, recorder)
+    finish = _finishing(stage, rank, recorder, virtual)
     _observe_collectives(stage, rank, recorder)
 
     def end_rank(end: Ending) -> None:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from dp2ddp.runtime.stage import Stage, is_virtual
+from dp2ddp.runtime.stage import Stage
+
+if TYPE_CHECKING:
+    import torch
+
+    from dp2ddp.bench.counter import Counter
 
 
-def start_meter(stage: Stage, rank: int) -> Callable[[], None] | None:
+def start_meter(stage: Stage, rank: int, virtual: bool) -> Callable[[], None] | None:
     """Measure this process from now on; returns what writes the reading, None where nothing is to be measured.
 
     Called behind `set_stage`: what is measured is the script on its devices, and not their making.
@@ -17,12 +23,41 @@ def start_meter(stage: Stage, rank: int) -> Callable[[], None] | None:
         from dp2ddp.bench.clock import Clock
         from dp2ddp.runtime.rows import count_rows
 
-        clock = Clock(Path(stage.timed), rank, stage.warm_up, stage.steps or 1, is_virtual(stage))
+        clock = Clock(Path(stage.timed), rank, stage.warm_up, stage.steps or 1, virtual)
         count_rows(clock)
         return clock.finish
-    if stage.counted:
-        from dp2ddp.bench.counter import Counter
+    return _start_counter(stage, rank, virtual).finish if stage.counted else None
 
-        counter = Counter(Path(stage.counted), rank, stage.warm_up, stage.steps or 1, is_virtual(stage))
-        return counter.finish
-    return None
+
+def _start_counter(stage: Stage, rank: int, virtual: bool) -> Counter:
+    from dp2ddp.bench.counter import Counter
+    from dp2ddp.runtime.rows import count_rows
+
+    assert stage.counted is not None
+    place_of = _place_on_virtual if virtual else None
+    counter = Counter(Path(stage.counted), rank, stage.warm_up, stage.steps or 1, stage.world, place_of)
+    count_rows(counter)
+    if virtual:
+        _show_calls(counter)
+    return counter
+
+
+def _place_on_virtual(tensor: torch.Tensor) -> int:
+    """A tensor without a mark is none of a device's."""
+    from dp2ddp.runtime.machine import HOST
+    from dp2ddp.runtime.places import place_of
+
+    place = place_of(tensor)
+    return HOST if place is None else place
+
+
+def _show_calls(counter: Counter) -> None:
+    """Each function that virtual devices answer, also within the functions of a tensor's own class."""
+    from dp2ddp.runtime.function_mode import VirtualDevices
+
+    original = VirtualDevices.__torch_function__
+
+    def __torch_function__(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return counter.called(func, args, kwargs, lambda: original(mode, func, types, args, kwargs))
+
+    VirtualDevices.__torch_function__ = __torch_function__  # type: ignore[method-assign]

@@ -35,7 +35,7 @@ from dp2ddp.trial.wanted import Wanted
 from dp2ddp.trial.whole import silent
 from dp2ddp.verify.verdict import Verdict
 
-COUNTED, BEFORE_COUNTED = 3, 3  # steps; DDP lays its buckets anew behind the first one
+COUNTED, BEFORE_COUNTED = 4, 2  # steps; DDP lays its buckets anew at the beginning of its second one
 _MODES: tuple[Mode, Mode] = ("dp", "ddp")
 _WORDS = {"dp": "DataParallel", "ddp": "DDP"}
 
@@ -134,7 +134,11 @@ class _Bencher:
         room, readings = self._room(), self._folder()
         prepared = self._prepared(subject, mode, world, room)
         stage = replace(
-            prepared.stage, counted=str(readings), steps=COUNTED, warm_up=BEFORE_COUNTED, real=not self.timing.virtual
+            prepared.stage,
+            counted=str(readings),
+            warm_up=min(BEFORE_COUNTED, self.timing.warm_up),
+            steps=COUNTED,
+            real=not self.timing.virtual,
         )
         with ExitStack() as stack:
             running = self.server.start(stage)
