@@ -80,6 +80,7 @@ class Copies:
         self._add("gradients", tensors_in(list(others)))
 
     def _add(self, kind: str, copied: Iterable[torch.Tensor]) -> None:
+        """What is split or gathered in a backward pass are the gradients of outputs and inputs."""
         sizes = [bytes_of(each) for each in copied]
         if sizes:
-            self._copies.add(kind, sum(sizes))
+            self._copies.add("gradients" if torch._C._current_graph_task_id() != -1 else kind, sum(sizes))

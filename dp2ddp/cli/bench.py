@@ -44,12 +44,15 @@ if TYPE_CHECKING:
               help="What starts the --converted version [default: python if it starts its ranks itself].")  # fmt: skip
 @accept
 @click.option("--virtual", is_flag=True, help="Virtual devices on the CPU, even where there are real ones.")
+@click.option("--json", "as_json", is_flag=True, help="The result as JSON (docs/json.md).")
+@click.option("--report", "targets", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
+              help="Write a report: .html to read, .md for a pull request; may be given several times.")  # fmt: skip
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
     script: Path, as_module: bool, converted: Path | None, converted_arguments: tuple[str, ...] | None,
     devices: tuple[int, ...] | None, steps: int, warm_up: int, rounds: int, compared: int, timeout: float,
-    launcher: str | None, accept: tuple[AcceptOption, ...], virtual: bool,
-    arguments: tuple[str, ...],
+    launcher: str | None, accept: tuple[AcceptOption, ...], virtual: bool, as_json: bool,
+    targets: tuple[Path, ...], arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Time SCRIPT under DataParallel and its conversion under torchrun, with the same batches.
 
@@ -61,6 +64,8 @@ def command(
     """
     from dp2ddp.cli._scripts import warn
     from dp2ddp.report.bench import print_bench
+    from dp2ddp.report.bench_json import as_document
+    from dp2ddp.report.files import check_target, write_benchmark
     from dp2ddp.trial.timing import Timing, bench
     from dp2ddp.trial.wanted import Wanted
 
@@ -79,7 +84,18 @@ def command(
         timing = Timing(wanted, warm_up, steps, rounds, compared, virtual)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    print_bench(bench(timing, _say, warn))
+    for target in targets:  # not after an hour
+        check_target(target)
+    found, failure = bench(timing, _say, warn)
+    if as_json:
+        click.echo(as_document(found))
+    elif found.measured:  # what was found before a failure is worth knowing
+        print_bench(found)
+    for target in targets:
+        write_benchmark(found, target)
+        _say(f"report: {target}")
+    if failure:
+        raise failure
 
 
 def _say(text: str) -> None:

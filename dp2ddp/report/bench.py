@@ -80,7 +80,7 @@ def _rows(measured: Measured) -> Iterator[Row]:
     if measured.one and measured.world > 1:
         yield row("over one device", lambda one: _times(measured.over_one(one) or 0.0))
         yield row("efficiency", lambda one: f"{100 * (measured.efficiency(one) or 0.0):.0f} %")
-    yield row("waiting for data", lambda one: f"{duration(one.waiting)} a step")
+    yield row("waiting for data", lambda one: f"{duration(one.waiting)} a step")  # in a loader's __next__
     yield row("processor time", lambda one: f"{duration(one.cpu)} a step")
     if dp.devices or ddp.devices:
         yield row("most on device 0", lambda one: size(one.devices[0]) if one.devices else "-")
@@ -99,22 +99,27 @@ def _rows(measured: Measured) -> Iterator[Row]:
 
 
 def _sent(figures: Figures) -> str:
-    what = "copies" if figures.mode == "dp" else "collectives"
-    return f"{size(figures.sent.bytes)} in {figures.sent.calls:.4g} {what} a step"
+    """All of DataParallel's process; of one rank, whose collectives all the others take part in."""
+    sent = figures.sent
+    if not sent.calls:
+        return "nothing"
+    if figures.mode == "dp":
+        return f"{size(sent.bytes)} in {_count(sent.calls, 'copy', 'copies')} a step"
+    return f"{size(sent.bytes)} a rank in {_count(sent.calls, 'collective')} a step"
 
 
 def _parts(dp: Figures, ddp: Figures) -> Iterator[tuple[str, str, str]]:
     for name, each in sorted(dp.copies.items(), key=lambda item: -item[1].bytes):
         yield name, f"{size(each.bytes)}", ""
     for name, each in sorted((ddp.collectives or {}).items(), key=lambda item: -item[1].bytes):
-        yield name, "", f"{size(each.bytes)} in {each.calls:.4g}"
+        yield name, "", f"{size(each.bytes)} in {_number(each.calls)}"
 
 
 def _waits(figures: Figures) -> str:
     """Synchronisations of the host with a device."""
     total = sum(figures.synchronisations.values())
-    each = ", ".join(f"{name} {count:.4g}" for name, count in sorted(figures.synchronisations.items()))
-    return f"{total:.4g} a step ({each})" if total else "0 a step"
+    each = ", ".join(f"{name} {_number(count)}" for name, count in sorted(figures.synchronisations.items()))
+    return f"{_number(total)} a step ({each})" if total else "0 a step"
 
 
 def notes(found: Benchmark) -> Iterator[str]:
@@ -122,8 +127,8 @@ def notes(found: Benchmark) -> Iterator[str]:
     setting = found.setting
     measured = sum(one.dp.steps for one in found.measured[:1])
     yield (
-        f"{setting.rounds} runs of {setting.steps} steps each, one after the other in turn, the first "
-        f"{setting.warm_up} dropped: {measured} steps measured. The same batches everywhere."
+        f"{_count(measured, 'step')} measured, in {_count(setting.rounds, 'run')} of each version, one after the other in "
+        f"turn; the first {_count(setting.warm_up, 'step')} of each run dropped. Both have the same batches."
     )
     if any(one.dp.virtual for one in found.measured):
         worlds = max(one.world for one in found.measured)
@@ -134,12 +139,14 @@ def notes(found: Benchmark) -> Iterator[str]:
         )
     left_out = sum(each.left_out for one in found.measured for each in (one.dp, one.ddp))
     if left_out:
-        yield f"{left_out} steps with an evaluation in them are left out."
+        yield f"{_count(left_out, 'step')} with an evaluation in between left out."
     yield from found.remarks
 
 
 def duration(seconds: float) -> str:
     """Three digits: 812 us, 12.3 ms, 1.25 s."""
+    if not seconds:
+        return "0 s"
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
         if seconds * factor >= 0.9995 or unit == "us":
             return f"{_three(seconds * factor)} {unit}"
@@ -163,6 +170,14 @@ def _span(sizes: tuple[int, ...]) -> str:
     """From the least to the most."""
     low, high = size(min(sizes)), size(max(sizes))
     return high if low == high else f"{low} to {high}"
+
+
+def _number(count: float) -> str:
+    return f"{count:.4g}"
+
+
+def _count(number: float, noun: str, nouns: str = "") -> str:
+    return f"{_number(number)} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def _times(factor: float) -> str:

@@ -84,6 +84,7 @@ class Chart:
     note: str = ""
     kind: str = "lines"
     rows: tuple[Tick, ...] = ()  # names of a heat map's rows
+    axis: str = "step"  # what lies along the bottom
 
     def starting_at(self, column: int) -> Chart:
         """Whose figures are the first to be shown."""

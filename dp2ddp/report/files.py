@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from dp2ddp.bench.result import Benchmark
 from dp2ddp.errors import SourceError
 from dp2ddp.report.comparison import Report
 from dp2ddp.source.writing import write_atomically
@@ -23,6 +24,23 @@ def _markdown(report: Report) -> str:
     return markdown(report)
 
 
+def _bench_page(found: Benchmark) -> str:
+    from dp2ddp.report.bench_page import page
+
+    return page(found)
+
+
+def _bench_markdown(found: Benchmark) -> str:
+    from dp2ddp.report.bench_markdown import markdown
+
+    return markdown(found)
+
+
+BENCH_FORMS: Mapping[str, Callable[[Benchmark], str]] = {
+    ".html": _bench_page,
+    ".htm": _bench_page,
+    ".md": _bench_markdown,
+}
 FORMS: Mapping[str, Callable[[Report], str]] = {".html": _page, ".htm": _page, ".md": _markdown}
 
 
@@ -43,3 +61,7 @@ def check_target(path: Path) -> None:
 
 def write_report(report: Report, path: Path) -> None:
     write_atomically(path, FORMS[path.suffix.lower()](report).encode("utf-8", "replace"))
+
+
+def write_benchmark(found: Benchmark, path: Path) -> None:
+    write_atomically(path, BENCH_FORMS[path.suffix.lower()](found).encode("utf-8", "replace"))

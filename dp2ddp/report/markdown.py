@@ -68,7 +68,7 @@ def _verdict(verdict: Verdict) -> Iterator[str]:
         shown = [f"- {plain(each.path)} {plain(each.what)}" for each in verdict.files.different[:_MOST_FILES]]
         more = len(verdict.files.different) - len(shown)
         yield ""
-        yield from _folded("Files left behind", shown + [f"- {more} more"] * bool(more))
+        yield from folded("Files left behind", shown + [f"- {more} more"] * bool(more))
 
 
 def _about(cause: Cause) -> Iterator[str]:
@@ -87,13 +87,13 @@ def _surroundings(report: Report) -> Iterator[str]:
     convert = [("convert", report.convert)] if report.convert else []
     rows = [*convert, ("launch", report.launch), ("took", f"{report.seconds:.1f} s"), *report.surroundings]
     table = ["| | |", "|---|---|", *(f"| {plain(label)} | {plain(words)} |" for label, words in rows)]
-    yield from _folded("Environment", table)
+    yield from folded("Environment", table)
 
 
 def _folded_diff(title: str, lines: Sequence[DiffLine]) -> Iterator[str]:
     texts = _fitting([_diff_text(line)[:_WIDE] for line in lines])
     fence = "`" * max([3, *(len(run) + 1 for text in texts for run in re.findall("`+", text))])
-    yield from _folded(title, [f"{fence}diff", *texts, fence])
+    yield from folded(title, [f"{fence}diff", *texts, fence])
 
 
 def _fitting(texts: list[str]) -> list[str]:
@@ -112,7 +112,8 @@ def _diff_text(line: DiffLine) -> str:
     return {"same": " ", "gone": "-", "new": "+", "reason": "#   "}[line.kind] + line.text
 
 
-def _folded(title: str, lines: Sequence[str]) -> Iterator[str]:
+def folded(title: str, lines: Sequence[str]) -> Iterator[str]:
+    """Lines that a reader opens."""
     yield f"<details><summary>{_entities(title)}</summary>"
     yield ""
     yield from lines

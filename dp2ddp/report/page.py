@@ -8,7 +8,7 @@ import json
 import urllib.parse
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -21,6 +21,9 @@ from dp2ddp.report.table import steps_csv
 from dp2ddp.verify.compare import Comparison
 from dp2ddp.verify.outputs import FileDifference
 from dp2ddp.verify.verdict import Verdict
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _MOST_LINES = 400  # of a diff of what was printed
 
@@ -40,31 +43,35 @@ class _Part:
 
 def page(report: Report) -> str:
     """The whole file."""
-    from jinja2 import Environment, PackageLoader
-
-    environment = Environment(
-        loader=PackageLoader("dp2ddp.report", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    script = _text("page.js")
-    template = environment.get_template("page.html.j2")
+    script = text_of("page.js")
+    template = environment().get_template("page.html.j2")
     return template.render(
         report=report,
         word=headline(report).partition(" ")[0],
         verdict_words=headline(report).partition(" ")[2],
         parts=[_part(verdict) for verdict in report.verdicts],
         changes=[(change, diff_lines(change)) for change in report.changes],
-        document=_json(document(report)),
-        style=Markup(_text("page.css")),
+        document=in_page(document(report)),
+        style=Markup(text_of("page.css")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         sample=sample,
         amount=_amount,
         causes=next((verdict.causes for verdict in report.verdicts if verdict.causes), ()),
-        points=lambda chart: _json(chart.points),
+        points=lambda chart: in_page(chart.points),
     )
 
 
-def _text(name: str) -> str:
+def environment() -> Environment:
+    """In which pages are made: whatever comes from a script is escaped."""
+    from jinja2 import Environment, PackageLoader
+
+    return Environment(
+        loader=PackageLoader("dp2ddp.report", "."), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+
+
+def text_of(name: str) -> str:
     """Of a file beside this one."""
     return files("dp2ddp.report").joinpath(name).read_text(encoding="utf-8")
 
@@ -93,7 +100,7 @@ def _data_url(text: str) -> str:
     return "data:text/csv;charset=utf-8," + urllib.parse.quote(text, safe=",.+-:()[]/ ")
 
 
-def _json(data: Any) -> Markup:
+def in_page(data: Any) -> Markup:
     """In few letters, and unable to end the element it stands in, whatever names and lines it holds."""
     document = json.dumps(data, separators=(",", ":"), allow_nan=False)
     for letter in "<>&":

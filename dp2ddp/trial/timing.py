@@ -58,18 +58,25 @@ class Timing:
             )
 
 
-def bench(timing: Timing, see: Callable[[str], None] = silent, warn: Callable[[str], None] = silent) -> Benchmark:
-    """What was found; RunError if either version cannot run, or takes too few steps."""
+def bench(
+    timing: Timing, see: Callable[[str], None] = silent, warn: Callable[[str], None] = silent
+) -> tuple[Benchmark, RunError | None]:
+    """What was found, and why it was not more: either version cannot run, or takes too few steps."""
     started = time.monotonic()
     wanted = timing.wanted
     with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
         subject = subject_of(wanted, warn)
         bencher = _Bencher(timing, server, Path(scratch).resolve(), see)
-        measured = []
+        measured: list[Measured] = []
+        failure = None
         for world in wanted.devices or (subject.world or 2,):
-            subject, found = bencher.measure(subject, world)
+            try:
+                subject, found = bencher.measure(subject, world)
+            except RunError as error:
+                failure = error
+                break
             measured.append(found)
-    return Benchmark(
+    found_all = Benchmark(
         script=str(wanted.script),
         port=str(subject.port or ""),
         launch=subject.launch,
@@ -79,7 +86,9 @@ def bench(timing: Timing, see: Callable[[str], None] = silent, warn: Callable[[s
         seconds=time.monotonic() - started,
         remarks=tuple(bencher.remarks),
         surroundings=surroundings_of(subject),
+        failure=str(failure or ""),
     )
+    return found_all, failure
 
 
 @dataclass
