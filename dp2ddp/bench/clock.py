@@ -1,4 +1,4 @@
-"""Measures the time of steps inside a run, and touches nothing else: a stamp a step, and one on each side of a loader."""
+"""Measures the time of steps inside a run, and nothing else: a stamp a step, and one on each side of a loader."""
 
 from __future__ import annotations
 
@@ -159,7 +159,8 @@ class Waiting:
 
     def _follow(self, cls: Any, more: dict[str, Any]) -> None:
         """A subclass with an `__iter__` of its own: what it returns is timed."""
-        super(DataLoader, cls).__init_subclass__(**more)
+        above: Any = super(DataLoader, cls)  # Generic's, which keeps its parameters there
+        above.__init_subclass__(**more)
         original = vars(cls).get("__iter__")
         if original is None:
             return

@@ -154,17 +154,25 @@ class Counter:
         engine._engine_run_backward = run
 
     def _step(self, number: int) -> None:
-        taken = [tally.taken() for tally in (self._collectives, self._copies, self._moves, self._waits)]
-        evaluated, self._evaluated = self._evaluated, False
+        step = _Step(
+            self._collectives.taken(),
+            self._copies.taken(),
+            self._moves.taken(),
+            self._waits.taken(),
+            self._evaluated,
+        )
+        self._evaluated = False
         if number == self._warm_up and self._live is not None:
             self._live.forget_peaks()
         if number > self._warm_up:
-            self._counted.append(_Step(*taken, evaluated))
+            self._counted.append(step)
 
     def _reading(self) -> Counted:
         kept = [step for step in self._counted if not step.evaluated] or self._counted
         optimizer = self._steps.optimizer
-        parameters = [each for group in optimizer.param_groups for each in group["params"]] if optimizer else []
+        parameters = (
+            [each for group in optimizer.param_groups for each in group["params"]] if optimizer else []
+        )
         found = Counted(
             self._steps.taken,
             devices=self._live.peaks(self._devices) if self._live else (),

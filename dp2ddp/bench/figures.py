@@ -64,7 +64,10 @@ class Figures:
 def spread(seconds: Sequence[float]) -> Spread:
     """ValueError without any."""
     return Spread(
-        statistics.median(seconds), _quantile(seconds, 0.1), _quantile(seconds, 0.9), statistics.fmean(seconds)
+        statistics.median(seconds),
+        _quantile(seconds, 0.1),
+        _quantile(seconds, 0.9),
+        statistics.fmean(seconds),
     )
 
 
@@ -87,14 +90,17 @@ def figures(
     evaluated = [flag for readings in rounds for flag in readings[0].evaluated]
     keep_all = 2 * sum(evaluated) >= len(evaluated)
     kept = [
-        [place for place, flag in enumerate(readings[0].evaluated) if keep_all or not flag] for readings in rounds
+        [place for place, flag in enumerate(readings[0].evaluated) if keep_all or not flag]
+        for readings in rounds
     ]
     seconds = tuple(
         readings[0].seconds[place] for readings, places in zip(rounds, kept, strict=True) for place in places
     )
     count = len(seconds)
     rows = sum(
-        _at(reading.rows, places) for readings, places in zip(rounds, kept, strict=True) for reading in readings
+        _at(reading.rows, places)
+        for readings, places in zip(rounds, kept, strict=True)
+        for reading in readings
     )
     waits = [
         sum(_at(readings[rank].waiting, places) for readings, places in zip(rounds, kept, strict=True))

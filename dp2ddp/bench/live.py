@@ -48,7 +48,8 @@ class Live:
         known = self._known.get(address)
         if known is None:
             storage = tensor.untyped_storage()
-            known = _Storage(StorageWeakRef(storage), storage.nbytes(), HOST if place is None else place)
+            alive = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+            known = _Storage(alive, storage.nbytes(), HOST if place is None else place)
             self._known[address] = known
             self._bytes[known.place] += known.bytes
             return

@@ -1,7 +1,7 @@
 """Every operation of torch, also those below Python: collectives of the reducer among them.
 
-A collective's bytes are those of the larger side of a rank: what it gives or what it gets. How often they cross a link is
-the backend's affair (a ring sends 2 (W - 1) / W of an all_reduce's bytes).
+A collective's bytes are those of the larger side of a rank: what it gives or what it gets. How often they cross a link
+is the backend's affair (a ring sends 2 (W - 1) / W of an all_reduce's bytes).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _NO_BYTES = {"barrier", "monitored_barrier"}  # its tensor only says on which de
 _READS = {"_local_scalar_dense": "item", "nonzero": "nonzero", "masked_select": "nonzero"}
 
 
-class Operations(TorchDispatchMode):
+class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Pushed in each thread of the script. Any throughout: arguments and results of whatever is called."""
 
     def __init__(self, collectives: Tally, live: Live | None, real: RealCopies | None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._collectives, self._live, self._real = collectives, live, real
         self.here = _Here()
 
@@ -54,9 +54,8 @@ class Operations(TorchDispatchMode):
         return result
 
     def _note_collective(self, func: Any, args: Any) -> None:
-        name = func._schema.name.partition("::")[2].strip("_")
         raw = func._schema.name.partition("::")[2].rstrip("_")
-        name = _NAMES.get(raw, name)
+        name = _NAMES.get(raw, raw)
         sides = [size for each in args[:2] if (size := sum(map(bytes_of, tensors_in(each))))]
         self._collectives.add(name, 0 if name in _NO_BYTES else max(sides, default=0))
 

@@ -1,4 +1,4 @@
-"""The steps of a run as the optimizer that steps first takes them; and the end of a run that was only to be measured."""
+"""The steps of a run, as the optimizer that steps first takes them; and the end of a run that was to be measured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Enough(SystemExit):
 
 
 class Steps:
-    """Calls `step(number)`, from 1, behind each step of the optimizer that steps first, and ends the script at `last`."""
+    """Calls `step(number)`, from 1, behind each step of the optimizer that steps first; ends the script at `last`."""
 
     def __init__(self, last: int, step: Callable[[int], None]) -> None:
         self._last, self._step = last, step
@@ -28,7 +28,9 @@ class Steps:
         return self._first and self._first()
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if self._first is None or self._first() is None:  # a script may build another one, and go on with that
+        if (
+            self._first is None or self._first() is None
+        ):  # a script may build another one, and go on with that
             self._first = weakref.ref(optimizer)
         if self._first() is not optimizer:
             return

@@ -33,7 +33,8 @@ def mean(tallies: Sequence[Tally]) -> dict[str, Sent]:
     count = len(tallies)
     return {
         kind: Sent(
-            sum(tally.calls[kind] for tally in tallies) / count, sum(tally.bytes[kind] for tally in tallies) / count
+            sum(tally.calls[kind] for tally in tallies) / count,
+            sum(tally.bytes[kind] for tally in tallies) / count,
         )
         for kind in kinds
     }

@@ -45,10 +45,14 @@ def print_bench(found: Benchmark, file: IO[str] | None = None) -> None:
         width = max(len(cell) for row in lines for cell in (row.dp, NAMES["dp"])) + 2
         console.print(Text(f"  {'':<{label}}{NAMES['dp']:<{width}}{NAMES['ddp']}", style="dim"))
         for row in lines:
-            console.print(Text.assemble("  ", (f"{row.label:<{label}}", "bold"), f"{row.dp:<{width}}{row.ddp}"))
+            console.print(
+                Text.assemble("  ", (f"{row.label:<{label}}", "bold"), f"{row.dp:<{width}}{row.ddp}")
+            )
         bad = measured.sameness.proof == "different"
         style = "bold red" if bad else "green" if measured.sameness.proof == "same" else ""
-        console.print(Text.assemble("  ", (f"{'training':<{label}}", "bold"), (measured.sameness.words, style)))
+        console.print(
+            Text.assemble("  ", (f"{'training':<{label}}", "bold"), (measured.sameness.words, style))
+        )
     console.print()
     for note in notes(found):
         console.print(Text(note, style="dim"))
@@ -127,15 +131,15 @@ def notes(found: Benchmark) -> Iterator[str]:
     setting = found.setting
     measured = sum(one.dp.steps for one in found.measured[:1])
     yield (
-        f"{_count(measured, 'step')} measured, in {_count(setting.rounds, 'run')} of each version, one after the other in "
-        f"turn; the first {_count(setting.warm_up, 'step')} of each run dropped. Both have the same batches."
+        f"{_count(measured, 'step')} measured, in {_count(setting.rounds, 'run')} of each version, one after the other "
+        f"in turn; the first {_count(setting.warm_up, 'step')} of each run dropped. Both have the same batches."
     )
     if any(one.dp.virtual for one in found.measured):
         worlds = max(one.world for one in found.measured)
         cores = f"{setting.processors} processor{'' if setting.processors == 1 else 's'}"
         yield (
-            "Virtual devices: counts, bytes, memory, processor time and waiting are what they are; step times are those "
-            f"of {worlds} ranks on {cores} and of replicas in turn, and say nothing of GPUs."
+            "Virtual devices: counts, bytes, memory, processor time and waiting are known. Step times are not those of "
+            f"GPUs: up to {_count(worlds, 'rank')} shared {cores}, and DataParallel's replicas took turns in one."
         )
     left_out = sum(each.left_out for one in found.measured for each in (one.dp, one.ddp))
     if left_out:

@@ -84,7 +84,7 @@ def bars(one: Measured) -> Iterator[Bars]:
     key = f"w{one.world}"
     if one.dp.devices and one.ddp.devices:
         found = [
-            (f"{NAMES[each.mode]}, device {device}", _PARTS[each.mode], bytes_, size(bytes_))
+            (f"{NAMES[each.mode]}, device {device}", _PARTS[each.mode], float(bytes_), size(bytes_))
             for each in (one.dp, one.ddp)
             for device, bytes_ in enumerate(each.devices)
         ]

@@ -111,9 +111,7 @@ def run_stage(stage: Stage, rank: int) -> int:
     if stage.mode == "ddp":
         meet_at_desk(desk / RENDEZVOUS)
     if stage.starts_ranks:
-        observe_ranks(
-            lambda rank: _become_rank(stage, rank, pulse, writes, leaving, virtual), stage.seed
-        )
+        observe_ranks(lambda rank: _become_rank(stage, rank, pulse, writes, leaving, virtual), stage.seed)
     thaw = _follow_freezing()
     pulse.beat()  # the script begins
     end = Ending()

@@ -55,9 +55,10 @@ def _show_calls(counter: Counter) -> None:
     """Each function that virtual devices answer, also within the functions of a tensor's own class."""
     from dp2ddp.runtime.function_mode import VirtualDevices
 
-    original = VirtualDevices.__torch_function__
+    devices: Any = VirtualDevices
+    original = devices.__torch_function__
 
     def __torch_function__(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return counter.called(func, args, kwargs, lambda: original(mode, func, types, args, kwargs))
 
-    VirtualDevices.__torch_function__ = __torch_function__  # type: ignore[method-assign]
+    devices.__torch_function__ = __torch_function__

@@ -29,8 +29,12 @@ class Stage:
     arguments: tuple[str, ...] = ()
     trace: str | None = None  # a folder for the record of each step
     steps: int | None = None  # end the script after so many optimizer steps
-    timed: str | None = None  # a folder for what steps take (bench/clock.py); `steps` are measured, and then it ends
-    counted: str | None = None  # a folder for what a step moves, sends and holds (bench/counter.py); `steps` likewise
+    timed: str | None = (
+        None  # a folder for what steps take (bench/clock.py); `steps` are measured, and then it ends
+    )
+    counted: str | None = (
+        None  # a folder for what a step moves, sends and holds (bench/counter.py); `steps` likewise
+    )
     warm_up: int = 0  # steps before the first measured one
     every: int = 1  # the record keeps the values of each so many-th step, hashes and sketches of the others
     dtype: str = "float32"

@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -67,6 +67,7 @@ def bench(
     with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
         subject = subject_of(wanted, warn)
         bencher = _Bencher(timing, server, Path(scratch).resolve(), see)
+        bencher.remarks.extend(_busy())
         measured: list[Measured] = []
         failure = None
         for world in wanted.devices or (subject.world or 2,):
@@ -85,10 +86,17 @@ def bench(
         measured=tuple(measured),
         seconds=time.monotonic() - started,
         remarks=tuple(bencher.remarks),
-        surroundings=surroundings_of(subject),
+        surroundings=_surroundings(subject, measured),
         failure=str(failure or ""),
     )
     return found_all, failure
+
+
+def _surroundings(subject: Subject, measured: Sequence[Measured]) -> tuple[tuple[str, str], ...]:
+    known = dict(surroundings_of(subject))
+    if measured and not all(one.dp.virtual for one in measured):
+        known["devices"] = "CUDA where times are measured, virtual where both versions are compared"
+    return tuple(known.items())
 
 
 @dataclass
@@ -102,6 +110,7 @@ class _Bencher:
     one: Figures | None = None
     remarks: list[str] = field(default_factory=list)
     _looked_at_one: bool = False
+    _fails_alone: bool = False
     _rooms: int = 0
 
     def measure(self, subject: Subject, world: int) -> tuple[Subject, Measured]:
@@ -170,12 +179,13 @@ class _Bencher:
 
     def _time_alone(self, subject: Subject, number: int) -> tuple[Timed, ...] | None:
         """On one device, where the script can: one that names its devices cannot."""
-        if self.remarks:
+        if self._fails_alone:
             return None
         try:
             return self._time(subject, "dp", 1, number)
         except RunError as error:
             first = str(error).splitlines()[0]
+            self._fails_alone = True
             self.remarks.append(f"no figures of one device, where it does not run: {first}")
             return None
 
@@ -226,8 +236,18 @@ class _Bencher:
     def _too_few(self, subject: Subject, run: Run, found: Sequence[Timed]) -> str:
         taken = min(one.steps for one in found)
         return (
-            f"{run.stage.name}: {_where(run)} it takes {taken} optimizer step{'' if taken == 1 else 's'}, and the first "
-            f"{self.timing.warm_up} are dropped; lower --warm-up, or give it more to train on"
+            f"{run.stage.name}: {_where(run)} it takes {taken} optimizer step{'' if taken == 1 else 's'}, and the "
+            f"first {self.timing.warm_up} are dropped; lower --warm-up, or give it more to train on"
+        )
+
+
+def _busy() -> Iterator[str]:
+    """Whether something else runs here already: then no time is worth much."""
+    load, processors = os.getloadavg()[0], os.cpu_count() or 1
+    if load > 0.5 * processors:
+        yield (
+            f"The machine was busy when this began (load {load:.1f} on {processors} processors): times vary; "
+            "counts, bytes and processor time can be trusted."
         )
 
 

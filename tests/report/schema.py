@@ -1,4 +1,4 @@
-"""The JSON Schema of `verify --json`, as strict as a test wants it: no key that it does not name."""
+"""The JSON Schemas of `verify --json` and `bench --json`, as strict as a test wants it: no key that it does not name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import jsonschema
 SCHEMA: dict[str, Any] = json.loads(files("dp2ddp.report").joinpath("verify.schema.json").read_text())
 
 
-def validate(document: str) -> None:
+def validate(document: str, schema: Any = SCHEMA) -> None:
     """Raises what is wrong with it."""
-    jsonschema.Draft202012Validator(_strict(SCHEMA)).validate(json.loads(document))
+    jsonschema.Draft202012Validator(_strict(schema)).validate(json.loads(document))
 
 
 def _strict(schema: Any) -> Any:
