@@ -25,6 +25,7 @@ def page(found: Benchmark) -> str:
         .render(
             found=found,
             names=NAMES,
+            look=_look(found),
             parts=[_part(found, place) for place in range(len(found.measured))],
             speeds=speeds(found) if found.measured else None,
             notes=list(notes(found)),
@@ -36,6 +37,14 @@ def page(found: Benchmark) -> str:
             points=lambda chart: in_page(chart.points),
         )
     )
+
+
+def _look(found: Benchmark) -> str:
+    """As verify's page looks for it: a class of page.css."""
+    if found.failure:
+        return "failed"
+    different = any(one.sameness.proof == "different" for one in found.measured)
+    return "different" if different else "same"
 
 
 def _part(found: Benchmark, place: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The JSON Schemas of `verify --json` and `bench --json`, as strict as a test wants it: no key that it does not name."""
+"""The JSON Schemas of `verify --json` and `bench --json`, as strict as a test wants them: no key that is not named."""
 
 from __future__ import annotations
 
