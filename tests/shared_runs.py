@@ -11,7 +11,9 @@ import re
 from xdist.scheduler import LoadScopeScheduling
 
 SHARED_BY_FILE = {
+    "tests/bench/test_counter.py",
     "tests/cli/test_bad_input.py",
+    "tests/cli/test_bench.py",
     "tests/cli/test_run.py",
     "tests/cli/test_verify.py",
     "tests/hangs/test_hangs.py",

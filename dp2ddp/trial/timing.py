@@ -36,6 +36,7 @@ from dp2ddp.trial.whole import silent
 from dp2ddp.verify.verdict import Verdict
 
 COUNTED, BEFORE_COUNTED = 4, 2  # steps; DDP lays its buckets anew at the beginning of its second one
+_NO_STEP = "it takes no optimizer step, so there is none to measure"
 _MODES: tuple[Mode, Mode] = ("dp", "ddp")
 _WORDS = {"dp": "DataParallel", "ddp": "DDP"}
 
@@ -142,6 +143,8 @@ class _Bencher:
         comparing = replace(subject, steps=steps)
         asked, verdict = try_as_asked(comparing, world, self.server, self.scratch / "compared", silent)
         shutil.rmtree(self.scratch / "compared", ignore_errors=True)
+        if not verdict.float64.stepped:
+            raise RunError(f"{subject.name}: {_NO_STEP}")
         sameness = _sameness(subject, verdict)
         self.see(f"{_devices(world)}: {sameness.words}")
         return replace(asked, steps=subject.steps), sameness
@@ -231,7 +234,7 @@ class _Bencher:
         if len(steps) < len(run.stage.ranks):
             raise RunError(f"{name}: {_where(run)} nothing was measured, as it ended in another program")
         if not all(steps):
-            raise RunError(f"{name}: {_where(run)} it takes no optimizer step, so there is none to measure")
+            raise RunError(f"{name}: {_where(run)} {_NO_STEP}")
 
     def _too_few(self, subject: Subject, run: Run, found: Sequence[Timed]) -> str:
         taken = min(one.steps for one in found)

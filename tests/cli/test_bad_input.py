@@ -19,12 +19,13 @@ from tests.cli.scripts import TRAIN, script, variables
 
 slow = pytest.mark.torchrun
 CONVERT, RUN_DP, RUN_DDP, VERIFY = ["convert"], ["run", "--mode", "dp"], ["run", "--mode", "ddp"], ["verify"]
+BENCH = ["bench"]
 LONG = TRAIN.replace("range(2)", "range(10**9)").replace(
     "    for x, y", "    open('begun', 'w').close()\n    for x, y"
 )
 
 
-@pytest.mark.parametrize("command", [CONVERT, RUN_DP, RUN_DDP, VERIFY], ids=" ".join)
+@pytest.mark.parametrize("command", [CONVERT, RUN_DP, RUN_DDP, VERIFY, BENCH], ids=" ".join)
 class TestEveryCommand:
     @pytest.mark.parametrize(
         ("name", "words"),
@@ -57,7 +58,7 @@ class TestEveryCommand:
         )
 
 
-@pytest.mark.parametrize("command", [RUN_DDP, VERIFY], ids=" ".join)
+@pytest.mark.parametrize("command", [RUN_DDP, VERIFY, BENCH], ids=" ".join)
 @pytest.mark.parametrize("theirs", ["--epochs 1", "--epochs=1", "--epochs 1 --lr 2"])
 def test_an_option_of_the_scripts_own_stands_behind_two_dashes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], theirs: str
@@ -67,7 +68,7 @@ def test_an_option_of_the_scripts_own_stands_behind_two_dashes(
     is_refused(tmp_path, monkeypatch, [*command, "train.py", *theirs.split()], words, code=2, lines=4)
 
 
-@pytest.mark.parametrize("command", [CONVERT, RUN_DDP, VERIFY], ids=" ".join)
+@pytest.mark.parametrize("command", [CONVERT, RUN_DDP, VERIFY, BENCH], ids=" ".join)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
