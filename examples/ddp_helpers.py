@@ -1,10 +1,12 @@
-"""What scripts need that dp2ddp converted (edition a4829dbf): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition ce1526be): yours now, it needs torch alone."""
 
 import atexit
 import contextlib
 import contextvars
 import copy
 import copyreg
+import ctypes
+import dataclasses
 import functools
 import gc
 import inspect
@@ -18,13 +20,14 @@ import sys
 import sysconfig
 import tempfile
 import textwrap
+import threading
 import time
 import traceback
 import uuid
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MethodType, TracebackType
@@ -370,12 +373,16 @@ def gather_equal(content: bytes) -> list[bytes]:
     return [bytes(place) for place in found]
 
 
-def random_streams() -> dict[str, Any]:
-    """The states of the streams that a script draws from: Python's, numpy's, torch's, the GPU's."""
-    streams: dict[str, Any] = {"random": random.getstate(), "torch": torch.get_rng_state()}
-    if torch.cuda.is_initialized():
+def random_streams(names: "Container[str] | None" = None) -> dict[str, Any]:
+    """The states of the streams that a script draws from: Python's, numpy's, torch's, the GPU's; or some of them."""
+    streams: dict[str, Any] = {}
+    if names is None or "random" in names:
+        streams["random"] = random.getstate()
+    if names is None or "torch" in names:
+        streams["torch"] = torch.get_rng_state()
+    if torch.cuda.is_initialized() and (names is None or "cuda" in names):
         streams["cuda"] = torch.cuda.get_rng_state()
-    if "numpy" in sys.modules:
+    if "numpy" in sys.modules and (names is None or "numpy" in names):
         name, keys, *rest = sys.modules["numpy"].random.get_state()
         streams["numpy"] = (name, keys.tobytes(), *rest)
     return streams
@@ -452,6 +459,9 @@ def drop_reducer(ddp: torch.nn.parallel.DistributedDataParallel) -> None:
     vars(ddp).pop("logger", None)
 
 
+USUAL = frozenset(vars(torch.nn.Module()))
+
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -482,20 +492,23 @@ def compiled_replica(part: torch.nn.Module, replica: torch.nn.Module) -> torch.n
     return twin
 
 
-def bind_to_replicas(part: torch.nn.Module, replicas: Mapping[torch.nn.Module, torch.nn.Module]) -> None:
+def bind_to_replicas(part: torch.nn.Module, replicas: Mapping[int, torch.nn.Module]) -> None:
     """Let a replica call its own methods where the module has methods, or compiled ones, as attributes.
 
     `module.compile()` and `self.forward = torch.compile(self.forward)` leave such: bound to the module itself, they
     would compute with its own parameters, past all that adds up gradients.
     """
-    for name, value in vars(part).items():
+    for name in vars(part).keys() - USUAL:
+        value = vars(part)[name]
+        if isinstance(value, (int, float, str, tuple, torch.Tensor, type(None))):
+            continue
         compiled = "_torchdynamo_orig_callable" in getattr(value, "__dict__", {})
         method = inspect.unwrap(value) if compiled else value
         if isinstance(method, MethodType) and isinstance(method.__self__, torch.nn.Module):
-            replica = replicas.get(method.__self__)
+            replica = replicas.get(id(method.__self__))
             if replica is not None:
                 own = MethodType(method.__func__, replica)
-                vars(replicas[part])[name] = compiled_alike(value, own) if compiled else own
+                vars(replicas[id(part)])[name] = compiled_alike(value, own) if compiled else own
 
 
 def compiled_alike(compiled: Any, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -804,6 +817,530 @@ def without_rows(batch: Any) -> Any:
     return batch[:0] if isinstance(batch, (list, tuple)) or hasattr(batch, "shape") and batch.shape else batch
 
 
+# How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
+# None if each rank holds a copy, whose gradients add up; its shape if these gradients may be sparse.
+Layout = tuple[int, tuple[int, ...]] | torch.Size | None
+
+
+class FromWhole(torch.autograd.Function):
+    """What all ranks hold alike becomes each rank's own: its copy, or its rows.
+
+    The backward pass is IntoWhole, whose backward pass is FromWhole, and so on: gradients of gradients work.
+    The first output, a zero called the link, belongs to every result of the ranks' work. So the backward pass
+    comes by here on every rank, once, also on a rank without rows; or else the others would wait for it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        link = whole[0].new_zeros((), dtype=torch.float32)
+        own = (link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True)))
+        ctx.layouts = layouts
+        ctx.forms = [(part.shape, part.dtype, part.device) for part in own]
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(link)
+        ctx.replica_is_done, ctx.early = False, []
+        return own
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        if gradients[0] is None and ctx.replica_is_done:
+            # Not by way of the link: a reentrant checkpoint, which runs parts of the backward pass beforehand, on
+            # ranks with rows only. Its gradients wait for the one pass that comes by on all ranks.
+            ctx.early.append(gradients)
+            return (None,) * len(gradients)
+        each = zip(*ctx.early, gradients, strict=True)
+        link_gradient, *sums = (added(found, *form) for found, form in zip(each, ctx.forms, strict=True))
+        ctx.early = []
+        if torch.is_grad_enabled():  # there will be gradients of gradients
+            (link,) = ctx.saved_tensors
+            link_gradient = link + link_gradient
+        return None, *IntoWhole.apply(ctx.layouts, link_gradient, *sums)
+
+
+class IntoWhole(torch.autograd.Function):
+    """What each rank holds becomes what all ranks hold alike: the sum of copies, or all rows in order."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, layouts: Sequence[Layout], link: torch.Tensor, *own: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.layouts = layouts
+        pairs = list(zip(own, layouts, strict=True))
+        sums = iter(sum_over_ranks([tensor for tensor, layout in pairs if layout is None]))
+        return tuple(next(sums) if layout is None else from_ranks(tensor, layout) for tensor, layout in pairs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        return None, *FromWhole.apply(ctx.layouts, *gradients)
+
+
+class RowsIntoWhole(torch.autograd.Function):
+    """IntoWhole of rows whose whole has come already, with the ranks' other news; it is in a list, to be no input."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, layout: Layout, whole: list[torch.Tensor], link: torch.Tensor, own: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.layout = layout
+        return whole[0]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+        return None, None, *FromWhole.apply((ctx.layout,), gradient)
+
+
+def replica_is_done(link: torch.Tensor) -> None:
+    """Tell the FromWhole that a link came from that the replica has run, and what comes next is the backward pass."""
+    node: Any = link.grad_fn
+    while node is not None and not hasattr(node, "replica_is_done"):  # .to(device) may stand between
+        node = node.next_functions[0][0] if node.next_functions else None
+    if node is not None:
+        node.replica_is_done = True
+
+
+def added(
+    found: Sequence[torch.Tensor | None], shape: torch.Size, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """The sum of gradients; zeros where there are none."""
+    given = [gradient for gradient in found if gradient is not None]
+    if not given:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return sum(given[1:], start=given[0])
+
+
+def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """This rank's part of a tensor that all ranks hold."""
+    if tensor.is_sparse:
+        return tensor.clone()
+    if layout is None or isinstance(layout, torch.Size):
+        return tensor.view_as(tensor)
+    return own_slice(tensor, layout[1], layout[0]).clone()
+
+
+def from_ranks(own: torch.Tensor, layout: tuple[int, tuple[int, ...]] | torch.Size) -> torch.Tensor:
+    """The ranks' rows in order, or the sum of gradients that are sparse if those of all ranks with rows are."""
+    if not isinstance(layout, torch.Size):
+        return concatenate_ranks(own, layout[1], layout[0])
+    told = (own._indices().cpu(), own._values().cpu()) if own.is_sparse else own.cpu() if own.any() else None
+    found = [each for each in exchange(told) if each is not None]
+    parts = [
+        torch.sparse_coo_tensor(each[0], each[1], layout) if isinstance(each, tuple) else each
+        for each in found
+    ]
+    if not all(part.is_sparse for part in parts):
+        parts = [part.to_dense() if part.is_sparse else part for part in parts]
+    return added(parts, layout, own.dtype, torch.device("cpu")).to(own.device)
+
+
+def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Each tensor's sum over the ranks, with one all_reduce for all tensors of a kind."""
+    sums = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
+    for places in alike(sums):
+        flat = torch.cat([sums[i].reshape(-1) for i in places])
+        torch.distributed.all_reduce(torch.view_as_real(flat) if flat.is_complex() else flat)
+        parts = flat.split([sums[i].numel() for i in places])
+        for i, part in zip(places, parts, strict=True):
+            sums[i] = part.view(sums[i].shape)
+    return sums
+
+
+def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
+    """The positions of the tensors, grouped by dtype and device."""
+    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for i, tensor in enumerate(tensors):
+        groups.setdefault((tensor.dtype, tensor.device), []).append(i)
+    return list(groups.values())
+
+
+def copy_from_rank(source: int, tensors: Sequence[torch.Tensor]) -> None:
+    """Give these tensors the values they have on one rank, with one broadcast for all tensors of a device."""
+    devices: dict[torch.device, list[torch.Tensor]] = {}
+    for tensor in tensors:
+        devices.setdefault(tensor.device, []).append(tensor.detach())
+    for group in devices.values():
+        flat = torch.cat([as_bytes(tensor) for tensor in group])
+        torch.distributed.broadcast(flat, source)
+        if own_rank() != source:
+            parts = flat.split([tensor.numel() * tensor.element_size() for tensor in group])
+            for tensor, part in zip(group, parts, strict=True):
+                own = part if part.storage_offset() % tensor.element_size() == 0 else part.clone()
+                tensor.data.copy_(own.view(tensor.dtype).view(tensor.shape))
+
+
+class ScaleGradient(torch.autograd.Function):
+    """x in the forward pass; the gradient times a factor in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
+        ctx.factor = factor
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient * ctx.factor, None
+
+
+class ZeroGradients(torch.autograd.Function):
+    """The link in the forward pass; in the backward pass a zero gradient for every parameter.
+
+    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
+    DistributedDataParallel's reducer wants to hear of every parameter on every rank.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, link: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        ctx.forms = [(p.shape, p.dtype, p.device) for p in parameters]
+        return link.clone()
+
+    @staticmethod
+    def backward(ctx: Any, link_gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        zeros = {
+            kind: torch.zeros((), dtype=kind[0], device=kind[1]) for kind in {form[1:] for form in ctx.forms}
+        }
+        return link_gradient, *(zeros[form[1:]].expand(form[0]) for form in ctx.forms)
+
+
+AVERAGES = ("running_mean", "running_var", "num_batches_tracked")
+
+
+def held_first(name: str) -> Callable[..., Any]:
+    """A method of GuardedBuffers: first what rank 0 has arrives, then the table itself is asked."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.arrive()
+        return getattr(self.held, name)(*args, **kwargs)
+
+    return method
+
+
+def held_as_it_is(name: str) -> Callable[..., Any]:
+    """A method of GuardedBuffers that asks for no value, only for names."""
+
+    def method(self: Any, *args: Any) -> Any:
+        return getattr(self.held, name)(*args)
+
+    return method
+
+
+class GuardedBuffers(dict[str, Any]):
+    """A module's table of buffers while rank 0's are newer: whoever looks at one waits until it has come.
+
+    Attributes, buffers(), state_dict(), apply(), to(), copies and pickles all go through a module's table. As a dict
+    it is empty: what gets past these methods finds nothing, rather than something old.
+    """
+
+    def __init__(self, held: dict[str, Any], arrive: Callable[[], None]) -> None:
+        super().__init__()
+        self.held, self.arrive = held, arrive
+
+    __contains__ = held_as_it_is("__contains__")
+    __iter__ = held_as_it_is("__iter__")
+    __len__ = held_as_it_is("__len__")
+    __reversed__ = held_as_it_is("__reversed__")
+    keys = held_as_it_is("keys")
+    __getitem__ = held_first("__getitem__")
+    __setitem__ = held_first("__setitem__")
+    __delitem__ = held_first("__delitem__")
+    __eq__ = held_first("__eq__")
+    __ne__ = held_first("__ne__")
+    __or__ = held_first("__or__")
+    __ror__ = held_first("__ror__")
+    __repr__ = held_first("__repr__")
+    get = held_first("get")
+    items = held_first("items")
+    values = held_first("values")
+    copy = held_first("copy")
+    pop = held_first("pop")
+    popitem = held_first("popitem")
+    setdefault = held_first("setdefault")
+    update = held_first("update")
+    clear = held_first("clear")
+    __hash__ = None
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        self.arrive()
+        return type(self.held), (), None, None, iter(self.held.items())
+
+    def __copy__(self) -> Any:
+        self.arrive()
+        return copy.copy(self.held)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        self.arrive()
+        return copy.deepcopy(self.held, memo)
+
+
+class BuffersOfRankZero:
+    """The parts of a module whose buffers rank 0 alone has as they are.
+
+    All ranks run the same program, so what makes one of them look makes all of them look, and they meet. Rank 0 alone
+    (inside alone()) looks at its own, which are right.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[torch.nn.Module] = []
+        self.rank, self.thread = 0, 0
+
+    def leave(self, parts: Iterable[torch.nn.Module]) -> None:
+        """From now on these parts' buffers are rank 0's, who has changed them."""
+        self.rank, self.thread = own_rank(), threading.get_ident()
+        guarded = {id(part) for part in self.parts}
+        for part in parts:
+            if type(part._buffers) is GuardedBuffers and id(part) not in guarded:
+                part._buffers.arrive()
+            if id(part) not in guarded:
+                vars(part)["_buffers"] = GuardedBuffers(part._buffers, self.arrive)
+                self.parts.append(part)
+
+    def arrive(self) -> None:
+        """Let all ranks have rank 0's."""
+        if not self.parts or self.can_do_without():
+            return
+        parts, self.parts = self.parts, []
+        for part in parts:
+            if type(part._buffers) is GuardedBuffers and part._buffers.arrive == self.arrive:
+                vars(part)["_buffers"] = part._buffers.held
+        copy_from_rank(0, tensors_of([held_buffers(part) for part in parts]))
+
+    def can_do_without(self) -> bool:
+        """Whether nobody is to meet here: on rank 0 alone, and where the ranks have parted."""
+        if world_size() > 1 and threading.get_ident() == self.thread:
+            return False
+        parted = RANK_PROCESS not in os.environ
+        if self.rank > 0 and not parted:
+            raise RuntimeError(
+                "A thread or child process of one rank looks at buffers (running averages) that rank 0 has. Look at "
+                "them before it starts: list(model.buffers())"
+            )
+        return True
+
+
+def held_buffers(part: torch.nn.Module) -> dict[str, Any]:
+    """A part's table of buffers as it is, also while rank 0's are newer."""
+    table: Any = part._buffers
+    return table.held if type(table) is GuardedBuffers else table
+
+
+def tensors_of(tables: Iterable[dict[str, Any]]) -> list[torch.Tensor]:
+    """The tensors in tables of buffers, each once."""
+    return list({id(one): one for table in tables for one in table.values() if one is not None}.values())
+
+
+def reads_no_buffer(part: torch.nn.Module) -> bool:
+    """Whether a part has no buffers but running averages, which torch's own batch norm only writes in training."""
+    return (
+        part.training
+        and isinstance(part, torch.nn.modules.batchnorm._NormBase)
+        and not isinstance(part, torch.nn.SyncBatchNorm)
+        and type(part).forward.__module__.startswith("torch.nn.modules.")
+        and not (part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part))
+        and all(name in AVERAGES for name in held_buffers(part))
+    )
+
+
+def are_held_elsewhere(parts: Iterable[torch.nn.Module]) -> bool:
+    """Whether something beside the parts' own tables holds a buffer, or a table: it would not see what comes later."""
+    probe = {"_buffers": {"name": torch.zeros(1)}}
+    once = references(probe)
+    return any(
+        found != once[0]
+        for part in parts
+        if type(part._buffers) is not GuardedBuffers
+        for found in references(vars(part))
+    )
+
+
+def references(holder: dict[str, Any]) -> list[tuple[int, int, int]]:
+    """Of each buffer in a table: names of the table and of the tensor in Python, and tensors that share its memory."""
+    users: Any = getattr(torch._C, "_storage_Use_Count", lambda storage: 0)
+    return [
+        (
+            sys.getrefcount(holder["_buffers"]),
+            sys.getrefcount(holder["_buffers"][name]),
+            users(holder["_buffers"][name].untyped_storage()._cdata),
+        )
+        for name in list(holder["_buffers"])
+        if holder["_buffers"][name] is not None
+    ]
+
+
+class HalfPrecision:
+    """Whether autocast has been entered with float16 in this process, be it inside of a forward."""
+
+    seen = False
+
+
+def notice_half_precision() -> None:
+    """Let every autocast with float16 be noticed from now on."""
+    autocast: Any = torch.amp.autocast_mode.autocast
+    original = autocast.__enter__
+    if hasattr(original, "notices_half"):
+        return
+
+    @functools.wraps(original)
+    def enter(self: Any) -> Any:
+        if self._enabled and getattr(self, "fast_dtype", torch.float16) == torch.float16:
+            HalfPrecision.seen = True
+        return original(self)
+
+    vars(enter)["notices_half"] = True
+    autocast.__enter__ = enter
+
+
+def may_be_half(parameters: "list[torch.nn.Parameter]") -> bool:
+    """Whether something may be computed in float16: by autocast, by apex, or as the parameters are."""
+    return (
+        HalfPrecision.seen
+        or "apex.amp" in sys.modules
+        or any(parameter.dtype == torch.float16 for parameter in parameters)
+    )
+
+
+# Bytes of a rank's tensors that still travel with its other news.
+SMALL = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Letter:
+    """What one rank brought: a value, and its tensors, if they were small."""
+
+    value: Any
+    tensors: list[torch.Tensor] | None
+
+
+class Mail:
+    """Letters of all ranks, in frames as long as the last ones of their kind; what is longer needs a second round."""
+
+    def __init__(self) -> None:
+        self.lengths: dict[Hashable, tuple[int, ...]] = {}
+        self.known: dict[bytes, Any] = {}
+
+    def exchange(self, kind: Hashable, value: Any, tensors: Sequence[torch.Tensor]) -> list[Letter]:
+        """What every rank brought, in rank order; all of them name the same kind."""
+        content = written(value, tensors)
+        frame = max(self.lengths.get(kind, (FRAME,)))
+        frames = gather_frames(content[:frame].ljust(frame, b"\0"))
+        lengths = [int.from_bytes(each[:8], "little") for each in frames]
+        if max(lengths) > frame:
+            rests = gather_frames(content[frame:].ljust(max(lengths) - frame, b"\0"))
+            frames = [each + rest for each, rest in zip(frames, rests, strict=True)]
+        self.lengths[kind] = (*self.lengths.get(kind, ())[-1:], rounded(max(lengths), 256))
+        heads = [bytes(each[16 : 16 + int.from_bytes(each[8:16], "little")]) for each in frames]
+        self.known = {head: self.known[head] if head in self.known else pickle.loads(head) for head in heads}
+        return [
+            read(self.known[head], frame, rank)
+            for rank, (head, frame) in enumerate(zip(heads, frames, strict=True))
+        ]
+
+
+def written(value: Any, tensors: Sequence[torch.Tensor]) -> bytearray:
+    """A letter: its length, that of its head, the head, and the tensors."""
+    small = (
+        all(map(is_plain_on_host, tensors)) and sum(t.numel() * t.element_size() for t in tensors) <= SMALL
+    )
+    forms = [(tensor.dtype, tensor.shape) for tensor in tensors] if small else None
+    head = dump_or_say_why_not((value, forms))
+    ends = [rounded(16 + len(head), 16)]
+    for tensor in tensors if small else ():
+        ends.append(rounded(ends[-1] + tensor.numel() * tensor.element_size(), 16))
+    content = bytearray(ends[-1])
+    content[: 16 + len(head)] = ends[-1].to_bytes(8, "little") + len(head).to_bytes(8, "little") + head
+    memory = torch.frombuffer(content, dtype=torch.uint8)
+    for start, tensor in zip(ends, tensors, strict=False):
+        if small:
+            memory[start : start + tensor.numel() * tensor.element_size()] = as_bytes(tensor.detach())
+    return content
+
+
+def read(head: Any, frame: bytearray, rank: int) -> Letter:
+    """The letter whose head has been read; its tensors lie in the frame."""
+    if isinstance(head, pickle.PicklingError):
+        raise TypeError(f"rank {rank} cannot send this to the other ranks: {head}")
+    value, forms = head
+    if forms is None:
+        return Letter(value, None)
+    start = rounded(16 + int.from_bytes(frame[8:16], "little"), 16)
+    tensors = []
+    for dtype, shape in forms:
+        count = shape.numel()
+        if count == 0:
+            tensors.append(torch.empty(shape, dtype=dtype))
+            continue
+        tensors.append(torch.frombuffer(frame, dtype=dtype, count=count, offset=start).view(shape))
+        start = rounded(start + count * tensors[-1].element_size(), 16)
+    return Letter(value, tensors)
+
+
+def is_plain_on_host(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is in the host's memory, as it looks."""
+    return (
+        tensor.device.type == "cpu"
+        and tensor.layout == torch.strided
+        and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
+    )
+
+
+def rounded(length: int, unit: int) -> int:
+    """The next multiple of a unit."""
+    return -(-length // unit) * unit
+
+
+def gather_frames(content: bytearray) -> list[bytearray]:
+    """Every rank's bytes, as many of them on each rank."""
+    found = [bytearray(len(content)) for _ in range(world_size())]
+    places = [torch.frombuffer(place, dtype=torch.uint8) for place in found]
+    torch.distributed.all_gather(places, torch.frombuffer(content, dtype=torch.uint8))
+    return found
+
+
+class MissingGradients:
+    """Watches the backward passes of one model, and gives zeros to parameters that got no gradient.
+
+    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
+    DistributedDataParallel's reducer wants to hear of every parameter on every rank. Those that were left out once
+    are `known`: the next forward passes bring them their zeros early, so that no bucket of gradients waits for them.
+    """
+
+    def __init__(self) -> None:
+        self.known: set[int] = set()
+        self.parameters: Sequence[torch.nn.Parameter] = ()
+        self.before: list[tuple[Any, int]] = []
+        self.under_way = False
+
+    def expect(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        """These parameters are to get gradients by the next backward pass."""
+        self.parameters, self.under_way = parameters, False
+
+    def watch(self, whole: torch.Tensor) -> None:
+        """Notice the backward pass that comes by this result of the forward pass."""
+        if whole.grad_fn is not None:
+            whole.grad_fn.register_prehook(self.begin)
+
+    def begin(self, gradients: Any) -> None:
+        """A backward pass comes by, before any parameter gets its gradient."""
+        if not self.under_way:
+            self.under_way = True
+            self.before = self.gradients()
+            torch.autograd.Variable._execution_engine.queue_callback(self.end)
+
+    def end(self) -> None:
+        """The backward pass is over."""
+        pairs = zip(self.parameters, self.before, self.gradients(), strict=True)
+        missing = [
+            parameter for parameter, before, now in pairs if before[0] is now[0] and before[1] == now[1]
+        ]
+        self.under_way, self.before = False, []
+        if missing:
+            self.known.update(map(id, missing))
+            with torch.enable_grad():
+                ZeroGradients.apply(torch.zeros((), requires_grad=True), *missing).backward()
+
+    def gradients(self) -> list[tuple[Any, int]]:
+        """Each parameter's gradient, and a number that grows when something is added to it."""
+        found = [parameter.grad for parameter in self.parameters]
+        return [(None, 0) if one is None else (one, one._version) for one in found]
+
+
 @dataclass(frozen=True)
 class Face:
     """What the other ranks need to know of a tensor in a replica's output."""
@@ -899,31 +1436,121 @@ def joinable_shapes(faces: Sequence[Face], dim: int) -> list[torch.Size]:
     return shapes
 
 
-def replica_of(module: torch.nn.Module, stand_ins: Mapping[torch.Tensor, torch.Tensor]) -> torch.nn.Module:
-    """A shallow copy of a module that computes with other tensors in place of its parameters and buffers.
+@dataclass(frozen=True)
+class Contents:
+    """What a module is made of, each thing once; looked up once for a forward pass."""
+
+    parts: list[torch.nn.Module]
+    parameters: list[torch.nn.Parameter]
+
+    @property
+    def buffers(self) -> list[torch.Tensor]:
+        """Each time anew: what holds a buffer is taken for somebody who wants to see its changes."""
+        return tensors_of(map(held_buffers, self.parts))
+
+    @property
+    def is_training(self) -> bool:
+        """Whether any part is in training mode."""
+        return any(part.training for part in self.parts)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the module is."""
+        for tensor in self.parameters or self.buffers:
+            return tensor.device
+        return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
+
+    def versions(self) -> tuple[list[int], list[int]]:
+        """Numbers that grow when a buffer, or a parameter, is changed in place."""
+        return [one._version for one in self.buffers], [one._version for one in self.parameters]
+
+
+def contents_of(module: torch.nn.Module) -> Contents:
+    """What a module is made of."""
+    parts = parts_of(module)
+    parameters = {id(one): one for part in parts for one in part._parameters.values() if one is not None}
+    return Contents(parts, list(parameters.values()))
+
+
+def parts_of(module: torch.nn.Module) -> list[torch.nn.Module]:
+    """list(module.modules()), which takes four times as long."""
+    found: dict[int, torch.nn.Module] = {}
+    waiting: list[torch.nn.Module | None] = [module]
+    while waiting:
+        part = waiting.pop()
+        if part is not None and id(part) not in found:
+            found[id(part)] = part
+            if part._modules:
+                waiting.extend(reversed(part._modules.values()))
+    return list(found.values())
+
+
+def replica_of(
+    module: torch.nn.Module,
+    stand_ins: Mapping[int, torch.Tensor],
+    parts: "Sequence[torch.nn.Module] | None" = None,
+) -> torch.nn.Module:
+    """A shallow copy of a module that computes with other tensors in place of some of its own, told by their id().
 
     What forward assigns to self stays with the copy, as with DataParallel's replicas.
     """
-    parts = list(module.modules())
-    replicas: dict[Any, Any] = {
-        part: part._replicate_for_data_parallel() for part in parts if not is_compiled(part)
-    }
-    for part in filter(is_compiled, reversed(parts)):
-        replicas[part] = compiled_replica(part, replicas[part._orig_mod])
-    for part, replica in replicas.items():
+    parts = parts_of(module) if parts is None else parts
+    replicas = {id(part): empty_replica(part) for part in parts if not is_compiled(part)}
+    for part in parts[::-1]:
+        if is_compiled(part):
+            replicas[id(part)] = compiled_replica(part, replicas[id(part._orig_mod)])
+    for part in parts:
+        fill_replica(part, replicas, stand_ins)
         bind_to_replicas(part, replicas)
-        for name, child in part._modules.items():
-            if child is not None:
-                setattr(replica, name, replicas[child])
-        for name, parameter in part._parameters.items():
-            if parameter is None:
-                replica._parameters[name] = None
-            else:
-                setattr(replica, name, stand_ins[parameter])
-        for name, buffer in part._buffers.items():
-            if buffer is not None:
-                setattr(replica, name, stand_ins[buffer])
-    return replicas[module]
+    return replicas[id(module)]
+
+
+def empty_replica(part: torch.nn.Module) -> torch.nn.Module:
+    """A copy of a part without what it holds."""
+    if not is_copied_plainly(type(part)):
+        return part._replicate_for_data_parallel()
+    replica = object.__new__(type(part))
+    vars(replica).update(vars(part))
+    vars(replica).update(_parameters={}, _buffers={}, _modules={}, _is_replica=True)
+    return replica
+
+
+def fill_replica(
+    part: torch.nn.Module, replicas: Mapping[int, torch.nn.Module], stand_ins: Mapping[int, torch.Tensor]
+) -> None:
+    """Let a replica hold replicas of a part's parts, and tensors. Parameters are plain attributes, as replicas have."""
+    kind, replica = type(part), replicas[id(part)]
+    own = vars(replica)
+    plain = is_copied_plainly(kind)
+    for name, child in part._modules.items():
+        if plain:
+            own["_modules"][name] = None if child is None else replicas[id(child)]
+        elif child is not None:
+            setattr(replica, name, replicas[id(child)])
+    for name, parameter in part._parameters.items():
+        if parameter is None:
+            replica._parameters[name] = None
+        elif plain and not hasattr(kind, name):
+            own[name] = stand_ins.get(id(parameter), parameter)
+        else:
+            setattr(replica, name, stand_ins.get(id(parameter), parameter))
+    for name, buffer in held_buffers(part).items():
+        if plain:
+            own["_buffers"][name] = None if buffer is None else stand_ins.get(id(buffer), buffer)
+        elif buffer is not None:
+            setattr(replica, name, stand_ins.get(id(buffer), buffer))
+
+
+@functools.cache
+def is_copied_plainly(kind: Any) -> bool:
+    """Whether a module of this class is nothing but its attributes, and setting one does nothing else."""
+    usual = torch.nn.Module
+    return (
+        kind._replicate_for_data_parallel is usual._replicate_for_data_parallel
+        and kind.__setattr__ is usual.__setattr__
+        and kind.__new__ is usual.__new__
+        and not issubclass(kind, torch.jit.ScriptModule)
+    )
 
 
 class DeviceStream:
@@ -941,9 +1568,12 @@ class DeviceStream:
         self.begun = False
         self.seed: int | None = None
         self.state = torch.empty(0)
-        self.placed = torch.empty(
-            0
-        )  # a state that the script has set itself: no seed, which would be for all
+        # A state that the script has set itself: no seed, which would be for all.
+        self.placed = torch.empty(0)
+        self.first: tuple[Any, torch.Tensor] = (
+            None,
+            torch.empty(0),
+        )  # where a generator with some seed begins
 
     @contextlib.contextmanager
     def drawn_from(self, generator: torch.Generator) -> Iterator[None]:
@@ -960,7 +1590,10 @@ class DeviceStream:
         if not self.begun:
             self.begin(generator)
         now, seed = generator.get_state(), generator.initial_seed()
-        fresh = torch.Generator(generator.device).manual_seed(seed).get_state()
+        if self.first[0] != (generator.device, seed):
+            made = torch.Generator(generator.device).manual_seed(seed).get_state()
+            self.first = (generator.device, seed), made
+        fresh = self.first[1]
         if not torch.equal(now, self.placed) and (seed != self.seed or torch.equal(now, fresh)):
             self.seed, self.state = seed, fresh
 
@@ -1005,166 +1638,59 @@ def same_state(one: Any, other: Any) -> bool:
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
 
 
-# How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
-# None if each rank holds a copy, whose gradients add up; its shape if these gradients may be sparse.
-Layout = tuple[int, tuple[int, ...]] | torch.Size | None
+def stream_marks() -> dict[str, Any]:
+    """Something of each random stream that is another as soon as something is drawn; of torch's, the state itself.
 
-
-class FromWhole(torch.autograd.Function):
-    """What all ranks hold alike becomes each rank's own: its copy, or its rows.
-
-    The backward pass is IntoWhole, whose backward pass is FromWhole, and so on: gradients of gradients work.
-    The first output, a zero called the link, belongs to every result of the ranks' work. So the backward pass
-    comes by here on every rank, once, also on a rank without rows; or else the others would wait for it.
+    Python and numpy take 250 microseconds to tell their states, which is more than a small layer takes.
     """
-
-    @staticmethod
-    def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        link = whole[0].new_zeros((), dtype=torch.float32)
-        own = (link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True)))
-        ctx.layouts = layouts
-        ctx.forms = [(part.shape, part.dtype, part.device) for part in own]
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(link)
-        ctx.replica_is_done, ctx.early = False, []
-        return own
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        if gradients[0] is None and ctx.replica_is_done:
-            # Not by way of the link: a reentrant checkpoint, which runs parts of the backward pass beforehand, on
-            # ranks with rows only. Its gradients wait for the one pass that comes by on all ranks.
-            ctx.early.append(gradients)
-            return (None,) * len(gradients)
-        each = zip(*ctx.early, gradients, strict=True)
-        link_gradient, *sums = (added(found, *form) for found, form in zip(each, ctx.forms, strict=True))
-        ctx.early = []
-        if torch.is_grad_enabled():  # there will be gradients of gradients
-            (link,) = ctx.saved_tensors
-            link_gradient = link + link_gradient
-        return None, *IntoWhole.apply(ctx.layouts, link_gradient, *sums)
+    marks: dict[str, Any] = {"random": mark_of_random(vars(random)["_inst"]), "torch": torch.get_rng_state()}
+    if torch.cuda.is_initialized():
+        marks["cuda"] = torch.cuda.get_rng_state()
+    if "numpy" in sys.modules:
+        marks["numpy"] = mark_of_numpy(sys.modules["numpy"].random.mtrand._rand)
+    return marks
 
 
-class IntoWhole(torch.autograd.Function):
-    """What each rank holds becomes what all ranks hold alike: the sum of copies, or all rows in order."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, layouts: Sequence[Layout], link: torch.Tensor, *own: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        ctx.layouts = layouts
-        pairs = list(zip(own, layouts, strict=True))
-        sums = iter(sum_over_ranks([tensor for tensor, layout in pairs if layout is None]))
-        return tuple(next(sums) if layout is None else from_ranks(tensor, layout) for tensor, layout in pairs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        return None, *FromWhole.apply(ctx.layouts, *gradients)
+def mark_of_random(generator: Any) -> Any:
+    """Of a random.Random: its memory, where that holds the state, and the number that gauss() keeps."""
+    if not memory_tells("random"):
+        return generator.getstate()
+    return memory_of(generator), generator.gauss_next
 
 
-def replica_is_done(link: torch.Tensor) -> None:
-    """Tell the FromWhole that a link came from that the replica has run, and what comes next is the backward pass."""
-    node: Any = link.grad_fn
-    while node is not None and not hasattr(node, "replica_is_done"):  # .to(device) may stand between
-        node = node.next_functions[0][0] if node.next_functions else None
-    if node is not None:
-        node.replica_is_done = True
+def mark_of_numpy(generator: Any) -> Any:
+    """Of a numpy.random.RandomState: its memory (with the number that randn() keeps) and its bit generator's."""
+    if not memory_tells("numpy"):
+        name, keys, *rest = generator.get_state()
+        return name, keys.tobytes(), *rest
+    return memory_of(generator), memory_of(generator._bit_generator)
 
 
-def added(
-    found: Sequence[torch.Tensor | None], shape: torch.Size, dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
-    """The sum of gradients; zeros where there are none."""
-    given = [gradient for gradient in found if gradient is not None]
-    if not given:
-        return torch.zeros(shape, dtype=dtype, device=device)
-    return sum(given[1:], start=given[0])
+def memory_of(thing: Any) -> bytes:
+    """What an object of C consists of, without the count of references to it."""
+    head = object.__basicsize__
+    return ctypes.string_at(id(thing) + head, type(thing).__basicsize__ - head)
 
 
-def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """This rank's part of a tensor that all ranks hold."""
-    if tensor.is_sparse:
-        return tensor.clone()
-    if layout is None or isinstance(layout, torch.Size):
-        return tensor.view_as(tensor)
-    return own_slice(tensor, layout[1], layout[0]).clone()
-
-
-def from_ranks(own: torch.Tensor, layout: tuple[int, tuple[int, ...]] | torch.Size) -> torch.Tensor:
-    """The ranks' rows in order, or the sum of gradients that are sparse if those of all ranks with rows are."""
-    if not isinstance(layout, torch.Size):
-        return concatenate_ranks(own, layout[1], layout[0])
-    told = (own._indices().cpu(), own._values().cpu()) if own.is_sparse else own.cpu() if own.any() else None
-    found = [each for each in exchange(told) if each is not None]
-    parts = [
-        torch.sparse_coo_tensor(each[0], each[1], layout) if isinstance(each, tuple) else each
-        for each in found
-    ]
-    if not all(part.is_sparse for part in parts):
-        parts = [part.to_dense() if part.is_sparse else part for part in parts]
-    return added(parts, layout, own.dtype, torch.device("cpu")).to(own.device)
-
-
-def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Each tensor's sum over the ranks, with one all_reduce for all tensors of a kind."""
-    sums = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
-    for places in alike(sums):
-        flat = torch.cat([sums[i].reshape(-1) for i in places])
-        torch.distributed.all_reduce(torch.view_as_real(flat) if flat.is_complex() else flat)
-        parts = flat.split([sums[i].numel() for i in places])
-        for i, part in zip(places, parts, strict=True):
-            sums[i] = part.view(sums[i].shape)
-    return sums
-
-
-def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
-    """The positions of the tensors, grouped by dtype and device."""
-    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
-    for i, tensor in enumerate(tensors):
-        groups.setdefault((tensor.dtype, tensor.device), []).append(i)
-    return list(groups.values())
-
-
-def copy_from_rank(source: int, tensors: Sequence[torch.Tensor]) -> None:
-    """Give these tensors the values they have on one rank, with one broadcast for all tensors of a kind."""
-    for places in alike(tensors):
-        flat = torch.cat([tensors[i].detach().reshape(-1) for i in places])
-        torch.distributed.broadcast(as_bytes(flat), source)
-        parts = flat.split([tensors[i].numel() for i in places])
-        for i, part in zip(places, parts, strict=True):
-            if own_rank() != source:
-                tensors[i].data.copy_(part.view(tensors[i].shape))
-
-
-class ScaleGradient(torch.autograd.Function):
-    """x in the forward pass; the gradient times a factor in the backward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
-        ctx.factor = factor
-        return tensor.view_as(tensor)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradient * ctx.factor, None
-
-
-class ZeroGradients(torch.autograd.Function):
-    """The link in the forward pass; in the backward pass a zero gradient for every parameter.
-
-    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
-    DistributedDataParallel's reducer wants to hear of every parameter on every rank.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, link: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
-        ctx.forms = [(p.shape, p.dtype, p.device) for p in parameters]
-        return link.clone()
-
-    @staticmethod
-    def backward(ctx: Any, link_gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        zeros = [torch.zeros((), dtype=dtype, device=device) for _, dtype, device in ctx.forms]
-        return link_gradient, *(zero.expand(form[0]) for zero, form in zip(zeros, ctx.forms, strict=True))
+@functools.cache
+def memory_tells(name: str) -> bool:
+    """Whether a generator's own memory holds its state, so that it is another after each draw: tried on one."""
+    try:
+        if name == "random":
+            one = random.Random(1)
+            looks = [memory_of(one)]
+            for _ in range(3):
+                one.random()
+                looks.append(memory_of(one))
+        else:
+            other = sys.modules["numpy"].random.RandomState(1)
+            looks = [memory_of(other) + memory_of(other._bit_generator)]
+            for _ in range(3):
+                other.standard_normal()
+                looks.append(memory_of(other) + memory_of(other._bit_generator))
+    except Exception:
+        return False
+    return len(set(looks)) == len(looks)
 
 
 Kind = TypeVar("Kind", bound=type)
@@ -1180,7 +1706,9 @@ class Report:
     streams: dict[str, Any] | None = None
     changed_buffers: bool = False
     changed_parameters: bool = False
-    drew_on_host: bool = False
+    drew_on_host: bool = False  # from streams that all replicas share
+    moved_parameters: bool = False  # given other data, or hooks
+    buffers_are_held: bool = False
 
 
 def raised_behind_helpers() -> Any:
@@ -1211,6 +1739,7 @@ class GraphDDP(DistributedDataParallel):
     in_turn = False  # whether the ranks run the module one after another
     # One a process: a device has one default generator, whichever model draws from it.
     device_stream = DeviceStream()
+    changes_behind = False  # whether layers may have run again since the buffers came
 
     def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
         torch.nn.Module.__init__(self)
@@ -1219,7 +1748,8 @@ class GraphDDP(DistributedDataParallel):
         self.split = split
         RowsApart.now = RowsApart.now or not split
         self.trained = False
-        self.buffers_then: list[int] = []
+        self.far_buffers = BuffersOfRankZero()
+        self.mail = Mail()
         self.compiler: Callable[[torch.nn.Module], torch.nn.Module] | None = None
 
     def compile(self, *args: Any, **options: Any) -> None:
@@ -1229,7 +1759,11 @@ class GraphDDP(DistributedDataParallel):
     @uncompiled
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if world_size() > 1:
-            return self.forward_on_ranks(inputs, kwargs)
+            vars(self)["looked_up"] = contents_of(self.module)
+            try:
+                return self.forward_on_ranks(inputs, kwargs)
+            finally:
+                del vars(self)["looked_up"]
         alone = split_arguments(inputs, kwargs, 0, 1, lambda tensor: (1, tensor.to(self.device)))
         plain = self.compiler is None or is_compiled(self.module)
         module = self.module if plain else self.compiler(self.module)  # type: ignore[misc]
@@ -1237,36 +1771,46 @@ class GraphDDP(DistributedDataParallel):
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run this rank's replica, tell the others how it went, and join the outputs."""
-        self.catch_up()
+        self.bring_buffers()
         link, copies, part = self.enter(inputs, kwargs)
         tensors: list[torch.Tensor] = []
-        reports = exchange(self.run_replica(part, copies, tensors))
+        report = self.run_replica(part, copies, tensors)
+        letters = self.mail.exchange((self.is_training, torch.is_grad_enabled()), report, tensors)
         replica_is_done(link)
+        reports = [letter.value for letter in letters]
         self.follow(reports)
         link = self.tie(link)
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
         return gather_outputs(
             [reports[rank].outputs[0] for rank in ranks],
-            lambda faces: self.join_tensors(dict(zip(ranks, faces, strict=True)), tensors, link, self.dim),
+            lambda faces: self.join_tensors(
+                dict(zip(ranks, faces, strict=True)), tensors, link, self.dim, letters
+            ),
         )
+
+    @property
+    def contents(self) -> Contents:
+        """What the module is made of."""
+        found: Contents | None = vars(self).get("looked_up")
+        return contents_of(self.module) if found is None else found
 
     def enter(
         self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[torch.Tensor, dict[Any, Any], Part]:
+    ) -> tuple[torch.Tensor, dict[int, torch.Tensor], Part]:
         """From what all ranks hold to this rank's: the link, copies of parameters, its part of the inputs."""
         world, grad = world_size(), torch.is_grad_enabled()
-        parameters = self.parameters_in_graph()
+        parameters, device = self.parameters_in_graph(), self.device
         cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad and self.split}
-        sparse = self.sparse_parameters()
+        sparse = self.sparse_parameters() if parameters else set()
         layouts: list[Layout] = [p.shape if p in sparse else None for p in parameters]
         layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
         if layouts:
             link, *own = FromWhole.apply(tuple(layouts), *parameters, *cut.values())
         else:
-            link, own = torch.zeros((), device=self.device, requires_grad=grad), []
+            link, own = torch.zeros((), device=device, requires_grad=grad), []
         copies, chunks = own[: len(parameters)], dict(zip(cut, own[len(parameters) :], strict=True))
         part = split_arguments(inputs, kwargs, own_rank(), world, lambda tensor: self.take(tensor, chunks))
-        return link.to(self.device), dict(zip(parameters, copies, strict=True)), part
+        return link.to(device), dict(zip(map(id, parameters), copies, strict=True)), part
 
     def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
         """The number of chunks of an input, and this rank's, on its device."""
@@ -1275,7 +1819,7 @@ class GraphDDP(DistributedDataParallel):
             return world, tensor.to(self.device)
         count = len(chunk_sizes(tensor, world, self.dim))
         if id(tensor) in chunks:
-            return count, chunks[id(tensor)].to(self.device)
+            return count, self.way_out(chunks[id(tensor)].to(self.device))
         own = own_slice(tensor, rank_sizes(tensor, world, self.dim), self.dim)
         return count, own.to(self.device, copy=True)
 
@@ -1286,25 +1830,27 @@ class GraphDDP(DistributedDataParallel):
         first = next(tensors_in((part.inputs, part.kwargs)), None)
         return own_rank() == 0 or first is None or first.dim() == 0 or first.shape[self.dim] > 0
 
-    def host_streams(self) -> dict[str, Any]:
-        """The random streams that all replicas draw from: all but the one of the module's device."""
+    def host_streams(self, streams: dict[str, Any]) -> dict[str, Any]:
+        """Those of the random streams that all replicas draw from: all but the one of the module's device."""
         own = "cuda" if self.device.type == "cuda" else "torch"
-        return {name: state for name, state in random_streams().items() if name != own}
+        return {name: state for name, state in streams.items() if name != own}
 
-    def run_replica(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
+    def run_replica(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
         """Call a replica with its part of the inputs. The tensors of its output go to the list."""
         if not self.has_rows(part):
             return Report(())
         return self.run(lambda: describe_output(self.replica(copies)(*part.inputs, **part.kwargs), tensors))
 
-    def replica(self, copies: dict[Any, Any]) -> torch.nn.Module:
+    def replica(self, copies: dict[int, torch.Tensor]) -> torch.nn.Module:
         """What this rank runs of the module."""
-        replica = replica_of(self.module, self.stand_ins(copies))
+        replica = replica_of(self.module, self.stand_ins(copies), self.contents.parts)
         return replica if self.compiler is None or is_compiled(replica) else self.compiler(replica)
 
     def run(self, call: Callable[[], Any]) -> Report:
         """Do a replica's work, which gives its described output."""
-        before, versions = random_streams(), self.versions()
+        contents = self.contents
+        are_held = are_held_elsewhere(contents.parts)  # before the graph holds them
+        before, versions = stream_marks(), contents.versions()
         outputs: tuple[Any, ...] = ()
         error = None
         with self.replica_streams(before) as text:
@@ -1314,19 +1860,19 @@ class GraphDDP(DistributedDataParallel):
                 error = ExceptionWrapper(
                     raised_behind_helpers(), where=f"in replica {own_rank()} on device {self.device}"
                 )
-            on_host = changed_streams(self.host_streams(), before)
-        drawn = changed_streams(random_streams(), before)
-        if self.in_turn:
-            drawn = {name: state for name, state in drawn.items() if name not in on_host}
-        buffers, parameters = (now != then for now, then in zip(self.versions(), versions, strict=True))
+            drawn = changed_streams(stream_marks(), before)
+        on_host = self.host_streams(drawn)
+        told = drawn.keys() - (on_host if self.in_turn else ()) if own_rank() == 0 else ()
+        buffers, parameters = (now != then for now, then in zip(contents.versions(), versions, strict=True))
         return Report(
             outputs,
             error,
             text.getvalue(),
-            drawn,
-            buffers or self.is_training,
+            random_streams(told) if told else {},
+            buffers or contents.is_training,
             parameters,
             bool(on_host) and not self.in_turn,
+            buffers_are_held=are_held,
         )
 
     @contextlib.contextmanager
@@ -1338,21 +1884,24 @@ class GraphDDP(DistributedDataParallel):
             return
         with contextlib.redirect_stdout(text), self.device_stream.drawn_from(default_generator(self.device)):
             yield text
-        shared = self.host_streams() if self.in_turn else {}
-        set_random_streams({name: state for name, state in before.items() if name not in shared})
+        shared = self.host_streams(before) if self.in_turn else {}
+        kept = ("torch", "cuda")  # of the others, marks are no states
+        set_random_streams({name: before[name] for name in before if name in kept and name not in shared})
 
-    def stand_ins(self, copies: dict[Any, Any]) -> dict[torch.Tensor, torch.Tensor]:
+    def stand_ins(self, copies: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
         """What a replica computes with: as with DataParallel, only replica 0 can change the module's own.
 
         Except that parameters are copied in the first training pass only, in which layers may look at the
-        data to initialise themselves. To copy them at every step would cost more than it is worth.
+        data to initialise themselves. To copy them at every step would cost more than it is worth. And running
+        averages of other ranks are nobody's: rank 0's come when somebody looks at them.
         """
-        stand_ins = {tensor: copies.get(tensor, tensor) for tensor in self.module.parameters()}
         if own_rank() == 0:
-            return {**stand_ins, **{buffer: buffer for buffer in self.module.buffers()}}
-        if self.is_training and not self.trained:
-            stand_ins = {tensor: copy.clone() for tensor, copy in stand_ins.items()}
-        return {**stand_ins, **{buffer: buffer.clone() for buffer in self.module.buffers()}}
+            return copies
+        contents = self.contents
+        if contents.is_training and not self.trained:
+            copies = {id(p): copies.get(id(p), p).clone() for p in contents.parameters}
+        far = [part for part in contents.parts if held_buffers(part) and not reads_no_buffer(part)]
+        return {**copies, **{id(one): one.clone() for one in tensors_of(map(held_buffers, far))}}
 
     def follow(self, reports: Sequence[Report]) -> None:
         """Let every rank go on as rank 0 does: errors, printed lines, random streams, buffers."""
@@ -1361,6 +1910,11 @@ class GraphDDP(DistributedDataParallel):
                 sys.stdout.write(report.text)
         elif reports[0].streams:
             set_random_streams(reports[0].streams)
+        if any(report.drew_on_host for report in reports):
+            streams = self.host_streams(exchange(random_streams())[0])
+            set_random_streams(streams)
+        if reports[0].changed_buffers:
+            self.leave_buffers(any(report.buffers_are_held for report in reports))
         for report in reports:
             if report.error is not None:
                 report.error.reraise()
@@ -1369,38 +1923,87 @@ class GraphDDP(DistributedDataParallel):
                 "The module draws random numbers on the host in its forward pass (random, numpy, or torch on the "
                 "CPU). Let the ranks draw one after another: take dp2ddp.templates.in_turn.InTurnDDP."
             )
-        if reports[0].changed_buffers:
-            copy_from_rank(0, list(self.module.buffers()))
         first_training = self.is_training and not self.trained
         if first_training or any(report.changed_parameters for report in reports):
-            copy_from_rank(0, list(self.module.parameters()))
+            copy_from_rank(0, self.contents.parameters)
         self.trained = (self.trained or first_training) and not self.in_turn
-        may_run_again = self.is_training and torch.is_grad_enabled()
-        self.buffers_then = self.versions()[0] if may_run_again else []
 
-    def catch_up(self) -> None:
-        """Take over what rank 0's replica changed since its forward: a checkpoint runs layers again in backward."""
-        if self.buffers_then and exchange(self.versions()[0] != self.buffers_then)[0]:
-            copy_from_rank(0, list(self.module.buffers()))
+    def leave_buffers(self, are_held: bool) -> None:
+        """Rank 0 has changed buffers. The others get them now, if somebody would not ask for them."""
+        parts = [part for part in self.contents.parts if held_buffers(part)]
+        self.far_buffers.leave(parts)
+        if (
+            are_held
+            or "looked_up" not in vars(self)
+            or any(map(is_compiled, self.contents.parts))
+            or self.compiler
+        ):
+            self.far_buffers.arrive()
+            self.changes_behind = self.is_training and torch.is_grad_enabled()
+
+    def bring_buffers(self) -> None:
+        """Let all ranks have rank 0's buffers, if this forward pass reads any.
+
+        Also those that came at once: a checkpoint runs layers again in backward, and they may have changed since.
+        """
+        parts = [part for part in self.contents.parts if held_buffers(part)]
+        if self.changes_behind:
+            self.far_buffers.leave(parts)
+            self.far_buffers.arrive()
+            self.changes_behind = False
+        own = self.far_buffers.arrive
+        for part in parts:
+            table = part._buffers
+            if type(table) is GuardedBuffers and (table.arrive != own or not reads_no_buffer(part)):
+                table.arrive()
 
     def join_tensors(
-        self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor, dim: int
+        self,
+        faces: dict[int, Face],
+        tensors: list[torch.Tensor],
+        link: torch.Tensor,
+        dim: int,
+        letters: Sequence[Letter] = (),
     ) -> torch.Tensor:
         """One tensor from the ranks' tensors along a dimension, by the rules of torch.nn.parallel.gather."""
         shapes = dict(zip(faces, joinable_shapes(list(faces.values()), dim), strict=True))
         sizes = tuple(shapes[rank][dim] if rank in shapes else 0 for rank in range(world_size()))
+        come = self.come_already(faces, shapes, letters)
         if own_rank() in faces:
             own = tensors[faces[own_rank()].place].view(shapes[own_rank()])
         else:
             some = next(iter(shapes))
             own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(dim, 0, 0)
-        if torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values()):
-            whole: torch.Tensor = IntoWhole.apply(((dim, sizes),), link, own)[0]
+        if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
+            whole = torch.cat(come, dim) if come else concatenate_ranks(own, sizes, dim)
+        elif come:
+            whole = RowsIntoWhole.apply((dim, sizes), [torch.cat(come, dim)], link, self.entrance(own))
         else:
-            whole = concatenate_ranks(own, sizes, dim)
+            whole = IntoWhole.apply(((dim, sizes),), link, self.entrance(own))[0]
+        self.watch(whole)
         if all(face.channels_last for face in faces.values()):
             return whole.contiguous(memory_format=torch.channels_last)
         return whole
+
+    def come_already(
+        self, faces: dict[int, Face], shapes: dict[int, torch.Size], letters: Sequence[Letter]
+    ) -> list[torch.Tensor]:
+        """The ranks' tensors, if all of them came with the reports."""
+        come = {rank: letters[rank].tensors for rank in faces if letters}
+        if not letters or any(tensors is None for tensors in come.values()):
+            return []
+        return [come[rank][faces[rank].place].view(shapes[rank]) for rank in faces]  # type: ignore[index]
+
+    def way_out(self, chunk: torch.Tensor) -> torch.Tensor:
+        """Rows of an input, where their gradient goes out to the whole input."""
+        return chunk
+
+    def entrance(self, own: torch.Tensor) -> torch.Tensor:
+        """Own rows, where gradients of the whole enter them."""
+        return own
+
+    def watch(self, whole: torch.Tensor) -> None:
+        """Called with each tensor that comes out of the forward pass, before the script has it."""
 
     def tensor_of(
         self, rank: int, face: Face, tensors: list[torch.Tensor], link: torch.Tensor
@@ -1419,8 +2022,12 @@ class GraphDDP(DistributedDataParallel):
 
     def sparse_parameters(self) -> set[torch.Tensor]:
         """The weights of embeddings whose gradients hold only the rows that were looked up."""
-        layers = [part for part in self.module.modules() if getattr(part, "sparse", False) is True]
-        return {p for layer in layers for p in layer.parameters(recurse=False)}
+        layers = [
+            part
+            for part in self.contents.parts
+            if vars(part).get("sparse", getattr(type(part), "sparse", False)) is True
+        ]
+        return {p for layer in layers for p in layer._parameters.values() if p is not None}
 
     def tie(self, link: torch.Tensor) -> torch.Tensor:
         """The link that the joined outputs get."""
@@ -1428,26 +2035,17 @@ class GraphDDP(DistributedDataParallel):
 
     def trainable(self) -> list[torch.nn.Parameter]:
         """The parameters that this forward pass can give a gradient."""
-        return [p for p in self.module.parameters() if p.requires_grad and torch.is_grad_enabled()]
+        return [p for p in self.contents.parameters if p.requires_grad] if torch.is_grad_enabled() else []
 
     @property
     def is_training(self) -> bool:
         """Whether any part of the module is in training mode."""
-        return any(part.training for part in self.module.modules())
+        return self.contents.is_training
 
     @property
     def device(self) -> torch.device:
         """Where the module is."""
-        for tensor in [*self.module.parameters(), *self.module.buffers()]:
-            return tensor.device
-        return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
-
-    def versions(self) -> tuple[list[int], list[int]]:
-        """Numbers that grow when a buffer, or a parameter, is changed in place."""
-        return (
-            [buffer._version for buffer in self.module.buffers()],
-            [parameter._version for parameter in self.module.parameters()],
-        )
+        return self.contents.device
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -1457,7 +2055,8 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("dim", "split", "trained", "buffers_then", "compiler", "reducing")
+        own = ("dim", "split", "trained", "far_buffers", "changes_behind", "mail", "compiler", "reducing",
+               "missing", "careful", "scales_rows", "ties_all", "looked_up")  # fmt: skip
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
@@ -1472,7 +2071,7 @@ class GraphDDP(DistributedDataParallel):
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self).copy()
+        return {**vars(self), "far_buffers": BuffersOfRankZero(), "mail": Mail()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)
@@ -1495,49 +2094,101 @@ class ExactDDP(GraphDDP):
 
     The loss on the joined outputs is the whole loss, on every rank. So rank r's gradient g_r is its part of
     DataParallel's gradient, sum(g_r). DistributedDataParallel averages: sum(g_r) / world. Therefore gradients
-    are multiplied by world on their way to the parameters. (Not at the outputs, where float16 may overflow.
-    Not by a hook that sums without dividing: under accumulation the reducer averages all that .grad holds.)
+    are multiplied by world where they enter the own rows, and divided again where they leave by the inputs; in
+    float16, where that may overflow, on their way to the parameters. (Not by a hook that sums without dividing: under
+    accumulation the reducer averages all that .grad holds.)
 
     Right for one forward and one backward a step; for anything else take GraphDDP.
     """
 
+    training_wrappers: "weakref.WeakSet[Any]" = weakref.WeakSet()  # all that have run with gradients
+    careful = (
+        True  # whether each parameter gets a stand-in: until it is known that forward leaves parameters alone
+    )
+    scales_rows = False  # in this forward pass; otherwise the parameters' gradients are scaled
+    ties_all = True  # whether this forward pass brings zeros to all parameters
+
     def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
         super().__init__(module, dim, split)
         self.reducing: tuple[Any, ...] = ()
+        self.missing = MissingGradients()
+        notice_half_precision()
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self.trainable():
             return super().forward_on_ranks(inputs, kwargs)
+        self.training_wrappers.add(self)
         return self.reducing_ddp()(lambda: super(ExactDDP, self).forward_on_ranks(inputs, kwargs))
 
     def reducing_ddp(self) -> DistributedDataParallel:
         """torch's DistributedDataParallel of the module, made anew when other parameters are trained."""
-        wanted = [(id(p), p.requires_grad, p.device, p.dtype) for p in self.module.parameters()]
+        wanted = [(id(p), p.requires_grad, p.device, p.dtype) for p in self.contents.parameters]
         if not self.reducing or self.reducing[0] != wanted:
             if self.reducing:
                 drop_reducer(self.reducing[1])
-            self.reducing = (wanted, DistributedDataParallel(ReducedCall(self.module), **no_buffers()))
+            made = DistributedDataParallel(ReducedCall(self.module), **no_buffers())
+            made.modules_buffers, made.named_module_buffers = [], {}  # they come by BuffersOfRankZero
+            self.reducing = (wanted, made)
         ddp: DistributedDataParallel = self.reducing[1]
         return ddp
 
     def enter(
         self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[torch.Tensor, dict[Any, Any], Part]:
+    ) -> tuple[torch.Tensor, dict[int, torch.Tensor], Part]:
+        parameters = self.trainable()
+        compiled = self.compiler is not None or any(map(is_compiled, self.contents.parts))
+        self.scales_rows = not (self.careful or compiled or may_be_half(parameters))
+        self.ties_all = len(self.training_wrappers) > 1
         link, _, part = super().enter(inputs, kwargs)
-        return link, {p: ScaleGradient.apply(p, world_size()) for p in self.trainable()}, part
+        self.ties_all = self.ties_all or not self.has_rows(part)
+        self.missing.expect(parameters)
+        if self.scales_rows:
+            return link, {}, part
+        return link, {id(p): ScaleGradient.apply(p, world_size()) for p in parameters}, part
+
+    def way_out(self, chunk: torch.Tensor) -> torch.Tensor:
+        self.ties_all = True  # by them comes an exchange in backward: on all ranks behind the same gradients
+        return ScaleGradient.apply(chunk, 1 / world_size()) if self.scales_rows else chunk
+
+    def entrance(self, own: torch.Tensor) -> torch.Tensor:
+        return ScaleGradient.apply(own, world_size()) if self.scales_rows and own.requires_grad else own
+
+    def watch(self, whole: torch.Tensor) -> None:
+        if not self.ties_all:
+            self.missing.watch(whole)
+
+    def run_replica(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
+        places = {p.data_ptr() for p in self.contents.parameters}
+        report = super().run_replica(part, copies, tensors)
+        if copies:
+            moved = any(copy.data_ptr() not in places or copy._backward_hooks for copy in copies.values())
+        else:
+            moved = {p.data_ptr() for p in self.contents.parameters} != places
+        return dataclasses.replace(report, moved_parameters=moved and own_rank() == 0)
+
+    def follow(self, reports: Sequence[Report]) -> None:
+        super().follow(reports)
+        if reports[0].moved_parameters and self.scales_rows:
+            raise RuntimeError(
+                "The module's forward has given a parameter other data (parameter.data = ...), which it did not do "
+                "in its first training pass. Take GraphDDP, whose replicas have parameters of their own."
+            )
+        if self.is_training:
+            self.careful = reports[0].moved_parameters
 
     def parameters_in_graph(self) -> list[torch.nn.Parameter]:
         return []
 
     def tie(self, link: torch.Tensor) -> torch.Tensor:
-        """The link, with zero gradients for all parameters.
+        """The link, with zero gradients for parameters that would get none.
 
         Tied after the module ran, so that backward comes here first and no parameter waits for its zeros.
         """
-        return ZeroGradients.apply(link, *self.trainable())
+        wanted = [p for p in self.trainable() if self.ties_all or id(p) in self.missing.known]
+        return ZeroGradients.apply(link, *wanted) if wanted else link
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "reducing": ()}
+        return {**super().__getstate__(), "reducing": (), "missing": MissingGradients()}
 
 
 def no_buffers() -> dict[str, Any]:
@@ -1870,7 +2521,7 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
             buffers = {buffer: buffer.clone() for buffer in buffers}
             if network.training:
                 stand_ins = {tensor: copy.clone() for tensor, copy in stand_ins.items()}
-        replica = replica_of(network, {**stand_ins, **buffers})
+        replica = replica_of(network, {id(own): copy for own, copy in {**stand_ins, **buffers}.items()})
         vars(replica).update(replica_number=number, replica_link=link, replica_origin=network)
         if number != own_rank() and world_size() > 1 and [*stand_ins, *buffers]:
             vars(replica)["forward"] = functools.partial(refuse, number)

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import torch
 
+USUAL = frozenset(vars(torch.nn.Module()))  # attributes that every module has
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -37,20 +39,23 @@ def compiled_replica(part: torch.nn.Module, replica: torch.nn.Module) -> torch.n
     return twin
 
 
-def bind_to_replicas(part: torch.nn.Module, replicas: Mapping[torch.nn.Module, torch.nn.Module]) -> None:
+def bind_to_replicas(part: torch.nn.Module, replicas: Mapping[int, torch.nn.Module]) -> None:
     """Let a replica call its own methods where the module has methods, or compiled ones, as attributes.
 
     `module.compile()` and `self.forward = torch.compile(self.forward)` leave such: bound to the module itself, they
     would compute with its own parameters, past all that adds up gradients.
     """
-    for name, value in vars(part).items():
+    for name in vars(part).keys() - USUAL:
+        value = vars(part)[name]
+        if isinstance(value, (int, float, str, tuple, torch.Tensor, type(None))):
+            continue
         compiled = "_torchdynamo_orig_callable" in getattr(value, "__dict__", {})
         method = inspect.unwrap(value) if compiled else value
         if isinstance(method, MethodType) and isinstance(method.__self__, torch.nn.Module):
-            replica = replicas.get(method.__self__)
+            replica = replicas.get(id(method.__self__))
             if replica is not None:
                 own = MethodType(method.__func__, replica)
-                vars(replicas[part])[name] = compiled_alike(value, own) if compiled else own
+                vars(replicas[id(part)])[name] = compiled_alike(value, own) if compiled else own
 
 
 def compiled_alike(compiled: Any, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,10 +8,12 @@ joined outputs, on every rank, so that losses, metrics and decisions stay as the
 import contextlib
 import copy
 import copyreg
+import dataclasses
 import inspect
 import io
 import os
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,15 +24,35 @@ from torch._utils import ExceptionWrapper
 from torch.nn.parallel import DistributedDataParallel
 
 from .arguments import Part, chunk_sizes, rank_sizes, split_arguments, tensors_in
+from .buffers import (
+    BuffersOfRankZero,
+    GuardedBuffers,
+    are_held_elsewhere,
+    held_buffers,
+    reads_no_buffer,
+    tensors_of,
+)
 from .compiled import compiler_with, is_compiled, uncompiled
+from .half import may_be_half, notice_half_precision
+from .mail import Letter, Mail
+from .missing import MissingGradients
 from .outputs import Face, describe_output, gather_outputs, joinable_shapes
 from .process import drop_reducer, exchange, own_rank, random_streams, set_random_streams, world_size
-from .replicas import DeviceStream, changed_streams, default_generator, replica_of
+from .replicas import (
+    Contents,
+    DeviceStream,
+    changed_streams,
+    contents_of,
+    default_generator,
+    replica_of,
+    stream_marks,
+)
 from .rows import RowsApart, concatenate_ranks, own_slice
 from .whole import (
     FromWhole,
     IntoWhole,
     Layout,
+    RowsIntoWhole,
     ScaleGradient,
     ZeroGradients,
     copy_from_rank,
@@ -51,6 +73,8 @@ class Report:
     changed_buffers: bool = False
     changed_parameters: bool = False
     drew_on_host: bool = False  # from streams that all replicas share
+    moved_parameters: bool = False  # given other data, or hooks
+    buffers_are_held: bool = False  # by somebody who would not see what comes to them later
 
 
 def raised_behind_helpers() -> Any:
@@ -81,6 +105,7 @@ class GraphDDP(DistributedDataParallel):
     in_turn = False  # whether the ranks run the module one after another
     # One a process: a device has one default generator, whichever model draws from it.
     device_stream = DeviceStream()
+    changes_behind = False  # whether layers may have run again since the buffers came
 
     def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
         torch.nn.Module.__init__(self)
@@ -89,7 +114,8 @@ class GraphDDP(DistributedDataParallel):
         self.split = split
         RowsApart.now = RowsApart.now or not split
         self.trained = False
-        self.buffers_then: list[int] = []
+        self.far_buffers = BuffersOfRankZero()
+        self.mail = Mail()
         self.compiler: Callable[[torch.nn.Module], torch.nn.Module] | None = None
 
     def compile(self, *args: Any, **options: Any) -> None:
@@ -99,7 +125,11 @@ class GraphDDP(DistributedDataParallel):
     @uncompiled
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if world_size() > 1:
-            return self.forward_on_ranks(inputs, kwargs)
+            vars(self)["looked_up"] = contents_of(self.module)
+            try:
+                return self.forward_on_ranks(inputs, kwargs)
+            finally:
+                del vars(self)["looked_up"]
         alone = split_arguments(inputs, kwargs, 0, 1, lambda tensor: (1, tensor.to(self.device)))
         plain = self.compiler is None or is_compiled(self.module)
         module = self.module if plain else self.compiler(self.module)  # type: ignore[misc]
@@ -107,36 +137,46 @@ class GraphDDP(DistributedDataParallel):
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run this rank's replica, tell the others how it went, and join the outputs."""
-        self.catch_up()
+        self.bring_buffers()
         link, copies, part = self.enter(inputs, kwargs)
         tensors: list[torch.Tensor] = []
-        reports = exchange(self.run_replica(part, copies, tensors))
+        report = self.run_replica(part, copies, tensors)
+        letters = self.mail.exchange((self.is_training, torch.is_grad_enabled()), report, tensors)
         replica_is_done(link)
+        reports = [letter.value for letter in letters]
         self.follow(reports)
         link = self.tie(link)
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
         return gather_outputs(
             [reports[rank].outputs[0] for rank in ranks],
-            lambda faces: self.join_tensors(dict(zip(ranks, faces, strict=True)), tensors, link, self.dim),
+            lambda faces: self.join_tensors(
+                dict(zip(ranks, faces, strict=True)), tensors, link, self.dim, letters
+            ),
         )
+
+    @property
+    def contents(self) -> Contents:
+        """What the module is made of."""
+        found: Contents | None = vars(self).get("looked_up")
+        return contents_of(self.module) if found is None else found
 
     def enter(
         self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[torch.Tensor, dict[Any, Any], Part]:
+    ) -> tuple[torch.Tensor, dict[int, torch.Tensor], Part]:
         """From what all ranks hold to this rank's: the link, copies of parameters, its part of the inputs."""
         world, grad = world_size(), torch.is_grad_enabled()
-        parameters = self.parameters_in_graph()
+        parameters, device = self.parameters_in_graph(), self.device
         cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad and self.split}
-        sparse = self.sparse_parameters()
+        sparse = self.sparse_parameters() if parameters else set()
         layouts: list[Layout] = [p.shape if p in sparse else None for p in parameters]
         layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
         if layouts:
             link, *own = FromWhole.apply(tuple(layouts), *parameters, *cut.values())
         else:
-            link, own = torch.zeros((), device=self.device, requires_grad=grad), []
+            link, own = torch.zeros((), device=device, requires_grad=grad), []
         copies, chunks = own[: len(parameters)], dict(zip(cut, own[len(parameters) :], strict=True))
         part = split_arguments(inputs, kwargs, own_rank(), world, lambda tensor: self.take(tensor, chunks))
-        return link.to(self.device), dict(zip(parameters, copies, strict=True)), part
+        return link.to(device), dict(zip(map(id, parameters), copies, strict=True)), part
 
     def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
         """The number of chunks of an input, and this rank's, on its device."""
@@ -145,7 +185,7 @@ class GraphDDP(DistributedDataParallel):
             return world, tensor.to(self.device)
         count = len(chunk_sizes(tensor, world, self.dim))
         if id(tensor) in chunks:
-            return count, chunks[id(tensor)].to(self.device)
+            return count, self.way_out(chunks[id(tensor)].to(self.device))
         own = own_slice(tensor, rank_sizes(tensor, world, self.dim), self.dim)
         return count, own.to(self.device, copy=True)
 
@@ -156,25 +196,27 @@ class GraphDDP(DistributedDataParallel):
         first = next(tensors_in((part.inputs, part.kwargs)), None)
         return own_rank() == 0 or first is None or first.dim() == 0 or first.shape[self.dim] > 0
 
-    def host_streams(self) -> dict[str, Any]:
-        """The random streams that all replicas draw from: all but the one of the module's device."""
+    def host_streams(self, streams: dict[str, Any]) -> dict[str, Any]:
+        """Those of the random streams that all replicas draw from: all but the one of the module's device."""
         own = "cuda" if self.device.type == "cuda" else "torch"
-        return {name: state for name, state in random_streams().items() if name != own}
+        return {name: state for name, state in streams.items() if name != own}
 
-    def run_replica(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
+    def run_replica(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
         """Call a replica with its part of the inputs. The tensors of its output go to the list."""
         if not self.has_rows(part):
             return Report(())
         return self.run(lambda: describe_output(self.replica(copies)(*part.inputs, **part.kwargs), tensors))
 
-    def replica(self, copies: dict[Any, Any]) -> torch.nn.Module:
+    def replica(self, copies: dict[int, torch.Tensor]) -> torch.nn.Module:
         """What this rank runs of the module."""
-        replica = replica_of(self.module, self.stand_ins(copies))
+        replica = replica_of(self.module, self.stand_ins(copies), self.contents.parts)
         return replica if self.compiler is None or is_compiled(replica) else self.compiler(replica)
 
     def run(self, call: Callable[[], Any]) -> Report:
         """Do a replica's work, which gives its described output."""
-        before, versions = random_streams(), self.versions()
+        contents = self.contents
+        are_held = are_held_elsewhere(contents.parts)  # before the graph holds them
+        before, versions = stream_marks(), contents.versions()
         outputs: tuple[Any, ...] = ()
         error = None
         with self.replica_streams(before) as text:
@@ -184,19 +226,19 @@ class GraphDDP(DistributedDataParallel):
                 error = ExceptionWrapper(
                     raised_behind_helpers(), where=f"in replica {own_rank()} on device {self.device}"
                 )
-            on_host = changed_streams(self.host_streams(), before)
-        drawn = changed_streams(random_streams(), before)
-        if self.in_turn:
-            drawn = {name: state for name, state in drawn.items() if name not in on_host}
-        buffers, parameters = (now != then for now, then in zip(self.versions(), versions, strict=True))
+            drawn = changed_streams(stream_marks(), before)
+        on_host = self.host_streams(drawn)
+        told = drawn.keys() - (on_host if self.in_turn else ()) if own_rank() == 0 else ()
+        buffers, parameters = (now != then for now, then in zip(contents.versions(), versions, strict=True))
         return Report(
             outputs,
             error,
             text.getvalue(),
-            drawn,
-            buffers or self.is_training,
+            random_streams(told) if told else {},
+            buffers or contents.is_training,
             parameters,
             bool(on_host) and not self.in_turn,
+            buffers_are_held=are_held,
         )
 
     @contextlib.contextmanager
@@ -208,21 +250,24 @@ class GraphDDP(DistributedDataParallel):
             return
         with contextlib.redirect_stdout(text), self.device_stream.drawn_from(default_generator(self.device)):
             yield text
-        shared = self.host_streams() if self.in_turn else {}
-        set_random_streams({name: state for name, state in before.items() if name not in shared})
+        shared = self.host_streams(before) if self.in_turn else {}
+        kept = ("torch", "cuda")  # of the others, marks are no states
+        set_random_streams({name: before[name] for name in before if name in kept and name not in shared})
 
-    def stand_ins(self, copies: dict[Any, Any]) -> dict[torch.Tensor, torch.Tensor]:
+    def stand_ins(self, copies: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
         """What a replica computes with: as with DataParallel, only replica 0 can change the module's own.
 
         Except that parameters are copied in the first training pass only, in which layers may look at the
-        data to initialise themselves. To copy them at every step would cost more than it is worth.
+        data to initialise themselves. To copy them at every step would cost more than it is worth. And running
+        averages of other ranks are nobody's: rank 0's come when somebody looks at them.
         """
-        stand_ins = {tensor: copies.get(tensor, tensor) for tensor in self.module.parameters()}
         if own_rank() == 0:
-            return {**stand_ins, **{buffer: buffer for buffer in self.module.buffers()}}
-        if self.is_training and not self.trained:
-            stand_ins = {tensor: copy.clone() for tensor, copy in stand_ins.items()}
-        return {**stand_ins, **{buffer: buffer.clone() for buffer in self.module.buffers()}}
+            return copies
+        contents = self.contents
+        if contents.is_training and not self.trained:
+            copies = {id(p): copies.get(id(p), p).clone() for p in contents.parameters}
+        far = [part for part in contents.parts if held_buffers(part) and not reads_no_buffer(part)]
+        return {**copies, **{id(one): one.clone() for one in tensors_of(map(held_buffers, far))}}
 
     def follow(self, reports: Sequence[Report]) -> None:
         """Let every rank go on as rank 0 does: errors, printed lines, random streams, buffers."""
@@ -231,6 +276,11 @@ class GraphDDP(DistributedDataParallel):
                 sys.stdout.write(report.text)
         elif reports[0].streams:
             set_random_streams(reports[0].streams)
+        if any(report.drew_on_host for report in reports):
+            streams = self.host_streams(exchange(random_streams())[0])
+            set_random_streams(streams)
+        if reports[0].changed_buffers:
+            self.leave_buffers(any(report.buffers_are_held for report in reports))
         for report in reports:
             if report.error is not None:
                 report.error.reraise()
@@ -239,38 +289,87 @@ class GraphDDP(DistributedDataParallel):
                 "The module draws random numbers on the host in its forward pass (random, numpy, or torch on the "
                 "CPU). Let the ranks draw one after another: take dp2ddp.templates.in_turn.InTurnDDP."
             )
-        if reports[0].changed_buffers:
-            copy_from_rank(0, list(self.module.buffers()))
         first_training = self.is_training and not self.trained
         if first_training or any(report.changed_parameters for report in reports):
-            copy_from_rank(0, list(self.module.parameters()))
+            copy_from_rank(0, self.contents.parameters)
         self.trained = (self.trained or first_training) and not self.in_turn
-        may_run_again = self.is_training and torch.is_grad_enabled()
-        self.buffers_then = self.versions()[0] if may_run_again else []
 
-    def catch_up(self) -> None:
-        """Take over what rank 0's replica changed since its forward: a checkpoint runs layers again in backward."""
-        if self.buffers_then and exchange(self.versions()[0] != self.buffers_then)[0]:
-            copy_from_rank(0, list(self.module.buffers()))
+    def leave_buffers(self, are_held: bool) -> None:
+        """Rank 0 has changed buffers. The others get them now, if somebody would not ask for them."""
+        parts = [part for part in self.contents.parts if held_buffers(part)]
+        self.far_buffers.leave(parts)
+        if (
+            are_held
+            or "looked_up" not in vars(self)
+            or any(map(is_compiled, self.contents.parts))
+            or self.compiler
+        ):
+            self.far_buffers.arrive()
+            self.changes_behind = self.is_training and torch.is_grad_enabled()
+
+    def bring_buffers(self) -> None:
+        """Let all ranks have rank 0's buffers, if this forward pass reads any.
+
+        Also those that came at once: a checkpoint runs layers again in backward, and they may have changed since.
+        """
+        parts = [part for part in self.contents.parts if held_buffers(part)]
+        if self.changes_behind:
+            self.far_buffers.leave(parts)
+            self.far_buffers.arrive()
+            self.changes_behind = False
+        own = self.far_buffers.arrive
+        for part in parts:
+            table = part._buffers
+            if type(table) is GuardedBuffers and (table.arrive != own or not reads_no_buffer(part)):
+                table.arrive()
 
     def join_tensors(
-        self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor, dim: int
+        self,
+        faces: dict[int, Face],
+        tensors: list[torch.Tensor],
+        link: torch.Tensor,
+        dim: int,
+        letters: Sequence[Letter] = (),
     ) -> torch.Tensor:
         """One tensor from the ranks' tensors along a dimension, by the rules of torch.nn.parallel.gather."""
         shapes = dict(zip(faces, joinable_shapes(list(faces.values()), dim), strict=True))
         sizes = tuple(shapes[rank][dim] if rank in shapes else 0 for rank in range(world_size()))
+        come = self.come_already(faces, shapes, letters)
         if own_rank() in faces:
             own = tensors[faces[own_rank()].place].view(shapes[own_rank()])
         else:
             some = next(iter(shapes))
             own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(dim, 0, 0)
-        if torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values()):
-            whole: torch.Tensor = IntoWhole.apply(((dim, sizes),), link, own)[0]
+        if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
+            whole = torch.cat(come, dim) if come else concatenate_ranks(own, sizes, dim)
+        elif come:
+            whole = RowsIntoWhole.apply((dim, sizes), [torch.cat(come, dim)], link, self.entrance(own))
         else:
-            whole = concatenate_ranks(own, sizes, dim)
+            whole = IntoWhole.apply(((dim, sizes),), link, self.entrance(own))[0]
+        self.watch(whole)
         if all(face.channels_last for face in faces.values()):
             return whole.contiguous(memory_format=torch.channels_last)
         return whole
+
+    def come_already(
+        self, faces: dict[int, Face], shapes: dict[int, torch.Size], letters: Sequence[Letter]
+    ) -> list[torch.Tensor]:
+        """The ranks' tensors, if all of them came with the reports."""
+        come = {rank: letters[rank].tensors for rank in faces if letters}
+        if not letters or any(tensors is None for tensors in come.values()):
+            return []
+        return [come[rank][faces[rank].place].view(shapes[rank]) for rank in faces]  # type: ignore[index]
+
+    def way_out(self, chunk: torch.Tensor) -> torch.Tensor:
+        """Rows of an input, where their gradient goes out to the whole input."""
+        return chunk
+
+    def entrance(self, own: torch.Tensor) -> torch.Tensor:
+        """Own rows, where gradients of the whole enter them."""
+        return own
+
+    def watch(self, whole: torch.Tensor) -> None:
+        """Called with each tensor that comes out of the forward pass, before the script has it."""
 
     def tensor_of(
         self, rank: int, face: Face, tensors: list[torch.Tensor], link: torch.Tensor
@@ -289,8 +388,12 @@ class GraphDDP(DistributedDataParallel):
 
     def sparse_parameters(self) -> set[torch.Tensor]:
         """The weights of embeddings whose gradients hold only the rows that were looked up."""
-        layers = [part for part in self.module.modules() if getattr(part, "sparse", False) is True]
-        return {p for layer in layers for p in layer.parameters(recurse=False)}
+        layers = [
+            part
+            for part in self.contents.parts
+            if vars(part).get("sparse", getattr(type(part), "sparse", False)) is True
+        ]
+        return {p for layer in layers for p in layer._parameters.values() if p is not None}
 
     def tie(self, link: torch.Tensor) -> torch.Tensor:
         """The link that the joined outputs get."""
@@ -298,26 +401,17 @@ class GraphDDP(DistributedDataParallel):
 
     def trainable(self) -> list[torch.nn.Parameter]:
         """The parameters that this forward pass can give a gradient."""
-        return [p for p in self.module.parameters() if p.requires_grad and torch.is_grad_enabled()]
+        return [p for p in self.contents.parameters if p.requires_grad] if torch.is_grad_enabled() else []
 
     @property
     def is_training(self) -> bool:
         """Whether any part of the module is in training mode."""
-        return any(part.training for part in self.module.modules())
+        return self.contents.is_training
 
     @property
     def device(self) -> torch.device:
         """Where the module is."""
-        for tensor in [*self.module.parameters(), *self.module.buffers()]:
-            return tensor.device
-        return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
-
-    def versions(self) -> tuple[list[int], list[int]]:
-        """Numbers that grow when a buffer, or a parameter, is changed in place."""
-        return (
-            [buffer._version for buffer in self.module.buffers()],
-            [parameter._version for parameter in self.module.parameters()],
-        )
+        return self.contents.device
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -327,7 +421,8 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("dim", "split", "trained", "buffers_then", "compiler", "reducing")
+        own = ("dim", "split", "trained", "far_buffers", "changes_behind", "mail", "compiler", "reducing",
+               "missing", "careful", "scales_rows", "ties_all", "looked_up")  # fmt: skip
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
@@ -342,7 +437,7 @@ class GraphDDP(DistributedDataParallel):
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self).copy()
+        return {**vars(self), "far_buffers": BuffersOfRankZero(), "mail": Mail()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)
@@ -378,49 +473,101 @@ class ExactDDP(GraphDDP):
 
     The loss on the joined outputs is the whole loss, on every rank. So rank r's gradient g_r is its part of
     DataParallel's gradient, sum(g_r). DistributedDataParallel averages: sum(g_r) / world. Therefore gradients
-    are multiplied by world on their way to the parameters. (Not at the outputs, where float16 may overflow.
-    Not by a hook that sums without dividing: under accumulation the reducer averages all that .grad holds.)
+    are multiplied by world where they enter the own rows, and divided again where they leave by the inputs; in
+    float16, where that may overflow, on their way to the parameters. (Not by a hook that sums without dividing: under
+    accumulation the reducer averages all that .grad holds.)
 
     Right for one forward and one backward a step; for anything else take GraphDDP.
     """
 
+    training_wrappers: "weakref.WeakSet[Any]" = weakref.WeakSet()  # all that have run with gradients
+    careful = (
+        True  # whether each parameter gets a stand-in: until it is known that forward leaves parameters alone
+    )
+    scales_rows = False  # in this forward pass; otherwise the parameters' gradients are scaled
+    ties_all = True  # whether this forward pass brings zeros to all parameters
+
     def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
         super().__init__(module, dim, split)
         self.reducing: tuple[Any, ...] = ()
+        self.missing = MissingGradients()
+        notice_half_precision()
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self.trainable():
             return super().forward_on_ranks(inputs, kwargs)
+        self.training_wrappers.add(self)
         return self.reducing_ddp()(lambda: super(ExactDDP, self).forward_on_ranks(inputs, kwargs))
 
     def reducing_ddp(self) -> DistributedDataParallel:
         """torch's DistributedDataParallel of the module, made anew when other parameters are trained."""
-        wanted = [(id(p), p.requires_grad, p.device, p.dtype) for p in self.module.parameters()]
+        wanted = [(id(p), p.requires_grad, p.device, p.dtype) for p in self.contents.parameters]
         if not self.reducing or self.reducing[0] != wanted:
             if self.reducing:
                 drop_reducer(self.reducing[1])
-            self.reducing = (wanted, DistributedDataParallel(ReducedCall(self.module), **no_buffers()))
+            made = DistributedDataParallel(ReducedCall(self.module), **no_buffers())
+            made.modules_buffers, made.named_module_buffers = [], {}  # they come by BuffersOfRankZero
+            self.reducing = (wanted, made)
         ddp: DistributedDataParallel = self.reducing[1]
         return ddp
 
     def enter(
         self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[torch.Tensor, dict[Any, Any], Part]:
+    ) -> tuple[torch.Tensor, dict[int, torch.Tensor], Part]:
+        parameters = self.trainable()
+        compiled = self.compiler is not None or any(map(is_compiled, self.contents.parts))
+        self.scales_rows = not (self.careful or compiled or may_be_half(parameters))
+        self.ties_all = len(self.training_wrappers) > 1
         link, _, part = super().enter(inputs, kwargs)
-        return link, {p: ScaleGradient.apply(p, world_size()) for p in self.trainable()}, part
+        self.ties_all = self.ties_all or not self.has_rows(part)
+        self.missing.expect(parameters)
+        if self.scales_rows:
+            return link, {}, part
+        return link, {id(p): ScaleGradient.apply(p, world_size()) for p in parameters}, part
+
+    def way_out(self, chunk: torch.Tensor) -> torch.Tensor:
+        self.ties_all = True  # by them comes an exchange in backward: on all ranks behind the same gradients
+        return ScaleGradient.apply(chunk, 1 / world_size()) if self.scales_rows else chunk
+
+    def entrance(self, own: torch.Tensor) -> torch.Tensor:
+        return ScaleGradient.apply(own, world_size()) if self.scales_rows and own.requires_grad else own
+
+    def watch(self, whole: torch.Tensor) -> None:
+        if not self.ties_all:
+            self.missing.watch(whole)
+
+    def run_replica(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
+        places = {p.data_ptr() for p in self.contents.parameters}
+        report = super().run_replica(part, copies, tensors)
+        if copies:
+            moved = any(copy.data_ptr() not in places or copy._backward_hooks for copy in copies.values())
+        else:
+            moved = {p.data_ptr() for p in self.contents.parameters} != places
+        return dataclasses.replace(report, moved_parameters=moved and own_rank() == 0)
+
+    def follow(self, reports: Sequence[Report]) -> None:
+        super().follow(reports)
+        if reports[0].moved_parameters and self.scales_rows:
+            raise RuntimeError(
+                "The module's forward has given a parameter other data (parameter.data = ...), which it did not do "
+                "in its first training pass. Take GraphDDP, whose replicas have parameters of their own."
+            )
+        if self.is_training:
+            self.careful = reports[0].moved_parameters
 
     def parameters_in_graph(self) -> list[torch.nn.Parameter]:
         return []
 
     def tie(self, link: torch.Tensor) -> torch.Tensor:
-        """The link, with zero gradients for all parameters.
+        """The link, with zero gradients for parameters that would get none.
 
         Tied after the module ran, so that backward comes here first and no parameter waits for its zeros.
         """
-        return ZeroGradients.apply(link, *self.trainable())
+        wanted = [p for p in self.trainable() if self.ties_all or id(p) in self.missing.known]
+        return ZeroGradients.apply(link, *wanted) if wanted else link
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "reducing": ()}
+        return {**super().__getstate__(), "reducing": (), "missing": MissingGradients()}
 
 
 def no_buffers() -> dict[str, Any]:

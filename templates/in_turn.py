@@ -1,13 +1,11 @@
 """Ranks that run their replicas one after another, on what the threads of one process would share."""
 
-from typing import Any
-
 import torch
 
 from .arguments import Part
 from .ddp import GraphDDP, Report, called_data_parallel
 from .memory import Memory
-from .process import exchange, own_rank, set_random_streams, world_size
+from .process import exchange, own_rank, random_streams, set_random_streams, world_size
 
 
 @called_data_parallel
@@ -20,13 +18,13 @@ class InTurnDDP(GraphDDP):
 
     in_turn = True
 
-    def run_replica(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
+    def run_replica(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
         report = Report(())
         memory = Memory(self.module)
         for turn in range(world_size()):
             if turn == own_rank():
                 report = super().run_replica(part, copies, tensors)
-            mine = (self.host_streams(), memory.tell()) if turn == own_rank() else None
+            mine = (self.host_streams(random_streams()), memory.tell()) if turn == own_rank() else None
             streams, told = exchange(mine)[turn]
             set_random_streams(streams)
             memory.follow(turn, told, self.device)

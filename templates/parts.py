@@ -80,7 +80,7 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
             buffers = {buffer: buffer.clone() for buffer in buffers}
             if network.training:
                 stand_ins = {tensor: copy.clone() for tensor, copy in stand_ins.items()}
-        replica = replica_of(network, {**stand_ins, **buffers})
+        replica = replica_of(network, {id(own): copy for own, copy in {**stand_ins, **buffers}.items()})
         vars(replica).update(replica_number=number, replica_link=link, replica_origin=network)
         if number != own_rank() and world_size() > 1 and [*stand_ins, *buffers]:
             vars(replica)["forward"] = functools.partial(refuse, number)

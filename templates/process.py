@@ -13,7 +13,7 @@ import textwrap
 import time
 import traceback
 import uuid
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
@@ -201,12 +201,16 @@ def gather_equal(content: bytes) -> list[bytes]:
     return [bytes(place) for place in found]
 
 
-def random_streams() -> dict[str, Any]:
-    """The states of the streams that a script draws from: Python's, numpy's, torch's, the GPU's."""
-    streams: dict[str, Any] = {"random": random.getstate(), "torch": torch.get_rng_state()}
-    if torch.cuda.is_initialized():
+def random_streams(names: "Container[str] | None" = None) -> dict[str, Any]:
+    """The states of the streams that a script draws from: Python's, numpy's, torch's, the GPU's; or some of them."""
+    streams: dict[str, Any] = {}
+    if names is None or "random" in names:
+        streams["random"] = random.getstate()
+    if names is None or "torch" in names:
+        streams["torch"] = torch.get_rng_state()
+    if torch.cuda.is_initialized() and (names is None or "cuda" in names):
         streams["cuda"] = torch.cuda.get_rng_state()
-    if "numpy" in sys.modules:
+    if "numpy" in sys.modules and (names is None or "numpy" in names):
         name, keys, *rest = sys.modules["numpy"].random.get_state()
         streams["numpy"] = (name, keys.tobytes(), *rest)
     return streams

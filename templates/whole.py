@@ -66,6 +66,21 @@ class IntoWhole(torch.autograd.Function):
         return None, *FromWhole.apply(ctx.layouts, *gradients)
 
 
+class RowsIntoWhole(torch.autograd.Function):
+    """IntoWhole of rows whose whole has come already, with the ranks' other news; it is in a list, to be no input."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, layout: Layout, whole: list[torch.Tensor], link: torch.Tensor, own: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.layout = layout
+        return whole[0]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+        return None, None, *FromWhole.apply((ctx.layout,), gradient)
+
+
 def replica_is_done(link: torch.Tensor) -> None:
     """Tell the FromWhole that a link came from that the replica has run, and what comes next is the backward pass."""
     node: Any = link.grad_fn
@@ -130,14 +145,18 @@ def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
 
 
 def copy_from_rank(source: int, tensors: Sequence[torch.Tensor]) -> None:
-    """Give these tensors the values they have on one rank, with one broadcast for all tensors of a kind."""
-    for places in alike(tensors):
-        flat = torch.cat([tensors[i].detach().reshape(-1) for i in places])
-        torch.distributed.broadcast(as_bytes(flat), source)
-        parts = flat.split([tensors[i].numel() for i in places])
-        for i, part in zip(places, parts, strict=True):
-            if own_rank() != source:
-                tensors[i].data.copy_(part.view(tensors[i].shape))
+    """Give these tensors the values they have on one rank, with one broadcast for all tensors of a device."""
+    devices: dict[torch.device, list[torch.Tensor]] = {}
+    for tensor in tensors:
+        devices.setdefault(tensor.device, []).append(tensor.detach())
+    for group in devices.values():
+        flat = torch.cat([as_bytes(tensor) for tensor in group])
+        torch.distributed.broadcast(flat, source)
+        if own_rank() != source:
+            parts = flat.split([tensor.numel() * tensor.element_size() for tensor in group])
+            for tensor, part in zip(group, parts, strict=True):
+                own = part if part.storage_offset() % tensor.element_size() == 0 else part.clone()
+                tensor.data.copy_(own.view(tensor.dtype).view(tensor.shape))
 
 
 class ScaleGradient(torch.autograd.Function):
@@ -167,5 +186,7 @@ class ZeroGradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, link_gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        zeros = [torch.zeros((), dtype=dtype, device=device) for _, dtype, device in ctx.forms]
-        return link_gradient, *(zero.expand(form[0]) for zero, form in zip(zeros, ctx.forms, strict=True))
+        zeros = {
+            kind: torch.zeros((), dtype=kind[0], device=kind[1]) for kind in {form[1:] for form in ctx.forms}
+        }
+        return link_gradient, *(zeros[form[1:]].expand(form[0]) for form in ctx.forms)
