@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition ce1526be): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 55d31568): yours now, it needs torch alone."""
 
 import atexit
 import contextlib
@@ -1089,8 +1089,9 @@ class BuffersOfRankZero:
             if type(part._buffers) is GuardedBuffers and id(part) not in guarded:
                 part._buffers.arrive()
             if id(part) not in guarded:
-                vars(part)["_buffers"] = GuardedBuffers(part._buffers, self.arrive)
                 self.parts.append(part)
+                if has_plain_table(part):
+                    vars(part)["_buffers"] = GuardedBuffers(part._buffers, self.arrive)
 
     def arrive(self) -> None:
         """Let all ranks have rank 0's."""
@@ -1121,6 +1122,11 @@ def held_buffers(part: torch.nn.Module) -> dict[str, Any]:
     return table.held if type(table) is GuardedBuffers else table
 
 
+def has_plain_table(part: torch.nn.Module) -> bool:
+    """Whether a part keeps its buffers as modules do, and not in a scripted module."""
+    return isinstance(vars(part).get("_buffers"), dict)
+
+
 def tensors_of(tables: Iterable[dict[str, Any]]) -> list[torch.Tensor]:
     """The tensors in tables of buffers, each once."""
     return list({id(one): one for table in tables for one in table.values() if one is not None}.values())
@@ -1141,16 +1147,16 @@ def reads_no_buffer(part: torch.nn.Module) -> bool:
 def are_held_elsewhere(parts: Iterable[torch.nn.Module]) -> bool:
     """Whether something beside the parts' own tables holds a buffer, or a table: it would not see what comes later."""
     probe = {"_buffers": {"name": torch.zeros(1)}}
-    once = references(probe)
+    once = names_of_buffers(probe)
     return any(
-        found != once[0]
+        not has_plain_table(part) or found != once[0]
         for part in parts
-        if type(part._buffers) is not GuardedBuffers
-        for found in references(vars(part))
+        if held_buffers(part) and type(part._buffers) is not GuardedBuffers
+        for found in (names_of_buffers(vars(part)) if has_plain_table(part) else once)
     )
 
 
-def references(holder: dict[str, Any]) -> list[tuple[int, int, int]]:
+def names_of_buffers(holder: dict[str, Any]) -> list[tuple[int, int, int]]:
     """Of each buffer in a table: names of the table and of the tensor in Python, and tensors that share its memory."""
     users: Any = getattr(torch._C, "_storage_Use_Count", lambda storage: 0)
     return [
@@ -1217,32 +1223,32 @@ class Mail:
 
     def exchange(self, kind: Hashable, value: Any, tensors: Sequence[torch.Tensor]) -> list[Letter]:
         """What every rank brought, in rank order; all of them name the same kind."""
-        content = written(value, tensors)
+        content = write_letter(value, tensors)
         frame = max(self.lengths.get(kind, (FRAME,)))
         frames = gather_frames(content[:frame].ljust(frame, b"\0"))
         lengths = [int.from_bytes(each[:8], "little") for each in frames]
         if max(lengths) > frame:
             rests = gather_frames(content[frame:].ljust(max(lengths) - frame, b"\0"))
             frames = [each + rest for each, rest in zip(frames, rests, strict=True)]
-        self.lengths[kind] = (*self.lengths.get(kind, ())[-1:], rounded(max(lengths), 256))
+        self.lengths[kind] = (*self.lengths.get(kind, ())[-1:], next_multiple(max(lengths), 256))
         heads = [bytes(each[16 : 16 + int.from_bytes(each[8:16], "little")]) for each in frames]
         self.known = {head: self.known[head] if head in self.known else pickle.loads(head) for head in heads}
         return [
-            read(self.known[head], frame, rank)
+            read_letter(self.known[head], frame, rank)
             for rank, (head, frame) in enumerate(zip(heads, frames, strict=True))
         ]
 
 
-def written(value: Any, tensors: Sequence[torch.Tensor]) -> bytearray:
+def write_letter(value: Any, tensors: Sequence[torch.Tensor]) -> bytearray:
     """A letter: its length, that of its head, the head, and the tensors."""
     small = (
         all(map(is_plain_on_host, tensors)) and sum(t.numel() * t.element_size() for t in tensors) <= SMALL
     )
     forms = [(tensor.dtype, tensor.shape) for tensor in tensors] if small else None
     head = dump_or_say_why_not((value, forms))
-    ends = [rounded(16 + len(head), 16)]
+    ends = [next_multiple(16 + len(head), 16)]
     for tensor in tensors if small else ():
-        ends.append(rounded(ends[-1] + tensor.numel() * tensor.element_size(), 16))
+        ends.append(next_multiple(ends[-1] + tensor.numel() * tensor.element_size(), 16))
     content = bytearray(ends[-1])
     content[: 16 + len(head)] = ends[-1].to_bytes(8, "little") + len(head).to_bytes(8, "little") + head
     memory = torch.frombuffer(content, dtype=torch.uint8)
@@ -1252,14 +1258,14 @@ def written(value: Any, tensors: Sequence[torch.Tensor]) -> bytearray:
     return content
 
 
-def read(head: Any, frame: bytearray, rank: int) -> Letter:
+def read_letter(head: Any, frame: bytearray, rank: int) -> Letter:
     """The letter whose head has been read; its tensors lie in the frame."""
     if isinstance(head, pickle.PicklingError):
         raise TypeError(f"rank {rank} cannot send this to the other ranks: {head}")
     value, forms = head
     if forms is None:
         return Letter(value, None)
-    start = rounded(16 + int.from_bytes(frame[8:16], "little"), 16)
+    start = next_multiple(16 + int.from_bytes(frame[8:16], "little"), 16)
     tensors = []
     for dtype, shape in forms:
         count = shape.numel()
@@ -1267,7 +1273,7 @@ def read(head: Any, frame: bytearray, rank: int) -> Letter:
             tensors.append(torch.empty(shape, dtype=dtype))
             continue
         tensors.append(torch.frombuffer(frame, dtype=dtype, count=count, offset=start).view(shape))
-        start = rounded(start + count * tensors[-1].element_size(), 16)
+        start = next_multiple(start + count * tensors[-1].element_size(), 16)
     return Letter(value, tensors)
 
 
@@ -1280,7 +1286,7 @@ def is_plain_on_host(tensor: torch.Tensor) -> bool:
     )
 
 
-def rounded(length: int, unit: int) -> int:
+def next_multiple(length: int, unit: int) -> int:
     """The next multiple of a unit."""
     return -(-length // unit) * unit
 
@@ -1442,6 +1448,9 @@ class Contents:
 
     parts: list[torch.nn.Module]
     parameters: list[torch.nn.Parameter]
+    kept: list[
+        torch.Tensor
+    ]  # buffers of scripted modules, which make new objects for them whenever they are asked
 
     @property
     def buffers(self) -> list[torch.Tensor]:
@@ -1469,7 +1478,8 @@ def contents_of(module: torch.nn.Module) -> Contents:
     """What a module is made of."""
     parts = parts_of(module)
     parameters = {id(one): one for part in parts for one in part._parameters.values() if one is not None}
-    return Contents(parts, list(parameters.values()))
+    scripted = [part for part in parts if isinstance(part, torch.jit.ScriptModule)]
+    return Contents(parts, list(parameters.values()), tensors_of(map(held_buffers, scripted)))
 
 
 def parts_of(module: torch.nn.Module) -> list[torch.nn.Module]:
@@ -1507,9 +1517,10 @@ def replica_of(
 
 def empty_replica(part: torch.nn.Module) -> torch.nn.Module:
     """A copy of a part without what it holds."""
-    if not is_copied_plainly(type(part)):
+    kind: Any = type(part)
+    if not is_copied_plainly(kind):
         return part._replicate_for_data_parallel()
-    replica = object.__new__(type(part))
+    replica: torch.nn.Module = object.__new__(kind)
     vars(replica).update(vars(part))
     vars(replica).update(_parameters={}, _buffers={}, _modules={}, _is_replica=True)
     return replica
@@ -1519,7 +1530,8 @@ def fill_replica(
     part: torch.nn.Module, replicas: Mapping[int, torch.nn.Module], stand_ins: Mapping[int, torch.Tensor]
 ) -> None:
     """Let a replica hold replicas of a part's parts, and tensors. Parameters are plain attributes, as replicas have."""
-    kind, replica = type(part), replicas[id(part)]
+    kind: Any = type(part)
+    replica = replicas[id(part)]
     own = vars(replica)
     plain = is_copied_plainly(kind)
     for name, child in part._modules.items():

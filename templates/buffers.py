@@ -101,8 +101,9 @@ class BuffersOfRankZero:
             if type(part._buffers) is GuardedBuffers and id(part) not in guarded:
                 part._buffers.arrive()
             if id(part) not in guarded:
-                vars(part)["_buffers"] = GuardedBuffers(part._buffers, self.arrive)
                 self.parts.append(part)
+                if has_plain_table(part):
+                    vars(part)["_buffers"] = GuardedBuffers(part._buffers, self.arrive)
 
     def arrive(self) -> None:
         """Let all ranks have rank 0's."""
@@ -133,6 +134,11 @@ def held_buffers(part: torch.nn.Module) -> dict[str, Any]:
     return table.held if type(table) is GuardedBuffers else table
 
 
+def has_plain_table(part: torch.nn.Module) -> bool:
+    """Whether a part keeps its buffers as modules do, and not in a scripted module."""
+    return isinstance(vars(part).get("_buffers"), dict)
+
+
 def tensors_of(tables: Iterable[dict[str, Any]]) -> list[torch.Tensor]:
     """The tensors in tables of buffers, each once."""
     return list({id(one): one for table in tables for one in table.values() if one is not None}.values())
@@ -155,10 +161,10 @@ def are_held_elsewhere(parts: Iterable[torch.nn.Module]) -> bool:
     probe = {"_buffers": {"name": torch.zeros(1)}}
     once = names_of_buffers(probe)
     return any(
-        found != once[0]
+        not has_plain_table(part) or found != once[0]
         for part in parts
-        if type(part._buffers) is not GuardedBuffers
-        for found in names_of_buffers(vars(part))
+        if held_buffers(part) and type(part._buffers) is not GuardedBuffers
+        for found in (names_of_buffers(vars(part)) if has_plain_table(part) else once)
     )
 
 

@@ -22,6 +22,9 @@ class Contents:
 
     parts: list[torch.nn.Module]
     parameters: list[torch.nn.Parameter]
+    kept: list[
+        torch.Tensor
+    ]  # buffers of scripted modules, which make new objects for them whenever they are asked
 
     @property
     def buffers(self) -> list[torch.Tensor]:
@@ -49,7 +52,8 @@ def contents_of(module: torch.nn.Module) -> Contents:
     """What a module is made of."""
     parts = parts_of(module)
     parameters = {id(one): one for part in parts for one in part._parameters.values() if one is not None}
-    return Contents(parts, list(parameters.values()))
+    scripted = [part for part in parts if isinstance(part, torch.jit.ScriptModule)]
+    return Contents(parts, list(parameters.values()), tensors_of(map(held_buffers, scripted)))
 
 
 def parts_of(module: torch.nn.Module) -> list[torch.nn.Module]:

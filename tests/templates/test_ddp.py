@@ -240,5 +240,47 @@ def test_an_object_with_a_state_has_it_on_rank_0(found: Any) -> None:
 
 
 @pytest.mark.parametrize("world", [2, 3, 4])
+def test_a_step_exchanges_one_message_beside_gradients(found: Any, world: int) -> None:
+    for facts in found(world, "what_a_step_exchanges"):
+        assert facts.pop("graph") == ["all_gather", "all_reduce"]  # the reports, and the sums
+        for kind, (more_than_forwards, largest) in facts.items():
+            assert more_than_forwards == 0, kind
+            assert largest <= 1024, kind
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_a_gan_exchanges_its_forwards_and_the_gradient_between_its_models(found: Any, world: int) -> None:
+    assert found(world, "a_gan_step") == [["all_gather"] * 5] * world
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_buffers_come_to_whoever_looks_at_them(found: Any, world: int) -> None:
+    for facts in found(world, "buffers_come_to_whoever_looks"):
+        assert facts
+        for way, (was_far, broadcasts, same, alike, again, is_far) in facts.items():
+            assert (was_far, broadcasts, same, alike, again, is_far) == (True, 1, True, True, [], False), way
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_buffers_are_replica_zeros_and_whoever_holds_them_sees_them_change(found: Any, world: int) -> None:
+    assert found(world, "running_averages_are_replica_zeros") == [True] * world
+    assert found(world, "whoever_holds_a_buffer_sees_it_change") == [[True] * 8] * world
+    assert found(world, "rank_zero_alone_looks_without_waiting") == [[[], True]] * world
+    assert found(world, "layers_that_run_again_change_rank_zeros_buffers") == [[True, True, 6]] * world
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_missing_gradients_are_zeros_as_dataparallels(found: Any, world: int) -> None:
+    assert found(world, "missing_gradients_are_zeros") == [[True, True]] * world
+    assert found(world, "unused_layers_wait_for_nobody") == [[True] * 4] * world
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_what_a_forward_does_to_parameters_decides_how_it_runs(found: Any, world: int) -> None:
+    assert found(world, "parameters_given_other_data_are_kept") == [[True, True]] * world
+    assert found(world, "rows_are_scaled_but_in_float16") == [[True, True, False, False]] * world
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
 def test_rows_stay_apart_only_where_a_model_is_wrapped_that_takes_them(found: Any, world: int) -> None:
     assert found(world, "rows_apart_only_behind_a_wrap") == [[6, 3, 6, 3, 6, 3 * world, True]] * world
