@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 55d31568): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 1aa019b5): yours now, it needs torch alone."""
 
 import atexit
 import contextlib
