@@ -13,26 +13,17 @@ from dp2ddp.codemod.facts.aliases import assignments
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.mutating import FILLING_METHODS
 from dp2ddp.codemod.facts.places import Places
+from dp2ddp.codemod.facts.quiet import QUIET, Quiet
 from dp2ddp.codemod.facts.script import Script, Variable, literal
-from dp2ddp.codemod.facts.turns import Region, is_inside, without_gradient
-from dp2ddp.codemod.facts.uses import QUIET_METHODS, Stopper
+from dp2ddp.codemod.facts.turns import Region, is_inside, runs_without_gradient
+from dp2ddp.codemod.facts.uses import Stopper
 
-NOT_IN_GRAPH = {  # what may be asked of a parameter without making it part of the loss
-    *("data", "grad", "shape", "size", "numel", "nelement", "dim", "ndim", "requires_grad", "device"),
-    *("dtype", "is_cuda", "detach", "copy_", "zero_"),
-}
 LISTINGS = {  # methods of a module that give its parameters, or the parts that have them
     *("parameters", "named_parameters", "modules", "named_modules", "children", "named_children"),
 }
-QUIET_OF_PART = {  # what may be asked of a part of a model
-    *("eval", "train", "training", "apply", "state_dict", "load_state_dict", "zero_grad", "__class__"),
-    *("running_mean", "running_var", "momentum", "reset_running_stats", "buffers", "named_buffers"),
-    *LISTINGS,
-}
-QUIET_OF_HOLDER = {*QUIET_OF_PART, "step", "param_groups", "update", "update_parameters"}
+QUIET_OF_HOLDER = {"step", "param_groups", "update", "update_parameters"}
 LISTS = (ast.comprehension, ast.ListComp, ast.List, ast.BinOp, ast.Starred)
 AROUND = ("builtins.zip", "builtins.enumerate", "builtins.list", "builtins.filter", "builtins.sorted")
-TELLING = tuple(f"builtins.{name}" for name in ("print", "len", "isinstance", "type", "hasattr", "id"))
 OPTIMIZER = "torch.optim."
 
 
@@ -42,14 +33,19 @@ def penalties(
     """Parameters that may be part of the loss without a forward of the wrapped model."""
     lists = [*_parameter_lists(script)]
     named = _reads(script, _names_of_lists(script, lists))
+    quiet = Quiet(script)
     for node in (*lists, *named):
-        if _may_be_in_loss(script, region, backward, node) and not _is_harmless(script, node):
+        if _may_be_in_loss(script, region, backward, node) and not quiet.holds(node):
             yield Stopper("parameters may be part of the loss beside the forward (a penalty?)", node)
     for node in _reads(script, _holders(script, lists)):
-        if _may_be_in_loss(script, region, backward, node) and not _asks_only(script, node, QUIET_OF_HOLDER):
+        if (
+            _may_be_in_loss(script, region, backward, node)
+            and not _is_told_to_work(script, node)
+            and not quiet.holds(node)
+        ):
             yield Stopper("what holds parameters may be part of the loss beside the forward", node)
     for node in _reads(script, {*_raw_models(script, wraps), *_parts(script, places, wraps)}):
-        if _may_be_in_loss(script, region, backward, node) and not _asks_only(script, node, QUIET_METHODS):
+        if _may_be_in_loss(script, region, backward, node) and not quiet.holds(node):
             yield Stopper(f"`{script.told(node)}` is used beside the wrapper", node)
 
 
@@ -121,59 +117,17 @@ def _filled_with(script: Script, statement: ast.stmt, listed: ast.expr) -> Itera
                 yield script.variable(call.func.value)
 
 
+def _is_told_to_work(script: Script, holder: ast.expr) -> bool:
+    """`optimizer.step()`, `average.update()`."""
+    parent = script.scopes.parents[holder]
+    return isinstance(parent, ast.Attribute) and parent.attr in QUIET_OF_HOLDER
+
+
 def _may_be_in_loss(script: Script, region: Region, backward: ast.Call, node: ast.expr) -> bool:
-    if not region.holds(node) or without_gradient(script, node):
+    if not region.holds(node) or runs_without_gradient(script, node):
         return False
     behind = script.positions.span(node).start > script.positions.span(backward).end
     return not (is_inside(script, node, region.turn) and behind)
-
-
-def _is_harmless(script: Script, node: ast.expr) -> bool:
-    """An argument of an optimizer or of clip_grad, or a loop that asks for nothing that has a graph."""
-    parent = script.scopes.parents[node]
-    while isinstance(parent, ast.Call) and script.scopes.name(parent.func) in AROUND:
-        node, parent = parent, script.scopes.parents[parent]
-    match parent:
-        case ast.Call(func=func):
-            return (script.scopes.name(func) or "").startswith(("torch.optim.", "torch.nn.utils.clip_grad"))
-        case ast.For(target=target, iter=over) if over is node:
-            return all(_asks_nothing(script, target, one) for one in parent.body)
-        case ast.comprehension(target=target):
-            return _asks_nothing(script, target, script.scopes.parents[parent])
-        case ast.Attribute(attr="__class__") | ast.Expr():
-            return True
-    return False
-
-
-def _asks_nothing(script: Script, target: ast.expr, body: ast.AST) -> bool:
-    """Whether code uses a loop's names for data and gradients alone."""
-    names = {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
-    return all(
-        _is_told(script, one) or _asks_only(script, one, QUIET_OF_PART)
-        for one in ast.walk(body)
-        if isinstance(one, ast.Name) and one.id in names and isinstance(one.ctx, ast.Load)
-    )
-
-
-def _is_told(script: Script, node: ast.expr) -> bool:
-    """Whether it, or a part of it (`layer.weight`), is compared, printed, counted or asked for its type."""
-    parent = script.scopes.parents[node]
-    while isinstance(parent, ast.Attribute):
-        parent = script.scopes.parents[parent]
-    return (
-        isinstance(parent, (ast.Compare, ast.FormattedValue))
-        or script.scopes.name(getattr(parent, "func", None)) in TELLING
-    )
-
-
-def _asks_only(script: Script, node: ast.expr, quiet: Set[str]) -> bool:
-    """Whether something is asked for these attributes, or its parts (`layer.weight.data`) for no graph."""
-    asked: list[str] = []
-    parent = script.scopes.parents[node]
-    while isinstance(parent, ast.Attribute):
-        asked.append(parent.attr)
-        parent = script.scopes.parents[parent]
-    return any(one in NOT_IN_GRAPH for one in asked) or asked[:1] != [] and asked[0] in quiet
 
 
 # --- the wrapped model by another name
@@ -238,7 +192,7 @@ def _is_module(script: Script, places: Places, node: ast.expr) -> bool:
 
 def _root(script: Script, node: ast.Attribute, whole: Set[Variable]) -> bool:
     """Whether an attribute is a part of one of these models, and no number or text that it keeps."""
-    if node.attr in NOT_IN_GRAPH or node.attr in QUIET_METHODS or node.attr == "module":
+    if node.attr in QUIET or node.attr in LISTINGS or node.attr == "module":
         return False
     inner: ast.expr = node.value
     while isinstance(inner, ast.Attribute) and script.variable(inner) not in whole:

@@ -92,6 +92,20 @@ class Script:
             kinds.setdefault(type(node), []).append((place, node))
         return kinds
 
+    @cached_property
+    def without_gradient(self) -> dict[ast.AST, bool]:
+        """Of functions, as far as it was asked (turns.py): whether all who call them do it under no_grad."""
+        return {}
+
+    @cached_property
+    def by_word(self) -> dict[str, list[ast.Name | ast.Attribute]]:
+        """Names and attributes by their last word: `step` and `trainer.step`."""
+        found: dict[str, list[ast.Name | ast.Attribute]] = {}
+        for node in self.nodes(ast.Name, ast.Attribute):
+            assert isinstance(node, (ast.Name, ast.Attribute))
+            found.setdefault(node.id if isinstance(node, ast.Name) else node.attr, []).append(node)
+        return found
+
     def nodes(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
         """All nodes of these kinds, in the order of the text."""
         found = [entry for kind in kinds for entry in self.by_kind.get(kind, ())]
@@ -127,10 +141,19 @@ class Script:
         return str(self.source.place(getattr(node, "lineno", 1)))
 
     @cached_property
+    def methods_by_name(self) -> dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]]:
+        """The methods of all classes of the script."""
+        found: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
+        for node in self.nodes(ast.FunctionDef, ast.AsyncFunctionDef):
+            assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            if isinstance(self.scopes.parents[node], ast.ClassDef):
+                found.setdefault(node.name, []).append(node)
+        return found
+
+    @cached_property
     def own_methods(self) -> set[str]:
         """The names of all methods of the script's own classes."""
-        functions = self.nodes(ast.FunctionDef, ast.AsyncFunctionDef)
-        return {node.name for node in functions if isinstance(self.scopes.parents[node], ast.ClassDef)}  # type: ignore[attr-defined]
+        return set(self.methods_by_name)
 
     @cached_property
     def heirs(self) -> dict[ast.AST, list[ast.ClassDef]]:

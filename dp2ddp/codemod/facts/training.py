@@ -24,8 +24,8 @@ from dp2ddp.codemod.facts.turns import (
     conditions,
     exclude_each_other,
     is_inside,
+    runs_without_gradient,
     turn_of,
-    without_gradient,
 )
 from dp2ddp.codemod.facts.uses import Stopper, find_uses
 
@@ -70,12 +70,9 @@ def _is_main(places: Places, call: Call) -> bool:
 
 
 def _about_wraps(script: Script, wraps: tuple[Wrap, ...]) -> Iterator[Stopper]:
-    targets = {name for wrap in wraps for name in wrap.names}
     for wrap in wraps:
         if not wrap.names and not is_returned(script, wrap):
             yield Stopper("the wrapped model is not given a name", wrap.call.node)
-        if len(targets) > 1:
-            yield Stopper("more than one model is wrapped, or one under several names", wrap.call.node)
         if any("." in name and not name.startswith("self.") or "[" in name for name in wrap.names):
             yield Stopper("a part of a model is wrapped, and its forward cannot be seen", wrap.call.node)
 
@@ -98,17 +95,51 @@ def _about_loop(
     backward = backwards[0]
     turn = turn_of(script, backward)
     region = Region(script, turn)
-    yield from _about_forwards(script, region, forwards, backward)
+    yield from _about_forwards(script, region, wraps, forwards, backward)
     yield from _about_steps(script, turn, backward)
     yield from frozen_in_turn(script, reach, region)
     yield from penalties(script, places, wraps, region, backward)
 
 
+def _forwards_of_each(
+    script: Script, wraps: tuple[Wrap, ...], forwards: tuple[ast.Call, ...]
+) -> list[tuple[ast.Call, ...]]:
+    """The forwards of each wrapped model: each has a reducer of its own. Wraps that share a name are one."""
+    groups: list[tuple[frozenset[Variable], tuple[ast.Call, ...]]] = []
+    for wrap in wraps:
+        names = wrapped_names(script, (wrap,)) if len(wraps) > 1 else frozenset()
+        own = set(find_forwards(script, names)) if len(wraps) > 1 else set(forwards)
+        found = tuple(one for one in forwards if one in own)
+        for other in [one for one in groups if one[0] & names]:
+            groups.remove(other)
+            names, found = names | other[0], tuple(dict.fromkeys((*found, *other[1])))
+        groups.append((names, found))
+    return [found for _, found in groups]
+
+
 def _about_forwards(
+    script: Script,
+    region: Region,
+    wraps: tuple[Wrap, ...],
+    forwards: tuple[ast.Call, ...],
+    backward: ast.Call,
+) -> Iterator[Stopper]:
+    """Each wrapped model that runs in the turn runs once (two_nets_one_loss in docs/log.md)."""
+    models = _forwards_of_each(script, wraps, forwards)
+    running = [
+        found
+        for found in models
+        if any(region.holds(one) and not runs_without_gradient(script, one) for one in found)
+    ]
+    for found in running or models[:1] or [()]:
+        yield from _about_forwards_of_one(script, region, found, backward)
+
+
+def _about_forwards_of_one(
     script: Script, region: Region, forwards: tuple[ast.Call, ...], backward: ast.Call
 ) -> Iterator[Stopper]:
     turn = region.turn
-    graded = [one for one in forwards if not without_gradient(script, one)]
+    graded = [one for one in forwards if not runs_without_gradient(script, one)]
     mine = [one for one in graded if is_inside(script, one, turn)]
     if (
         not mine

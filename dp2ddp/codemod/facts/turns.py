@@ -15,6 +15,7 @@ NO_GRAD = (
     "torch.autograd.no_grad",
     "torch.autograd.grad_mode.no_grad",
 )
+SET_GRAD = ("torch.set_grad_enabled", "torch.autograd.set_grad_enabled")
 # An `if` and whether the node stands in its body.
 Condition = tuple[ast.If, bool]
 
@@ -74,7 +75,39 @@ def without_gradient(script: Script, node: ast.AST) -> bool:
     return False
 
 
+def runs_without_gradient(script: Script, node: ast.AST, depth: int = 4) -> bool:
+    """Also in a function that is called so wherever it is named: `with torch.no_grad(): validate(net)`."""
+    if without_gradient(script, node):
+        return True
+    function = next((one for one in script.scopes.ancestors(node) if isinstance(one, FUNCTIONS)), None)
+    if function is None or not depth:
+        return False
+    if function not in script.without_gradient:
+        script.without_gradient[function] = _is_called_without_gradient(script, function, depth)
+    return script.without_gradient[function]
+
+
+def _is_called_without_gradient(
+    script: Script, function: ast.FunctionDef | ast.AsyncFunctionDef, depth: int
+) -> bool:
+    if _is_unnamed(function.name):
+        return False
+    if any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in ast.walk(function)):
+        return False  # its lines run when somebody asks for the next
+    mentions = script.by_word.get(function.name, [])
+    return bool(mentions) and all(
+        _is_called(script, one) and runs_without_gradient(script, one, depth - 1) for one in mentions
+    )
+
+
+def _is_called(script: Script, node: ast.AST) -> bool:
+    call = script.scopes.parents[node]
+    return isinstance(call, ast.Call) and call.func is node
+
+
 def _is_no_grad(script: Script, node: ast.expr) -> bool:
+    if isinstance(node, ast.Call) and script.scopes.name(node.func) in SET_GRAD:
+        return len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and node.args[0].value is False
     called = node.func if isinstance(node, ast.Call) else node
     return script.scopes.name(called) in NO_GRAD
 
@@ -106,14 +139,18 @@ class Region:
 
 
 def _is_unnamed(name: str) -> bool:
-    return name == "forward" or name.startswith("__") and name.endswith("__") and name != "__init__"
+    """Run without being named; what only tells of an object makes no graph that goes on."""
+    if name in ("__init__", "__str__", "__repr__", "__len__"):
+        return False
+    return name == "forward" or name.startswith("__") and name.endswith("__")
 
 
 def _names(nodes: Iterable[ast.AST]) -> set[str]:
     """Every name that code mentions, as a variable or as an attribute."""
     found = (one for node in nodes for one in ast.walk(node))
-    return {
-        one.id if isinstance(one, ast.Name) else one.attr
-        for one in found
-        if isinstance(one, (ast.Name, ast.Attribute))
-    }
+    return {_word(one) for one in found if isinstance(one, (ast.Name, ast.Attribute))}
+
+
+def _word(node: ast.AST) -> str:
+    """The last word of a name: `step` of `trainer.step`."""
+    return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.aliases import before_compiling, callee, handed_over
 from dp2ddp.codemod.facts.models import Wrap
+from dp2ddp.codemod.facts.quiet import Quiet
 from dp2ddp.codemod.facts.script import Script, Variable, literal
 from dp2ddp.codemod.facts.tables import of
 from dp2ddp.codemod.facts.turns import LOOPS
@@ -17,13 +18,13 @@ QUIET_METHODS = {  # methods of the wrapped model that run no forward and touch 
     *("named_modules", "named_children", "apply", "train", "eval", "training", "state_dict"),
     *("load_state_dict", "zero_grad", "cuda", "to", "cpu", "float", "double", "__class__"),
 }
-QUIET_PARTS = {"data", "grad", "in_features", "out_features", "num_features", "in_channels", "out_channels"}
 QUIET_NAMES = (
     "torch.save",
     "torch.optim.",
     "copy.deepcopy",
     "torch.nn.utils.clip_grad",
     "logging.",
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
 )
 COPIES = ("copy.deepcopy", "copy.copy", "torch.optim.swa_utils.AveragedModel")
 ASKING = of("builtins", "print len type id str repr hasattr isinstance")
@@ -94,6 +95,8 @@ def _is_known_use(script: Script, node: ast.expr, names: Set[Variable]) -> bool:
             return _is_followed(script, script.scopes.function(node))
         case ast.Tuple():
             return _is_taken_apart(script, parent)
+        case ast.Dict():
+            return _is_known_inner(script, parent)  # what is saved, and nothing else
         case ast.Compare() | ast.UnaryOp() | ast.If() | ast.Expr() | ast.FormattedValue():
             return True
     return False
@@ -154,44 +157,5 @@ def running_copies(script: Script, names: Set[Variable]) -> Iterator[ast.Call]:
 
 
 def _is_known_inner(script: Script, inner: ast.expr) -> bool:
-    """`model.module` is harmless where only parameters or states are asked for, also by a name of its own."""
-    parent = script.scopes.parents[inner]
-    if isinstance(parent, ast.IfExp) and parent.test is not inner:
-        return _is_known_inner(script, parent)  # `model.module if hasattr(model, "module") else model`
-    if isinstance(parent, (ast.Attribute, ast.Subscript)) and parent.value is inner:
-        return _is_quiet_part(script, parent)
-    if isinstance(parent, ast.Call):
-        return parent.func is not inner and _is_quiet_call(script, parent)
-    if (
-        isinstance(parent, ast.Assign)
-        and len(parent.targets) == 1
-        and isinstance(parent.targets[0], ast.Name)
-    ):
-        return _is_quiet_name(script, parent.targets[0])
-    return False
-
-
-def _is_quiet_part(script: Script, part: ast.expr) -> bool:
-    """`model.module.head[0].weight.data`, `model.module.fc.parameters()`: no forward, and no graph."""
-    while isinstance(part, (ast.Attribute, ast.Subscript)) and isinstance(part.ctx, ast.Load):
-        if isinstance(part, ast.Attribute) and part.attr in QUIET_METHODS | QUIET_PARTS:
-            return True
-        above = script.scopes.parents[part]
-        if not isinstance(above, (ast.Attribute, ast.Subscript)) or above.value is not part:
-            return False
-        part = above
-    return False
-
-
-def _is_quiet_name(script: Script, name: ast.Name) -> bool:
-    """Whether a name is used for parameters and states alone, wherever the same name may mean the same."""
-    scope = script.scopes.scope_of[name]
-    for node in script.nodes(ast.Name):
-        assert isinstance(node, ast.Name)
-        if node.id != name.id or not isinstance(node.ctx, ast.Load):
-            continue
-        if script.scopes.lookup(node.id, script.scopes.scope_of[node]) is scope:
-            parent = script.scopes.parents[node]
-            if not isinstance(parent, ast.Attribute) or not _is_quiet_part(script, parent):
-                return False
-    return True
+    """`model.module`: harmless where no layer is run and no graph is made past the wrapper."""
+    return Quiet(script).holds(inner)

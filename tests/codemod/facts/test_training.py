@@ -115,6 +115,67 @@ def stopper(text: str) -> str | None:
             ),
             id="one of two forwards",
         ),
+        pytest.param(
+            "import torch\nclass Net(torch.nn.Module):\n    def freeze_bn(self):\n"
+            "        for layer in self.modules():\n            layer.eval()\n"
+            + HEAD.partition("\n")[2]
+            + LOOP.replace("    opt.z", "    net.module.freeze_bn()\n    opt.z"),
+            id="a method of the module that runs no layer",
+        ),
+        pytest.param(
+            HEAD
+            + "def accumulate(a, b):\n    old, new = dict(a.named_parameters()), dict(b.named_parameters())\n"
+            "    for k in old:\n        old[k].data.mul_(0.9).add_(new[k].data, alpha=0.1)\n"
+            + LOOP
+            + "    accumulate(average, net.module)\n",
+            id="an average that reads data",
+        ),
+        pytest.param(
+            HEAD + LOOP + "    print(net.module.W)\n    log.info('%s', net.module.W)\n", id="a weight is told"
+        ),
+        pytest.param(
+            HEAD
+            + LOOP
+            + "    inner = net.module if hasattr(net, 'module') else net\n    f = inner.state_dict()\n",
+            id="the inner module, if there is one",
+        ),
+        pytest.param(
+            HEAD + LOOP + "state = {'net': net.module if many else net, 'acc': 1}\ntorch.save(state, 'a')\n",
+            id="saved in a dict",
+        ),
+        pytest.param(
+            HEAD
+            + "def save(state, best):\n    torch.save(state, 'a')\n"
+            + LOOP
+            + "save({'net': net.module}, True)\n",
+            id="saved in a dict, by a function",
+        ),
+        pytest.param(HEAD + LOOP + "    net.module.drop = 0.2 * i / n\n", id="a number of the module is set"),
+        pytest.param(
+            HEAD
+            + "head = torch.nn.DataParallel(Head())\n"
+            + LOOP.replace("criterion(net(x), y)", "criterion(head(net(x)), y)"),
+            id="two models, each run once for one loss",
+        ),
+        pytest.param(
+            "import torch\nif small:\n    net = torch.nn.DataParallel(Net())\nelse:\n"
+            "    net = torch.nn.DataParallel(Net(2))\n" + LOOP,
+            id="two wraps, one of which runs",
+        ),
+        pytest.param(
+            HEAD
+            + "def test(model):\n    return model(z)\n"
+            + LOOP
+            + "    with torch.no_grad():\n        test(net)\n",
+            id="a test in a function that is called without gradients",
+        ),
+        pytest.param(
+            "import torch\nclass Net(torch.nn.Module):\n    def __str__(self):\n"
+            "        return str(sum(p.numel() for p in self.parameters()))\n"
+            + HEAD.partition("\n")[2]
+            + LOOP,
+            id="parameters are counted when it is told",
+        ),
     ],
 )
 def test_it_is_proven(text: str) -> None:
@@ -296,7 +357,43 @@ def test_it_is_proven(text: str) -> None:
             id="checkpoint",
         ),
         pytest.param(
-            HEAD + "d = torch.nn.DataParallel(D())\n" + LOOP, "more than one model", id="two models"
+            HEAD
+            + "head = torch.nn.DataParallel(Head())\n"
+            + LOOP.replace("criterion(net(x), y)", "criterion(head(net(x)) + head(x), y)"),
+            "2 forwards",
+            id="two models, one of which runs twice",
+        ),
+        pytest.param(
+            "import torch\nclass Net(torch.nn.Module):\n    def encode(self, x):\n        return super().forward(x)\n"
+            + HEAD.partition("\n")[2]
+            + LOOP.replace("net(x), y", "net(x), net.module.encode(x)"),
+            "net.module.encode",
+            id="a method of the module that runs its base's layers",
+        ),
+        pytest.param(
+            HEAD + "w = net.module.W\n" + LOOP.replace("net(x), y)", "net(x), y) + w.norm()"),
+            "net.module.W",
+            id="a weight in the loss, by a name",
+        ),
+        pytest.param(
+            HEAD
+            + "def decay(model):\n    total = 0\n    for p in model.parameters():\n        total = total + p.norm()\n"
+            "    return total\n" + LOOP.replace("net(x), y)", "net(x), y) + decay(net.module)"),
+            "decay(net.module)",
+            id="a penalty in a function that is given the module",
+        ),
+        pytest.param(
+            HEAD + "def run(m):\n    return m(x)\n" + LOOP + "    run(net.module)\n",
+            "run(net.module)",
+            id="a function that runs what it is given",
+        ),
+        pytest.param(
+            HEAD
+            + "def test(model):\n    return model(z)\n"
+            + LOOP.replace("    loss.b", "    loss = loss + test(net)\n    loss.b")
+            + "with torch.no_grad():\n    test(net)\n",
+            "another forward",
+            id="a function that is called without gradients, and with them",
         ),
         pytest.param(
             HEAD.replace("net =", "net.features =") + LOOP, "a part of a model", id="part of a model"
