@@ -12,6 +12,7 @@ from dp2ddp.codemod.facts.devices import DeviceIndex, find_device_indices
 from dp2ddp.codemod.facts.effects import Effect, Mention, find_effects, find_mentions
 from dp2ddp.codemod.facts.entry import NO_ENTRY, Entry, find_entry, last_import
 from dp2ddp.codemod.facts.flow import Flow, find_flow
+from dp2ddp.codemod.facts.forward_effects import ForwardEffects, find_forward_effects
 from dp2ddp.codemod.facts.frozen import wraps_frozen_models_only
 from dp2ddp.codemod.facts.loaders import LOADER, Loader, find_loaders
 from dp2ddp.codemod.facts.looked_up import lookups
@@ -71,6 +72,7 @@ class Facts:
     feeds: Feeds
     flow: Flow
     names: Names
+    program: Script  # all files as one
     others: tuple[Facts, ...] = ()
 
     @property
@@ -121,7 +123,7 @@ class Facts:
     @cached_property
     def memory(self) -> tuple[Kept, ...]:
         """What forwards of this file fill, and the project reads elsewhere."""
-        found = Memory(self.script, self.places, self.all_wraps, self.modules.scripts).kept()
+        found = Memory(self.script, self.places, self.all_wraps, self.modules.scripts, self.reach).kept()
         return tuple(one for one in found if not self.replication.is_message(self.script, one.node))
 
     @cached_property
@@ -147,6 +149,12 @@ class Facts:
             and not self.replication.changes_wrappers
             and all(wrap.kind is Kind.WRAP and wrap.is_readable for wrap in self.all_wraps)
         )
+
+    @property
+    def forward_effects(self) -> ForwardEffects:
+        """What wrapped forwards may do beside their outputs, and who may notice."""
+        unseen = self._wrapped_otherwise or self._redefined
+        return find_forward_effects(self.program, self.all_wraps, self.training, self.places, unseen)
 
     @property
     def data_stopper(self) -> str | None:
@@ -224,6 +232,7 @@ class _Whole:
     """What is found out on all files of a project together."""
 
     modules: Modules
+    program: Script
     reach: Reach
     places: Places
     replication: Replication
@@ -261,6 +270,7 @@ def _read_together(modules: Modules) -> _Whole:
     loaders = find_loaders(program)
     return _Whole(
         modules=modules,
+        program=program,
         reach=reach,
         places=places,
         replication=Replication(modules, reach),
@@ -308,4 +318,5 @@ def _facts_of(script: Script, whole: _Whole) -> Facts:
         feeds=whole.feeds[script],
         flow=replace(whole.flow, loops=loops),
         names=Names(script),
+        program=whole.program,
     )

@@ -50,6 +50,11 @@ class Apart:
             with contextlib.suppress(_UnknownError):
                 self._inside = _Inside(program, wraps)
 
+    @property
+    def parts(self) -> frozenset[ast.AST] | None:
+        """All code that wrapped models may be made of; None where it cannot be followed."""
+        return None if self._inside is None else frozenset(self._inside.nodes)
+
     def has_class(self, node: ast.ClassDef) -> bool:
         """Whether it is such a class; what a decorator may put into a table is none."""
         if self._inside is None or node in self._inside.nodes or node.decorator_list:

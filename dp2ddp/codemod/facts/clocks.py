@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import Call, Script
+from dp2ddp.codemod.facts.script import Call, Script, Variable
 from dp2ddp.codemod.facts.tables import of
 
 CLOCKS = {
@@ -22,20 +22,21 @@ CALENDAR = {  # what makes a date, and where it takes a time that is given
 }
 IDENTITIES = ("uuid.uuid1", "uuid.uuid4", "os.getpid")  # always another in another process
 FORMATS = ("builtins.str", "builtins.int", "builtins.float", "builtins.round", "datetime.timedelta")
-LOG_METHODS = ("info", "debug", "warning", "error", "set_description", "set_postfix")
+LOG_METHODS = {  # of loggers, progress bars, trackers and open files: what rank 0 alone does
+    *("info", "debug", "warning", "error", "set_description", "set_postfix", "set_postfix_str"),
+    *("write", "writelines", "writerow", "add_scalar", "add_scalars", "add_text", "log_value"),
+}
 
 
 def shared_clocks(script: Script) -> Iterator[Call]:
     """The calls whose result every rank must have alike."""
-    clocks = [call for call in script.calls if call.name in CLOCKS]
-    decides = _decides(script, clocks)
     for call in script.calls:
         if call.name in IDENTITIES:
             yield call
         elif call.name in CALENDAR:
             if not _has_time_argument(call) and matters(script, call.node):
                 yield call
-        elif call.name in CLOCKS and (decides or matters(script, call.node)):
+        elif call.name in CLOCKS and (matters(script, call.node) or _decides(script, call)):
             yield call
 
 
@@ -84,7 +85,7 @@ def _targets(assignment: ast.Assign, node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _is_shown(script: Script, call: ast.Call) -> bool:
-    """print(...), or a call of a logger."""
+    """print(...), a call of a logger, a line of a file or of a tracker."""
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     return script.scopes.name(call.func) == "builtins.print" or method in LOG_METHODS
 
@@ -103,41 +104,69 @@ def _readings(script: Script, names: set[str]) -> Iterator[ast.expr]:
             yield one
 
 
-def _decides(script: Script, clocks: list[Call]) -> bool:
-    """Whether a value that comes from a clock is asked for in a condition."""
-    if not clocks:
-        return False
-    tainted = {script.told(call.node) for call in clocks}
-    for _ in range(3):  # start = time(); spent = time() - start; rest = limit - spent
-        tainted |= set(_names_from(script, tainted))
-    return any(_mentions(script, test, tainted) for test in _tests(script))
+def _decides(script: Script, clock: Call) -> bool:
+    """Whether what this clock told is asked for in a condition: by itself, or by a name that comes from it."""
+    tainted: set[Variable] = set()
+    functions: set[str] = set()
+    for _ in range(
+        4
+    ):  # start = time(); spent = time() - start; rest = limit - spent; def left(): return rest
+        for target, value in _stores(script):
+            if _comes_from(script, value, clock, tainted, functions) and not _is_hidden_in_call(
+                script, value, clock
+            ):
+                tainted |= {script.variable(one) for one in target}
+        for node in script.nodes(ast.Return):
+            function = script.scopes.function(node)
+            if isinstance(function, ast.FunctionDef) and _comes_from(script, node, clock, tainted, functions):
+                functions.add(function.name)  # def elapsed(self): return time() - self.start
+    return any(_comes_from(script, test, clock, tainted, functions) for test in _tests(script))
 
 
-def _names_from(script: Script, tainted: set[str]) -> Iterator[str]:
-    for node in script.nodes(ast.Assign, ast.AugAssign):
-        assert isinstance(node, (ast.Assign, ast.AugAssign))
-        if not _mentions(script, node.value, tainted) or _passes_through_call(script, node.value, tainted):
-            continue
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        yield from (
-            script.told(one)
-            for target in targets
-            for one in (target.elts if isinstance(target, ast.Tuple) else [target])
-            if isinstance(one, (ast.Name, ast.Attribute))
-        )
-    for node in script.nodes(ast.Return):
-        function = script.scopes.function(node)
-        if isinstance(function, ast.FunctionDef) and _mentions(script, node, tainted):
-            yield function.name  # def elapsed(self): return time() - self.start
+def _stores(script: Script) -> Iterator[tuple[list[ast.expr], ast.expr]]:
+    """What is given a value, and the value; of `a, b = one, two` each for itself."""
+    for node in script.nodes(ast.Assign, ast.AugAssign, ast.AnnAssign, ast.NamedExpr):
+        if isinstance(node, ast.Assign):
+            for target, value in (pair for one in node.targets for pair in _pairs(one, node.value)):
+                yield [one for one in ast.walk(target) if _is_stored(one)], value  # type: ignore[misc]
+        elif node.value is not None:  # type: ignore[attr-defined]  # all of these have one
+            yield [one for one in ast.walk(node.target) if _is_stored(one)], node.value  # type: ignore[attr-defined, misc]
 
 
-def _passes_through_call(script: Script, value: ast.expr, tainted: set[str]) -> bool:
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        yield from zip(target.elts, value.elts, strict=True)
+    else:
+        yield target, value
+
+
+def _is_stored(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute)) and not isinstance(node.ctx, ast.Load)
+
+
+def _is_hidden_in_call(script: Script, value: ast.expr, clock: Call) -> bool:
     """`model(x, time())` is not a time any more; `int(time())` and `round(...)` are."""
+    if not isinstance(value, ast.Call) or value is clock.node:
+        return False
+    method = value.func.attr if isinstance(value.func, ast.Attribute) else ""
+    given = [*value.args, *(one.value for one in value.keywords)]
+    told = (script.scopes.name(value.func) or "").rpartition(".")[2]
     return (
-        isinstance(value, ast.Call)
-        and script.told(value) not in tainted
-        and script.told(value.func) not in ("int", "float", "round", "max", "min")
+        bool(given) and told not in ("int", "float", "round", "max", "min", "abs", "timedelta") and not method
     )
+
+
+def _comes_from(
+    script: Script, node: ast.AST, clock: Call, tainted: set[Variable], functions: set[str]
+) -> bool:
+    for one in ast.walk(node):
+        if one is clock.node:
+            return True
+        if isinstance(one, (ast.Name, ast.Attribute)) and script.variable(one) in tainted:
+            return True
+        if isinstance(one, ast.Call) and script.told(one.func).rpartition(".")[2] in functions:
+            return True
+    return False
 
 
 def _tests(script: Script) -> Iterator[ast.expr]:
@@ -146,13 +175,3 @@ def _tests(script: Script) -> Iterator[ast.expr]:
         yield node  # def over(self): return time() - self.start > self.limit
     for node in script.nodes(ast.If, ast.While, ast.IfExp, ast.Assert):
         yield node.test  # type: ignore[attr-defined]  # all four have one
-
-
-def _mentions(script: Script, node: ast.AST, texts: set[str]) -> bool:
-    return any(
-        script.told(one) in texts
-        or isinstance(one, ast.Call)
-        and script.told(one.func).rpartition(".")[2] in texts
-        for one in ast.walk(node)
-        if isinstance(one, (ast.Name, ast.Attribute, ast.Call))
-    )

@@ -13,9 +13,11 @@ from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.mutating import is_in_place
 from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.randomness import is_remembered
+from dp2ddp.codemod.facts.reach import Reach
 from dp2ddp.codemod.facts.roots import is_class, is_own
 from dp2ddp.codemod.facts.script import Script
 from dp2ddp.codemod.facts.tables import of
+from dp2ddp.codemod.facts.turns import FUNCTIONS, LOOPS
 
 HOOKS = ("register_forward_hook", "register_forward_pre_hook")
 BACKWARD_HOOKS = ("register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook")
@@ -37,8 +39,14 @@ class Memory:
     """What the forwards and hooks of one file change, and who reads it."""
 
     def __init__(
-        self, script: Script, places: Places, wraps: Sequence[Wrap], scripts: Sequence[Script]
+        self,
+        script: Script,
+        places: Places,
+        wraps: Sequence[Wrap],
+        scripts: Sequence[Script],
+        reach: Reach | None = None,
     ) -> None:
+        self.reach = reach
         self.script, self.places, self.wraps, self.scripts = script, places, wraps, scripts
         self.carried = Carried(script, places)
         self.backward_hooks = set(self._hooks(BACKWARD_HOOKS))
@@ -105,8 +113,39 @@ class Memory:
             function = call.node.func
             if call.method not in registered or not call.node.args or not isinstance(function, ast.Attribute):
                 continue
-            if not self._is_wrapped(function.value) and not self.places.apart.has_model(function.value):
+            if (
+                not self._is_wrapped(function.value)
+                and not self.places.apart.has_model(function.value)
+                and not self._is_over_before_wraps(call.node)
+            ):
                 yield from self._functions(call.node.args[0])
+
+    def _is_over_before_wraps(self, registered: ast.Call) -> bool:
+        """A function that counts operations: it takes its hooks away, and is called before the model is wrapped."""
+        around = [one for one in self.script.scopes.ancestors(registered) if isinstance(one, FUNCTIONS)]
+        if not around or not any(
+            isinstance(one, ast.Attribute) and one.attr == "remove" for one in ast.walk(around[-1])
+        ):
+            return False
+        mentions = [
+            (script, one)
+            for script in self.scripts
+            for one in script.by_word.get(around[-1].name, ())
+            if self.reach is None or self.reach.holds(script, one)
+        ]
+        return all(self._is_before_wraps(script, one) for script, one in mentions)
+
+    def _is_before_wraps(self, script: Script, mention: ast.expr) -> bool:
+        call = script.scopes.parents[mention]
+        if not isinstance(call, ast.Call) or call.func is not mention:
+            return False
+        return bool(self.wraps) and all(
+            wrap.call.node in script.scopes.parents
+            and script.scopes.function(wrap.call.node) is script.scopes.function(call)
+            and script.positions.span(wrap.call.node).start > script.positions.span(call).start
+            and not any(isinstance(one, LOOPS) for one in script.scopes.ancestors(wrap.call.node))
+            for wrap in self.wraps
+        )
 
     def _functions(self, given: ast.expr) -> Iterator[ast.AST]:
         """The functions that a hook is: a name, a lambda, a method, or what a function makes (`keep("layer4")`)."""

@@ -44,7 +44,7 @@ def penalties(
             and not quiet.holds(node)
         ):
             yield Stopper("what holds parameters may be part of the loss beside the forward", node)
-    for node in _reads(script, {*_raw_models(script, wraps), *_parts(script, places, wraps)}):
+    for node in _reads(script, {*raw_models(script, wraps), *_parts(script, places, wraps)}):
         if _may_be_in_loss(script, region, backward, node) and not quiet.holds(node):
             yield Stopper(f"`{script.told(node)}` is used beside the wrapper", node)
 
@@ -133,7 +133,7 @@ def _may_be_in_loss(script: Script, region: Region, backward: ast.Call, node: as
 # --- the wrapped model by another name
 
 
-def _raw_models(script: Script, wraps: tuple[Wrap, ...]) -> Iterator[Variable]:
+def raw_models(script: Script, wraps: tuple[Wrap, ...]) -> Iterator[Variable]:
     """`raw` of `net = DataParallel(raw)`."""
     return (script.variable(raw) for wrap in wraps if (raw := _raw_name(script, wrap)))
 

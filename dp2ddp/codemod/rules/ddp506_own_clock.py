@@ -25,7 +25,8 @@ class OwnClock(Rule):
     which then wait for ever.
 
     ## Safety
-    A clock that only measures (differences that are printed or logged) is left alone: it may differ.
+    A clock that only measures (differences that are printed or logged), or whose time rank 0 alone writes, is left
+    alone: it may differ, also beside another clock that decides.
 
     ## References
     SEMANTICS 79.

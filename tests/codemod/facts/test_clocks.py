@@ -43,12 +43,26 @@ def shared(text: str) -> list[int]:
             [4, 6],
             id="decides by what a method returns",
         ),
+        pytest.param(
+            "begin = time.time()\nend = time.time()\nprint(time.time() - end)\n"
+            "if time.time() - begin > 5:\n    pass\n",
+            [2, 5],
+            id="one decides, another is printed",
+        ),
+        pytest.param(
+            "def fit():\n    end = time.time()\n    meter.update(time.time() - end)\n    end = time.time()\n"
+            "def limit():\n    end = time.time()\n    return time.time() - end > 5\n",
+            [7, 8],
+            id="one of a name in another function decides",
+        ),
         pytest.param("seed = int(time.time())\nrandom.seed(seed)\n", [2], id="seeds"),
         pytest.param("name = time.strftime('%H')\nos.mkdir(name)\n", [2], id="strftime"),
         pytest.param("now = time.strftime('%H')\nprint(f'{now} done')\n", [], id="printed"),
         pytest.param(
             "print('{}'.format(time.asctime(time.localtime(time.time()))))\n", [], id="printed at once"
         ),
+        pytest.param("log.write('at ' + time.strftime('%H'))\n", [], id="written by rank 0"),
+        pytest.param("t = time.time()\nboard.add_scalar('t', t, step)\n", [], id="tracked by rank 0"),
         pytest.param("name = time.strftime('%H', t)\n", [], id="of a time that is given"),
         pytest.param("name = uuid.uuid4().hex\n", [2], id="uuid"),
         pytest.param("p = os.getpid()\n", [2], id="process id"),

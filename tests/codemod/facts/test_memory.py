@@ -125,3 +125,47 @@ def test_what_a_forward_makes_for_its_own_module_goes_with_the_replica(
 ) -> None:
     text = ATTENTION.replace("MADE", made).replace("SET", given)
     assert [one.name for one in facts_of(text).memory] == found
+
+
+COUNTER = """
+import torch
+def count(model, x):
+    handles, layers = [], []
+    def hook(module, given, output):
+        layers.append(module)
+    for layer in model.children():
+        handles.append(layer.register_forward_hook(hook))
+    model(x)
+    TAKEN_AWAY
+    return len(layers)
+net = Net()
+BEFORE
+net = torch.nn.DataParallel(net)
+BEHIND
+"""
+
+
+@pytest.mark.parametrize(
+    ("taken_away", "before", "behind", "turns"),
+    [
+        pytest.param(
+            "[one.remove() for one in handles]", "print(count(net, x))", "", False, id="over before the wrap"
+        ),
+        pytest.param("pass", "print(count(net, x))", "", True, id="the hooks stay"),
+        pytest.param(
+            "[one.remove() for one in handles]", "", "print(count(net, x))", True, id="behind the wrap"
+        ),
+        pytest.param(
+            "[one.remove() for one in handles]",
+            "print(count(net, x))",
+            "later(count)",
+            True,
+            id="handed on behind it",
+        ),
+    ],
+)
+def test_hooks_that_are_gone_before_the_model_is_wrapped_need_no_turns(
+    taken_away: str, before: str, behind: str, turns: bool
+) -> None:
+    text = COUNTER.replace("TAKEN_AWAY", taken_away).replace("BEFORE", before).replace("BEHIND", behind)
+    assert facts_of(text).takes_turns is turns
