@@ -16,7 +16,7 @@ class Sameness:
 
     proof: Proof
     steps: int = 0  # that were compared
-    text: str = ""  # what differs
+    text: str = ""  # what differs; of what trains the same, beside the training: lines, files
 
     @property
     def words(self) -> str:

@@ -59,8 +59,12 @@ def print_bench(found: Benchmark, file: IO[str] | None = None) -> None:
 
 
 def headline(found: Benchmark, measured: Measured) -> str:
-    """One sentence."""
+    """One sentence. Without GPUs nothing is faster than something else."""
     who = found.port or found.script
+    if measured.dp.virtual:
+        devices = f"{measured.world} virtual device{'' if measured.world == 1 else 's'}"
+        dp, ddp = (duration(one.step.median) for one in (measured.dp, measured.ddp))
+        return f"{who} on {devices}: a step takes {dp} under DataParallel, {ddp} under DDP, on the CPU"
     speed = measured.speed_up
     if measured.world == 1:
         return f"{who} on 1 device: under DDP {_times(speed)} the speed of the original"
