@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dp2ddp.bench.figures import Figures, Mode, figures, spread
+from dp2ddp.bench.figures import Figures, Mode, figures, spread, with_rows_of
 from dp2ddp.bench.readings import Counted, Timed, read_counted, read_timed
 from dp2ddp.bench.result import Benchmark, Measured, Sameness, Setting
 from dp2ddp.errors import RunError
@@ -128,6 +128,7 @@ class _Bencher:
                 rounds[mode].append(self._time(subject, mode, world, number))
         self._looked_at_one = True
         dp, ddp = (figures(mode, world, rounds[mode], counted[mode]) for mode in _MODES)
+        ddp = with_rows_of(dp, ddp)
         if world == 1:
             self.one = self.one or dp
         elif alone:

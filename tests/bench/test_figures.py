@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dp2ddp.bench.figures import figures, spread
+from dp2ddp.bench.figures import figures, spread, with_rows_of
 from dp2ddp.bench.readings import Counted, Sent, Timed, read_counted, read_timed, write
 from dp2ddp.bench.result import Measured, Sameness
 
@@ -70,6 +70,12 @@ def test_speed_up_and_efficiency_are_those_of_mean_steps() -> None:
     assert found.over_one(ddp) == pytest.approx(3)
     assert found.efficiency(ddp) == pytest.approx(0.75)
     assert dataclasses.replace(found, one=None).efficiency(ddp) is None
+
+
+def test_a_wrapper_that_shows_no_rows_has_those_of_the_original() -> None:
+    dp, ddp = figures("dp", 2, [(PLAIN,)]), figures("ddp", 2, [(dataclasses.replace(PLAIN, rows=(0, 0, 0)),)])
+    assert with_rows_of(dp, ddp).rows == dp.rows
+    assert with_rows_of(ddp, dp) is dp
 
 
 def test_readings_come_back_as_they_were_written(tmp_path: Path) -> None:
