@@ -113,6 +113,8 @@ class Quiet:
                 return func is not node and self._given(parent, node, seen)
             case ast.Assign(targets=targets):
                 return all(self._names(target, seen) for target in targets)
+            case ast.AugAssign(target=ast.Name() as target, op=ast.Add()) if self._is_container(target):
+                return self._names(target, seen)  # base += [p for p in layer.parameters()]
             case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
                 within = isinstance(parent, ast.AnnAssign) or self.holds(parent, seen)
                 return within and self._names(target, seen)
@@ -137,12 +139,35 @@ class Quiet:
             return asked.attr in QUIET or _is_number(value)
         if isinstance(around, ast.Call) and around.func is asked and asked.attr in HOLDS:
             return self.holds(around, seen)
-        if asked.attr in QUIET:
+        if asked.attr in QUIET or asked.attr in FILLING_METHODS and self._is_container(asked.value):
             return True
         if not isinstance(around, ast.Call) or around.func is not asked:
             return self.holds(asked, seen)
         methods = self.script.methods_by_name.get(asked.attr, [])
         return bool(methods) and all(self._is_quiet_method(one, seen) for one in methods)
+
+    def _is_container(self, node: ast.expr) -> bool:
+        """A name of lists or dicts of the script's own: what else is put there changes no model."""
+        if not isinstance(node, ast.Name):
+            return False
+        stores = [
+            self.script.scopes.parents[one]
+            for one in self.script.by_word.get(node.id, ())
+            if not isinstance(one.ctx, ast.Load) and self.script.variable(one) == self.script.variable(node)
+        ]
+        made = [one for one in stores if not isinstance(one, ast.AugAssign)]
+        home = getattr(self.script.variable(node)[0], "args", None)
+        given = isinstance(home, ast.arguments) and any(
+            isinstance(one, ast.arg) and one.arg == node.id for one in ast.walk(home)
+        )
+        return (
+            bool(made)
+            and not given
+            and all(
+                isinstance(one, ast.Assign) and isinstance(one.value, (ast.Dict, ast.List, ast.ListComp))
+                for one in made
+            )
+        )
 
     def _is_quiet_method(self, method: ast.AST, seen: frozenset[object]) -> bool:
         """Whether a method runs nothing of the object that it is called on."""

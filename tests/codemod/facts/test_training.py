@@ -150,6 +150,23 @@ def stopper(text: str) -> str | None:
             + "save({'net': net.module}, True)\n",
             id="saved in a dict, by a function",
         ),
+        pytest.param(
+            HEAD
+            + "def fit():\n    some, sizes = 1, 2\n    trained = []\n    for p in filter(f, net.parameters()):\n"
+            "        trained.append(p)\n    opt = torch.optim.SGD(trained, lr=1)\n"
+            + LOOP.replace("\n", "\n    ")
+            + "\nfit()\n",
+            id="collected in a list for the optimizer",
+        ),
+        pytest.param(
+            HEAD
+            + "def make(model):\n    if isinstance(model, torch.nn.DataParallel):\n        model = model.module\n"
+            "    base = []\n    for _, part in model.named_children():\n        base += list(part.parameters())\n"
+            "    groups = [{'params': base, 'lr': 1}]\n    return torch.optim.SGD(groups)\n"
+            + "opt = make(net)\n"
+            + LOOP,
+            id="groups of parameters that are added up",
+        ),
         pytest.param(HEAD + LOOP + "    net.module.drop = 0.2 * i / n\n", id="a number of the module is set"),
         pytest.param(
             HEAD
@@ -381,6 +398,14 @@ def test_it_is_proven(text: str) -> None:
             "    return total\n" + LOOP.replace("net(x), y)", "net(x), y) + decay(net.module)"),
             "decay(net.module)",
             id="a penalty in a function that is given the module",
+        ),
+        pytest.param(
+            HEAD
+            + LOOP.replace(
+                "    loss.b", "    for p in net.module.parameters():\n        loss += p.norm()\n    loss.b"
+            ),
+            "net.module.parameters",
+            id="a penalty that is added up",
         ),
         pytest.param(
             HEAD + "def run(m):\n    return m(x)\n" + LOOP + "    run(net.module)\n",
