@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 1aa019b5): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 72cb2893): yours now, it needs torch alone."""
 
 import atexit
 import contextlib
@@ -462,6 +462,9 @@ def drop_reducer(ddp: torch.nn.parallel.DistributedDataParallel) -> None:
 USUAL = frozenset(vars(torch.nn.Module()))
 
 
+NO_METHODS = frozenset(map(type, vars(torch.nn.Module()).values())) | {int, float, str, tuple, torch.Tensor}
+
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -498,9 +501,11 @@ def bind_to_replicas(part: torch.nn.Module, replicas: Mapping[int, torch.nn.Modu
     `module.compile()` and `self.forward = torch.compile(self.forward)` leave such: bound to the module itself, they
     would compute with its own parameters, past all that adds up gradients.
     """
+    if NO_METHODS.issuperset(map(type, vars(part).values())):
+        return
     for name in vars(part).keys() - USUAL:
         value = vars(part)[name]
-        if isinstance(value, (int, float, str, tuple, torch.Tensor, type(None))):
+        if type(value) in NO_METHODS:
             continue
         compiled = "_torchdynamo_orig_callable" in getattr(value, "__dict__", {})
         method = inspect.unwrap(value) if compiled else value
@@ -1331,9 +1336,10 @@ class MissingGradients:
 
     def end(self) -> None:
         """The backward pass is over."""
-        pairs = zip(self.parameters, self.before, self.gradients(), strict=True)
         missing = [
-            parameter for parameter, before, now in pairs if before[0] is now[0] and before[1] == now[1]
+            parameter
+            for parameter, (before, version) in zip(self.parameters, self.before, strict=True)
+            if parameter.grad is before and (before is None or before._version == version)
         ]
         self.under_way, self.before = False, []
         if missing:
@@ -1468,6 +1474,16 @@ class Contents:
         for tensor in self.parameters or self.buffers:
             return tensor.device
         return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
+
+    @functools.cached_property
+    def trainable(self) -> list[torch.nn.Parameter]:
+        """The parameters that want a gradient."""
+        return [parameter for parameter in self.parameters if parameter.requires_grad]
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether any part is what torch.compile has made of one."""
+        return any(map(is_compiled, self.parts))
 
     def versions(self) -> tuple[list[int], list[int]]:
         """Numbers that grow when a buffer, or a parameter, is changed in place."""
@@ -1944,12 +1960,7 @@ class GraphDDP(DistributedDataParallel):
         """Rank 0 has changed buffers. The others get them now, if somebody would not ask for them."""
         parts = [part for part in self.contents.parts if held_buffers(part)]
         self.far_buffers.leave(parts)
-        if (
-            are_held
-            or "looked_up" not in vars(self)
-            or any(map(is_compiled, self.contents.parts))
-            or self.compiler
-        ):
+        if are_held or "looked_up" not in vars(self) or self.contents.is_compiled or self.compiler:
             self.far_buffers.arrive()
             self.changes_behind = self.is_training and torch.is_grad_enabled()
 
@@ -2047,7 +2058,7 @@ class GraphDDP(DistributedDataParallel):
 
     def trainable(self) -> list[torch.nn.Parameter]:
         """The parameters that this forward pass can give a gradient."""
-        return [p for p in self.contents.parameters if p.requires_grad] if torch.is_grad_enabled() else []
+        return self.contents.trainable if torch.is_grad_enabled() else []
 
     @property
     def is_training(self) -> bool:
@@ -2148,7 +2159,7 @@ class ExactDDP(GraphDDP):
         self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[torch.Tensor, dict[int, torch.Tensor], Part]:
         parameters = self.trainable()
-        compiled = self.compiler is not None or any(map(is_compiled, self.contents.parts))
+        compiled = self.compiler is not None or self.contents.is_compiled
         self.scales_rows = not (self.careful or compiled or may_be_half(parameters))
         self.ties_all = len(self.training_wrappers) > 1
         link, _, part = super().enter(inputs, kwargs)
@@ -2196,7 +2207,9 @@ class ExactDDP(GraphDDP):
 
         Tied after the module ran, so that backward comes here first and no parameter waits for its zeros.
         """
-        wanted = [p for p in self.trainable() if self.ties_all or id(p) in self.missing.known]
+        wanted = self.trainable()
+        if not self.ties_all:
+            wanted = [p for p in wanted if id(p) in self.missing.known] if self.missing.known else []
         return ZeroGradients.apply(link, *wanted) if wanted else link
 
     def __getstate__(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import torch
 
 USUAL = frozenset(vars(torch.nn.Module()))  # attributes that every module has
+NO_METHODS = frozenset(map(type, vars(torch.nn.Module()).values())) | {int, float, str, tuple, torch.Tensor}
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -45,9 +46,11 @@ def bind_to_replicas(part: torch.nn.Module, replicas: Mapping[int, torch.nn.Modu
     `module.compile()` and `self.forward = torch.compile(self.forward)` leave such: bound to the module itself, they
     would compute with its own parameters, past all that adds up gradients.
     """
+    if NO_METHODS.issuperset(map(type, vars(part).values())):
+        return
     for name in vars(part).keys() - USUAL:
         value = vars(part)[name]
-        if isinstance(value, (int, float, str, tuple, torch.Tensor, type(None))):
+        if type(value) in NO_METHODS:
             continue
         compiled = "_torchdynamo_orig_callable" in getattr(value, "__dict__", {})
         method = inspect.unwrap(value) if compiled else value

@@ -298,12 +298,7 @@ class GraphDDP(DistributedDataParallel):
         """Rank 0 has changed buffers. The others get them now, if somebody would not ask for them."""
         parts = [part for part in self.contents.parts if held_buffers(part)]
         self.far_buffers.leave(parts)
-        if (
-            are_held
-            or "looked_up" not in vars(self)
-            or any(map(is_compiled, self.contents.parts))
-            or self.compiler
-        ):
+        if are_held or "looked_up" not in vars(self) or self.contents.is_compiled or self.compiler:
             self.far_buffers.arrive()
             self.changes_behind = self.is_training and torch.is_grad_enabled()
 
@@ -401,7 +396,7 @@ class GraphDDP(DistributedDataParallel):
 
     def trainable(self) -> list[torch.nn.Parameter]:
         """The parameters that this forward pass can give a gradient."""
-        return [p for p in self.contents.parameters if p.requires_grad] if torch.is_grad_enabled() else []
+        return self.contents.trainable if torch.is_grad_enabled() else []
 
     @property
     def is_training(self) -> bool:
@@ -515,7 +510,7 @@ class ExactDDP(GraphDDP):
         self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[torch.Tensor, dict[int, torch.Tensor], Part]:
         parameters = self.trainable()
-        compiled = self.compiler is not None or any(map(is_compiled, self.contents.parts))
+        compiled = self.compiler is not None or self.contents.is_compiled
         self.scales_rows = not (self.careful or compiled or may_be_half(parameters))
         self.ties_all = len(self.training_wrappers) > 1
         link, _, part = super().enter(inputs, kwargs)
@@ -563,7 +558,9 @@ class ExactDDP(GraphDDP):
 
         Tied after the module ran, so that backward comes here first and no parameter waits for its zeros.
         """
-        wanted = [p for p in self.trainable() if self.ties_all or id(p) in self.missing.known]
+        wanted = self.trainable()
+        if not self.ties_all:
+            wanted = [p for p in wanted if id(p) in self.missing.known] if self.missing.known else []
         return ZeroGradients.apply(link, *wanted) if wanted else link
 
     def __getstate__(self) -> dict[str, Any]:

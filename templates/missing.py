@@ -40,9 +40,10 @@ class MissingGradients:
 
     def end(self) -> None:
         """The backward pass is over."""
-        pairs = zip(self.parameters, self.before, self.gradients(), strict=True)
         missing = [
-            parameter for parameter, before, now in pairs if before[0] is now[0] and before[1] == now[1]
+            parameter
+            for parameter, (before, version) in zip(self.parameters, self.before, strict=True)
+            if parameter.grad is before and (before is None or before._version == version)
         ]
         self.under_way, self.before = False, []
         if missing:

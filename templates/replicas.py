@@ -43,6 +43,16 @@ class Contents:
             return tensor.device
         return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
 
+    @functools.cached_property
+    def trainable(self) -> list[torch.nn.Parameter]:
+        """The parameters that want a gradient."""
+        return [parameter for parameter in self.parameters if parameter.requires_grad]
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether any part is what torch.compile has made of one."""
+        return any(map(is_compiled, self.parts))
+
     def versions(self) -> tuple[list[int], list[int]]:
         """Numbers that grow when a buffer, or a parameter, is changed in place."""
         return [one._version for one in self.buffers], [one._version for one in self.parameters]
