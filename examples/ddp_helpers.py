@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 72cb2893): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 970ee311): yours now, it needs torch alone."""
 
 import atexit
 import contextlib
@@ -1149,6 +1149,25 @@ def reads_no_buffer(part: torch.nn.Module) -> bool:
     )
 
 
+@functools.cache
+def names_averages(kind: Any) -> bool:
+    """Whether methods of a module's class, torch's own left out, name running averages, or tables of buffers.
+
+    Its forward may read those of a part, in training too.
+    """
+    own = [one for one in kind.__mro__ if not one.__module__.startswith("torch.")]
+    codes = [value.__code__ for one in own for value in vars(one).values() if hasattr(value, "__code__")]
+    named: set[Any] = set()
+    while codes:
+        code = codes.pop()
+        constants = [each for each in code.co_consts if not isinstance(each, type(code))]
+        named.update(code.co_names, filter(lambda each: isinstance(each, str), constants))
+        codes += [each for each in code.co_consts if isinstance(each, type(code))]
+    return not named.isdisjoint(
+        (*AVERAGES, "buffers", "named_buffers", "get_buffer", "state_dict", "_buffers")
+    )
+
+
 def are_held_elsewhere(parts: Iterable[torch.nn.Module]) -> bool:
     """Whether something beside the parts' own tables holds a buffer, or a table: it would not see what comes later."""
     probe = {"_buffers": {"name": torch.zeros(1)}}
@@ -1975,6 +1994,9 @@ class GraphDDP(DistributedDataParallel):
             self.far_buffers.arrive()
             self.changes_behind = False
         own = self.far_buffers.arrive
+        kinds: Any = set(map(type, self.contents.parts))
+        if any(map(names_averages, kinds)):
+            own()
         for part in parts:
             table = part._buffers
             if type(table) is GuardedBuffers and (table.arrive != own or not reads_no_buffer(part)):

@@ -1,6 +1,7 @@
 """Buffers that only rank 0 has as they are, until somebody looks at them: a training step reads no running average."""
 
 import copy
+import functools
 import os
 import sys
 import threading
@@ -153,6 +154,25 @@ def reads_no_buffer(part: torch.nn.Module) -> bool:
         and type(part).forward.__module__.startswith("torch.nn.modules.")
         and not (part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part))
         and all(name in AVERAGES for name in held_buffers(part))
+    )
+
+
+@functools.cache
+def names_averages(kind: Any) -> bool:
+    """Whether methods of a module's class, torch's own left out, name running averages, or tables of buffers.
+
+    Its forward may read those of a part, in training too.
+    """
+    own = [one for one in kind.__mro__ if not one.__module__.startswith("torch.")]
+    codes = [value.__code__ for one in own for value in vars(one).values() if hasattr(value, "__code__")]
+    named: set[Any] = set()
+    while codes:
+        code = codes.pop()
+        constants = [each for each in code.co_consts if not isinstance(each, type(code))]
+        named.update(code.co_names, filter(lambda each: isinstance(each, str), constants))
+        codes += [each for each in code.co_consts if isinstance(each, type(code))]
+    return not named.isdisjoint(
+        (*AVERAGES, "buffers", "named_buffers", "get_buffer", "state_dict", "_buffers")
     )
 
 

@@ -29,6 +29,7 @@ from .buffers import (
     GuardedBuffers,
     are_held_elsewhere,
     held_buffers,
+    names_averages,
     reads_no_buffer,
     tensors_of,
 )
@@ -313,6 +314,9 @@ class GraphDDP(DistributedDataParallel):
             self.far_buffers.arrive()
             self.changes_behind = False
         own = self.far_buffers.arrive
+        kinds: Any = set(map(type, self.contents.parts))
+        if any(map(names_averages, kinds)):
+            own()
         for part in parts:
             table = part._buffers
             if type(table) is GuardedBuffers and (table.arrive != own or not reads_no_buffer(part)):

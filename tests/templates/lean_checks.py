@@ -377,6 +377,34 @@ def layers_that_run_again_change_rank_zeros_buffers() -> Any:
     return [same, exchange(seen) == [seen] * world_size(), int(module.norm.num_batches_tracked or 0)]
 
 
+class Reads(Pictures):
+    """Looks at a part's running averages in its forward."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mean = self.norm.running_mean
+        assert mean is not None
+        return super().forward(x) + mean.sum()
+
+
+def a_forward_that_reads_averages_has_rank_zeros() -> Any:
+    """With steps that change no parameter, every rank's rows see what replica 0 has left before."""
+    torch.manual_seed(7)
+    module = Reads()
+    net, plain = ExactDDP(module), copy.deepcopy(module)
+    same = []
+    for seed in range(3):
+        x, _ = pictures(seed)
+        before = {name: tensor.clone() for name, tensor in plain.named_buffers()}
+        wanted = []
+        for number, chunk in enumerate(x.chunk(world_size())):
+            twin = plain if number == 0 else copy.deepcopy(plain)
+            if number:
+                twin.load_state_dict({**twin.state_dict(), **before})
+            wanted.append(twin(chunk))
+        same.append(torch.allclose(net(x), torch.cat(wanted), atol=1e-6))
+    return all(same)
+
+
 LEAN_CHECKS: dict[str, Callable[[], Any]] = {
     check.__name__: check
     for check in (
@@ -391,5 +419,6 @@ LEAN_CHECKS: dict[str, Callable[[], Any]] = {
         parameters_given_other_data_are_kept,
         rows_are_scaled_but_in_float16,
         layers_that_run_again_change_rank_zeros_buffers,
+        a_forward_that_reads_averages_has_rank_zeros,
     )
 }

@@ -266,6 +266,7 @@ def test_buffers_are_replica_zeros_and_whoever_holds_them_sees_them_change(found
     assert found(world, "running_averages_are_replica_zeros") == [True] * world
     assert found(world, "whoever_holds_a_buffer_sees_it_change") == [[True] * 8] * world
     assert found(world, "rank_zero_alone_looks_without_waiting") == [[[], True]] * world
+    assert found(world, "a_forward_that_reads_averages_has_rank_zeros") == [True] * world
     assert found(world, "layers_that_run_again_change_rank_zeros_buffers") == [[True, True, 6]] * world
 
 
