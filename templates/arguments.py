@@ -56,7 +56,8 @@ def split_argument(value: Any, world: int, take: Take) -> tuple[int, Any]:
 
 def chunk_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
     """Rows of each chunk as torch.chunk cuts them, which may be fewer than ranks: 5 over 4 is 2, 2, 1."""
-    return tuple(chunk.shape[dim] for chunk in tensor.detach().chunk(world, dim))
+    numberless = torch.empty(tensor.shape, device="meta")
+    return tuple(chunk.shape[dim] for chunk in numberless.chunk(world, dim))
 
 
 def rank_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:

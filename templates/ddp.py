@@ -38,6 +38,7 @@ from .half import may_be_half, notice_half_precision
 from .mail import Letter, Mail
 from .missing import MissingGradients
 from .outputs import Face, describe_output, gather_outputs, joinable_shapes
+from .parted import is_parted, join_parts, own_numbers, plain
 from .process import drop_reducer, exchange, own_rank, random_streams, set_random_streams, world_size
 from .replicas import (
     Contents,
@@ -48,7 +49,7 @@ from .replicas import (
     replica_of,
     stream_marks,
 )
-from .rows import RowsApart, concatenate_ranks, own_slice
+from .rows import RowsApart
 from .whole import (
     FromWhole,
     IntoWhole,
@@ -187,7 +188,7 @@ class GraphDDP(DistributedDataParallel):
         count = len(chunk_sizes(tensor, world, self.dim))
         if id(tensor) in chunks:
             return count, self.way_out(chunks[id(tensor)].to(self.device))
-        own = own_slice(tensor, rank_sizes(tensor, world, self.dim), self.dim)
+        own = own_numbers(tensor.detach(), rank_sizes(tensor, world, self.dim), self.dim)
         return count, own.to(self.device, copy=True)
 
     def has_rows(self, part: Part) -> bool:
@@ -340,13 +341,13 @@ class GraphDDP(DistributedDataParallel):
             some = next(iter(shapes))
             own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(dim, 0, 0)
         if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
-            whole = torch.cat(come, dim) if come else concatenate_ranks(own, sizes, dim)
+            whole = torch.cat(come, dim) if come else join_parts(own, sizes, dim)
         elif come:
             whole = RowsIntoWhole.apply((dim, sizes), [torch.cat(come, dim)], link, self.entrance(own))
         else:
             whole = IntoWhole.apply(((dim, sizes),), link, self.entrance(own))[0]
         self.watch(whole)
-        if all(face.channels_last for face in faces.values()):
+        if all(face.channels_last for face in faces.values()) and not is_parted(whole):
             return whole.contiguous(memory_format=torch.channels_last)
         return whole
 
@@ -376,7 +377,7 @@ class GraphDDP(DistributedDataParallel):
         """One rank's tensor, on every rank, with the dimensions in the same order of memory."""
         flat = Face(0, torch.Size([face.shape.numel()]), face.dtype, face.needs_gradient)
         own = [tensors[face.place].permute(face.order).reshape(-1)] if rank == own_rank() else []
-        whole = self.join_tensors({rank: flat}, own, link, 0)
+        whole = plain(self.join_tensors({rank: flat}, own, link, 0))
         return whole.view([face.shape[place] for place in face.order]).permute(
             sorted(range(len(face.order)), key=face.order.__getitem__)
         )

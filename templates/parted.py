@@ -73,6 +73,8 @@ class Rows(torch.Tensor):
     def __setitem__(self, key: Any, value: Any) -> None:
         if not keeps_rows(key, self.part_dim, self.dim()):
             become_whole(self)
+        elif not self.family.others(self):
+            have_own_memory(self)
         super().__setitem__(key, value)
 
     def tolist(self) -> Any:
@@ -114,6 +116,7 @@ class Family:
     """Rows that share their memory: what changes one of them in place changes all."""
 
     def __init__(self) -> None:
+        self.lent = False  # the memory is another's, who may need it as it is: the wrapped model's
         self.changes = 0
         self.members: list[weakref.ref[Rows]] = []
 
@@ -137,6 +140,34 @@ def contiguous_strides(shape: Sequence[int]) -> list[int]:
 def rows_of(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
     """This rank's rows in, the whole tensor out, as autograd sees it; the gradient is the own rows' part again."""
     return IntoRows.apply(own, tuple(sizes), dim)
+
+
+# Bytes up to which a tensor is made whole at once: as many exchanges, and float32 to the last bit.
+SMALL_WHOLE = 64 * 1024
+
+
+def join_parts(own: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tensor:
+    """All ranks' rows as one tensor: whole on each rank if it is small, parted as they are if it is large."""
+    if dim != 0 or own.layout != torch.strided or not is_large(own, sizes, dim):
+        return concatenate_ranks(own, sizes, dim)
+    rows = Rows.of(own.detach(), sizes, dim)
+    rows.family.lent = True
+    return rows
+
+
+def is_large(own: torch.Tensor, sizes: Sequence[int], dim: int) -> bool:
+    """Whether the whole is larger than what travels along: every rank has the same answer."""
+    row = own.element_size()
+    for place, size in enumerate(own.shape):
+        row *= 1 if place == dim else size
+    return row * sum(sizes) > SMALL_WHOLE
+
+
+def own_numbers(tensor: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """This rank's rows of a whole tensor, below autograd: a view."""
+    if is_parted(tensor) and (tensor.sizes, tensor.part_dim) == (tuple(sizes), dim):
+        return tensor.own
+    return own_slice(plain_numbers(tensor), sizes, dim)
 
 
 def own_rows_of(tensor: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
@@ -163,9 +194,7 @@ class OutOfRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, sizes: tuple[int, ...], dim: int) -> torch.Tensor:
         ctx.layout = sizes, dim
-        if isinstance(tensor, Rows) and is_parted(tensor) and (tensor.sizes, tensor.part_dim) == ctx.layout:
-            return tensor.own.view_as(tensor.own)
-        return own_slice(plain_numbers(tensor), sizes, dim).clone()
+        return own_numbers(tensor, sizes, dim).clone()
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
@@ -174,7 +203,7 @@ class OutOfRows(torch.autograd.Function):
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """The whole as a plain tensor of this rank; autograd goes on through it."""
-    return AsPlain.apply(tensor)
+    return AsPlain.apply(tensor) if isinstance(tensor, Rows) else tensor
 
 
 class AsPlain(torch.autograd.Function):
@@ -226,8 +255,8 @@ def from_all_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> tor
 
 
 CROSSES = (
-    "A large output of the wrapped model, or a batch, is changed in place in a way that crosses the ranks' rows, while "
-    "there are views of it. Change a copy: tensor.clone(), then no view is left behind."
+    "A large output of the wrapped model, or a view of it, is changed in place, where the change would not reach all "
+    "that shares its memory or crosses the ranks' rows. Change a copy: tensor.clone()."
 )
 
 
@@ -237,7 +266,7 @@ def become_whole(rows: Rows) -> None:
         if rows.family.others(rows):
             raise RuntimeError(CROSSES)
         rows.own = rows.kept = plain_numbers(rows).clone()
-        rows.fetch = None
+        rows.fetch, rows.family.lent = None, False
 
 
 def keeps_rows(key: Any, dim: int, dims: int) -> bool:
@@ -327,9 +356,17 @@ def rows_in(value: Any) -> list[Rows]:
 
 def about_to_change(rows: Rows) -> None:
     """Note a change in place; it must reach all that shares the memory."""
-    if any(is_parted(one) != is_parted(rows) for one in rows.family.others(rows)):
+    others = rows.family.others(rows)
+    if any(is_parted(one) != is_parted(rows) for one in others) or others and rows.family.lent:
         raise RuntimeError(CROSSES)
+    have_own_memory(rows)
     rows.family.changes += 1
+
+
+def have_own_memory(rows: Rows) -> None:
+    """Have a copy of what is lent. Nobody else may see it yet."""
+    if rows.family.lent:
+        rows.own, rows.family.lent = rows.own.clone(), False
 
 
 def with_plain(value: Any) -> Any:
@@ -712,7 +749,10 @@ def multiplied_and_added(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     return Rows.of(func(plain_numbers(bias), one.own, plain_numbers(other)), one.sizes, 0)
 
 
-NONE, MEAN, SUM = 0, 1, 2  # torch's numbers for reduction=
+# torch's numbers for reduction=
+NONE = 0
+MEAN = 1
+SUM = 2
 
 
 def class_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import torch
 
 from .ddp import GraphDDP, Report, called_data_parallel
+from .parted import plain
 from .parts import DataParallelOnRanks, RunByHand, as_calls
 from .process import alone, exchange, own_rank, world_size
 from .rows import concatenate_ranks, put_together, take_apart
@@ -171,7 +172,7 @@ class SyncedRun(RunByHand):
         if not needs_gradient:
             return concatenate_ranks(flat, sizes)
         with torch.enable_grad():  # as the replicas have it
-            return IntoWhole.apply(((0, sizes),), self.link.to(flat.device), flat)[0]
+            return plain(IntoWhole.apply(((0, sizes),), self.link.to(flat.device), flat)[0])
 
     def own_copies(self, answers: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """This rank's copies of what all ranks have, whose gradients add up over the ranks."""

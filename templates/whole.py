@@ -6,8 +6,9 @@ from typing import Any
 import torch
 import torch.distributed
 
+from .parted import join_parts, own_numbers, plain_numbers
 from .process import exchange, own_rank
-from .rows import as_bytes, concatenate_ranks, own_slice
+from .rows import as_bytes
 
 # How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
 # None if each rank holds a copy, whose gradients add up; its shape if these gradients may be sparse.
@@ -105,14 +106,14 @@ def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
     if tensor.is_sparse:
         return tensor.clone()
     if layout is None or isinstance(layout, torch.Size):
-        return tensor.view_as(tensor)
-    return own_slice(tensor, layout[1], layout[0]).clone()
+        return plain_numbers(tensor).view_as(tensor)
+    return own_numbers(tensor, layout[1], layout[0]).clone()
 
 
 def from_ranks(own: torch.Tensor, layout: tuple[int, tuple[int, ...]] | torch.Size) -> torch.Tensor:
     """The ranks' rows in order, or the sum of gradients that are sparse if those of all ranks with rows are."""
     if not isinstance(layout, torch.Size):
-        return concatenate_ranks(own, layout[1], layout[0])
+        return join_parts(own, layout[1], layout[0])
     told = (own._indices().cpu(), own._values().cpu()) if own.is_sparse else own.cpu() if own.any() else None
     found = [each for each in exchange(told) if each is not None]
     parts = [
@@ -165,7 +166,7 @@ class ScaleGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
         ctx.factor = factor
-        return tensor.view_as(tensor)
+        return plain_numbers(tensor).view_as(tensor)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:

@@ -100,4 +100,14 @@ def keep_places_out_of_files(patches: Patches) -> None:
         return put(tensor, common_place(tensors_in(args)))
 
     patches.set(torch.Tensor, "_make_subclass", staticmethod(_make_subclass))
+    original_wrapper = torch.Tensor._make_wrapper_subclass
+
+    def _make_wrapper_subclass(*args: Any, **kwargs: Any) -> torch.Tensor:
+        """A tensor without memory of its own is told where it is: on the CPU, as all are."""
+        if "device" in kwargs:
+            kwargs["device"] = torch.device("cpu")
+        made: torch.Tensor = original_wrapper(*args, **kwargs)
+        return made
+
+    patches.set(torch.Tensor, "_make_wrapper_subclass", staticmethod(_make_wrapper_subclass))
     patches.set(torch.autograd.Variable, "__new__", staticmethod(variable))

@@ -73,7 +73,7 @@ def test_a_function_of_rows_is_that_of_the_whole_with_its_gradients_and_theirs(
 @pytest.mark.parametrize("world", WORLDS)
 def test_what_would_change_a_copy_is_refused_on_every_rank(found: Any, world: int) -> None:
     for each in found[world]:
-        assert "crosses the ranks' rows" in each[f"whole: {REFUSED}, uneven"]["failed"]
+        assert "would not reach all' rows" in each[f"whole: {REFUSED}, uneven"]["failed"]
 
 
 def test_the_checks_would_notice_rows_that_are_missing(found: Any) -> None:
