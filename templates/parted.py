@@ -218,6 +218,25 @@ class AsPlain(torch.autograd.Function):
         return gradient
 
 
+def with_wholes(value: Any) -> Any:
+    """A value with all rows in it, before one rank goes on alone; also in tuples, lists and dicts."""
+    if isinstance(value, Rows):
+        return plain(value)
+    if isinstance(value, dict):
+        return {key: with_wholes(item) for key, item in value.items()} if holds_rows(value) else value
+    if isinstance(value, (tuple, list)) and holds_rows(value):
+        items = [with_wholes(item) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+def holds_rows(value: Any) -> bool:
+    """Whether there are Rows in it."""
+    if isinstance(value, dict):
+        return any(map(holds_rows, value.values()))
+    return any(map(holds_rows, value)) if isinstance(value, (tuple, list)) else isinstance(value, Rows)
+
+
 def is_parted(value: Any) -> TypeGuard[Rows]:
     """Whether this tensor's rows lie on several ranks."""
     return isinstance(value, Rows) and value.own is not value.kept
@@ -380,6 +399,8 @@ def with_plain(value: Any) -> Any:
 
 def is_pointwise(func: Any) -> bool:
     """Whether torch says that a function works element by element; of one that works in place, if its twin does."""
+    if {torch.Tag.data_dependent_output, torch.Tag.nondeterministic_seeded} & set(func.tags):
+        return False  # equal, which answers for all; rrelu, which may draw
     if torch.Tag.pointwise in func.tags:
         return True
     name, overload = func._schema.name, func._schema.overload_name or "default"

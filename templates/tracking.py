@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from .feed import answer
+from .parted import with_wholes
 from .process import RANK_PROCESS, alone, exchange, own_rank, set_random_streams, world_size
 from .voice import Silence, as_exception, sendable
 
@@ -69,14 +70,17 @@ class Tracker:
         return read(self, lambda thing: getattr(thing, name), name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = with_wholes((args, kwargs))
         if WRITES.match(vars(self)[OWN].name):
             return part(self, lambda thing: thing(*bare(args), **bare(kwargs)))
         return read(self, lambda thing: thing(*bare(args), **bare(kwargs)))
 
     def __setattr__(self, name: str, value: Any) -> None:
+        value = with_wholes(value)
         part(self, lambda thing: setattr(thing, name, bare(value)))
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        value = with_wholes(value)
         part(self, lambda thing: thing.__setitem__(key, bare(value)))
 
     def __delitem__(self, key: Any) -> None:

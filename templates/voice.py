@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from .parted import with_wholes
 from .process import alone, exchange, own_rank, world_size
 
 
@@ -24,6 +25,7 @@ def on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     if world_size() == 1:
         return function(*args, **kwargs)
     exchange(None)
+    args, kwargs = with_wholes((args, kwargs))
     result, error = attempt(lambda: function(*args, **kwargs)) if own_rank() == 0 else (None, None)
     sent_result, sent_error = exchange((sendable(result), sendable(error)) if own_rank() == 0 else None)[0]
     if sent_error is not None:

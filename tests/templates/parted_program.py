@@ -171,6 +171,13 @@ WHOLE: dict[str, Check] = {
     "dropout": lambda x, y, w: seeded(lambda: F.dropout(x, 0.5)),
     "kept and put together": lambda x, y, w: torch.cat([each.detach() for each in [x, x * 2, x[:1]]]),
     "a triplet": lambda x, y, w: torch.addmm(x @ x.t(), x, x.t(), alpha=-2.0),
+    "another first or last row": lambda x, y, w: torch.tensor(
+        [
+            float(torch.equal(x, torch.cat([x[:-1], x[-1:] + n]))) + 2 * torch.equal(x + n * (x[:1] < 99), x)
+            for n in (0, 1)
+        ]
+    ),
+    "random slopes": lambda x, y, w: seeded(lambda: F.rrelu(x, training=True)),
     "Variable and data": lambda x, y, w: (
         torch.autograd.Variable(x).sort(0)[0] + x.data.cumsum(0) + x.detach().flip(0)
     ),
