@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 905ea73d): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 4887092b): yours now, it needs torch alone."""
 
 import atexit
 import contextlib
