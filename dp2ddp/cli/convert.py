@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dp2ddp.source.files import SourceFile
 
 CHOICES = {
-    "data": ("replicate", "shard", "spread", "feed"),
+    "data": ("share", "shard", "replicate"),
     "join": ("batch", "outputs"),
     "gradients": ("graph", "reducer"),
 }

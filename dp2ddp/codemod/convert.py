@@ -251,7 +251,7 @@ def _may_matter(project: Project) -> bool:
 
 
 # The templates whose helpers fit together in one way only, which was chosen for another script.
-CHOSEN_TOGETHER = {"ddp", "in_turn", "parts", "rows", "batches", "spread", "feed"}
+CHOSEN_TOGETHER = {"ddp", "in_turn", "parts", "rows", "batches", "shared", "feed"}
 FROM_HELPERS = re.compile(rf"^from {NAME} import (.*)", re.MULTILINE)
 JOINS = "join_process_group"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dp2ddp.codemod.facts import Facts
 
-DATA = ("replicate", "shard", "spread", "feed")
+DATA = ("share", "shard", "replicate")  # to ask for
 JOIN = ("batch", "outputs")
 GRADIENTS = ("graph", "reducer")
 WRAPPERS = {"reducer": "ExactDDP", "graph": "GraphDDP"}
@@ -31,6 +31,7 @@ class Strategy:
     data: Choice
     join: Choice
     gradients: Choice
+    shares: bool  # rank 0 iterates the loaders for all ranks
 
     @property
     def wrapper(self) -> str:
@@ -46,17 +47,14 @@ def choose(
     Outputs can only be joined where the ranks' rows stay apart, so the first two choices go together.
     """
     gradient = _asked(gradients, _choose_gradients(facts), safe="graph")
-    if data == "feed" or data is None and facts.feed_reason:
-        why = "asked for" if data == "feed" else facts.feed_reason or ""
-        return Strategy(_feed(why), _batch(why), gradient)
-    stopper = facts.data_stopper
+    stopper = facts.feed_reason or facts.data_stopper
     found = (_shard(), _outputs()) if stopper is None else (_whole(facts, stopper), _batch(stopper))
-    if data == "spread":
-        found = (_asked(data, _whole(facts, stopper or "asked for")), _batch(stopper or "asked for"))
+    if data == "share":
+        found = (_asked(data, _share(facts, stopper or "asked for")), _batch(stopper or "asked for"))
     elif data == "replicate":
         found = (_replicate("asked for"), _batch("asked for"))
     elif join == "batch" and data is None:
-        found = (_whole(facts, "join is asked for"), _batch("asked for"))
+        found = (_whole(facts, stopper or "join is asked for"), _batch(stopper or "asked for"))
     elif (data, join) == ("shard", "batch"):
         found = (Choice("shard", "asked for", forced=stopper is not None), _batch("asked for"))
     elif stopper is not None and join == "outputs":
@@ -66,7 +64,8 @@ def choose(
         )
     elif stopper is not None and data == "shard":
         found = (Choice("shard", f"asked for, not proven: {stopper}", forced=True), _batch(stopper))
-    return Strategy(*found, gradients=gradient)
+    shares = found[0].value == "share" or found[0].value == "feed" and facts.share_stopper is None
+    return Strategy(*found, gradients=gradient, shares=shares)
 
 
 def _shard() -> Choice:
@@ -74,18 +73,25 @@ def _shard() -> Choice:
 
 
 def _whole(facts: Facts, why: str) -> Choice:
-    """Whole batches on every rank: loaded once where the loaders' workers can be shared out, or else by each."""
-    if facts.spread_stopper is None:
-        return Choice("spread", f"each batch is loaded once, by the worker that always did (shard: {why})")
-    return _replicate(f"{why}; spread: {facts.spread_stopper}")
+    """Whole batches on every rank: made once wherever rank 0 may make them."""
+    if facts.feed_reason is not None:
+        return Choice("feed", f"rank 0 reads, and every rank gets what it reads: {why}")
+    return _share(facts, why)
+
+
+def _share(facts: Facts, why: str) -> Choice:
+    stopper = facts.share_stopper
+    if stopper is not None:
+        return _replicate(f"{why}; share: {stopper}")
+    return Choice(
+        "share", f"rank 0 makes each batch, as one process would; the others map its memory (shard: {why})"
+    )
 
 
 def _replicate(why: str) -> Choice:
-    return Choice("replicate", f"every rank loads the whole batch, which is always right (shard: {why})")
-
-
-def _feed(why: str) -> Choice:
-    return Choice("feed", f"rank 0 reads, and every rank gets what it reads: {why}")
+    return Choice(
+        "replicate", f"every rank makes the whole batches itself, which is always right (shard: {why})"
+    )
 
 
 def _outputs() -> Choice:

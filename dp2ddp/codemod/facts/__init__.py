@@ -14,7 +14,7 @@ from dp2ddp.codemod.facts.entry import NO_ENTRY, Entry, find_entry, last_import
 from dp2ddp.codemod.facts.flow import Flow, find_flow
 from dp2ddp.codemod.facts.forward_effects import ForwardEffects, find_forward_effects
 from dp2ddp.codemod.facts.frozen import wraps_frozen_models_only
-from dp2ddp.codemod.facts.loaders import LOADER, Loader, find_loaders
+from dp2ddp.codemod.facts.loaders import Loader, find_loaders
 from dp2ddp.codemod.facts.looked_up import lookups
 from dp2ddp.codemod.facts.memory import Kept, Memory, data_writes
 from dp2ddp.codemod.facts.models import (
@@ -38,10 +38,10 @@ from dp2ddp.codemod.facts.reach import Reach
 from dp2ddp.codemod.facts.redefined import redefined
 from dp2ddp.codemod.facts.replication import Replication
 from dp2ddp.codemod.facts.script import Call, Script
+from dp2ddp.codemod.facts.sharing import against_sharing, shared_loaders
 from dp2ddp.codemod.facts.sources import Feeds, find_feeds
 from dp2ddp.codemod.facts.threads import runs_in_threads_alone
 from dp2ddp.codemod.facts.training import Training, find_training
-from dp2ddp.codemod.facts.workers import against_spreading, has_workers, loaders_with_workers
 from dp2ddp.source.projects import Project
 
 
@@ -161,15 +161,24 @@ class Facts:
         """What keeps the ranks' rows from staying apart (None: nothing)."""
         return self._redefined or self._wrapped_otherwise or self.flow.stopper
 
-    @property
-    def spread_stopper(self) -> str | None:
-        """What keeps the loaders' workers from being shared out among the ranks (None: nothing)."""
-        found = (why for one in self.files for why in against_spreading(one.script, self.places))
-        if not any(True for one in self.files for _ in loaders_with_workers(one.script)):
-            with_workers = any(
-                has_workers(call) for one in self.files for call in one.script.calls_of(LOADER)
+    @cached_property
+    def shared_loaders(self) -> tuple[Call, ...]:
+        """The loaders of this file that rank 0 may iterate for all ranks, if the project lets it."""
+        found = shared_loaders(self.script, self.modules, self.places)
+        return tuple(call for call in found if self.reach.holds(self.script, call.node))
+
+    @cached_property
+    def share_stopper(self) -> str | None:
+        """What keeps rank 0 from iterating the loaders for all ranks (None: nothing)."""
+        if not any(one.shared_loaders for one in self.files):
+            return "no DataLoader is made"
+        found = (
+            why
+            for one in self.files
+            for why in against_sharing(
+                one.script, self.places, self.modules.scripts, self.training.words, one.feeds.makers
             )
-            return "no loader has workers" if not with_workers else "samples come from iterable data sets"
+        )
         return next(found, None)
 
     @property
@@ -177,9 +186,9 @@ class Facts:
         """Why ranks could not read the data alike, so that rank 0 has to read it for all (None: they can)."""
         return next((one.feeds.why for one in self.files if one.feeds.why), None)
 
-    def is_fed(self, call: Call, by_feeding: bool) -> bool:
-        """Whether a call runs on rank 0 alone: in a thread, or in a data set that rank 0 reads for all."""
-        return self.places.of(call.node) is Place.THREAD or by_feeding and call in self.feeds.live
+    def is_of_rank_zero(self, call: Call, by_sharing: bool) -> bool:
+        """Whether a call runs on rank 0 alone: in a thread, or in a data set whose loader it iterates for all."""
+        return self.places.of(call.node) is Place.THREAD or by_sharing and call in self.feeds.live
 
     @property
     def gradient_stopper(self) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.collates import collates_alone
+from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.samples import gives_tuples, is_plain_data_set, returns_tuples
 from dp2ddp.codemod.facts.script import Call, Script, literal
 
@@ -35,6 +36,13 @@ class Loader:
     call: Call
     stopper: str | None
     tuples: bool  # its batches are tuples, lists or dicts for sure, and not tensors
+
+
+def calls_of_loaders(script: Script, modules: Modules) -> Iterator[Call]:
+    """All that makes a loader in one file, also of a class of the project's own."""
+    for call in script.calls:
+        if call.name == LOADER or modules.has_base(script, call.node.func, (LOADER,)):
+            yield call
 
 
 def find_loaders(script: Script) -> tuple[Loader, ...]:

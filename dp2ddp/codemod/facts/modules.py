@@ -60,6 +60,13 @@ class Modules:
         """Who calls whom."""
         return CallGraph(self)
 
+    def has_base(self, script: Script, node: ast.AST, bases: tuple[str, ...]) -> bool:
+        """Whether a name means a class of the project that is derived from one of these."""
+        found = self.definition(script, node)
+        if found is None or not isinstance(found[1], ast.ClassDef):
+            return False
+        return any(found[0].scopes.name(base) in bases for base in found[1].bases)
+
     def meaning(self, name: str) -> str:
         """A qualified name, followed through the modules that import what they hand out: `utils.os.makedirs`."""
         for _ in range(LONGEST):

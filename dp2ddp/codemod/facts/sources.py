@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.clocks import shared_clocks
 from dp2ddp.codemod.facts.effects import STARTERS
-from dp2ddp.codemod.facts.loaders import LOADER
+from dp2ddp.codemod.facts.loaders import calls_of_loaders
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.randomness import reseeds_from_outside, unseeded_generators
@@ -38,7 +38,6 @@ class Feeds:
     script: Script
     makers: tuple[Call, ...]  # calls that make threads, processes, pools, and where they meet
     stoppers: tuple[tuple[Call, str], ...]  # starters that cannot be left to rank 0, and why
-    loaders: tuple[Call, ...]  # every loader of the file
     live: tuple[Call, ...]  # what makes the samples of loaders another one in each process
 
     @property
@@ -48,9 +47,6 @@ class Feeds:
             made = self.makers[0]
             name = made.name or made.node.func.id  # type: ignore[attr-defined]  # a class of the script has a plain name
             return f"{name} ({self.script.where(made.node)}) hands over in an order of its own"
-        if self.live:
-            live = self.live[0]
-            return f"{live.name}() in a data set ({self.script.where(live.node)}) is another in each process"
         return None
 
 
@@ -71,7 +67,6 @@ def find_feeds(
         script,
         tuple(makers),
         stoppers,
-        tuple(_loaders(script, modules)),
         live if live and _are_read_by_loaders(modules) else (),
     )
 
@@ -80,27 +75,14 @@ def is_starter(script: Script, call: Call, modules: Modules) -> bool:
     """Whether a call makes a thread, a process or a pool, also of a class of the script's own."""
     if call.name in STARTERS:
         return call.name not in NOT_FED
-    return _has_base(script, call.node.func, modules, BASES)
-
-
-def _has_base(script: Script, node: ast.AST, modules: Modules, bases: tuple[str, ...]) -> bool:
-    found = modules.definition(script, node)
-    if found is None or not isinstance(found[1], ast.ClassDef):
-        return False
-    return any(found[0].scopes.name(base) in bases for base in found[1].bases)
-
-
-def _loaders(script: Script, modules: Modules) -> Iterator[Call]:
-    for call in script.calls:
-        if call.name == LOADER or _has_base(script, call.node.func, modules, (LOADER,)):
-            yield call
+    return modules.has_base(script, call.node.func, BASES)
 
 
 def _are_read_by_loaders(modules: Modules) -> bool:
     """Whether the project's data sets are read by loaders alone, and never directly (`train_set[0]`)."""
     sets = set()
     for script in modules.scripts:
-        given = (call.argument(0, "dataset") for call in _loaders(script, modules))
+        given = (call.argument(0, "dataset") for call in calls_of_loaders(script, modules))
         sets |= {script.told(one) for one in given if one is not None}
     for script in modules.scripts:
         for node in script.nodes(ast.Subscript, ast.For, ast.comprehension):

@@ -70,10 +70,10 @@ class UnseededGenerator(Rule):
             if facts.places.of(call.node) is Place.MAIN:
                 yield PassTo(call.node, facts.names.helper("on_rank_zero"), because)
                 yield Lift("on_rank_zero", because)
-            elif not facts.is_fed(call, strategy.data.value == "feed"):
+            elif not facts.is_of_rank_zero(call, strategy.shares):
                 yield Hazard(call.node, f"{call.name}() is another generator on every rank", "give it a seed")
         for call in reseeds_from_outside(facts.script):
-            if facts.is_fed(call, strategy.data.value == "feed"):
+            if facts.is_of_rank_zero(call, strategy.shares):
                 continue
             yield Hazard(
                 call.node,

@@ -15,13 +15,11 @@ class SourceOfOne(Rule):
 
     ## What it does
     Where threads or processes of the script load data, they run on rank 0 alone, and so do the queues and events
-    through which they hand over: `queue.Queue(8)` becomes `feed(queue.Queue)(8)`. Where samples of a loader differ
-    from process to process (a generator without a seed in `__getitem__`), the loader is made on every rank and
-    read on rank 0: `feed(DataLoader(...))`.
+    through which they hand over: `queue.Queue(8)` becomes `feed(queue.Queue)(8)`. Loaders have a rule of their own
+    (DDP307).
 
     ## Why
-    Threads hand over in an order of their own, unseeded generators draw numbers of their own: each rank would
-    train on other batches.
+    Threads hand over in an order of their own: each rank would train on other batches.
 
     ## Safety
     Whatever is asked of a fed object (`get()`, the next item, its length) is asked on rank 0, and the answer,
@@ -63,30 +61,6 @@ class SourceOfOne(Rule):
                     out = net(batches.get())
             """,
         ),
-        Rewrites(
-            before="""
-                import numpy as np
-                import torch
-                from torch.utils.data import DataLoader, Dataset
-                class Crops(Dataset):
-                    def __getitem__(self, i):
-                        start = np.random.default_rng().integers(8)
-                        return self.rows[i][start:start + 8]
-                net = torch.nn.DataParallel(torch.nn.Linear(8, 2))
-                loader = DataLoader(Crops(), batch_size=4)
-            """,
-            after="""
-                import numpy as np
-                import torch
-                from torch.utils.data import DataLoader, Dataset
-                class Crops(Dataset):
-                    def __getitem__(self, i):
-                        start = np.random.default_rng().integers(8)
-                        return self.rows[i][start:start + 8]
-                net = torch.nn.DataParallel(torch.nn.Linear(8, 2))
-                loader = feed(DataLoader(Crops(), batch_size=4))
-            """,
-        ),
         Untouched("""
             import torch
             from torch.utils.data import DataLoader
@@ -102,12 +76,3 @@ class SourceOfOne(Rule):
         for call in facts.feeds.makers:
             yield Replace(call.node.func, f"{feed}({{it}})", because, {"it": call.node.func})
             yield Lift("feed", because)
-        for call in facts.feeds.loaders if _are_fed(facts, strategy) else ():
-            yield Replace(call.node, f"{feed}({{loader}})", because, {"loader": call.node})
-            yield Lift("feed", because)
-
-
-def _are_fed(facts: Facts, strategy: Strategy) -> bool:
-    """All loaders of a project in which the samples of one differ, or if feeding is asked for."""
-    is_live = any(one.feeds.live for one in facts.files)
-    return strategy.data.value == "feed" and (is_live or strategy.data.because.endswith("asked for"))

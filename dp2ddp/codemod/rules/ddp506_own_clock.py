@@ -92,7 +92,7 @@ class OwnClock(Rule):
             if facts.places.of(call.node) is Place.MAIN:
                 yield PassTo(call.node, facts.names.helper("on_rank_zero"), because)
                 yield Lift("on_rank_zero", because)
-            elif not facts.is_fed(call, strategy.data.value == "feed"):
+            elif not facts.is_of_rank_zero(call, strategy.shares):
                 told = ast.unparse(call.node.func)
                 yield Hazard(
                     call.node, f"{told}() differs from rank to rank", "take it before the loop and pass it in"

@@ -1,0 +1,156 @@
+"""What loading leaves behind in a loader, its samplers and its data set: the same on ranks that load nothing."""
+
+import pickle
+import sys
+from collections import deque
+from typing import Any
+
+import torch
+
+from .memory import generator_state, set_generator_state
+from .process import own_rank
+from .voice import is_sendable
+
+# The way to a thing from a loader: names of attributes, and places in lists.
+Way = tuple[str | int, ...]
+
+# How many steps a way has at most (a transform in a Compose in a data set in a Subset has seven), and how many things
+# a list that is looked into.
+DEPTH = 8
+SHORT = 100
+
+# Bytes up to which an array is looked at each time, and up to which a new one goes to the other ranks.
+FEW_BYTES = 1 << 14
+MANY_BYTES = 1 << 24
+
+# What a loader has for itself.
+OF_ITS_OWN = {"_iterator", "plain_class"}
+
+NUMBERS_AND_TEXTS = (int, float, str, bytes, bool, type(None))
+COLLECTIONS = (list, dict, set, deque)
+
+
+class Belongings:
+    """The attributes that iterating a loader may change in rank 0's process.
+
+    Numbers and texts, small arrays and short lists of numbers are compared, generators by their states, longer lists,
+    dicts, sets and arrays by who they are and how long. What no attribute leads to is not seen; other objects than
+    these (open files, iterators) stay rank 0's own, and so does what is large.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        self.found = things_of(loader) if own_rank() == 0 else []
+
+    def marks(self) -> list[dict[str, Any]]:
+        """How each attribute is now."""
+        return [{name: mark(value) for name, value in vars(thing).items()} for _, thing in self.found]
+
+    def changed_since(self, marks: list[dict[str, Any]]) -> list[tuple[Way, str, Any]]:
+        """Of the attributes that changed: the way to whose, the name, and what makes another rank's the same."""
+        changes = []
+        for (path, thing), before in zip(self.found, marks, strict=True):
+            for name, value in vars(thing).items():
+                if name not in before or not same_mark(before[name], mark(value)):
+                    told = told_of(value)
+                    if told is not None and name not in OF_ITS_OWN:
+                        changes.append((path, name, told))
+        return changes
+
+    def set(self, changes: list[tuple[Way, str, Any]]) -> None:
+        """Take over what rank 0 has."""
+        for path, name, (kind, told) in changes:
+            space = vars(follow(self.loader, path))
+            if kind == "value":
+                space[name] = told
+            elif kind == "state":
+                set_generator_state(space[name], told)
+            elif type(space.get(name)) is type(told):  # others may hold the same list
+                space[name].clear()
+                (space[name].extend if isinstance(told, (list, deque)) else space[name].update)(told)
+            else:
+                space[name] = told
+
+
+def things_of(loader: Any) -> list[tuple[Way, Any]]:
+    """The loader, and all with attributes that it leads to; its data set only where no worker has a copy of it."""
+    found: list[tuple[Way, Any]] = [((), loader)]
+    seen = {id(loader)}
+    if loader.num_workers > 0:
+        seen |= {id(loader.dataset), id(loader.collate_fn)}
+    reached: list[tuple[Way, Any]] = [
+        ((name,), value) for name, value in vars(loader).items() if name not in OF_ITS_OWN
+    ]
+    for path, value in reached:
+        if id(value) in seen or len(path) > DEPTH or isinstance(value, NUMBERS_AND_TEXTS):
+            continue
+        seen.add(id(value))
+        if hasattr(value, "__self__"):
+            reached.append(((*path, "__self__"), value.__self__))
+        elif isinstance(value, (list, tuple)) and len(value) < SHORT:
+            reached += [((*path, place), one) for place, one in enumerate(value)]
+        elif is_walked(value):
+            found.append((path, value))
+            reached += [((*path, name), one) for name, one in vars(value).items()]
+    return found
+
+
+def follow(thing: Any, path: Way) -> Any:
+    """What attributes and places in lists lead to."""
+    for step in path:
+        thing = thing[step] if isinstance(step, int) else getattr(thing, step)
+    return thing
+
+
+def is_walked(value: Any) -> bool:
+    """Whether it is an object that a script or a library has for data: no model, no tensor, no class, no function."""
+    others = (type, torch.nn.Module, torch.Tensor, type(sys), type(is_walked))
+    return isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, others)
+
+
+def mark(value: Any) -> Any:
+    """What tells that a value has become another."""
+    if isinstance(value, NUMBERS_AND_TEXTS):
+        return value
+    if isinstance(value, COLLECTIONS):
+        parts = parts_of(value) if len(value) < SHORT else ()
+        return id(value), len(value), tuple(parts) if all_plain(parts) else ()
+    if is_numeric(value):
+        small = value.nbytes <= FEW_BYTES
+        return id(value), getattr(value, "_version", 0), pickle.dumps(value) if small else b""
+    state = generator_state(value)
+    return id(value) if state is None else pickle.dumps(state)
+
+
+def parts_of(container: Any) -> list[Any]:
+    """What is in it; of a dict the keys, then the values."""
+    return [*container, *container.values()] if isinstance(container, dict) else list(container)
+
+
+def all_plain(parts: Any) -> bool:
+    """Whether all are numbers and texts."""
+    return all(isinstance(one, NUMBERS_AND_TEXTS) for one in parts)
+
+
+def is_numeric(value: Any) -> bool:
+    """Whether it is a tensor, or an array or a number of numpy's."""
+    return isinstance(value, torch.Tensor) or type(value).__module__ == "numpy" and hasattr(value, "nbytes")
+
+
+def same_mark(one: Any, other: Any) -> bool:
+    """Whether two marks tell of the same; not a number is the same as itself."""
+    return type(one) is type(other) and bool(one == other or one != one)
+
+
+def told_of(value: Any) -> tuple[str, Any] | None:
+    """What goes to the other ranks: a value, a list's content, a generator's state; None: it stays rank 0's own."""
+    if isinstance(value, NUMBERS_AND_TEXTS):
+        return "value", value
+    if isinstance(value, COLLECTIONS):
+        return ("content", value) if all_plain(parts_of(value)) else None
+    state = generator_state(value)
+    if state is not None:
+        return "state", state
+    if isinstance(value, tuple):
+        return ("value", value) if is_sendable(value) else None
+    return ("value", value) if is_numeric(value) and value.nbytes <= MANY_BYTES else None

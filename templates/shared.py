@@ -1,0 +1,536 @@
+"""Batches that are made once: rank 0 makes each, as one process would have, and the other ranks map its memory."""
+
+import ctypes
+import errno
+import io
+import os
+import pickle
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed
+import torch.multiprocessing
+from torch.utils.data import DataLoader
+from torch.utils.data._utils import pin_memory
+
+from .left_behind import Belongings
+from .process import PATIENCE, exchange, own_rank, random_streams, set_random_streams, world_size
+from .replicas import changed_streams
+from .voice import as_exception, attempt, sendable
+
+# Bytes of tensors that travel inside a message; what is more is mapped.
+SMALL = 1 << 16
+
+# How many storages of workers are handed on each by a descriptor of its own; more are copied together into one file.
+HANDLES = 16
+
+# Bytes that the system is asked to read or write at once, at most.
+PORTION = 1 << 30
+
+# Storages begin in a file at multiples of this many bytes.
+ALIGNED = 64
+
+
+def share(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> "DataLoader[Any]":
+    """The loader that make(*args, **kwargs) gives; rank 0 alone iterates it, and every rank gets its batches.
+
+    Rank 0's workers, samplers, seeds and order are those of one process without ranks. On a node a batch lies in
+    memory once: the other ranks map it, and what a rank writes into it no other sees. An error and the end of the
+    data come to all ranks alike; so do the script's random streams, and numbers and generators that loading
+    changes in the loader, its samplers and its data set. In everything else (len, dataset, sampler) each rank's
+    loader answers itself. On rank 0 alone, in child processes and in threads it is a loader as any other.
+    """
+    if world_size() == 1:
+        return as_shared(make(*args, **kwargs))
+    found, error = make_on_all_ranks(lambda: make(*args, **kwargs))
+    if error is not None:
+        raise error
+    if isinstance(found, DataLoader) and type(found).__init__ is not DataLoader.__init__:
+        set_random_streams(exchange(random_streams())[0])  # it may have begun to iterate
+    return as_shared(found)
+
+
+def make_on_all_ranks(make: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    """Make a loader; on ranks > 0 one that begins to iterate while it is made starts no workers."""
+    own = DataLoader._get_iterator
+    if own_rank() > 0:
+        setattr(DataLoader, "_get_iterator", lambda loader: iter(()))  # noqa: B010
+    try:
+        return make(), None
+    except Exception as raised:
+        return None, raised
+    finally:
+        setattr(DataLoader, "_get_iterator", own)  # noqa: B010
+
+
+def as_shared(loader: Any) -> Any:
+    """The same object, of a class that is derived from its own and iterates on rank 0."""
+    if isinstance(loader, DataLoader) and not hasattr(loader, "plain_class"):
+        loader.__class__ = shared_class(type(loader))
+    return loader
+
+
+def shared_class(kind: Any) -> Any:
+    """A class of loaders in all but how it iterates."""
+
+    class SharedLoader(kind):  # type: ignore[misc]
+        plain_class = kind
+        __doc__ = kind.__doc__
+
+        def __iter__(self) -> Any:
+            if world_size() == 1 or threading.current_thread() is not threading.main_thread():
+                return super().__iter__()
+            return SharedBatches(self)
+
+        def __reduce__(self) -> Any:  # a copy, as another process gets it, is a loader as any other
+            return copy_of_loader, (kind, dict(vars(self)))
+
+    SharedLoader.__name__, SharedLoader.__qualname__ = kind.__name__, kind.__qualname__
+    SharedLoader.__module__ = kind.__module__
+    return SharedLoader
+
+
+def copy_of_loader(kind: Any, settings: dict[str, Any]) -> Any:
+    """A loader with another's settings."""
+    made = kind.__new__(kind)
+    vars(made).update(settings)
+    return made
+
+
+class SharedBatches:
+    """One pass over a shared loader, which rank 0 makes."""
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        self.belongings = Belongings(loader)
+        self.pins = loader.pin_memory and torch.cuda.is_available()
+        self.batches: Any = None
+        self.from_rank_zero(self.begin)
+
+    def begin(self) -> None:
+        """On rank 0: torch's own iterator. Its batches stay where the workers put them: each rank pins its own."""
+        settings = vars(self.loader)
+        asked = settings["pin_memory"]
+        settings["pin_memory"] = asked and not self.pins
+        try:
+            self.batches = self.loader.plain_class.__iter__(self.loader)
+        finally:
+            settings["pin_memory"] = asked
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> "SharedBatches":
+        return self
+
+    def __next__(self) -> Any:
+        batch = self.from_rank_zero(lambda: next(self.batches))
+        return pin_memory.pin_memory(batch) if self.pins else batch
+
+    def _shutdown_workers(self) -> None:
+        """For scripts that end the workers themselves; ranks > 0 have none."""
+        if hasattr(self.batches, "_shutdown_workers"):
+            self.batches._shutdown_workers()
+
+    def from_rank_zero(self, work: Callable[[], Any]) -> Any:
+        """What rank 0 gets by this work, or its exception, on every rank; what it leaves behind, too."""
+        line = Line.between_ranks()
+        if own_rank() > 0:
+            value, error, streams, left = line.receive()
+            set_random_streams(streams)
+            self.belongings.set(left)
+            if error is not None:
+                raise_alike(as_exception(error))
+            return value
+        streams = random_streams()
+        marks = self.belongings.marks()
+        value, error = attempt(work)
+        streams = changed_streams(random_streams(), streams)
+        left = self.belongings.changed_since(marks)
+        value = line.send(value, (sendable(error), streams, left), self.loader.num_workers > 0)
+        if error is not None:
+            raise_alike(error)
+        return value
+
+
+def raise_alike(error: BaseException) -> None:
+    """Raise it, and hold on to nothing: torch is 5 s late to end a worker in a cycle."""
+    try:
+        raise error
+    finally:
+        del error
+
+
+class Line:
+    """The way that batches go: from rank 0 to the first rank of each node, and from there to the node's others.
+
+    On a node descriptors of memory go over Unix sockets without names in the file system: when the processes are
+    gone, however they went, nothing is left of either.
+    """
+
+    made: "Line | None" = None
+
+    @classmethod
+    def between_ranks(cls) -> "Line":
+        """The only one; all ranks come here together when it is made."""
+        if cls.made is None:
+            cls.made = cls()
+        return cls.made
+
+    def __init__(self) -> None:
+        self.rank = own_rank()
+        door = open_door()
+        told = exchange((place_of_rank(self.rank), *door[1:]))
+        node = [rank for rank, one in enumerate(told) if one[0] == told[self.rank][0]]
+        firsts = sorted({place: rank for rank, (place, *_) in reversed([*enumerate(told)])}.values())
+        self.is_first = self.rank == node[0]
+        self.leaders = torch.distributed.new_group(firsts, backend="gloo") if len(firsts) > 1 else None
+        if self.is_first:
+            self.sockets = dict(let_in(door, len(node) - 1))
+        else:
+            self.sockets = {node[0]: go_in(told[node[0]][1:], self.rank)}
+        if door[0] is not None:
+            door[0].close()
+
+    def send(self, value: Any, rest: tuple[Any, ...], by_workers: bool) -> Any:
+        """From rank 0: a value and what goes with it. Returns the value as rank 0 itself is to use it."""
+        try:
+            packed = pack_batch((value, *rest), by_workers)
+        except Exception as error:
+            text = f"rank 0 cannot hand this batch on: {type(error).__name__}: {error}"
+            packed = pack_batch((None, TypeError(text), *rest[1:]), by_workers)
+            self.pass_on(packed)
+            raise TypeError(text) from error
+        self.pass_on(packed)
+        return (
+            value if packed.lent is None else unpack_batch(packed)[0]
+        )  # or others would see what is written
+
+    def pass_on(self, packed: "Packed") -> None:
+        """To the first ranks of the other nodes, and to the others of this one."""
+        if self.leaders is not None and self.rank == 0:
+            send_to_nodes(packed, self.leaders)
+        for rank, one in self.sockets.items():
+            try:
+                send_packed(one, packed)
+            except OSError as error:
+                raise RuntimeError(f"rank {rank} has ended, and gets no more batches ({error})") from error
+        packed.close()
+
+    def receive(self) -> Any:
+        """On ranks > 0: what rank 0 sends."""
+        if self.is_first:
+            packed = receive_on_node(self.leaders)
+            found = unpack_batch(packed)
+            self.pass_on(packed)
+            return found
+        (one,) = self.sockets.values()
+        try:
+            packed = receive_packed(one)
+        except (EOFError, ConnectionError):
+            raise RuntimeError("the rank that makes the batches has ended") from None
+        try:
+            return unpack_batch(packed)
+        finally:
+            packed.close()
+
+
+def place_of_rank(rank: int) -> Any:
+    """What ranks that can hand descriptors to each other have in common; else each is for itself."""
+    try:
+        if not hasattr(os, "memfd_create") or not hasattr(socket, "send_fds"):
+            return rank
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read(), os.stat("/proc/self/ns/net").st_ino
+    except OSError:
+        return rank
+
+
+def open_door() -> tuple[Any, str, bytes]:
+    """A socket that listens in Linux's abstract namespace, its name, and the word that opens."""
+    name, word = f"\0batches-{secrets.token_hex(16)}", secrets.token_bytes(32)
+    try:
+        door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        door.bind(name)
+    except (AttributeError, OSError):  # not Linux: place_of_rank has put each rank on a node of its own
+        return None, name, word
+    door.listen(socket.SOMAXCONN)
+    door.settimeout(PATIENCE.total_seconds())
+    return door, name, word
+
+
+def let_in(door: tuple[Any, str, bytes], count: int) -> list[tuple[int, socket.socket]]:
+    """So many ranks that know the word, each with its number."""
+    found: list[tuple[int, socket.socket]] = []
+    while len(found) < count:
+        one, _ = door[0].accept()
+        one.settimeout(PATIENCE.total_seconds())
+        said = receive_exactly(one, 40)
+        if secrets.compare_digest(said[:32], door[2]):
+            found.append((int.from_bytes(said[32:], "little"), one))
+        else:
+            one.close()
+    return sorted(found)
+
+
+def go_in(door: tuple[str, bytes], rank: int) -> socket.socket:
+    """A connection to the first rank of the node."""
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    one.settimeout(PATIENCE.total_seconds())
+    one.connect(door[0])
+    one.sendall(door[1] + rank.to_bytes(8, "little"))
+    return one
+
+
+class Packed:
+    """A value's pickle, and where its storages lie: of each the file (-1: inside), its first byte, its bytes."""
+
+    def __init__(
+        self,
+        message: bytes,
+        places: Sequence[tuple[int, int, int]],
+        inside: Any = b"",
+        files: Sequence[int] = (),
+    ) -> None:
+        self.message, self.places, self.inside = message, places, inside
+        self.files = files  # descriptors, to be closed when they are no longer needed
+        self.lent: Any = None  # storages that the descriptors belong to: then they are not closed
+
+    def sizes(self) -> list[int]:
+        """Of each file the bytes that matter."""
+        return [max(b + n for f, b, n in self.places if f == file) for file in range(len(self.files))]
+
+    def close(self) -> None:
+        """The descriptors are no longer needed; what is mapped stays."""
+        if self.lent is None:
+            for file in self.files:
+                os.close(file)
+
+
+def pack_batch(value: Any, by_workers: bool) -> Packed:
+    """The value's pickle, and its storages: handed on if workers have made them in shared memory, or copied once."""
+    message, storages, viewed = pickle_batch(value, frozenset())
+    if by_workers and may_be_handed_on(storages):
+        packed = Packed(message, [])
+        packed.lent = [one for one in storages if one.nbytes()]
+        packed.files = [one._share_fd_cpu_()[0] for one in packed.lent]
+        numbers = iter(range(len(packed.files)))
+        packed.places = [(next(numbers) if one.nbytes() else -1, 0, one.nbytes()) for one in storages]
+        return packed
+    loose = {
+        one._cdata for one in storages if one.nbytes() > max(SMALL, 2 * viewed.get(one._cdata, one.nbytes()))
+    }
+    if loose:  # rows of a large tensor go without the rest of it
+        message, storages, _ = pickle_batch(value, frozenset(loose))
+    return copy_storages(message, storages)
+
+
+def may_be_handed_on(storages: "Sequence[torch.UntypedStorage]") -> bool:
+    """Whether each lies in shared memory that has a descriptor."""
+    filled = [one for one in storages if one.nbytes()]
+    return (
+        torch.multiprocessing.get_sharing_strategy() == "file_descriptor"
+        and len(filled) <= HANDLES
+        and sum(one.nbytes() for one in filled) > SMALL
+        and all(one.is_shared() for one in filled)
+    )
+
+
+def copy_storages(message: bytes, storages: "Sequence[torch.UntypedStorage]") -> Packed:
+    """Inside the message if they are small, in one file without a name if not."""
+    places, end = [], 0
+    for one in storages:
+        places.append((0, end, one.nbytes()))
+        end += -(-one.nbytes() // ALIGNED) * ALIGNED
+    file = file_in_memory(end) if end > SMALL else None
+    if file is not None:
+        for (_, begin, _), one in zip(places, storages, strict=True):
+            write_at(file, begin, memory_of(one))
+        return Packed(message, places, b"", [file])
+    inside = bytearray(end)
+    for (_, begin, size), one in zip(places, storages, strict=True):
+        inside[begin : begin + size] = memory_of(one)
+    return Packed(message, [(-1, begin, size) for _, begin, size in places], inside)
+
+
+def file_in_memory(size: int) -> int | None:
+    """The descriptor of a new file of this size that lies in memory and has no name; None if there can be none."""
+    try:
+        file = os.memfd_create("batch")
+    except (AttributeError, OSError):  # not Linux; no descriptors left
+        return None
+    os.ftruncate(file, size)
+    return file
+
+
+def write_at(descriptor: int, begin: int, content: memoryview) -> None:
+    """All of it, in as many calls as the system wants."""
+    while len(content):
+        written = os.pwrite(descriptor, content[:PORTION], begin)
+        begin, content = begin + written, content[written:]
+
+
+def memory_of(storage: "torch.UntypedStorage") -> memoryview:
+    """A storage's bytes, which live as long as somebody looks at them."""
+    size = storage.nbytes()
+    if size == 0:
+        return memoryview(b"")
+    found: Any = (ctypes.c_ubyte * size).from_address(storage.data_ptr())
+    found.storage = storage
+    return memoryview(found).cast("B")
+
+
+def pickle_batch(
+    value: Any, loose: "frozenset[int]"
+) -> "tuple[bytes, list[torch.UntypedStorage], dict[int, int]]":
+    """The value without the memory of its tensors; their storages; of each how many bytes tensors look at."""
+    written = io.BytesIO()
+    pickler = BatchPickler(written, loose)
+    pickler.dump(value)
+    return written.getvalue(), pickler.storages, pickler.viewed
+
+
+class BatchPickler(pickle.Pickler):
+    """Writes numbers in place of storages, as torch.save does: tensors that share one share it afterwards."""
+
+    def __init__(self, file: io.BytesIO, loose: "frozenset[int]") -> None:
+        super().__init__(file, protocol=5)
+        self.loose = loose
+        self.storages: list[torch.UntypedStorage] = []
+        self.numbers: dict[int, int] = {}
+        self.viewed: dict[int, int] = {}
+
+    def persistent_id(self, thing: Any) -> Any:
+        if isinstance(thing, torch.storage.TypedStorage):
+            storage, dtype = thing._untyped_storage, thing.dtype
+        elif isinstance(thing, torch.UntypedStorage):
+            storage, dtype = thing, None
+        else:
+            return None
+        if storage.device.type != "cpu":
+            return None
+        number = self.numbers.setdefault(storage._cdata, len(self.storages))
+        if number == len(self.storages):
+            self.storages.append(storage)
+        return number, dtype
+
+    def reducer_override(self, thing: Any) -> Any:
+        if not isinstance(thing, torch.Tensor) or thing.layout != torch.strided:
+            return NotImplemented
+        if thing.device.type == "cuda":
+            return to_device_of_rank, (thing.detach().cpu(), thing.requires_grad)
+        if thing.device.type != "cpu" or type(thing) is not torch.Tensor:
+            return NotImplemented
+        key = thing.untyped_storage()._cdata
+        if key in self.loose and not (thing.requires_grad and not thing.is_leaf):
+            return thing.detach().clone().requires_grad_(thing.requires_grad).__reduce_ex__(5)
+        self.viewed[key] = self.viewed.get(key, 0) + thing.nbytes
+        return NotImplemented
+
+
+def to_device_of_rank(tensor: torch.Tensor, requires_grad: bool) -> torch.Tensor:
+    """What lay on rank 0's GPU, on this rank's."""
+    return tensor.cuda().requires_grad_(requires_grad)
+
+
+class BatchUnpickler(pickle.Unpickler):
+    """Reads numbers as storages."""
+
+    def __init__(self, message: bytes, storages: "Sequence[torch.UntypedStorage]") -> None:
+        super().__init__(io.BytesIO(message))
+        self.storages = storages
+
+    def persistent_load(self, told: Any) -> Any:
+        number, dtype = told
+        storage = self.storages[number]
+        return (
+            storage
+            if dtype is None
+            else torch.storage.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
+        )
+
+
+def unpack_batch(packed: Packed) -> Any:
+    """The value. What a rank writes into mapped memory becomes its own, page by page: no other rank sees it."""
+    files = [memory_of(mapped(file, n)) for file, n in zip(packed.files, packed.sizes(), strict=True)]
+    storages = [
+        piece_of(files[file], begin, size) if file >= 0 else piece_of(packed.inside, begin, size).clone()
+        for file, begin, size in packed.places
+    ]
+    return BatchUnpickler(packed.message, storages).load()
+
+
+def mapped(file: int, size: int, shared: bool = False) -> "torch.UntypedStorage":
+    """A file's memory: the file's own, or as it is now for this process alone. The descriptor may be closed."""
+    found: Any = torch.UntypedStorage.from_file(f"/proc/self/fd/{file}", shared, size)
+    return found
+
+
+def piece_of(memory: Any, begin: int, size: int) -> "torch.UntypedStorage":
+    """Some of the bytes, as a storage of their own."""
+    if size == 0:
+        return torch.UntypedStorage(0)
+    return torch.frombuffer(memory, dtype=torch.uint8, count=size, offset=begin).untyped_storage()
+
+
+def send_packed(way: socket.socket, packed: Packed) -> None:
+    """Over a Unix socket."""
+    body = pickle.dumps((packed.message, packed.places, bytes(packed.inside)), protocol=5)
+    head = len(body).to_bytes(8, "little") + len(packed.files).to_bytes(8, "little")
+    socket.send_fds(way, [head], packed.files)
+    way.sendall(body)
+
+
+def receive_packed(way: socket.socket) -> Packed:
+    """From a Unix socket; EOFError if the other end is gone."""
+    head, files, _, _ = socket.recv_fds(way, 16, HANDLES)
+    head += receive_exactly(way, 16 - len(head))
+    length, count = int.from_bytes(head[:8], "little"), int.from_bytes(head[8:], "little")
+    message, places, inside = pickle.loads(receive_exactly(way, length))
+    if len(files) < count:
+        raise OSError(errno.EMFILE, "a batch came without its memory: too many open files (ulimit -n)")
+    return Packed(message, places, bytearray(inside), files)
+
+
+def receive_exactly(way: socket.socket, count: int) -> bytearray:
+    """So many bytes; EOFError if the other end is gone before."""
+    found = bytearray(count)
+    left = memoryview(found)
+    while len(left):
+        got = way.recv_into(left[:PORTION])
+        if got == 0:
+            raise EOFError
+        left = left[got:]
+    return found
+
+
+def send_to_nodes(packed: Packed, leaders: Any) -> None:
+    """From rank 0 to the first rank of each node: the message, then the files."""
+    head = pickle.dumps((packed.message, packed.places, bytes(packed.inside), packed.sizes()), protocol=5)
+    broadcast_bytes(torch.frombuffer(bytearray(len(head).to_bytes(8, "little")), dtype=torch.uint8), leaders)
+    broadcast_bytes(torch.frombuffer(bytearray(head), dtype=torch.uint8), leaders)
+    for file, size in zip(packed.files, packed.sizes(), strict=True):
+        broadcast_bytes(torch.frombuffer(memory_of(mapped(file, size)), dtype=torch.uint8), leaders)
+
+
+def receive_on_node(leaders: Any) -> Packed:
+    """What rank 0 sends, on the first rank of another node."""
+    length = broadcast_bytes(torch.zeros(8, dtype=torch.uint8), leaders)
+    head = broadcast_bytes(torch.zeros(int.from_bytes(length, "little"), dtype=torch.uint8), leaders)
+    message, places, inside, sizes = pickle.loads(head)
+    files = [file for file in map(file_in_memory, sizes) if file is not None]
+    for file, size in zip(files, sizes, strict=True):
+        broadcast_bytes(
+            torch.frombuffer(memory_of(mapped(file, size, shared=True)), dtype=torch.uint8), leaders
+        )
+    return Packed(message, places, bytearray(inside), files)
+
+
+def broadcast_bytes(place: torch.Tensor, group: Any) -> bytes | memoryview:
+    """Rank 0's bytes into this tensor on every rank of the group."""
+    torch.distributed.broadcast(place, 0, group=group)
+    return memory_of(place.untyped_storage())
