@@ -1,4 +1,4 @@
-"""Data that one rank reads for all: loaders, generators, queues and streams that ranks could not each read alike."""
+"""Data that one rank reads for all: generators, queues and streams that ranks could not each read alike."""
 
 import io
 import pickle
@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 import torch.distributed
-from torch.utils.data import DataLoader, TensorDataset
 
 from .process import FRAME, own_rank, random_streams, set_random_streams, world_size
 from .replicas import changed_streams
@@ -17,15 +16,15 @@ from .whole import copy_from_rank
 
 
 def feed(source: Any) -> Any:
-    """The same loader, generator, queue or stream, read by rank 0 alone: every rank gets what rank 0 reads.
+    """The same generator, queue or stream, read by rank 0 alone: every rank gets what rank 0 reads.
 
     Whatever the script asks of it (the next item, get(), len) is done on rank 0, and the result, or the
     exception, or the end of the data, comes to all ranks. The script's random streams go on as rank 0's do. On
-    ranks > 0 an item is a copy. A loader still tells its dataset, batch_size and sampler itself.
+    ranks > 0 an item is a copy. Loaders have a way of their own (share).
     """
     if world_size() == 1:
         return source
-    return FedLoader(source) if isinstance(source, DataLoader) else Fed(source)
+    return Fed(source)
 
 
 class Fed:
@@ -72,32 +71,6 @@ class Fed:
             return ask(self, lambda source: source.__exit__(kind, *rest))
         source = vars(self)["source"]  # the other ranks may not come here
         return source.__exit__(kind, *rest) if own_rank() == 0 else None
-
-
-class FedLoader(DataLoader[Any]):
-    """A DataLoader with another's settings; rank 0 makes the batches."""
-
-    def __init__(self, loader: "DataLoader[Any]") -> None:
-        settings = vars(
-            DataLoader(TensorDataset(torch.ones(1)))
-        )  # what a subclass keeps beside them, it may change while it iterates
-        vars(self).update({name: value for name, value in vars(loader).items() if name in settings})
-        vars(self).update(whole=loader, fed=Fed(loader))
-
-    def __iter__(self) -> Any:
-        return iter(self.fed)
-
-    def __len__(self) -> int:
-        return len(self.fed)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "fed" not in vars(self):
-            raise AttributeError(name)
-        return getattr(self.fed, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.whole, name, value)
-        super().__setattr__(name, value)
 
 
 def ask(fed: Fed, question: Callable[[Any], Any]) -> Any:

@@ -1,13 +1,13 @@
 """What loading leaves behind in a loader, its samplers and its data set: the same on ranks that load nothing."""
 
 import pickle
-import sys
 from collections import deque
 from typing import Any
 
 import torch
+from torch.utils.data import Dataset, Sampler
 
-from .memory import generator_state, set_generator_state
+from .memory import generator_state, has_attributes, set_generator_state
 from .process import own_rank
 from .voice import is_sendable
 
@@ -60,15 +60,15 @@ class Belongings:
     def set(self, changes: list[tuple[Way, str, Any]]) -> None:
         """Take over what rank 0 has."""
         for path, name, (kind, told) in changes:
-            space = vars(follow(self.loader, path))
-            if kind == "value":
-                space[name] = told
-            elif kind == "state":
+            space = getattr(
+                follow(self.loader, path), "__dict__", {}
+            )  # an iterator, say, that only rank 0 has
+            if kind == "state" and name in space:
                 set_generator_state(space[name], told)
-            elif type(space.get(name)) is type(told):  # others may hold the same list
+            elif kind == "content" and type(space.get(name)) is type(told):  # others may hold the same list
                 space[name].clear()
                 (space[name].extend if isinstance(told, (list, deque)) else space[name].update)(told)
-            else:
+            elif kind != "state":
                 space[name] = told
 
 
@@ -96,16 +96,16 @@ def things_of(loader: Any) -> list[tuple[Way, Any]]:
 
 
 def follow(thing: Any, path: Way) -> Any:
-    """What attributes and places in lists lead to."""
+    """What attributes and places in lists lead to; None if they lead nowhere."""
     for step in path:
-        thing = thing[step] if isinstance(step, int) else getattr(thing, step)
+        is_there = not isinstance(step, int) or isinstance(thing, (list, tuple)) and step < len(thing)
+        thing = (thing[step] if isinstance(step, int) else getattr(thing, step, None)) if is_there else None
     return thing
 
 
 def is_walked(value: Any) -> bool:
-    """Whether it is an object that a script or a library has for data: no model, no tensor, no class, no function."""
-    others = (type, torch.nn.Module, torch.Tensor, type(sys), type(is_walked))
-    return isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, others)
+    """Whether it is a data set, a sampler, or an object of the script's that one of these has; no model."""
+    return isinstance(value, (Dataset, Sampler)) or has_attributes(value)
 
 
 def mark(value: Any) -> Any:

@@ -52,11 +52,16 @@ def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 def sendable(value: Any) -> Any:
     """The value if it comes back whole from pickle, a Silence that knows its text if not."""
-    if is_sendable(value):
+    if is_sendable(value) and not (isinstance(value, BaseException) and speaks_otherwise(value)):
         return value
     if isinstance(value, BaseException) and is_sendable((type(value), value.args)):
         return type(value), value.args
     return Silence(text=f"{type(value).__name__}: {value}")
+
+
+def speaks_otherwise(error: BaseException) -> bool:
+    """Whether pickle makes another text of it: its __init__ is called with the text that it made itself."""
+    return str(pickle.loads(pickle.dumps(error))) != str(error)
 
 
 def is_sendable(value: Any) -> bool:

@@ -13,7 +13,6 @@ import queue
 import random
 import tempfile
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,6 @@ from dp2ddp.templates.parts import (
 )
 from dp2ddp.templates.process import alone, exchange, own_rank, world_size
 from dp2ddp.templates.rows import RowsApart, gather_rows, join_rows
-from dp2ddp.templates.spread import spread
 from dp2ddp.templates.temporary import (
     NamedTemporaryFileOnRankZero,
     TemporaryDirectoryOnRankZero,
@@ -372,19 +370,6 @@ def fed_items() -> Any:
     return [len(set(map(str, exchange(seen)))), seen[1], seen[2], seen[3]]
 
 
-def fed_loader() -> Any:
-    """A loader that shuffles, augments and has workers is read by rank 0 and keeps its face."""
-    facts = []
-    for workers in (0, 1):
-        torch.manual_seed(3)
-        whole = DataLoader(Noisy(torch.arange(7.0)), batch_size=3, shuffle=True, num_workers=workers)
-        fed = feed(whole)
-        seen = [[x.tolist() for x in batch] for _ in range(2) for batch in fed]
-        facts += [len(set(map(str, exchange(seen)))), sum(len(batch[0]) for batch in seen)]
-        facts += [isinstance(fed, DataLoader), len(fed), fed.batch_size, fed.dataset is whole.dataset]
-    return facts
-
-
 def fed_errors() -> Any:
     """What is raised on rank 0 is raised on all of them, and then they go on together."""
     source = feed(queue.Queue(1)) if own_rank() == 0 else feed(None)
@@ -435,69 +420,6 @@ def methods_stay_on_rank_zero() -> Any:
     buffer = feed(collections.deque([torch.zeros(2), torch.ones(2)], maxlen=3))
     buffer.append(torch.full((2,), 2.0 + own_rank()))
     return [len(buffer), [x.tolist() for x in buffer], isinstance(iter(buffer), Fed), buffer[2].tolist()]
-
-
-class Spoilt(TensorDataset):
-    """A row that its worker cannot load."""
-
-    def __getitem__(self, index: Any) -> Any:
-        if index == 7:
-            raise ValueError("spoilt")
-        return super().__getitem__(index)
-
-
-def epochs_of(loader: Any, epochs: int = 2) -> list[list[float]]:
-    """Rows with their noise, and what the script draws behind each epoch; the second one ends early."""
-    found = []
-    for epoch in range(epochs):
-        for number, (x, noise) in enumerate(loader):
-            found.append([*x.tolist(), *noise.tolist()])
-            if (epoch, number) == (1, 2):
-                break
-        found.append([float(torch.rand(())), random.random()])
-    return found
-
-
-def spread_workers(workers: int, **options: Any) -> Any:
-    """A spread loader gives what the whole loader gives in one process, noise and all; errors reach all ranks."""
-
-    def made(data: Any, seed: int) -> DataLoader[Any]:
-        torch.manual_seed(seed)
-        random.seed(seed)
-        return DataLoader(data, batch_size=3, shuffle=True, num_workers=workers, **options)
-
-    noisy, spoilt = Noisy(torch.arange(16.0)), Spoilt(torch.arange(16.0))
-    wanted = epochs_of(made(noisy, 5))
-    loader = spread(made, noisy, 5)
-    found = epochs_of(loader)
-    raised = []
-    for one in (made(spoilt, 6), spread(made, spoilt, 6)):
-        seen, batches = 0, iter(one)
-        try:
-            for _ in batches:
-                seen += 1
-        except ValueError as error:
-            raised.append((seen, str(error).splitlines()[0]))
-        of_spread = weakref.ref(batches)
-        del batches
-    same_answers = len(loader) == 6 and loader.batch_size == 3 and len(iter(loader)) == 6
-    return [
-        found == wanted,
-        len(set(raised)),
-        len(raised),
-        same_answers,
-        len({float(n) for n in found[0][3:]}),
-        # or its workers would end with the garbage collection, 5 s late each; on this rank torch's own frame holds it
-        of_spread() is None or own_rank() == raised[-1][0] % workers % world_size(),
-    ]
-
-
-def spread_two_workers() -> Any:
-    return spread_workers(2)
-
-
-def spread_five_persistent_workers() -> Any:
-    return spread_workers(5, persistent_workers=True, prefetch_factor=1)
 
 
 def rows_apart_only_behind_a_wrap() -> Any:
@@ -780,15 +702,12 @@ CHECKS: dict[str, Callable[[], Any]] = {
         objects_of_rank_zero,
         rows_made_whole,
         sharded_batches,
-        spread_two_workers,
-        spread_five_persistent_workers,
         rows_apart_only_behind_a_wrap,
         local_rows_into_the_wrapper,
         draws_on_the_host,
         what_cannot_be_sent,
         messages_of_any_length,
         fed_items,
-        fed_loader,
         fed_errors,
         filled_by_a_thread,
         methods_stay_on_rank_zero,

@@ -186,17 +186,6 @@ def test_rows_of_all_ranks_make_the_batch_whole(found: Any) -> None:
     assert (kind, number, yes) == ("Named", 7, [True] * 3)
 
 
-@pytest.mark.parametrize("check", ["spread_two_workers", "spread_five_persistent_workers"])
-@pytest.mark.parametrize("world", [2, 3, 4])
-def test_spread_workers_load_what_they_load_in_one_process(found: Any, world: int, check: str) -> None:
-    for same, raised, times, answers, noise, ended in found(world, check):
-        assert same
-        assert ended
-        assert (raised, times) == (1, 2)
-        assert answers
-        assert noise == 3
-
-
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_sharded_batches_are_the_whole_loaders(found: Any, world: int) -> None:
     for same, drawn, streams, faces, noise, sizes in found(world, "sharded_batches"):
@@ -217,12 +206,6 @@ def test_what_cannot_be_pickled_is_refused_on_every_rank(found: Any) -> None:
 def test_what_rank_0_reads_comes_to_every_rank(found: Any, world: int) -> None:
     for different, strides, name, same_object in found(world, "fed_items"):
         assert (different, strides, name, same_object) == (1, [1, 2], "0 of rank 0", True)
-
-
-@pytest.mark.parametrize("world", [2, 3, 4])
-def test_a_loader_is_read_once_and_keeps_its_face(found: Any, world: int) -> None:
-    for facts in found(world, "fed_loader"):
-        assert facts == [1, 14, True, 3, 3, True] * 2
 
 
 def test_errors_and_the_end_of_the_data_come_to_every_rank(found: Any) -> None:

@@ -1,0 +1,154 @@
+"""Batches that rank 0 makes for all ranks: what one process would give, on every rank, whatever it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from ranks import TORCHRUN, end_all
+
+pytestmark = pytest.mark.torchrun
+HERE = Path(__file__).parent
+Found = Callable[[int, str], list[Any]]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What a check found, one entry a rank; two and four ranks do all checks in one go."""
+    folder = tmp_path_factory.mktemp("shared")
+    command = [sys.executable, str(HERE / "shared_program.py"), str(folder)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert run.returncode == 0, run.stderr
+    results = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    return lambda world, name: [results[f"{world}_{rank}"][name] for rank in range(world)]
+
+
+SAME = (
+    *("without_workers", "without_workers_mapped", "two_workers_mapped", "persistent_workers"),
+    *("iterable_with_workers", "iterable_without_workers", "one_at_a_time", "spawned", "forkserver"),
+    *("begins_while_it_is_made", "by_names_in_the_file_system"),
+)
+
+
+@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("check", SAME)
+def test_batches_draws_and_what_samples_leave_are_those_of_one_process(
+    found: Found, world: int, check: str
+) -> None:
+    assert found(world, check) == [[True, 1]] * world
+
+
+def test_the_first_rank_of_another_node_hands_on_what_came_over_the_network(found: Found) -> None:
+    for *same, sockets in found(4, "two_nodes"):
+        assert same == [True, 1] * 4
+        assert sockets == [[1], [0], [3], [2]]
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_a_batch_of_anything_is_the_same_on_every_rank(found: Found, world: int) -> None:
+    assert found(world, "strange_batches") == [[[], []]] * world
+
+
+def test_rows_of_a_table_go_without_the_table(found: Found) -> None:
+    for is_first, sizes in found(4, "rows_leave_their_table"):
+        assert sizes == [8_000_000 if is_first else 8000] * 3
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_what_a_rank_writes_into_a_batch_no_other_sees(found: Found, world: int) -> None:
+    assert found(world, "writes_stay") == [[True] * 4] * world
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_a_thousand_batches_leave_no_descriptor_and_no_memory(found: Found, world: int) -> None:
+    assert found(world, "memory_goes") == [[True, True, 40, 40]] * world
+
+
+def test_errors_are_the_same_on_every_rank(found: Found) -> None:
+    *facts, refused = [
+        [2, "ParserError", "line 7: broken"],
+        [2, "ParserError", "Caught ParserError in DataLoader worker process 0."],
+        [0, "RuntimeError", "DataLoader worker"],
+        [0, "ZeroDivisionError", "nothing"],
+        [0, "KeyError", "'no order'"],
+        [
+            0,
+            "ValueError",
+            "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last",
+        ],
+        [0, "TypeError", "rank 0 cannot hand this batch on"],
+    ]
+    for (*told, last), different in found(4, "errors"):
+        assert (told, last[:2], last[2].partition(":")[0]) == (facts, refused[:2], refused[2])
+        assert different == 1
+
+
+def test_it_answers_as_the_loader_and_only_rank_0_looks_at_indices(found: Found) -> None:
+    for face, mixed, asked, first, elsewhere, copied, alike in found(4, "faces"):
+        assert face == [4, 4, "DataLoader", True, True]
+        assert (mixed, first) == ([0.0, 0.0, 3.0, 3.0, 6.0], [0.0, 1.0, 2.0])
+        assert asked == [True, False, False, False]
+        assert (elsewhere, copied) == ([10, 10], [2, 2])
+        assert alike == [1, True]
+
+
+SCRIPT = """
+import os, resource, signal, sys
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from dp2ddp.templates.process import exchange, join_process_group, own_rank
+from dp2ddp.templates.shared import share
+
+join_process_group()
+if sys.argv[1] == "few":
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+workers = int(sys.argv[2])
+kept, total = [], 0.0
+loader = share(DataLoader, TensorDataset(torch.ones(400, 9000)), batch_size=2, num_workers=workers)
+for number, (x,) in enumerate(loader):
+    total += float(x.sum())
+    if workers == 0:
+        kept.append(x)
+    if number == 3 and sys.argv[1] == str(own_rank()):
+        os.kill(os.getpid(), signal.SIGKILL)
+print(exchange(total))
+"""
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    script = folder / "train.py"
+    script.write_text(SCRIPT)
+    before = set(os.listdir("/dev/shm"))
+    ended = subprocess.run(
+        [*TORCHRUN, "2", str(script), *arguments], capture_output=True, text=True, timeout=300
+    )
+    assert end_all(script) == 0
+    named = {one for one in set(os.listdir("/dev/shm")) - before if one.startswith("torch_")}
+    others = {f"torch_{process.pid}" for process in psutil.process_iter()}  # of other runs on this machine
+    assert not [one for one in named if one.rsplit("_", 2)[0] not in others]
+    return ended
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("victim", ["0", "1"])
+def test_a_rank_that_is_killed_ends_the_run_and_leaves_nothing(
+    tmp_path: Path, victim: str, workers: str
+) -> None:
+    ended = run(tmp_path, victim, workers)
+    assert ended.returncode == 1
+    assert f"exitcode  : -{int(signal.SIGKILL)}" in ended.stderr
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_few_open_files_are_enough_also_for_batches_that_are_kept(tmp_path: Path, workers: str) -> None:
+    ended = run(tmp_path, "few", workers)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.strip() == str([400 * 9000.0] * 2)
