@@ -82,9 +82,7 @@ def shared_class(kind: Any) -> Any:
         __doc__ = kind.__doc__
 
         def __iter__(self) -> Any:
-            if world_size() == 1 or threading.current_thread() is not threading.main_thread():
-                return super().__iter__()
-            return SharedBatches(self)
+            return SharedBatches(self) if ranks_come_by() else super().__iter__()
 
         def __reduce__(self) -> Any:  # a copy, as another process gets it, is a loader as any other
             return copy_of_loader, (kind, dict(vars(self)))
@@ -92,6 +90,11 @@ def shared_class(kind: Any) -> Any:
     SharedLoader.__name__, SharedLoader.__qualname__ = kind.__name__, kind.__qualname__
     SharedLoader.__module__ = kind.__module__
     return SharedLoader
+
+
+def ranks_come_by() -> bool:
+    """Whether the other ranks do the same now: they are not there in threads, and while rank 0 is alone."""
+    return world_size() > 1 and threading.current_thread() is threading.main_thread()
 
 
 def copy_of_loader(kind: Any, settings: dict[str, Any]) -> Any:
@@ -128,7 +131,12 @@ class SharedBatches:
         return self
 
     def __next__(self) -> Any:
-        batch = self.from_rank_zero(lambda: next(self.batches))
+        if ranks_come_by():
+            batch = self.from_rank_zero(lambda: next(self.batches))
+        else:
+            if self.batches is None:
+                self.begin()
+            batch = next(self.batches)
         return pin_memory.pin_memory(batch) if self.pins else batch
 
     def _shutdown_workers(self) -> None:

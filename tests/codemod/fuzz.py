@@ -54,7 +54,7 @@ SCRIPTS = corpus()
 CHANGES = st.lists(st.tuples(st.sampled_from(MUTATIONS), st.integers(0, 2**16)), max_size=12)
 OPTIONS = st.builds(
     Options,
-    data=st.sampled_from([None, None, "replicate", "shard", "spread", "feed"]),
+    data=st.sampled_from([None, None, "share", "shard", "replicate"]),
     join=st.sampled_from([None, None, "batch", "outputs"]),
     gradients=st.sampled_from([None, None, "graph", "reducer"]),
     helpers=st.sampled_from(HelperPlace),

@@ -401,7 +401,10 @@ def faces() -> Any:
     asked = exchange(Counted.asked)
     first = next(iter(loader))[0].tolist()
     in_thread: list[Any] = []
-    thread = threading.Thread(target=lambda: in_thread.append(sum(len(x) for (x,) in loader)))
+    begun = iter(loader)
+    thread = threading.Thread(
+        target=lambda: in_thread.extend(sum(len(x) for (x,) in one) for one in (loader, begun))
+    )
     if own_rank() == 0:
         thread.start()
         thread.join()

@@ -96,7 +96,7 @@ def test_it_answers_as_the_loader_and_only_rank_0_looks_at_indices(found: Found)
         assert face == [4, 4, "DataLoader", True, True]
         assert (mixed, first) == ([0.0, 0.0, 3.0, 3.0, 6.0], [0.0, 1.0, 2.0])
         assert asked == [True, False, False, False]
-        assert (elsewhere, copied) == ([10, 10], [2, 2])
+        assert (elsewhere, copied) == ([10, 10, 10], [2, 2])
         assert alike == [1, True]
 
 

@@ -53,7 +53,7 @@ def training(first: str, second: str) -> str:
 def test_a_data_set_that_is_defined_twice_is_loaded_whole(first: str, second: str) -> None:
     chosen = choose(facts_of(training(first, second)))
 
-    assert chosen.data.value == "replicate"
+    assert chosen.data.value == "share"
     assert "`Points` means two things (line 5, line 22)" in chosen.data.because
 
 

@@ -116,9 +116,9 @@ def test_samples_that_differ_by_process_are_read_by_rank_0() -> None:
         HEAD + LIVE + "rows = Rows()\nloader = DataLoader(rows, 4)\nnet(next(iter(loader)))"
     )
     assert conversion.hazards == ()
-    assert "loader = feed(DataLoader(rows, 4))" in conversion.after
+    assert "loader = share(DataLoader, rows, 4)" in conversion.after
     assert conversion.strategy
-    assert conversion.strategy.data.value == "feed"
+    assert conversion.strategy.data.value == "share"
 
 
 @pytest.mark.parametrize(
@@ -130,11 +130,6 @@ def test_samples_that_differ_by_process_are_read_by_rank_0() -> None:
 )
 def test_samples_that_are_read_otherwise_too_stay_a_hazard(text: str) -> None:
     assert [one.code for one in converted(HEAD + LIVE + text).hazards] == ["DDP302"]
-
-
-def test_feeding_can_be_asked_for() -> None:
-    conversion = converted(HEAD + "loader = DataLoader([1], 4)\nnet(next(iter(loader)))", data="feed")
-    assert "loader = feed(DataLoader([1], 4))" in conversion.after
 
 
 def test_a_pool_that_cannot_run_is_no_source() -> None:
