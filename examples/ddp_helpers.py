@@ -1,12 +1,13 @@
-"""What scripts need that dp2ddp converted (edition 4887092b): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 023ede7f): yours now, it needs torch alone."""
 
+import array
 import atexit
 import contextlib
 import contextvars
 import copy
 import copyreg
 import ctypes
-import dataclasses
+import errno
 import functools
 import gc
 import inspect
@@ -14,8 +15,10 @@ import io
 import os
 import pickle
 import random
+import secrets
 import shutil
 import signal
+import socket
 import sys
 import sysconfig
 import tempfile
@@ -27,19 +30,20 @@ import uuid
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from types import MethodType, TracebackType
-from typing import Any, TypeGuard, TypeVar
+from types import FunctionType, MethodType, ModuleType, TracebackType
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed
+import torch.multiprocessing
 from torch._utils import ExceptionWrapper
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, IterableDataset
-from torch.utils.data._utils import fetch, pin_memory
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
+from torch.utils.data._utils import pin_memory
 
 
 # Cuts a tensor: (number of chunks, own chunk).
@@ -92,8 +96,7 @@ def split_argument(value: Any, world: int, take: Take) -> tuple[int, Any]:
 
 def chunk_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
     """Rows of each chunk as torch.chunk cuts them, which may be fewer than ranks: 5 over 4 is 2, 2, 1."""
-    numberless = torch.empty(tensor.shape, device="meta")
-    return tuple(chunk.shape[dim] for chunk in numberless.chunk(world, dim))
+    return tuple(chunk.shape[dim] for chunk in tensor.detach().chunk(world, dim))
 
 
 def rank_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
@@ -374,16 +377,12 @@ def gather_equal(content: bytes) -> list[bytes]:
     return [bytes(place) for place in found]
 
 
-def random_streams(names: "Container[str] | None" = None) -> dict[str, Any]:
-    """The states of the streams that a script draws from: Python's, numpy's, torch's, the GPU's; or some of them."""
-    streams: dict[str, Any] = {}
-    if names is None or "random" in names:
-        streams["random"] = random.getstate()
-    if names is None or "torch" in names:
-        streams["torch"] = torch.get_rng_state()
-    if torch.cuda.is_initialized() and (names is None or "cuda" in names):
+def random_streams() -> dict[str, Any]:
+    """The states of the streams that a script draws from: Python's, numpy's, torch's, the GPU's."""
+    streams: dict[str, Any] = {"random": random.getstate(), "torch": torch.get_rng_state()}
+    if torch.cuda.is_initialized():
         streams["cuda"] = torch.cuda.get_rng_state()
-    if "numpy" in sys.modules and (names is None or "numpy" in names):
+    if "numpy" in sys.modules:
         name, keys, *rest = sys.modules["numpy"].random.get_state()
         streams["numpy"] = (name, keys.tobytes(), *rest)
     return streams
@@ -460,12 +459,6 @@ def drop_reducer(ddp: torch.nn.parallel.DistributedDataParallel) -> None:
     vars(ddp).pop("logger", None)
 
 
-USUAL = frozenset(vars(torch.nn.Module()))
-
-
-NO_METHODS = frozenset(map(type, vars(torch.nn.Module()).values())) | {int, float, str, tuple, torch.Tensor}
-
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -496,25 +489,20 @@ def compiled_replica(part: torch.nn.Module, replica: torch.nn.Module) -> torch.n
     return twin
 
 
-def bind_to_replicas(part: torch.nn.Module, replicas: Mapping[int, torch.nn.Module]) -> None:
+def bind_to_replicas(part: torch.nn.Module, replicas: Mapping[torch.nn.Module, torch.nn.Module]) -> None:
     """Let a replica call its own methods where the module has methods, or compiled ones, as attributes.
 
     `module.compile()` and `self.forward = torch.compile(self.forward)` leave such: bound to the module itself, they
     would compute with its own parameters, past all that adds up gradients.
     """
-    if NO_METHODS.issuperset(map(type, vars(part).values())):
-        return
-    for name in vars(part).keys() - USUAL:
-        value = vars(part)[name]
-        if type(value) in NO_METHODS:
-            continue
+    for name, value in vars(part).items():
         compiled = "_torchdynamo_orig_callable" in getattr(value, "__dict__", {})
         method = inspect.unwrap(value) if compiled else value
         if isinstance(method, MethodType) and isinstance(method.__self__, torch.nn.Module):
-            replica = replicas.get(id(method.__self__))
+            replica = replicas.get(method.__self__)
             if replica is not None:
                 own = MethodType(method.__func__, replica)
-                vars(replicas[id(part)])[name] = compiled_alike(value, own) if compiled else own
+                vars(replicas[part])[name] = compiled_alike(value, own) if compiled else own
 
 
 def compiled_alike(compiled: Any, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -823,1439 +811,6 @@ def without_rows(batch: Any) -> Any:
     return batch[:0] if isinstance(batch, (list, tuple)) or hasattr(batch, "shape") and batch.shape else batch
 
 
-class Rows(torch.Tensor):
-    """A whole tensor, parted among the ranks along one dimension: rank r holds `sizes[r]` of its rows."""
-
-    own: torch.Tensor  # this rank's rows
-    sizes: tuple[int, ...]
-    part_dim: int  # the dimension along which the rows lie
-    kept: "torch.Tensor | None"  # the whole, once something has asked for it
-    kept_at: int  # the changes that there were then
-    family: "Family"
-    fetch: "Callable[[], torch.Tensor] | None"  # the whole without the network, where its memory can be seen
-
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
-
-    @staticmethod
-    def of(
-        own: torch.Tensor,
-        sizes: Sequence[int],
-        dim: int = 0,
-        family: "Family | None" = None,
-        shape: "Sequence[int] | None" = None,
-        strides: "Sequence[int] | None" = None,
-    ) -> "Rows":
-        """The whole tensor of which `own` are this rank's rows; outside of autograd (see rows_of)."""
-        if shape is None or strides is None:
-            own = (
-                own.contiguous()
-            )  # what torch does next may depend on strides: they are the same on all ranks
-            shape = [*own.shape]
-            shape[dim] = sum(sizes)
-            strides = contiguous_strides(shape)
-        rows: Rows = torch.Tensor._make_wrapper_subclass(
-            Rows,
-            shape,
-            strides=strides,
-            dtype=own.dtype,
-            layout=own.layout,
-            device=own.device,
-            requires_grad=False,
-        )
-        rows.own, rows.sizes, rows.part_dim = own, tuple(sizes), dim
-        rows.kept, rows.kept_at, rows.fetch = None, -1, None
-        rows.family = Family() if family is None else family
-        rows.family.add(rows)
-        return rows
-
-    @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: "dict[str, Any] | None" = None
-    ) -> Any:
-        return run_on_rows(func, args, kwargs or {})
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        if not keeps_rows(key, self.part_dim, self.dim()):
-            become_whole(self)
-        elif not self.family.others(self):
-            have_own_memory(self)
-        super().__setitem__(key, value)
-
-    def tolist(self) -> Any:
-        return plain(self).tolist()
-
-    def numpy(self, *args: Any, **kwargs: Any) -> Any:
-        return plain(self).numpy(*args, **kwargs)
-
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        return plain(self).__array__(*args, **kwargs)
-
-    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
-        return plain(self).__dlpack__(*args, **kwargs)
-
-    def __iter__(self) -> Any:
-        return iter(plain(self))
-
-    def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
-        return repr(plain(self))
-
-    def __format__(self, form: str) -> str:
-        return format(plain(self), form)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return plain(self).detach().requires_grad_(self.requires_grad).__reduce_ex__(protocol)
-
-    def __deepcopy__(self, memo: "dict[int, Any]") -> torch.Tensor:
-        twin: torch.Tensor = plain(self).__deepcopy__(memo)
-        return twin
-
-    def data_ptr(self) -> int:
-        return plain(self).data_ptr()
-
-    def untyped_storage(self) -> Any:
-        return plain(self).untyped_storage()
-
-
-class Family:
-    """Rows that share their memory: what changes one of them in place changes all."""
-
-    def __init__(self) -> None:
-        self.lent = False  # the memory is another's, who may need it as it is: the wrapped model's
-        self.changes = 0
-        self.members: list[weakref.ref[Rows]] = []
-
-    def add(self, rows: Rows) -> None:
-        self.members = [*(one for one in self.members if one() is not None), weakref.ref(rows)]
-
-    def others(self, rows: Rows) -> list[Rows]:
-        """The living members but for one."""
-        living = (one() for one in self.members)
-        return [one for one in living if one is not None and one is not rows]
-
-
-def contiguous_strides(shape: Sequence[int]) -> list[int]:
-    """The strides of a contiguous tensor."""
-    strides = [1] * len(shape)
-    for dim in range(len(shape) - 1, 0, -1):
-        strides[dim - 1] = strides[dim] * max(shape[dim], 1)
-    return strides
-
-
-# Bytes up to which a tensor is made whole at once: as many exchanges, and float32 to the last bit.
-SMALL_WHOLE = 64 * 1024
-
-
-def join_parts(own: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tensor:
-    """All ranks' rows as one tensor: whole on each rank if it is small, parted as they are if it is large."""
-    if dim != 0 or own.layout != torch.strided or not is_large(own, sizes, dim):
-        return concatenate_ranks(own, sizes, dim)
-    rows = Rows.of(own.detach(), sizes, dim)
-    rows.family.lent = True
-    return rows
-
-
-def is_large(own: torch.Tensor, sizes: Sequence[int], dim: int) -> bool:
-    """Whether the whole is larger than what travels along: every rank has the same answer."""
-    row = own.element_size()
-    for place, size in enumerate(own.shape):
-        row *= 1 if place == dim else size
-    return row * sum(sizes) > SMALL_WHOLE
-
-
-def own_numbers(tensor: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
-    """This rank's rows of a whole tensor, below autograd: a view."""
-    if is_parted(tensor) and (tensor.sizes, tensor.part_dim) == (tuple(sizes), dim):
-        return tensor.own
-    return own_slice(plain_numbers(tensor), sizes, dim)
-
-
-def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The whole as a plain tensor of this rank; autograd goes on through it."""
-    return AsPlain.apply(tensor) if isinstance(tensor, Rows) else tensor
-
-
-class AsPlain(torch.autograd.Function):
-    """Rows -> the same numbers, all of them on each rank; the gradient is the same on all ranks, too."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
-        return plain_numbers(tensor).clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return gradient
-
-
-def with_wholes(value: Any) -> Any:
-    """A value with all rows in it, before one rank goes on alone; also in tuples, lists and dicts."""
-    if isinstance(value, Rows):
-        return plain(value)
-    if isinstance(value, dict):
-        return {key: with_wholes(item) for key, item in value.items()} if holds_rows(value) else value
-    if isinstance(value, (tuple, list)) and holds_rows(value):
-        items = [with_wholes(item) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
-
-
-def holds_rows(value: Any) -> bool:
-    """Whether there are Rows in it."""
-    if isinstance(value, dict):
-        return any(map(holds_rows, value.values()))
-    return any(map(holds_rows, value)) if isinstance(value, (tuple, list)) else isinstance(value, Rows)
-
-
-def is_parted(value: Any) -> TypeGuard[Rows]:
-    """Whether this tensor's rows lie on several ranks."""
-    return isinstance(value, Rows) and value.own is not value.kept
-
-
-def plain_numbers(tensor: torch.Tensor) -> torch.Tensor:
-    """The whole, below autograd. It is kept, and is not to be changed."""
-    if not isinstance(tensor, Rows):
-        return tensor
-    if not is_parted(tensor):
-        return tensor.own
-    if tensor.kept is None or tensor.kept_at != tensor.family.changes:
-        tensor.kept, tensor.kept_at = join_own(tensor), tensor.family.changes
-    return tensor.kept
-
-
-def join_own(rows: Rows) -> torch.Tensor:
-    """All ranks' rows, in the order of memory that the whole has."""
-    if rows.fetch is not None and not rows.family.changes:
-        return rows.fetch()
-    whole = from_all_ranks(rows.own, rows.sizes, rows.part_dim)
-    if whole.stride() == rows.stride():
-        return whole
-    placed = torch.empty_strided(rows.shape, rows.stride(), dtype=whole.dtype, device=whole.device)
-    return placed.copy_(whole)
-
-
-def from_all_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
-    """torch.cat of what the ranks bring; all of them have to come here."""
-    if world_size() == 1:
-        raise RuntimeError(
-            "These rows lie on several ranks, and only one rank asks for all of them. Ask where all ranks come by."
-        )
-    return concatenate_ranks(own, sizes, dim)
-
-
-CROSSES = (
-    "A large output of the wrapped model, or a view of it, is changed in place, where the change would not reach all "
-    "that shares its memory or crosses the ranks' rows. Change a copy: tensor.clone()."
-)
-
-
-def become_whole(rows: Rows) -> None:
-    """Hold the whole from now on: it is going to be changed in a way that is not row by row."""
-    if is_parted(rows):
-        if rows.family.others(rows):
-            raise RuntimeError(CROSSES)
-        rows.own = rows.kept = plain_numbers(rows).clone()
-        rows.fetch, rows.family.lent = None, False
-
-
-def keeps_rows(key: Any, dim: int, dims: int) -> bool:
-    """Whether an index takes each row as a whole: only plain slices and numbers, and all of the rows' dimension."""
-    keys = list(key) if isinstance(key, tuple) else [key]
-    if any(
-        not isinstance(one, (int, slice)) and one is not Ellipsis or isinstance(one, bool) for one in keys
-    ):
-        return False
-    if any(one is Ellipsis for one in keys):
-        place = next(i for i, one in enumerate(keys) if one is Ellipsis)
-        keys[place : place + 1] = [slice(None)] * (dims - len(keys) + 1)
-    return len(keys) <= dim or keys[dim] == slice(None)
-
-
-@uncompiled
-def run_on_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function of torch, called with Rows among its arguments."""
-    if not any(is_parted(rows) for one in (*args, *kwargs.values()) for rows in rows_in(one)):
-        return run_on_whole(func, args, kwargs)
-    way = WAYS.get(func.name().removeprefix("aten::"))
-    if way is None and is_pointwise(func):
-        way = by_element
-    if way is None and torch._C._dispatch_has_kernel_for_dispatch_key(
-        func.name(), "CompositeImplicitAutograd"
-    ):
-        return func.decompose(*args, **kwargs)  # made of simpler functions, which come by here in turn
-    found = NotImplemented if way is None else way(func, args, kwargs)
-    return run_on_whole(func, args, kwargs) if found is NotImplemented else found
-
-
-def run_on_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The function as it was written, on all rows; what it changes holds all rows from then on."""
-    given = bound(func, args, kwargs)
-    changed = [rows for argument, value in given if writes(argument) for rows in rows_in(value)]
-    for rows in changed:
-        become_whole(rows)
-        about_to_change(rows)
-    viewed = [value for argument, value in given if argument.alias_info is not None and is_parted(value)]
-    found = func(*with_plain(args), **with_plain(kwargs))
-    if viewed:  # a view of the whole, by which nobody can write into the rows of the other ranks
-        views = [
-            whole_view(one.clone(), viewed[0]) for one in (found if isinstance(found, list) else [found])
-        ]
-        return views if isinstance(found, list) else views[0]
-    return changed[0] if changed and not isinstance(found, (list, tuple)) else found
-
-
-def whole_view(found: torch.Tensor, rows: Rows) -> torch.Tensor:
-    """A whole that stands for a view of rows: neither may be changed while both are there."""
-    view = Rows.of(
-        found, (found.shape[0] if found.dim() else 1,), 0, rows.family, found.shape, found.stride()
-    )
-    view.kept = found
-    return view
-
-
-def bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """The arguments of a call beside what the function's schema says of them."""
-    schema = func._schema.arguments
-    return [
-        *zip(schema, args, strict=False),
-        *((one, kwargs[one.name]) for one in schema if one.name in kwargs),
-    ]
-
-
-def named(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by their names, with what they are by default."""
-    values = {one.name: one.default_value for one in func._schema.arguments if one.has_default_value()}
-    return values | {argument.name: value for argument, value in bound(func, args, kwargs)}
-
-
-def writes(argument: Any) -> bool:
-    """Whether a function changes this argument of its schema."""
-    return argument.alias_info is not None and bool(argument.alias_info.is_write)
-
-
-def rows_in(value: Any) -> list[Rows]:
-    """The Rows in an argument."""
-    return [one for one in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(one, Rows)]
-
-
-def about_to_change(rows: Rows) -> None:
-    """Note a change in place; it must reach all that shares the memory."""
-    others = rows.family.others(rows)
-    if any(is_parted(one) != is_parted(rows) for one in others) or others and rows.family.lent:
-        raise RuntimeError(CROSSES)
-    have_own_memory(rows)
-    rows.family.changes += 1
-
-
-def have_own_memory(rows: Rows) -> None:
-    """Have a copy of what is lent. Nobody else may see it yet."""
-    if rows.family.lent:
-        rows.own, rows.family.lent = rows.own.clone(), False
-
-
-def with_plain(value: Any) -> Any:
-    """Arguments with the wholes in place of rows."""
-    if isinstance(value, Rows):
-        return plain_numbers(value)
-    if isinstance(value, dict):
-        return {key: with_plain(item) for key, item in value.items()}
-    return type(value)(with_plain(item) for item in value) if isinstance(value, (list, tuple)) else value
-
-
-def is_pointwise(func: Any) -> bool:
-    """Whether torch says that a function works element by element; of one that works in place, if its twin does."""
-    if {torch.Tag.data_dependent_output, torch.Tag.nondeterministic_seeded} & set(func.tags):
-        return False  # equal, which answers for all; rrelu, which may draw
-    if torch.Tag.pointwise in func.tags:
-        return True
-    name, overload = func._schema.name, func._schema.overload_name or "default"
-    packet = getattr(torch.ops.aten, name.removeprefix("aten::")[:-1], None) if name.endswith("_") else None
-    twin = getattr(packet, overload, None)
-    return twin is not None and torch.Tag.pointwise in twin.tags
-
-
-def by_element(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Functions of each element: of rows that lie alike, beside what has one row, or all of them, or none."""
-    given = [*args, *kwargs.values()]
-    tensors = [one for one in given if isinstance(one, torch.Tensor)]
-    layouts = {(one.sizes, one.dim() - one.part_dim) for one in tensors if is_parted(one)}
-    if len(layouts) != 1 or any(isinstance(one, (list, tuple)) and rows_in(one) for one in given):
-        return NotImplemented
-    sizes, place = layouts.pop()  # the rows' dimension, counted from the last
-    total = sum(sizes)
-    changed = [value for argument, value in bound(func, args, kwargs) if writes(argument)]
-    if any(not is_parted(one) for one in changed):
-        return NotImplemented
-    for one in tensors:
-        height = one.shape[-place] if one.dim() >= place else 1
-        if height != total and height != 1:
-            return NotImplemented  # one row in all, beside more
-
-    def own_of(value: Any) -> Any:
-        if is_parted(value):
-            return value.own
-        numbers = plain_numbers(value) if isinstance(value, torch.Tensor) else value
-        if isinstance(value, torch.Tensor) and value.dim() >= place and value.shape[-place] == total > 1:
-            return own_slice(numbers, sizes, value.dim() - place)
-        return numbers
-
-    for rows in changed:
-        about_to_change(rows)
-    found = func(*map(own_of, args), **{key: own_of(value) for key, value in kwargs.items()})
-    if changed:
-        return changed[0]
-    first = max(filter(is_parted, tensors), key=lambda one: one.dim())
-    return parted_like(found, first, max(one.dim() for one in tensors) - place)
-
-
-def parted_like(found: Any, rows: Rows, dim: int) -> Any:
-    """What was computed on the own rows, as Rows; also in a tuple. What is no tensor stays."""
-    if isinstance(found, torch.Tensor):
-        return in_memory_as(found, rows, dim)
-    if not isinstance(found, (list, tuple)):
-        return found
-    return type(found)(parted_like(one, rows, dim) for one in found)
-
-
-def in_memory_as(found: torch.Tensor, rows: Rows, dim: int) -> Rows:
-    """Rows whose dimensions lie in memory as those of others, of their shape, do: random numbers come in that order."""
-    shape = [*found.shape]
-    shape[dim] = sum(rows.sizes)
-    if rows.is_contiguous() or shape != [*rows.shape]:
-        return Rows.of(found, rows.sizes, dim)
-    strides = torch.empty_like(torch.empty_strided(shape, rows.stride(), device="meta")).stride()
-    order = sorted(range(len(shape)), key=lambda one: -strides[one])
-    back = sorted(range(len(shape)), key=order.__getitem__)
-    own = found.permute(order).contiguous().permute(back)
-    return Rows.of(own, rows.sizes, dim, None, shape, strides)
-
-
-def by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Functions of each row of their first argument, whatever its shape."""
-    rows = args[0]
-    if not is_parted(rows) or any(isinstance(one, torch.Tensor) for one in (*args[1:], *kwargs.values())):
-        return NotImplemented
-    found = func(rows.own, *args[1:], **kwargs)
-    if kwargs.get("memory_format", torch.preserve_format) is not torch.preserve_format:
-        return Rows.of(found, rows.sizes, rows.part_dim)
-    return parted_like(found, rows, rows.part_dim)
-
-
-def made_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """new_zeros and its relatives: rows of a shape of their own, of as many rows where that is possible."""
-    rows, shape = args[0], list(args[1])
-    dim, total = rows.part_dim, sum(rows.sizes)
-    if len(shape) <= dim or shape[dim] != total or total < 2:
-        return func(rows.own, *args[1:], **kwargs)
-    shape[dim] = rows.sizes[own_rank()]
-    return Rows.of(func(rows.own, shape, *args[2:], **kwargs), rows.sizes, dim)
-
-
-def made_plain(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """new_empty_strided: autograd makes gradients of views so, and writes into them by as_strided."""
-    return func(args[0].own, *args[1:], **kwargs)
-
-
-def along(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Functions along dimensions: of each row alone, if the rows' own is not among them."""
-    given = named(func, args, kwargs)
-    rows = next((one for one in (*args, *kwargs.values()) if is_parted(one)), None)
-    dims = given["dim"] if "dim" in given else given["dims"]
-    if rows is None or not isinstance(args[0], torch.Tensor) or dims is None or rows.dim() == 0:
-        return NotImplemented
-    dims = [one % rows.dim() for one in (dims if isinstance(dims, (list, tuple)) else [dims])]
-    tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
-    own = {id(one): own_alike(one, rows) if one.dim() == rows.dim() else None for one in tensors}
-    changed = [value for argument, value in bound(func, args, kwargs) if writes(argument)]
-    if not dims or rows.part_dim in dims or None in own.values() or not all(map(is_parted, changed)):
-        return NotImplemented
-    for one in changed:
-        about_to_change(one)
-    found = func(
-        *(own.get(id(one), one) for one in args),
-        **{key: own.get(id(one), one) for key, one in kwargs.items()},
-    )
-    if changed:
-        return changed[0]
-    first = found if isinstance(found, torch.Tensor) else found[0]
-    gone = sum(dim < rows.part_dim for dim in dims) if first.dim() < rows.dim() else 0
-    return parted_like(found, rows, rows.part_dim - gone)
-
-
-def add_up(parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The sums over the ranks of some small tensors, added in rank order, in one exchange."""
-    flat = torch.cat([one.reshape(-1) for one in parts])
-    world = world_size()
-    found = from_all_ranks(flat, [len(flat)] * world).view(world, -1)
-    total = found[0].clone()
-    for one in found[1:]:
-        total += one
-    return [
-        one.view(part.shape) for one, part in zip(total.split([p.numel() for p in parts]), parts, strict=True)
-    ]
-
-
-def summed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """sum over the rows' dimension, alone or with others: what the ranks have is added up."""
-    found, rows = along_if_it_can(func, args, kwargs), args[0]
-    if found is not NotImplemented or not is_parted(rows):
-        return found
-    (total,) = add_up(
-        [func(rows.own, *args[1:], **{**kwargs, "dtype": exact(rows.dtype, kwargs.get("dtype"))})]
-    )
-    return total.to(kwargs.get("dtype") or (rows.dtype if rows.is_floating_point() else total.dtype))
-
-
-def averaged(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """mean over the rows' dimension, alone or with others."""
-    found, rows = along_if_it_can(func, args, kwargs), args[0]
-    if found is not NotImplemented or not is_parted(rows):
-        return found
-    given = named(func, args, kwargs)
-    dims = [one % rows.dim() for one in given.get("dim") or range(rows.dim())]
-    count = 1
-    for dim in dims:
-        count *= rows.shape[dim]
-    own = torch.sum(rows.own, dims, given.get("keepdim", False), dtype=exact(rows.dtype, given["dtype"]))
-    return (add_up([own])[0] / count).to(given["dtype"] or rows.dtype)
-
-
-def exact(dtype: torch.dtype, asked: "torch.dtype | None") -> "torch.dtype | None":
-    """The dtype to add in: half precision is rounded once, at the end."""
-    return torch.float32 if (asked or dtype) in (torch.float16, torch.bfloat16) else asked
-
-
-def of_parts(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """max, min, any, all and norms of everything: of those of the ranks that have rows."""
-    rows, given = args[0], named(func, args, kwargs)
-    if not is_parted(rows) or not rows.numel() or given.get("dim") is not None or given.get("ord", 2) == 0:
-        return NotImplemented
-    size, at = rows.sizes[own_rank()], [min(size, 1) for size in rows.sizes]
-    own = func(rows.own, *args[1:], **kwargs) if size else rows.own.new_empty(())
-    found = from_all_ranks(own.reshape(1)[: at[own_rank()]], at)
-    return func(found, *args[1:], **kwargs).reshape(own.shape)
-
-
-def normed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """linalg_vector_norm, along dimensions or of everything."""
-    found = along(func, args, kwargs)
-    return of_parts(func, args, kwargs) if found is NotImplemented else found
-
-
-def along_if_it_can(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    given = named(func, args, kwargs)
-    return along(func, args, kwargs) if "dim" in given or "dims" in given else NotImplemented
-
-
-def viewed(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dim: int, own: Any, sizes: Any = None
-) -> Any:
-    """A view of rows: of the own rows with the same memory, and of the whole as torch would have it."""
-    rows = args[0]
-    whole = torch.empty_strided(rows.shape, rows.stride(), dtype=rows.dtype, device="meta")
-    shape = func(whole, *args[1:], **kwargs)
-    return Rows.of(own, sizes or rows.sizes, dim, rows.family, shape.shape, shape.stride())
-
-
-def reshaped(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """view and its relatives, where the rows stay rows, or are split evenly, or merged with what is in each."""
-    rows = args[0]
-    shape = list(torch.empty(rows.shape, device="meta").reshape(args[1]).shape)
-    place = reshaped_dim(list(rows.shape), rows.part_dim, shape) if rows.numel() else None
-    if place is None:
-        return NotImplemented
-    dim, each = place  # each old row is so many of the new
-    if any(size * each[0] % each[1] for size in rows.sizes):
-        return NotImplemented
-    sizes = tuple(size * each[0] // each[1] for size in rows.sizes)
-    shape[dim] = sizes[own_rank()]
-    return viewed(func, args, kwargs, dim, rows.own.view(shape), sizes)
-
-
-def reshaped_dim(old: list[int], part_dim: int, new: list[int]) -> "tuple[int, tuple[int, int]] | None":
-    """The dimension of the rows in another shape, and how many new rows (as a fraction) each old row is."""
-    lead, inner, count = 1, 1, old[part_dim]
-    for size in old[:part_dim]:
-        lead *= size
-    for size in old[part_dim + 1 :]:
-        inner *= size
-    before, after = 1, lead * count * inner
-    for dim, size in enumerate(new):
-        after //= size
-        if before == lead and (size > 1 or count == 1):
-            if inner % after == 0:
-                return dim, (inner // after, 1)
-            return (dim, (1, after // inner)) if after % inner == 0 else None
-        before *= size
-    return None
-
-
-def permuted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """permute, transpose, t."""
-    rows, given = args[0], named(func, args, kwargs)
-    order = list(range(rows.dim()))
-    if "dims" in given:
-        order = [one % rows.dim() for one in given["dims"]]
-    elif rows.dim() > 1:
-        one, other = given.get("dim0", 0) % rows.dim(), given.get("dim1", 1) % rows.dim()
-        order[one], order[other] = order[other], order[one]
-    return viewed(func, args, kwargs, order.index(rows.part_dim), rows.own.permute(order))
-
-
-def squeezed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """squeeze, of dimensions other than the rows'."""
-    rows, dim = args[0], named(func, args, kwargs).get("dim")
-    asked = range(rows.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
-    gone = [one % rows.dim() for one in asked if rows.shape[one] == 1] if rows.dim() else []
-    if rows.part_dim in gone:
-        return NotImplemented
-    own = rows.own
-    for one in sorted(gone, reverse=True):
-        own = own.squeeze(one)
-    return viewed(func, args, kwargs, rows.part_dim - sum(one < rows.part_dim for one in gone), own)
-
-
-def unsqueezed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    rows, dim = args[0], args[1] % (args[0].dim() + 1)
-    return viewed(func, args, kwargs, rows.part_dim + (dim <= rows.part_dim), rows.own.unsqueeze(dim))
-
-
-def expanded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """expand, where it does not make many rows of one."""
-    rows, shape = args[0], list(args[1])
-    dim = rows.part_dim + len(shape) - rows.dim()
-    if shape[dim] not in (-1, sum(rows.sizes)):
-        return NotImplemented
-    shape[dim] = rows.sizes[own_rank()]
-    return viewed(func, args, kwargs, dim, rows.own.expand(shape))
-
-
-def selected(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """x[:, 3]: of each row."""
-    rows, dim = args[0], args[1] % args[0].dim()
-    if dim == rows.part_dim:
-        return NotImplemented
-    return viewed(func, args, kwargs, rows.part_dim - (dim < rows.part_dim), rows.own.select(dim, args[2]))
-
-
-def sliced(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """x[:, 1:3], of each row; x[4:8], of those rows that a rank has."""
-    rows, given = args[0], named(func, args, kwargs)
-    dim, total = given["dim"] % rows.dim(), rows.shape[given["dim"]]
-    if dim != rows.part_dim:
-        own = rows.own[(slice(None),) * dim + (slice(given["start"], given["end"], given["step"]),)]
-        return viewed(func, args, kwargs, rows.part_dim, own)
-    start, end, step = slice(given["start"], given["end"], given["step"]).indices(total)
-    if step != 1:
-        return NotImplemented
-    sizes, own, at = [], rows.own, 0
-    for rank, size in enumerate(rows.sizes):
-        first, last = max(start - at, 0), min(end - at, size)
-        sizes.append(max(last - first, 0))
-        if rank == own_rank():
-            own = rows.own.narrow(dim, min(first, size), sizes[-1])
-        at += size
-    return viewed(func, args, kwargs, rows.part_dim, own, tuple(sizes))
-
-
-def aliased(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """detach, alias: the same memory."""
-    rows = args[0]
-    twin = Rows.of(rows.own, rows.sizes, rows.part_dim, rows.family, rows.shape, rows.stride())
-    twin.kept, twin.kept_at, twin.fetch = rows.kept, rows.kept_at, rows.fetch
-    return twin
-
-
-def one_of_many(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The gradients of select and slice: zeros around what was picked of each row."""
-    rows, shape, dim = args[0], list(args[1]), args[2] % len(args[1])
-    select = func._schema.name.endswith("select_backward")
-    place = rows.part_dim + (select and dim <= rows.part_dim)
-    if dim == place or shape[place] != sum(rows.sizes):
-        return NotImplemented
-    shape[place] = rows.sizes[own_rank()]
-    return Rows.of(func(rows.own, shape, *args[2:]), rows.sizes, place)
-
-
-def several(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """split and unbind, along other dimensions: of each row."""
-    rows, given = args[0], named(func, args, kwargs)
-    dim = given["dim"] % rows.dim()
-    if dim == rows.part_dim:
-        return NotImplemented
-    whole = torch.empty_strided(rows.shape, rows.stride(), dtype=rows.dtype, device="meta")
-    shapes, parts = func(whole, *args[1:], **kwargs), func(rows.own, *args[1:], **kwargs)
-    place = rows.part_dim - (dim < rows.part_dim and parts[0].dim() < rows.dim())
-    return [
-        Rows.of(part, rows.sizes, place, rows.family, shape.shape, shape.stride())
-        for part, shape in zip(parts, shapes, strict=True)
-    ]
-
-
-def side_by_side(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """cat and stack, of rows that lie alike, along another dimension."""
-    tensors, dim = args[0], named(func, args, kwargs)["dim"]
-    rows, new = next(filter(is_parted, tensors)), func._schema.name.endswith("stack")
-    own = [own_alike(one, rows) if one.dim() == rows.dim() else None for one in tensors]
-    dim %= rows.dim() + new
-    if any(one is None for one in own) or not new and dim == rows.part_dim:
-        return NotImplemented
-    return Rows.of(func(own, dim), rows.sizes, rows.part_dim + (new and dim <= rows.part_dim))
-
-
-def multiplied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """mm and bmm: rows times a matrix, or the sum over rows that both sides have."""
-    one, other = args
-    batched = one.dim() - 2
-    if is_parted(one) and is_parted(other):
-        if one.sizes != other.sizes:
-            return NotImplemented
-        if batched and one.part_dim == other.part_dim == 0:
-            return Rows.of(func(one.own, other.own), one.sizes, 0)
-        if one.part_dim == batched + 1 and other.part_dim == batched:
-            return add_up([func(one.own, other.own)])[0]
-        return NotImplemented
-    rows, whole = (one, plain_numbers(other)) if is_parted(one) else (other, plain_numbers(one))
-    if batched and rows.part_dim == 0:
-        own = own_slice(whole, rows.sizes, 0)
-        return Rows.of(func(rows.own, own) if rows is one else func(own, rows.own), rows.sizes, 0)
-    if rows is one and rows.part_dim == batched:
-        return Rows.of(func(rows.own, whole), rows.sizes, batched)
-    if rows is other and rows.part_dim == batched + 1:
-        return Rows.of(func(whole, rows.own), rows.sizes, batched + 1)
-    own = own_slice(whole, rows.sizes, batched + 1 if rows is other else batched)
-    return add_up([func(own, rows.own) if rows is other else func(rows.own, own)])[0]
-
-
-def multiplied_and_added(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """addmm: a bias that all rows have, plus rows times a matrix."""
-    bias, one, other = args
-    if kwargs or is_parted(bias) or is_parted(other) or not is_parted(one) or one.part_dim or bias.dim() > 1:
-        return NotImplemented
-    return Rows.of(func(plain_numbers(bias), one.own, plain_numbers(other)), one.sizes, 0)
-
-
-# torch's numbers for reduction=
-NONE = 0
-
-
-MEAN = 1
-
-
-SUM = 2
-
-
-def class_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """nll_loss_forward: the sum of the weighted losses and the sum of the weights, over all rows."""
-    rows, target, weight, reduction, ignored = args
-    own = own_alike(target, rows)
-    if own is None or rows.dim() < 2 or rows.part_dim:
-        return NotImplemented
-    if reduction == NONE:
-        each, total = func(rows.own, own, weight, reduction, ignored)
-        return Rows.of(each, rows.sizes, 0), total
-    loss, weights = add_up(func(rows.own, own, weight, SUM, ignored))
-    return (loss / weights if reduction == MEAN else loss), weights
-
-
-def class_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """nll_loss_backward; total_weight is that of all rows."""
-    gradient, rows, target, weight, reduction, ignored, total = args
-    if not is_parted(rows) or rows.dim() < 2 or rows.part_dim:
-        return NotImplemented
-    own = own_alike(target, rows)
-    given = own_alike(gradient, rows) if reduction == NONE else plain_numbers(gradient)
-    if own is None or given is None:
-        return NotImplemented
-    found = func(given, rows.own.contiguous(), own, weight, reduction, ignored, plain_numbers(total))
-    return Rows.of(found, rows.sizes, 0)
-
-
-def own_beside(tensor: torch.Tensor, rows: Rows) -> "torch.Tensor | None":
-    """The part of a tensor that these rows meet when both are broadcast; None if they do not lie alike."""
-    place = rows.dim() - rows.part_dim  # counted from the last
-    if is_parted(tensor):
-        return own_alike(tensor, rows) if tensor.dim() == rows.dim() else None
-    if tensor.dim() < place or tensor.shape[-place] == 1 < sum(rows.sizes):
-        return plain_numbers(tensor)
-    if tensor.shape[-place] != sum(rows.sizes):
-        return None
-    return own_slice(plain_numbers(tensor), rows.sizes, tensor.dim() - place)
-
-
-def pair_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """mse_loss and its relatives: of each element beside its target's, then their mean or sum."""
-    names = [one.name for one in func._schema.arguments]
-    given = named(func, args, kwargs)
-    rows = next(filter(is_parted, given.values()))
-    own = {
-        name: own_beside(one, rows) if isinstance(one, torch.Tensor) else one for name, one in given.items()
-    }
-    if any(own[name] is None is not given[name] for name in names) or given["self"].shape != rows.shape:
-        return NotImplemented
-    reduction = given["reduction"]
-    if reduction == NONE:
-        return Rows.of(func(**own), rows.sizes, rows.part_dim)
-    (total,) = add_up([func(**{**own, "reduction": SUM})])
-    return total / rows.numel() if reduction == MEAN else total
-
-
-def pair_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """mse_loss_backward and its relatives: the mean is over all rows."""
-    given = named(func, args, kwargs)
-    rows = next(filter(is_parted, given.values()))
-    own = {
-        name: own_beside(one, rows) if isinstance(one, torch.Tensor) else one for name, one in given.items()
-    }
-    if any(own[name] is None is not given[name] for name in given) or given["self"].shape != rows.shape:
-        return NotImplemented
-    if given["reduction"] == MEAN:
-        own |= {"grad_output": own["grad_output"] / rows.numel(), "reduction": SUM}
-    return Rows.of(func(**own), rows.sizes, rows.part_dim)
-
-
-def own_alike(tensor: torch.Tensor, rows: Rows) -> "torch.Tensor | None":
-    """The part of a tensor that lies beside these rows, in front or in the same shape; None if none does."""
-    if is_parted(tensor):
-        return tensor.own if (tensor.sizes, tensor.part_dim) == (rows.sizes, rows.part_dim) else None
-    if tensor.dim() <= rows.part_dim or tensor.shape[rows.part_dim] != sum(rows.sizes):
-        return None
-    return own_slice(plain_numbers(tensor), rows.sizes, rows.part_dim)
-
-
-def looked_up(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """embedding: a row of the table for each index."""
-    if is_parted(args[0]) or not is_parted(args[1]):
-        return NotImplemented
-    found = func(plain_numbers(args[0]), args[1].own, *args[2:], **kwargs)
-    return Rows.of(found, args[1].sizes, args[1].part_dim)
-
-
-def looked_up_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """embedding_dense_backward: what the ranks' rows add to the table's gradient."""
-    gradient, indices, count, padding, by_frequency = args
-    own = own_alike(gradient, indices) if is_parted(indices) else None
-    if own is None or by_frequency:
-        return NotImplemented
-    return add_up([func(own, indices.own, count, padding, by_frequency)])[0]
-
-
-def picked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """x[:, chosen]: from each row."""
-    rows, indices = args
-    if not is_parted(rows) or any(is_parted(one) for one in indices):
-        return NotImplemented
-    first = next(dim for dim, one in enumerate(indices) if one is not None)
-    if first <= rows.part_dim or any(one is None for one in indices[first:]):  # the row picked from, or moved
-        return NotImplemented
-    own = func(rows.own, [one if one is None else plain_numbers(one) for one in indices])
-    return Rows.of(own, rows.sizes, rows.part_dim)
-
-
-def drawn_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """rand_like and its relatives: all ranks draw for all rows, as one process would."""
-    rows = args[0]
-    whole = torch.empty_strided(rows.shape, rows.stride(), dtype=rows.dtype, device=rows.device)
-    return func(whole, *args[1:], **kwargs)
-
-
-def by_name(ways: "dict[Way, str]") -> "dict[str, Way]":
-    """The way of each function, from the functions of each way: aten's names with their overloads."""
-    return {name: way for way, names in ways.items() for name in names.split()}
-
-
-# Beside these: by_element for all that torch itself says is pointwise (torch.Tag.pointwise).
-WAYS = by_name(
-    {
-        by_row: "_to_copy clone empty_like zeros_like ones_like full_like _pin_memory is_pinned",
-        by_element: """copy_ fill_.Scalar fill_.Tensor zero_ where.self leaky_relu_backward elu_backward
-            softplus_backward hardtanh_backward hardswish hardswish_backward hardsigmoid_backward""",
-        made_like: "new_empty new_zeros new_ones new_full",
-        made_plain: "new_empty_strided",
-        drawn_like: "rand_like randn_like randint_like randint_like.low_dtype",
-        along: """amax amin max.dim min.dim argmax argmin logsumexp prod.dim_int any.dim all.dim any.dims all.dims
-            var.correction std.correction var_mean.correction std_mean.correction var.dim std.dim norm.ScalarOpt_dim
-            norm.ScalarOpt_dim_dtype median.dim mode kthvalue nansum cumsum cumprod sort sort.stable argsort topk
-            _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data cummax cummin flip gather glu
-            logcumsumexp scatter.src scatter.value scatter_.src scatter_.value scatter_add scatter_add_""",
-        summed: "sum sum.dim_IntList",
-        averaged: "mean mean.dim",
-        of_parts: "max min any all",
-        normed: "linalg_vector_norm",
-        reshaped: "view _unsafe_view _reshape_alias",
-        permuted: "permute transpose.int t",
-        squeezed: "squeeze squeeze.dim squeeze.dims",
-        unsqueezed: "unsqueeze",
-        expanded: "expand",
-        selected: "select.int",
-        sliced: "slice.Tensor",
-        picked: "index.Tensor",
-        aliased: "detach alias lift_fresh",
-        one_of_many: "select_backward slice_backward",
-        several: "split.Tensor split_with_sizes unbind.int",
-        side_by_side: "cat stack",
-        multiplied: "mm bmm",
-        multiplied_and_added: "addmm",
-        looked_up: "embedding",
-        looked_up_gradient: "embedding_dense_backward",
-        class_loss: "nll_loss_forward nll_loss2d_forward",
-        class_loss_gradient: "nll_loss_backward nll_loss2d_backward",
-        pair_loss: """mse_loss smooth_l1_loss huber_loss binary_cross_entropy soft_margin_loss
-            binary_cross_entropy_with_logits""",
-        pair_loss_gradient: """mse_loss_backward smooth_l1_loss_backward huber_loss_backward
-            binary_cross_entropy_backward soft_margin_loss_backward""",
-    }
-)
-
-
-# How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
-# None if each rank holds a copy, whose gradients add up; its shape if these gradients may be sparse.
-Layout = tuple[int, tuple[int, ...]] | torch.Size | None
-
-
-class FromWhole(torch.autograd.Function):
-    """What all ranks hold alike becomes each rank's own: its copy, or its rows.
-
-    The backward pass is IntoWhole, whose backward pass is FromWhole, and so on: gradients of gradients work.
-    The first output, a zero called the link, belongs to every result of the ranks' work. So the backward pass
-    comes by here on every rank, once, also on a rank without rows; or else the others would wait for it.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        link = whole[0].new_zeros((), dtype=torch.float32)
-        own = (link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True)))
-        ctx.layouts = layouts
-        ctx.forms = [(part.shape, part.dtype, part.device) for part in own]
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(link)
-        ctx.replica_is_done, ctx.early = False, []
-        return own
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        if gradients[0] is None and ctx.replica_is_done:
-            # Not by way of the link: a reentrant checkpoint, which runs parts of the backward pass beforehand, on
-            # ranks with rows only. Its gradients wait for the one pass that comes by on all ranks.
-            ctx.early.append(gradients)
-            return (None,) * len(gradients)
-        each = zip(*ctx.early, gradients, strict=True)
-        link_gradient, *sums = (added(found, *form) for found, form in zip(each, ctx.forms, strict=True))
-        ctx.early = []
-        if torch.is_grad_enabled():  # there will be gradients of gradients
-            (link,) = ctx.saved_tensors
-            link_gradient = link + link_gradient
-        return None, *IntoWhole.apply(ctx.layouts, link_gradient, *sums)
-
-
-class IntoWhole(torch.autograd.Function):
-    """What each rank holds becomes what all ranks hold alike: the sum of copies, or all rows in order."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, layouts: Sequence[Layout], link: torch.Tensor, *own: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        ctx.layouts = layouts
-        pairs = list(zip(own, layouts, strict=True))
-        sums = iter(sum_over_ranks([tensor for tensor, layout in pairs if layout is None]))
-        return tuple(next(sums) if layout is None else from_ranks(tensor, layout) for tensor, layout in pairs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        return None, *FromWhole.apply(ctx.layouts, *gradients)
-
-
-class RowsIntoWhole(torch.autograd.Function):
-    """IntoWhole of rows whose whole has come already, with the ranks' other news; it is in a list, to be no input."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, layout: Layout, whole: list[torch.Tensor], link: torch.Tensor, own: torch.Tensor
-    ) -> torch.Tensor:
-        ctx.layout = layout
-        return whole[0]
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
-        return None, None, *FromWhole.apply((ctx.layout,), gradient)
-
-
-def replica_is_done(link: torch.Tensor) -> None:
-    """Tell the FromWhole that a link came from that the replica has run, and what comes next is the backward pass."""
-    node: Any = link.grad_fn
-    while node is not None and not hasattr(node, "replica_is_done"):  # .to(device) may stand between
-        node = node.next_functions[0][0] if node.next_functions else None
-    if node is not None:
-        node.replica_is_done = True
-
-
-def added(
-    found: Sequence[torch.Tensor | None], shape: torch.Size, dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
-    """The sum of gradients; zeros where there are none."""
-    given = [gradient for gradient in found if gradient is not None]
-    if not given:
-        return torch.zeros(shape, dtype=dtype, device=device)
-    return sum(given[1:], start=given[0])
-
-
-def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """This rank's part of a tensor that all ranks hold."""
-    if tensor.is_sparse:
-        return tensor.clone()
-    if layout is None or isinstance(layout, torch.Size):
-        return plain_numbers(tensor).view_as(tensor)
-    return own_numbers(tensor, layout[1], layout[0]).clone()
-
-
-def from_ranks(own: torch.Tensor, layout: tuple[int, tuple[int, ...]] | torch.Size) -> torch.Tensor:
-    """The ranks' rows in order, or the sum of gradients that are sparse if those of all ranks with rows are."""
-    if not isinstance(layout, torch.Size):
-        return join_parts(own, layout[1], layout[0])
-    told = (own._indices().cpu(), own._values().cpu()) if own.is_sparse else own.cpu() if own.any() else None
-    found = [each for each in exchange(told) if each is not None]
-    parts = [
-        torch.sparse_coo_tensor(each[0], each[1], layout) if isinstance(each, tuple) else each
-        for each in found
-    ]
-    if not all(part.is_sparse for part in parts):
-        parts = [part.to_dense() if part.is_sparse else part for part in parts]
-    return added(parts, layout, own.dtype, torch.device("cpu")).to(own.device)
-
-
-def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Each tensor's sum over the ranks, with one all_reduce for all tensors of a kind."""
-    sums = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
-    for places in alike(sums):
-        flat = torch.cat([sums[i].reshape(-1) for i in places])
-        torch.distributed.all_reduce(torch.view_as_real(flat) if flat.is_complex() else flat)
-        parts = flat.split([sums[i].numel() for i in places])
-        for i, part in zip(places, parts, strict=True):
-            sums[i] = part.view(sums[i].shape)
-    return sums
-
-
-def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
-    """The positions of the tensors, grouped by dtype and device."""
-    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
-    for i, tensor in enumerate(tensors):
-        groups.setdefault((tensor.dtype, tensor.device), []).append(i)
-    return list(groups.values())
-
-
-def copy_from_rank(source: int, tensors: Sequence[torch.Tensor]) -> None:
-    """Give these tensors the values they have on one rank, with one broadcast for all tensors of a device."""
-    devices: dict[torch.device, list[torch.Tensor]] = {}
-    for tensor in tensors:
-        devices.setdefault(tensor.device, []).append(tensor.detach())
-    for group in devices.values():
-        flat = torch.cat([as_bytes(tensor) for tensor in group])
-        torch.distributed.broadcast(flat, source)
-        if own_rank() != source:
-            parts = flat.split([tensor.numel() * tensor.element_size() for tensor in group])
-            for tensor, part in zip(group, parts, strict=True):
-                own = part if part.storage_offset() % tensor.element_size() == 0 else part.clone()
-                tensor.data.copy_(own.view(tensor.dtype).view(tensor.shape))
-
-
-class ScaleGradient(torch.autograd.Function):
-    """x in the forward pass; the gradient times a factor in the backward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
-        ctx.factor = factor
-        return plain_numbers(tensor).view_as(tensor)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradient * ctx.factor, None
-
-
-class ZeroGradients(torch.autograd.Function):
-    """The link in the forward pass; in the backward pass a zero gradient for every parameter.
-
-    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
-    DistributedDataParallel's reducer wants to hear of every parameter on every rank.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, link: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
-        ctx.forms = [(p.shape, p.dtype, p.device) for p in parameters]
-        return link.clone()
-
-    @staticmethod
-    def backward(ctx: Any, link_gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        zeros = {
-            kind: torch.zeros((), dtype=kind[0], device=kind[1]) for kind in {form[1:] for form in ctx.forms}
-        }
-        return link_gradient, *(zeros[form[1:]].expand(form[0]) for form in ctx.forms)
-
-
-AVERAGES = ("running_mean", "running_var", "num_batches_tracked")
-
-
-def held_first(name: str) -> Callable[..., Any]:
-    """A method of GuardedBuffers: first what rank 0 has arrives, then the table itself is asked."""
-
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        self.arrive()
-        return getattr(self.held, name)(*args, **kwargs)
-
-    return method
-
-
-def held_as_it_is(name: str) -> Callable[..., Any]:
-    """A method of GuardedBuffers that asks for no value, only for names."""
-
-    def method(self: Any, *args: Any) -> Any:
-        return getattr(self.held, name)(*args)
-
-    return method
-
-
-class GuardedBuffers(dict[str, Any]):
-    """A module's table of buffers while rank 0's are newer: whoever looks at one waits until it has come.
-
-    Attributes, buffers(), state_dict(), apply(), to(), copies and pickles all go through a module's table. As a dict
-    it is empty: what gets past these methods finds nothing, rather than something old.
-    """
-
-    def __init__(self, held: dict[str, Any], arrive: Callable[[], None]) -> None:
-        super().__init__()
-        self.held, self.arrive = held, arrive
-
-    __contains__ = held_as_it_is("__contains__")
-    __iter__ = held_as_it_is("__iter__")
-    __len__ = held_as_it_is("__len__")
-    __reversed__ = held_as_it_is("__reversed__")
-    keys = held_as_it_is("keys")
-    __getitem__ = held_first("__getitem__")
-    __setitem__ = held_first("__setitem__")
-    __delitem__ = held_first("__delitem__")
-    __eq__ = held_first("__eq__")
-    __ne__ = held_first("__ne__")
-    __or__ = held_first("__or__")
-    __ror__ = held_first("__ror__")
-    __repr__ = held_first("__repr__")
-    get = held_first("get")
-    items = held_first("items")
-    values = held_first("values")
-    copy = held_first("copy")
-    pop = held_first("pop")
-    popitem = held_first("popitem")
-    setdefault = held_first("setdefault")
-    update = held_first("update")
-    clear = held_first("clear")
-    __hash__ = None
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        self.arrive()
-        return type(self.held), (), None, None, iter(self.held.items())
-
-    def __copy__(self) -> Any:
-        self.arrive()
-        return copy.copy(self.held)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        self.arrive()
-        return copy.deepcopy(self.held, memo)
-
-
-class BuffersOfRankZero:
-    """The parts of a module whose buffers rank 0 alone has as they are.
-
-    All ranks run the same program, so what makes one of them look makes all of them look, and they meet. Rank 0 alone
-    (inside alone()) looks at its own, which are right.
-    """
-
-    def __init__(self) -> None:
-        self.parts: list[torch.nn.Module] = []
-        self.rank, self.thread = 0, 0
-
-    def leave(self, parts: Iterable[torch.nn.Module]) -> None:
-        """From now on these parts' buffers are rank 0's, who has changed them."""
-        self.rank, self.thread = own_rank(), threading.get_ident()
-        guarded = {id(part) for part in self.parts}
-        for part in parts:
-            if type(part._buffers) is GuardedBuffers and id(part) not in guarded:
-                part._buffers.arrive()
-            if id(part) not in guarded:
-                self.parts.append(part)
-                if has_plain_table(part):
-                    vars(part)["_buffers"] = GuardedBuffers(part._buffers, self.arrive)
-
-    def arrive(self) -> None:
-        """Let all ranks have rank 0's."""
-        if not self.parts or self.can_do_without():
-            return
-        parts, self.parts = self.parts, []
-        for part in parts:
-            if type(part._buffers) is GuardedBuffers and part._buffers.arrive == self.arrive:
-                vars(part)["_buffers"] = part._buffers.held
-        copy_from_rank(0, tensors_of([held_buffers(part) for part in parts]))
-
-    def can_do_without(self) -> bool:
-        """Whether nobody is to meet here: on rank 0 alone, and where the ranks have parted."""
-        if world_size() > 1 and threading.get_ident() == self.thread:
-            return False
-        parted = RANK_PROCESS not in os.environ
-        if self.rank > 0 and not parted:
-            raise RuntimeError(
-                "A thread or child process of one rank looks at buffers (running averages) that rank 0 has. Look at "
-                "them before it starts: list(model.buffers())"
-            )
-        return True
-
-
-def held_buffers(part: torch.nn.Module) -> dict[str, Any]:
-    """A part's table of buffers as it is, also while rank 0's are newer."""
-    table: Any = part._buffers
-    return table.held if type(table) is GuardedBuffers else table
-
-
-def has_plain_table(part: torch.nn.Module) -> bool:
-    """Whether a part keeps its buffers as modules do, and not in a scripted module."""
-    return isinstance(vars(part).get("_buffers"), dict)
-
-
-def tensors_of(tables: Iterable[dict[str, Any]]) -> list[torch.Tensor]:
-    """The tensors in tables of buffers, each once."""
-    return list({id(one): one for table in tables for one in table.values() if one is not None}.values())
-
-
-def reads_no_buffer(part: torch.nn.Module) -> bool:
-    """Whether a part has no buffers but running averages, which torch's own batch norm only writes in training."""
-    return (
-        part.training
-        and isinstance(part, torch.nn.modules.batchnorm._NormBase)
-        and not isinstance(part, torch.nn.SyncBatchNorm)
-        and type(part).forward.__module__.startswith("torch.nn.modules.")
-        and not (part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part))
-        and all(name in AVERAGES for name in held_buffers(part))
-    )
-
-
-@functools.cache
-def names_averages(kind: Any) -> bool:
-    """Whether methods of a module's class, torch's own left out, name running averages, or tables of buffers.
-
-    Its forward may read those of a part, in training too.
-    """
-    own = [one for one in kind.__mro__ if not one.__module__.startswith("torch.")]
-    codes = [value.__code__ for one in own for value in vars(one).values() if hasattr(value, "__code__")]
-    named: set[Any] = set()
-    while codes:
-        code = codes.pop()
-        constants = [each for each in code.co_consts if not isinstance(each, type(code))]
-        named.update(code.co_names, filter(lambda each: isinstance(each, str), constants))
-        codes += [each for each in code.co_consts if isinstance(each, type(code))]
-    return not named.isdisjoint(
-        (*AVERAGES, "buffers", "named_buffers", "get_buffer", "state_dict", "_buffers")
-    )
-
-
-def are_held_elsewhere(parts: Iterable[torch.nn.Module]) -> bool:
-    """Whether something beside the parts' own tables holds a buffer, or a table: it would not see what comes later."""
-    probe = {"_buffers": {"name": torch.zeros(1)}}
-    once = names_of_buffers(probe)
-    return any(
-        not has_plain_table(part) or found != once[0]
-        for part in parts
-        if held_buffers(part) and type(part._buffers) is not GuardedBuffers
-        for found in (names_of_buffers(vars(part)) if has_plain_table(part) else once)
-    )
-
-
-def names_of_buffers(holder: dict[str, Any]) -> list[tuple[int, int, int]]:
-    """Of each buffer in a table: names of the table and of the tensor in Python, and tensors that share its memory."""
-    users: Any = getattr(torch._C, "_storage_Use_Count", lambda storage: 0)
-    return [
-        (
-            sys.getrefcount(holder["_buffers"]),
-            sys.getrefcount(holder["_buffers"][name]),
-            users(holder["_buffers"][name].untyped_storage()._cdata),
-        )
-        for name in list(holder["_buffers"])
-        if holder["_buffers"][name] is not None
-    ]
-
-
-class HalfPrecision:
-    """Whether autocast has been entered with float16 in this process, be it inside of a forward."""
-
-    seen = False
-
-
-def notice_half_precision() -> None:
-    """Let every autocast with float16 be noticed from now on."""
-    autocast: Any = torch.amp.autocast_mode.autocast
-    original = autocast.__enter__
-    if hasattr(original, "notices_half"):
-        return
-
-    @functools.wraps(original)
-    def enter(self: Any) -> Any:
-        if self._enabled and getattr(self, "fast_dtype", torch.float16) == torch.float16:
-            HalfPrecision.seen = True
-        return original(self)
-
-    vars(enter)["notices_half"] = True
-    autocast.__enter__ = enter
-
-
-def may_be_half(parameters: "list[torch.nn.Parameter]") -> bool:
-    """Whether something may be computed in float16: by autocast, by apex, or as the parameters are."""
-    return (
-        HalfPrecision.seen
-        or "apex.amp" in sys.modules
-        or any(parameter.dtype == torch.float16 for parameter in parameters)
-    )
-
-
-# Bytes of a rank's tensors that still travel with its other news.
-SMALL = 64 * 1024
-
-
-@dataclass(frozen=True)
-class Letter:
-    """What one rank brought: a value, and its tensors, if they were small."""
-
-    value: Any
-    tensors: list[torch.Tensor] | None
-
-
-class Mail:
-    """Letters of all ranks, in frames as long as the last ones of their kind; what is longer needs a second round."""
-
-    def __init__(self) -> None:
-        self.lengths: dict[Hashable, tuple[int, ...]] = {}
-        self.known: dict[bytes, Any] = {}
-
-    def exchange(self, kind: Hashable, value: Any, tensors: Sequence[torch.Tensor]) -> list[Letter]:
-        """What every rank brought, in rank order; all of them name the same kind."""
-        content = write_letter(value, tensors)
-        frame = max(self.lengths.get(kind, (FRAME,)))
-        frames = gather_frames(content[:frame].ljust(frame, b"\0"))
-        lengths = [int.from_bytes(each[:8], "little") for each in frames]
-        if max(lengths) > frame:
-            rests = gather_frames(content[frame:].ljust(max(lengths) - frame, b"\0"))
-            frames = [each + rest for each, rest in zip(frames, rests, strict=True)]
-        self.lengths[kind] = (*self.lengths.get(kind, ())[-1:], next_multiple(max(lengths), 256))
-        heads = [bytes(each[16 : 16 + int.from_bytes(each[8:16], "little")]) for each in frames]
-        self.known = {head: self.known[head] if head in self.known else pickle.loads(head) for head in heads}
-        return [
-            read_letter(self.known[head], frame, rank)
-            for rank, (head, frame) in enumerate(zip(heads, frames, strict=True))
-        ]
-
-
-def write_letter(value: Any, tensors: Sequence[torch.Tensor]) -> bytearray:
-    """A letter: its length, that of its head, the head, and the tensors."""
-    small = (
-        all(map(is_plain_on_host, tensors)) and sum(t.numel() * t.element_size() for t in tensors) <= SMALL
-    )
-    forms = [(tensor.dtype, tensor.shape) for tensor in tensors] if small else None
-    head = dump_or_say_why_not((value, forms))
-    ends = [next_multiple(16 + len(head), 16)]
-    for tensor in tensors if small else ():
-        ends.append(next_multiple(ends[-1] + tensor.numel() * tensor.element_size(), 16))
-    content = bytearray(ends[-1])
-    content[: 16 + len(head)] = ends[-1].to_bytes(8, "little") + len(head).to_bytes(8, "little") + head
-    memory = torch.frombuffer(content, dtype=torch.uint8)
-    for start, tensor in zip(ends, tensors, strict=False):
-        if small:
-            memory[start : start + tensor.numel() * tensor.element_size()] = as_bytes(tensor.detach())
-    return content
-
-
-def read_letter(head: Any, frame: bytearray, rank: int) -> Letter:
-    """The letter whose head has been read; its tensors lie in the frame."""
-    if isinstance(head, pickle.PicklingError):
-        raise TypeError(f"rank {rank} cannot send this to the other ranks: {head}")
-    value, forms = head
-    if forms is None:
-        return Letter(value, None)
-    start = next_multiple(16 + int.from_bytes(frame[8:16], "little"), 16)
-    tensors = []
-    for dtype, shape in forms:
-        count = shape.numel()
-        if count == 0:
-            tensors.append(torch.empty(shape, dtype=dtype))
-            continue
-        tensors.append(torch.frombuffer(frame, dtype=dtype, count=count, offset=start).view(shape))
-        start = next_multiple(start + count * tensors[-1].element_size(), 16)
-    return Letter(value, tensors)
-
-
-def is_plain_on_host(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is in the host's memory, as it looks."""
-    return (
-        tensor.device.type == "cpu"
-        and tensor.layout == torch.strided
-        and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
-    )
-
-
-def next_multiple(length: int, unit: int) -> int:
-    """The next multiple of a unit."""
-    return -(-length // unit) * unit
-
-
-def gather_frames(content: bytearray) -> list[bytearray]:
-    """Every rank's bytes, as many of them on each rank."""
-    found = [bytearray(len(content)) for _ in range(world_size())]
-    places = [torch.frombuffer(place, dtype=torch.uint8) for place in found]
-    torch.distributed.all_gather(places, torch.frombuffer(content, dtype=torch.uint8))
-    return found
-
-
-class MissingGradients:
-    """Watches the backward passes of one model, and gives zeros to parameters that got no gradient.
-
-    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
-    DistributedDataParallel's reducer wants to hear of every parameter on every rank. Those that were left out once
-    are `known`: the next forward passes bring them their zeros early, so that no bucket of gradients waits for them.
-    """
-
-    def __init__(self) -> None:
-        self.known: set[int] = set()
-        self.parameters: Sequence[torch.nn.Parameter] = ()
-        self.before: list[tuple[Any, int]] = []
-        self.under_way = False
-
-    def expect(self, parameters: Sequence[torch.nn.Parameter]) -> None:
-        """These parameters are to get gradients by the next backward pass."""
-        self.parameters, self.under_way = parameters, False
-
-    def watch(self, whole: torch.Tensor) -> None:
-        """Notice the backward pass that comes by this result of the forward pass."""
-        if whole.grad_fn is not None:
-            whole.grad_fn.register_prehook(self.begin)
-
-    def begin(self, gradients: Any) -> None:
-        """A backward pass comes by, before any parameter gets its gradient."""
-        if not self.under_way:
-            self.under_way = True
-            self.before = self.gradients()
-            torch.autograd.Variable._execution_engine.queue_callback(self.end)
-
-    def end(self) -> None:
-        """The backward pass is over."""
-        missing = [
-            parameter
-            for parameter, (before, version) in zip(self.parameters, self.before, strict=True)
-            if parameter.grad is before and (before is None or before._version == version)
-        ]
-        self.under_way, self.before = False, []
-        if missing:
-            self.known.update(map(id, missing))
-            with torch.enable_grad():
-                ZeroGradients.apply(torch.zeros((), requires_grad=True), *missing).backward()
-
-    def gradients(self) -> list[tuple[Any, int]]:
-        """Each parameter's gradient, and a number that grows when something is added to it."""
-        found = [parameter.grad for parameter in self.parameters]
-        return [(None, 0) if one is None else (one, one._version) for one in found]
-
-
 @dataclass(frozen=True)
 class Face:
     """What the other ranks need to know of a tensor in a replica's output."""
@@ -2351,137 +906,31 @@ def joinable_shapes(faces: Sequence[Face], dim: int) -> list[torch.Size]:
     return shapes
 
 
-@dataclass(frozen=True)
-class Contents:
-    """What a module is made of, each thing once; looked up once for a forward pass."""
-
-    parts: list[torch.nn.Module]
-    parameters: list[torch.nn.Parameter]
-    kept: list[
-        torch.Tensor
-    ]  # buffers of scripted modules, which make new objects for them whenever they are asked
-
-    @property
-    def buffers(self) -> list[torch.Tensor]:
-        """Each time anew: what holds a buffer is taken for somebody who wants to see its changes."""
-        return tensors_of(map(held_buffers, self.parts))
-
-    @property
-    def is_training(self) -> bool:
-        """Whether any part is in training mode."""
-        return any(part.training for part in self.parts)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the module is."""
-        for tensor in self.parameters or self.buffers:
-            return tensor.device
-        return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
-
-    @functools.cached_property
-    def trainable(self) -> list[torch.nn.Parameter]:
-        """The parameters that want a gradient."""
-        return [parameter for parameter in self.parameters if parameter.requires_grad]
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether any part is what torch.compile has made of one."""
-        return any(map(is_compiled, self.parts))
-
-    def versions(self) -> tuple[list[int], list[int]]:
-        """Numbers that grow when a buffer, or a parameter, is changed in place."""
-        return [one._version for one in self.buffers], [one._version for one in self.parameters]
-
-
-def contents_of(module: torch.nn.Module) -> Contents:
-    """What a module is made of."""
-    parts = parts_of(module)
-    parameters = {id(one): one for part in parts for one in part._parameters.values() if one is not None}
-    scripted = [part for part in parts if isinstance(part, torch.jit.ScriptModule)]
-    return Contents(parts, list(parameters.values()), tensors_of(map(held_buffers, scripted)))
-
-
-def parts_of(module: torch.nn.Module) -> list[torch.nn.Module]:
-    """list(module.modules()), which takes four times as long."""
-    found: dict[int, torch.nn.Module] = {}
-    waiting: list[torch.nn.Module | None] = [module]
-    while waiting:
-        part = waiting.pop()
-        if part is not None and id(part) not in found:
-            found[id(part)] = part
-            if part._modules:
-                waiting.extend(reversed(part._modules.values()))
-    return list(found.values())
-
-
-def replica_of(
-    module: torch.nn.Module,
-    stand_ins: Mapping[int, torch.Tensor],
-    parts: "Sequence[torch.nn.Module] | None" = None,
-) -> torch.nn.Module:
-    """A shallow copy of a module that computes with other tensors in place of some of its own, told by their id().
+def replica_of(module: torch.nn.Module, stand_ins: Mapping[torch.Tensor, torch.Tensor]) -> torch.nn.Module:
+    """A shallow copy of a module that computes with other tensors in place of its parameters and buffers.
 
     What forward assigns to self stays with the copy, as with DataParallel's replicas.
     """
-    parts = parts_of(module) if parts is None else parts
-    replicas = {id(part): empty_replica(part) for part in parts if not is_compiled(part)}
-    for part in parts[::-1]:
-        if is_compiled(part):
-            replicas[id(part)] = compiled_replica(part, replicas[id(part._orig_mod)])
-    for part in parts:
-        fill_replica(part, replicas, stand_ins)
+    parts = list(module.modules())
+    replicas: dict[Any, Any] = {
+        part: part._replicate_for_data_parallel() for part in parts if not is_compiled(part)
+    }
+    for part in filter(is_compiled, reversed(parts)):
+        replicas[part] = compiled_replica(part, replicas[part._orig_mod])
+    for part, replica in replicas.items():
         bind_to_replicas(part, replicas)
-    return replicas[id(module)]
-
-
-def empty_replica(part: torch.nn.Module) -> torch.nn.Module:
-    """A copy of a part without what it holds."""
-    kind: Any = type(part)
-    if not is_copied_plainly(kind):
-        return part._replicate_for_data_parallel()
-    replica: torch.nn.Module = object.__new__(kind)
-    vars(replica).update(vars(part))
-    vars(replica).update(_parameters={}, _buffers={}, _modules={}, _is_replica=True)
-    return replica
-
-
-def fill_replica(
-    part: torch.nn.Module, replicas: Mapping[int, torch.nn.Module], stand_ins: Mapping[int, torch.Tensor]
-) -> None:
-    """Let a replica hold replicas of a part's parts, and tensors. Parameters are plain attributes, as replicas have."""
-    kind: Any = type(part)
-    replica = replicas[id(part)]
-    own = vars(replica)
-    plain = is_copied_plainly(kind)
-    for name, child in part._modules.items():
-        if plain:
-            own["_modules"][name] = None if child is None else replicas[id(child)]
-        elif child is not None:
-            setattr(replica, name, replicas[id(child)])
-    for name, parameter in part._parameters.items():
-        if parameter is None:
-            replica._parameters[name] = None
-        elif plain and not hasattr(kind, name):
-            own[name] = stand_ins.get(id(parameter), parameter)
-        else:
-            setattr(replica, name, stand_ins.get(id(parameter), parameter))
-    for name, buffer in held_buffers(part).items():
-        if plain:
-            own["_buffers"][name] = None if buffer is None else stand_ins.get(id(buffer), buffer)
-        elif buffer is not None:
-            setattr(replica, name, stand_ins.get(id(buffer), buffer))
-
-
-@functools.cache
-def is_copied_plainly(kind: Any) -> bool:
-    """Whether a module of this class is nothing but its attributes, and setting one does nothing else."""
-    usual = torch.nn.Module
-    return (
-        kind._replicate_for_data_parallel is usual._replicate_for_data_parallel
-        and kind.__setattr__ is usual.__setattr__
-        and kind.__new__ is usual.__new__
-        and not issubclass(kind, torch.jit.ScriptModule)
-    )
+        for name, child in part._modules.items():
+            if child is not None:
+                setattr(replica, name, replicas[child])
+        for name, parameter in part._parameters.items():
+            if parameter is None:
+                replica._parameters[name] = None
+            else:
+                setattr(replica, name, stand_ins[parameter])
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                setattr(replica, name, stand_ins[buffer])
+    return replicas[module]
 
 
 class DeviceStream:
@@ -2499,12 +948,9 @@ class DeviceStream:
         self.begun = False
         self.seed: int | None = None
         self.state = torch.empty(0)
-        # A state that the script has set itself: no seed, which would be for all.
-        self.placed = torch.empty(0)
-        self.first: tuple[Any, torch.Tensor] = (
-            None,
-            torch.empty(0),
-        )  # where a generator with some seed begins
+        self.placed = torch.empty(
+            0
+        )  # a state that the script has set itself: no seed, which would be for all
 
     @contextlib.contextmanager
     def drawn_from(self, generator: torch.Generator) -> Iterator[None]:
@@ -2521,10 +967,7 @@ class DeviceStream:
         if not self.begun:
             self.begin(generator)
         now, seed = generator.get_state(), generator.initial_seed()
-        if self.first[0] != (generator.device, seed):
-            made = torch.Generator(generator.device).manual_seed(seed).get_state()
-            self.first = (generator.device, seed), made
-        fresh = self.first[1]
+        fresh = torch.Generator(generator.device).manual_seed(seed).get_state()
         if not torch.equal(now, self.placed) and (seed != self.seed or torch.equal(now, fresh)):
             self.seed, self.state = seed, fresh
 
@@ -2569,59 +1012,166 @@ def same_state(one: Any, other: Any) -> bool:
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
 
 
-def stream_marks() -> dict[str, Any]:
-    """Something of each random stream that is another as soon as something is drawn; of torch's, the state itself.
+# How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
+# None if each rank holds a copy, whose gradients add up; its shape if these gradients may be sparse.
+Layout = tuple[int, tuple[int, ...]] | torch.Size | None
 
-    Python and numpy take 250 microseconds to tell their states, which is more than a small layer takes.
+
+class FromWhole(torch.autograd.Function):
+    """What all ranks hold alike becomes each rank's own: its copy, or its rows.
+
+    The backward pass is IntoWhole, whose backward pass is FromWhole, and so on: gradients of gradients work.
+    The first output, a zero called the link, belongs to every result of the ranks' work. So the backward pass
+    comes by here on every rank, once, also on a rank without rows; or else the others would wait for it.
     """
-    marks: dict[str, Any] = {"random": mark_of_random(vars(random)["_inst"]), "torch": torch.get_rng_state()}
-    if torch.cuda.is_initialized():
-        marks["cuda"] = torch.cuda.get_rng_state()
-    if "numpy" in sys.modules:
-        marks["numpy"] = mark_of_numpy(sys.modules["numpy"].random.mtrand._rand)
-    return marks
+
+    @staticmethod
+    def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        link = whole[0].new_zeros((), dtype=torch.float32)
+        own = (link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True)))
+        ctx.layouts = layouts
+        ctx.forms = [(part.shape, part.dtype, part.device) for part in own]
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(link)
+        ctx.replica_is_done, ctx.early = False, []
+        return own
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        if gradients[0] is None and ctx.replica_is_done:
+            # Not by way of the link: a reentrant checkpoint, which runs parts of the backward pass beforehand, on
+            # ranks with rows only. Its gradients wait for the one pass that comes by on all ranks.
+            ctx.early.append(gradients)
+            return (None,) * len(gradients)
+        each = zip(*ctx.early, gradients, strict=True)
+        link_gradient, *sums = (added(found, *form) for found, form in zip(each, ctx.forms, strict=True))
+        ctx.early = []
+        if torch.is_grad_enabled():  # there will be gradients of gradients
+            (link,) = ctx.saved_tensors
+            link_gradient = link + link_gradient
+        return None, *IntoWhole.apply(ctx.layouts, link_gradient, *sums)
 
 
-def mark_of_random(generator: Any) -> Any:
-    """Of a random.Random: its memory, where that holds the state, and the number that gauss() keeps."""
-    if not memory_tells("random"):
-        return generator.getstate()
-    return memory_of(generator), generator.gauss_next
+class IntoWhole(torch.autograd.Function):
+    """What each rank holds becomes what all ranks hold alike: the sum of copies, or all rows in order."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, layouts: Sequence[Layout], link: torch.Tensor, *own: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.layouts = layouts
+        pairs = list(zip(own, layouts, strict=True))
+        sums = iter(sum_over_ranks([tensor for tensor, layout in pairs if layout is None]))
+        return tuple(next(sums) if layout is None else from_ranks(tensor, layout) for tensor, layout in pairs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        return None, *FromWhole.apply(ctx.layouts, *gradients)
 
 
-def mark_of_numpy(generator: Any) -> Any:
-    """Of a numpy.random.RandomState: its memory (with the number that randn() keeps) and its bit generator's."""
-    if not memory_tells("numpy"):
-        name, keys, *rest = generator.get_state()
-        return name, keys.tobytes(), *rest
-    return memory_of(generator), memory_of(generator._bit_generator)
+def replica_is_done(link: torch.Tensor) -> None:
+    """Tell the FromWhole that a link came from that the replica has run, and what comes next is the backward pass."""
+    node: Any = link.grad_fn
+    while node is not None and not hasattr(node, "replica_is_done"):  # .to(device) may stand between
+        node = node.next_functions[0][0] if node.next_functions else None
+    if node is not None:
+        node.replica_is_done = True
 
 
-def memory_of(thing: Any) -> bytes:
-    """What an object of C consists of, without the count of references to it."""
-    head = object.__basicsize__
-    return ctypes.string_at(id(thing) + head, type(thing).__basicsize__ - head)
+def added(
+    found: Sequence[torch.Tensor | None], shape: torch.Size, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """The sum of gradients; zeros where there are none."""
+    given = [gradient for gradient in found if gradient is not None]
+    if not given:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return sum(given[1:], start=given[0])
 
 
-@functools.cache
-def memory_tells(name: str) -> bool:
-    """Whether a generator's own memory holds its state, so that it is another after each draw: tried on one."""
-    try:
-        if name == "random":
-            one = random.Random(1)
-            looks = [memory_of(one)]
-            for _ in range(3):
-                one.random()
-                looks.append(memory_of(one))
-        else:
-            other = sys.modules["numpy"].random.RandomState(1)
-            looks = [memory_of(other) + memory_of(other._bit_generator)]
-            for _ in range(3):
-                other.standard_normal()
-                looks.append(memory_of(other) + memory_of(other._bit_generator))
-    except Exception:
-        return False
-    return len(set(looks)) == len(looks)
+def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """This rank's part of a tensor that all ranks hold."""
+    if tensor.is_sparse:
+        return tensor.clone()
+    if layout is None or isinstance(layout, torch.Size):
+        return tensor.view_as(tensor)
+    return own_slice(tensor, layout[1], layout[0]).clone()
+
+
+def from_ranks(own: torch.Tensor, layout: tuple[int, tuple[int, ...]] | torch.Size) -> torch.Tensor:
+    """The ranks' rows in order, or the sum of gradients that are sparse if those of all ranks with rows are."""
+    if not isinstance(layout, torch.Size):
+        return concatenate_ranks(own, layout[1], layout[0])
+    told = (own._indices().cpu(), own._values().cpu()) if own.is_sparse else own.cpu() if own.any() else None
+    found = [each for each in exchange(told) if each is not None]
+    parts = [
+        torch.sparse_coo_tensor(each[0], each[1], layout) if isinstance(each, tuple) else each
+        for each in found
+    ]
+    if not all(part.is_sparse for part in parts):
+        parts = [part.to_dense() if part.is_sparse else part for part in parts]
+    return added(parts, layout, own.dtype, torch.device("cpu")).to(own.device)
+
+
+def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Each tensor's sum over the ranks, with one all_reduce for all tensors of a kind."""
+    sums = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
+    for places in alike(sums):
+        flat = torch.cat([sums[i].reshape(-1) for i in places])
+        torch.distributed.all_reduce(torch.view_as_real(flat) if flat.is_complex() else flat)
+        parts = flat.split([sums[i].numel() for i in places])
+        for i, part in zip(places, parts, strict=True):
+            sums[i] = part.view(sums[i].shape)
+    return sums
+
+
+def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
+    """The positions of the tensors, grouped by dtype and device."""
+    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for i, tensor in enumerate(tensors):
+        groups.setdefault((tensor.dtype, tensor.device), []).append(i)
+    return list(groups.values())
+
+
+def copy_from_rank(source: int, tensors: Sequence[torch.Tensor]) -> None:
+    """Give these tensors the values they have on one rank, with one broadcast for all tensors of a kind."""
+    for places in alike(tensors):
+        flat = torch.cat([tensors[i].detach().reshape(-1) for i in places])
+        torch.distributed.broadcast(as_bytes(flat), source)
+        parts = flat.split([tensors[i].numel() for i in places])
+        for i, part in zip(places, parts, strict=True):
+            if own_rank() != source:
+                tensors[i].data.copy_(part.view(tensors[i].shape))
+
+
+class ScaleGradient(torch.autograd.Function):
+    """x in the forward pass; the gradient times a factor in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
+        ctx.factor = factor
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient * ctx.factor, None
+
+
+class ZeroGradients(torch.autograd.Function):
+    """The link in the forward pass; in the backward pass a zero gradient for every parameter.
+
+    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
+    DistributedDataParallel's reducer wants to hear of every parameter on every rank.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, link: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        ctx.forms = [(p.shape, p.dtype, p.device) for p in parameters]
+        return link.clone()
+
+    @staticmethod
+    def backward(ctx: Any, link_gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        zeros = [torch.zeros((), dtype=dtype, device=device) for _, dtype, device in ctx.forms]
+        return link_gradient, *(zero.expand(form[0]) for zero, form in zip(zeros, ctx.forms, strict=True))
 
 
 Kind = TypeVar("Kind", bound=type)
@@ -2637,9 +1187,7 @@ class Report:
     streams: dict[str, Any] | None = None
     changed_buffers: bool = False
     changed_parameters: bool = False
-    drew_on_host: bool = False  # from streams that all replicas share
-    moved_parameters: bool = False  # given other data, or hooks
-    buffers_are_held: bool = False
+    drew_on_host: bool = False
 
 
 def raised_behind_helpers() -> Any:
@@ -2670,7 +1218,6 @@ class GraphDDP(DistributedDataParallel):
     in_turn = False  # whether the ranks run the module one after another
     # One a process: a device has one default generator, whichever model draws from it.
     device_stream = DeviceStream()
-    changes_behind = False  # whether layers may have run again since the buffers came
 
     def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
         torch.nn.Module.__init__(self)
@@ -2679,8 +1226,7 @@ class GraphDDP(DistributedDataParallel):
         self.split = split
         RowsApart.now = RowsApart.now or not split
         self.trained = False
-        self.far_buffers = BuffersOfRankZero()
-        self.mail = Mail()
+        self.buffers_then: list[int] = []
         self.compiler: Callable[[torch.nn.Module], torch.nn.Module] | None = None
 
     def compile(self, *args: Any, **options: Any) -> None:
@@ -2690,11 +1236,7 @@ class GraphDDP(DistributedDataParallel):
     @uncompiled
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if world_size() > 1:
-            vars(self)["looked_up"] = contents_of(self.module)
-            try:
-                return self.forward_on_ranks(inputs, kwargs)
-            finally:
-                del vars(self)["looked_up"]
+            return self.forward_on_ranks(inputs, kwargs)
         alone = split_arguments(inputs, kwargs, 0, 1, lambda tensor: (1, tensor.to(self.device)))
         plain = self.compiler is None or is_compiled(self.module)
         module = self.module if plain else self.compiler(self.module)  # type: ignore[misc]
@@ -2702,46 +1244,36 @@ class GraphDDP(DistributedDataParallel):
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run this rank's replica, tell the others how it went, and join the outputs."""
-        self.bring_buffers()
+        self.catch_up()
         link, copies, part = self.enter(inputs, kwargs)
         tensors: list[torch.Tensor] = []
-        report = self.run_replica(part, copies, tensors)
-        letters = self.mail.exchange((self.is_training, torch.is_grad_enabled()), report, tensors)
+        reports = exchange(self.run_replica(part, copies, tensors))
         replica_is_done(link)
-        reports = [letter.value for letter in letters]
         self.follow(reports)
         link = self.tie(link)
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
         return gather_outputs(
             [reports[rank].outputs[0] for rank in ranks],
-            lambda faces: self.join_tensors(
-                dict(zip(ranks, faces, strict=True)), tensors, link, self.dim, letters
-            ),
+            lambda faces: self.join_tensors(dict(zip(ranks, faces, strict=True)), tensors, link, self.dim),
         )
-
-    @property
-    def contents(self) -> Contents:
-        """What the module is made of."""
-        found: Contents | None = vars(self).get("looked_up")
-        return contents_of(self.module) if found is None else found
 
     def enter(
         self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[torch.Tensor, dict[int, torch.Tensor], Part]:
+    ) -> tuple[torch.Tensor, dict[Any, Any], Part]:
         """From what all ranks hold to this rank's: the link, copies of parameters, its part of the inputs."""
         world, grad = world_size(), torch.is_grad_enabled()
-        parameters, device = self.parameters_in_graph(), self.device
+        parameters = self.parameters_in_graph()
         cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad and self.split}
-        sparse = self.sparse_parameters() if parameters else set()
+        sparse = self.sparse_parameters()
         layouts: list[Layout] = [p.shape if p in sparse else None for p in parameters]
         layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
         if layouts:
             link, *own = FromWhole.apply(tuple(layouts), *parameters, *cut.values())
         else:
-            link, own = torch.zeros((), device=device, requires_grad=grad), []
+            link, own = torch.zeros((), device=self.device, requires_grad=grad), []
         copies, chunks = own[: len(parameters)], dict(zip(cut, own[len(parameters) :], strict=True))
         part = split_arguments(inputs, kwargs, own_rank(), world, lambda tensor: self.take(tensor, chunks))
-        return link.to(device), dict(zip(map(id, parameters), copies, strict=True)), part
+        return link.to(self.device), dict(zip(parameters, copies, strict=True)), part
 
     def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
         """The number of chunks of an input, and this rank's, on its device."""
@@ -2750,8 +1282,8 @@ class GraphDDP(DistributedDataParallel):
             return world, tensor.to(self.device)
         count = len(chunk_sizes(tensor, world, self.dim))
         if id(tensor) in chunks:
-            return count, self.way_out(chunks[id(tensor)].to(self.device))
-        own = own_numbers(tensor.detach(), rank_sizes(tensor, world, self.dim), self.dim)
+            return count, chunks[id(tensor)].to(self.device)
+        own = own_slice(tensor, rank_sizes(tensor, world, self.dim), self.dim)
         return count, own.to(self.device, copy=True)
 
     def has_rows(self, part: Part) -> bool:
@@ -2761,27 +1293,25 @@ class GraphDDP(DistributedDataParallel):
         first = next(tensors_in((part.inputs, part.kwargs)), None)
         return own_rank() == 0 or first is None or first.dim() == 0 or first.shape[self.dim] > 0
 
-    def host_streams(self, streams: dict[str, Any]) -> dict[str, Any]:
-        """Those of the random streams that all replicas draw from: all but the one of the module's device."""
+    def host_streams(self) -> dict[str, Any]:
+        """The random streams that all replicas draw from: all but the one of the module's device."""
         own = "cuda" if self.device.type == "cuda" else "torch"
-        return {name: state for name, state in streams.items() if name != own}
+        return {name: state for name, state in random_streams().items() if name != own}
 
-    def run_replica(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
+    def run_replica(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
         """Call a replica with its part of the inputs. The tensors of its output go to the list."""
         if not self.has_rows(part):
             return Report(())
         return self.run(lambda: describe_output(self.replica(copies)(*part.inputs, **part.kwargs), tensors))
 
-    def replica(self, copies: dict[int, torch.Tensor]) -> torch.nn.Module:
+    def replica(self, copies: dict[Any, Any]) -> torch.nn.Module:
         """What this rank runs of the module."""
-        replica = replica_of(self.module, self.stand_ins(copies), self.contents.parts)
+        replica = replica_of(self.module, self.stand_ins(copies))
         return replica if self.compiler is None or is_compiled(replica) else self.compiler(replica)
 
     def run(self, call: Callable[[], Any]) -> Report:
         """Do a replica's work, which gives its described output."""
-        contents = self.contents
-        are_held = are_held_elsewhere(contents.parts)  # before the graph holds them
-        before, versions = stream_marks(), contents.versions()
+        before, versions = random_streams(), self.versions()
         outputs: tuple[Any, ...] = ()
         error = None
         with self.replica_streams(before) as text:
@@ -2791,19 +1321,19 @@ class GraphDDP(DistributedDataParallel):
                 error = ExceptionWrapper(
                     raised_behind_helpers(), where=f"in replica {own_rank()} on device {self.device}"
                 )
-            drawn = changed_streams(stream_marks(), before)
-        on_host = self.host_streams(drawn)
-        told = drawn.keys() - (on_host if self.in_turn else ()) if own_rank() == 0 else ()
-        buffers, parameters = (now != then for now, then in zip(contents.versions(), versions, strict=True))
+            on_host = changed_streams(self.host_streams(), before)
+        drawn = changed_streams(random_streams(), before)
+        if self.in_turn:
+            drawn = {name: state for name, state in drawn.items() if name not in on_host}
+        buffers, parameters = (now != then for now, then in zip(self.versions(), versions, strict=True))
         return Report(
             outputs,
             error,
             text.getvalue(),
-            random_streams(told) if told else {},
-            buffers or contents.is_training,
+            drawn,
+            buffers or self.is_training,
             parameters,
             bool(on_host) and not self.in_turn,
-            buffers_are_held=are_held,
         )
 
     @contextlib.contextmanager
@@ -2815,24 +1345,21 @@ class GraphDDP(DistributedDataParallel):
             return
         with contextlib.redirect_stdout(text), self.device_stream.drawn_from(default_generator(self.device)):
             yield text
-        shared = self.host_streams(before) if self.in_turn else {}
-        kept = ("torch", "cuda")  # of the others, marks are no states
-        set_random_streams({name: before[name] for name in before if name in kept and name not in shared})
+        shared = self.host_streams() if self.in_turn else {}
+        set_random_streams({name: state for name, state in before.items() if name not in shared})
 
-    def stand_ins(self, copies: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+    def stand_ins(self, copies: dict[Any, Any]) -> dict[torch.Tensor, torch.Tensor]:
         """What a replica computes with: as with DataParallel, only replica 0 can change the module's own.
 
         Except that parameters are copied in the first training pass only, in which layers may look at the
-        data to initialise themselves. To copy them at every step would cost more than it is worth. And running
-        averages of other ranks are nobody's: rank 0's come when somebody looks at them.
+        data to initialise themselves. To copy them at every step would cost more than it is worth.
         """
+        stand_ins = {tensor: copies.get(tensor, tensor) for tensor in self.module.parameters()}
         if own_rank() == 0:
-            return copies
-        contents = self.contents
-        if contents.is_training and not self.trained:
-            copies = {id(p): copies.get(id(p), p).clone() for p in contents.parameters}
-        far = [part for part in contents.parts if held_buffers(part) and not reads_no_buffer(part)]
-        return {**copies, **{id(one): one.clone() for one in tensors_of(map(held_buffers, far))}}
+            return {**stand_ins, **{buffer: buffer for buffer in self.module.buffers()}}
+        if self.is_training and not self.trained:
+            stand_ins = {tensor: copy.clone() for tensor, copy in stand_ins.items()}
+        return {**stand_ins, **{buffer: buffer.clone() for buffer in self.module.buffers()}}
 
     def follow(self, reports: Sequence[Report]) -> None:
         """Let every rank go on as rank 0 does: errors, printed lines, random streams, buffers."""
@@ -2841,11 +1368,6 @@ class GraphDDP(DistributedDataParallel):
                 sys.stdout.write(report.text)
         elif reports[0].streams:
             set_random_streams(reports[0].streams)
-        if any(report.drew_on_host for report in reports):
-            streams = self.host_streams(exchange(random_streams())[0])
-            set_random_streams(streams)
-        if reports[0].changed_buffers:
-            self.leave_buffers(any(report.buffers_are_held for report in reports))
         for report in reports:
             if report.error is not None:
                 report.error.reraise()
@@ -2854,85 +1376,38 @@ class GraphDDP(DistributedDataParallel):
                 "The module draws random numbers on the host in its forward pass (random, numpy, or torch on the "
                 "CPU). Let the ranks draw one after another: take dp2ddp.templates.in_turn.InTurnDDP."
             )
+        if reports[0].changed_buffers:
+            copy_from_rank(0, list(self.module.buffers()))
         first_training = self.is_training and not self.trained
         if first_training or any(report.changed_parameters for report in reports):
-            copy_from_rank(0, self.contents.parameters)
+            copy_from_rank(0, list(self.module.parameters()))
         self.trained = (self.trained or first_training) and not self.in_turn
+        may_run_again = self.is_training and torch.is_grad_enabled()
+        self.buffers_then = self.versions()[0] if may_run_again else []
 
-    def leave_buffers(self, are_held: bool) -> None:
-        """Rank 0 has changed buffers. The others get them now, if somebody would not ask for them."""
-        parts = [part for part in self.contents.parts if held_buffers(part)]
-        self.far_buffers.leave(parts)
-        if are_held or "looked_up" not in vars(self) or self.contents.is_compiled or self.compiler:
-            self.far_buffers.arrive()
-            self.changes_behind = self.is_training and torch.is_grad_enabled()
-
-    def bring_buffers(self) -> None:
-        """Let all ranks have rank 0's buffers, if this forward pass reads any.
-
-        Also those that came at once: a checkpoint runs layers again in backward, and they may have changed since.
-        """
-        parts = [part for part in self.contents.parts if held_buffers(part)]
-        if self.changes_behind:
-            self.far_buffers.leave(parts)
-            self.far_buffers.arrive()
-            self.changes_behind = False
-        own = self.far_buffers.arrive
-        kinds: Any = set(map(type, self.contents.parts))
-        if any(map(names_averages, kinds)):
-            own()
-        for part in parts:
-            table = part._buffers
-            if type(table) is GuardedBuffers and (table.arrive != own or not reads_no_buffer(part)):
-                table.arrive()
+    def catch_up(self) -> None:
+        """Take over what rank 0's replica changed since its forward: a checkpoint runs layers again in backward."""
+        if self.buffers_then and exchange(self.versions()[0] != self.buffers_then)[0]:
+            copy_from_rank(0, list(self.module.buffers()))
 
     def join_tensors(
-        self,
-        faces: dict[int, Face],
-        tensors: list[torch.Tensor],
-        link: torch.Tensor,
-        dim: int,
-        letters: Sequence[Letter] = (),
+        self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor, dim: int
     ) -> torch.Tensor:
         """One tensor from the ranks' tensors along a dimension, by the rules of torch.nn.parallel.gather."""
         shapes = dict(zip(faces, joinable_shapes(list(faces.values()), dim), strict=True))
         sizes = tuple(shapes[rank][dim] if rank in shapes else 0 for rank in range(world_size()))
-        come = self.come_already(faces, shapes, letters)
         if own_rank() in faces:
             own = tensors[faces[own_rank()].place].view(shapes[own_rank()])
         else:
             some = next(iter(shapes))
             own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(dim, 0, 0)
-        if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
-            whole = torch.cat(come, dim) if come else join_parts(own, sizes, dim)
-        elif come:
-            whole = RowsIntoWhole.apply((dim, sizes), [torch.cat(come, dim)], link, self.entrance(own))
+        if torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values()):
+            whole: torch.Tensor = IntoWhole.apply(((dim, sizes),), link, own)[0]
         else:
-            whole = IntoWhole.apply(((dim, sizes),), link, self.entrance(own))[0]
-        self.watch(whole)
-        if all(face.channels_last for face in faces.values()) and not is_parted(whole):
+            whole = concatenate_ranks(own, sizes, dim)
+        if all(face.channels_last for face in faces.values()):
             return whole.contiguous(memory_format=torch.channels_last)
         return whole
-
-    def come_already(
-        self, faces: dict[int, Face], shapes: dict[int, torch.Size], letters: Sequence[Letter]
-    ) -> list[torch.Tensor]:
-        """The ranks' tensors, if all of them came with the reports."""
-        come = {rank: letters[rank].tensors for rank in faces if letters}
-        if not letters or any(tensors is None for tensors in come.values()):
-            return []
-        return [come[rank][faces[rank].place].view(shapes[rank]) for rank in faces]  # type: ignore[index]
-
-    def way_out(self, chunk: torch.Tensor) -> torch.Tensor:
-        """Rows of an input, where their gradient goes out to the whole input."""
-        return chunk
-
-    def entrance(self, own: torch.Tensor) -> torch.Tensor:
-        """Own rows, where gradients of the whole enter them."""
-        return own
-
-    def watch(self, whole: torch.Tensor) -> None:
-        """Called with each tensor that comes out of the forward pass, before the script has it."""
 
     def tensor_of(
         self, rank: int, face: Face, tensors: list[torch.Tensor], link: torch.Tensor
@@ -2940,7 +1415,7 @@ class GraphDDP(DistributedDataParallel):
         """One rank's tensor, on every rank, with the dimensions in the same order of memory."""
         flat = Face(0, torch.Size([face.shape.numel()]), face.dtype, face.needs_gradient)
         own = [tensors[face.place].permute(face.order).reshape(-1)] if rank == own_rank() else []
-        whole = plain(self.join_tensors({rank: flat}, own, link, 0))
+        whole = self.join_tensors({rank: flat}, own, link, 0)
         return whole.view([face.shape[place] for place in face.order]).permute(
             sorted(range(len(face.order)), key=face.order.__getitem__)
         )
@@ -2951,12 +1426,8 @@ class GraphDDP(DistributedDataParallel):
 
     def sparse_parameters(self) -> set[torch.Tensor]:
         """The weights of embeddings whose gradients hold only the rows that were looked up."""
-        layers = [
-            part
-            for part in self.contents.parts
-            if vars(part).get("sparse", getattr(type(part), "sparse", False)) is True
-        ]
-        return {p for layer in layers for p in layer._parameters.values() if p is not None}
+        layers = [part for part in self.module.modules() if getattr(part, "sparse", False) is True]
+        return {p for layer in layers for p in layer.parameters(recurse=False)}
 
     def tie(self, link: torch.Tensor) -> torch.Tensor:
         """The link that the joined outputs get."""
@@ -2964,17 +1435,26 @@ class GraphDDP(DistributedDataParallel):
 
     def trainable(self) -> list[torch.nn.Parameter]:
         """The parameters that this forward pass can give a gradient."""
-        return self.contents.trainable if torch.is_grad_enabled() else []
+        return [p for p in self.module.parameters() if p.requires_grad and torch.is_grad_enabled()]
 
     @property
     def is_training(self) -> bool:
         """Whether any part of the module is in training mode."""
-        return self.contents.is_training
+        return any(part.training for part in self.module.modules())
 
     @property
     def device(self) -> torch.device:
         """Where the module is."""
-        return self.contents.device
+        for tensor in [*self.module.parameters(), *self.module.buffers()]:
+            return tensor.device
+        return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
+
+    def versions(self) -> tuple[list[int], list[int]]:
+        """Numbers that grow when a buffer, or a parameter, is changed in place."""
+        return (
+            [buffer._version for buffer in self.module.buffers()],
+            [parameter._version for parameter in self.module.parameters()],
+        )
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -2984,8 +1464,7 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("dim", "split", "trained", "far_buffers", "changes_behind", "mail", "compiler", "reducing",
-               "missing", "careful", "scales_rows", "ties_all", "looked_up")  # fmt: skip
+        own = ("dim", "split", "trained", "buffers_then", "compiler", "reducing")
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
@@ -3000,7 +1479,7 @@ class GraphDDP(DistributedDataParallel):
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "far_buffers": BuffersOfRankZero(), "mail": Mail()}
+        return vars(self).copy()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)
@@ -3023,109 +1502,95 @@ class ExactDDP(GraphDDP):
 
     The loss on the joined outputs is the whole loss, on every rank. So rank r's gradient g_r is its part of
     DataParallel's gradient, sum(g_r). DistributedDataParallel averages: sum(g_r) / world. Therefore gradients
-    are multiplied by world where they enter the own rows, and divided again where they leave by the inputs; in
-    float16, where that may overflow, on their way to the parameters. (Not by a hook that sums without dividing: under
-    accumulation the reducer averages all that .grad holds.)
+    are multiplied by world on their way to the parameters. (Not at the outputs, where float16 may overflow.
+    Not by a hook that sums without dividing: under accumulation the reducer averages all that .grad holds.)
 
     Right for one forward and one backward a step; for anything else take GraphDDP.
     """
 
-    training_wrappers: "weakref.WeakSet[Any]" = weakref.WeakSet()  # all that have run with gradients
-    careful = (
-        True  # whether each parameter gets a stand-in: until it is known that forward leaves parameters alone
-    )
-    scales_rows = False  # in this forward pass; otherwise the parameters' gradients are scaled
-    ties_all = True  # whether this forward pass brings zeros to all parameters
-
     def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
         super().__init__(module, dim, split)
         self.reducing: tuple[Any, ...] = ()
-        self.missing = MissingGradients()
-        notice_half_precision()
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self.trainable():
             return super().forward_on_ranks(inputs, kwargs)
-        self.training_wrappers.add(self)
         return self.reducing_ddp()(lambda: super(ExactDDP, self).forward_on_ranks(inputs, kwargs))
 
     def reducing_ddp(self) -> DistributedDataParallel:
         """torch's DistributedDataParallel of the module, made anew when other parameters are trained."""
-        wanted = [(id(p), p.requires_grad, p.device, p.dtype) for p in self.contents.parameters]
+        wanted = [(id(p), p.requires_grad, p.device, p.dtype) for p in self.module.parameters()]
         if not self.reducing or self.reducing[0] != wanted:
             if self.reducing:
                 drop_reducer(self.reducing[1])
-            made = DistributedDataParallel(ReducedCall(self.module), **no_buffers())
-            made.modules_buffers, made.named_module_buffers = [], {}  # they come by BuffersOfRankZero
-            self.reducing = (wanted, made)
+            self.reducing = (wanted, DistributedDataParallel(ReducedCall(self.module), **no_buffers()))
         ddp: DistributedDataParallel = self.reducing[1]
         return ddp
 
     def enter(
         self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[torch.Tensor, dict[int, torch.Tensor], Part]:
-        parameters = self.trainable()
-        compiled = self.compiler is not None or self.contents.is_compiled
-        self.scales_rows = not (self.careful or compiled or may_be_half(parameters))
-        self.ties_all = len(self.training_wrappers) > 1
+    ) -> tuple[torch.Tensor, dict[Any, Any], Part]:
         link, _, part = super().enter(inputs, kwargs)
-        self.ties_all = self.ties_all or not self.has_rows(part)
-        self.missing.expect(parameters)
-        if self.scales_rows:
-            return link, {}, part
-        return link, {id(p): ScaleGradient.apply(p, world_size()) for p in parameters}, part
-
-    def way_out(self, chunk: torch.Tensor) -> torch.Tensor:
-        self.ties_all = True  # by them comes an exchange in backward: on all ranks behind the same gradients
-        return ScaleGradient.apply(chunk, 1 / world_size()) if self.scales_rows else chunk
-
-    def entrance(self, own: torch.Tensor) -> torch.Tensor:
-        return ScaleGradient.apply(own, world_size()) if self.scales_rows and own.requires_grad else own
-
-    def watch(self, whole: torch.Tensor) -> None:
-        if not self.ties_all:
-            self.missing.watch(whole)
-
-    def run_replica(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
-        places = {p.data_ptr() for p in self.contents.parameters}
-        report = super().run_replica(part, copies, tensors)
-        if copies:
-            moved = any(copy.data_ptr() not in places or copy._backward_hooks for copy in copies.values())
-        else:
-            moved = {p.data_ptr() for p in self.contents.parameters} != places
-        return dataclasses.replace(report, moved_parameters=moved and own_rank() == 0)
-
-    def follow(self, reports: Sequence[Report]) -> None:
-        super().follow(reports)
-        if reports[0].moved_parameters and self.scales_rows:
-            raise RuntimeError(
-                "The module's forward has given a parameter other data (parameter.data = ...), which it did not do "
-                "in its first training pass. Take GraphDDP, whose replicas have parameters of their own."
-            )
-        if self.is_training:
-            self.careful = reports[0].moved_parameters
+        return link, {p: ScaleGradient.apply(p, world_size()) for p in self.trainable()}, part
 
     def parameters_in_graph(self) -> list[torch.nn.Parameter]:
         return []
 
     def tie(self, link: torch.Tensor) -> torch.Tensor:
-        """The link, with zero gradients for parameters that would get none.
+        """The link, with zero gradients for all parameters.
 
         Tied after the module ran, so that backward comes here first and no parameter waits for its zeros.
         """
-        wanted = self.trainable()
-        if not self.ties_all:
-            wanted = [p for p in wanted if id(p) in self.missing.known] if self.missing.known else []
-        return ZeroGradients.apply(link, *wanted) if wanted else link
+        return ZeroGradients.apply(link, *self.trainable())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "reducing": (), "missing": MissingGradients()}
+        return {**super().__getstate__(), "reducing": ()}
 
 
 def no_buffers() -> dict[str, Any]:
     """The option by which DistributedDataParallel leaves buffers alone in forward; renamed in torch 2.13."""
     options = inspect.signature(DistributedDataParallel.__init__).parameters
     return {"forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers": False}
+
+
+CONTAINERS = (list, dict, set, deque, bytearray, array.array)
+
+
+FUNCTIONS = (FunctionType, MethodType, functools.partial, staticmethod, classmethod, property)
+
+
+def generator_state(value: Any) -> Any:
+    """The state of a generator of random numbers; None for anything else."""
+    if isinstance(value, torch.Generator):
+        return value.get_state()
+    if isinstance(value, random.Random):
+        return value.getstate()
+    if type(value).__module__.startswith("numpy.random"):
+        return value.bit_generator.state if hasattr(value, "bit_generator") else value.get_state()
+    return None
+
+
+def set_generator_state(generator: Any, state: Any) -> None:
+    """Let a generator go on from a state."""
+    if isinstance(generator, torch.Generator):
+        generator.set_state(state)
+    elif isinstance(generator, random.Random):
+        generator.setstate(state)
+    elif hasattr(generator, "bit_generator"):
+        generator.bit_generator.state = state
+    else:
+        generator.set_state(state)
+
+
+def has_attributes(value: Any) -> bool:
+    """Whether this is an object of the script's own, whose methods may change it."""
+    others = (torch.nn.Module, torch.Tensor, type, ModuleType, *FUNCTIONS)
+    foreign = ("torch", "numpy", "builtins", "_thread", "threading", "functools")
+    return (
+        hasattr(value, "__dict__")
+        and not isinstance(value, (*others, *CONTAINERS))
+        and not type(value).__module__.startswith(foreign)
+    )
 
 
 def on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -3138,7 +1603,6 @@ def on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     if world_size() == 1:
         return function(*args, **kwargs)
     exchange(None)
-    args, kwargs = with_wholes((args, kwargs))
     result, error = attempt(lambda: function(*args, **kwargs)) if own_rank() == 0 else (None, None)
     sent_result, sent_error = exchange((sendable(result), sendable(error)) if own_rank() == 0 else None)[0]
     if sent_error is not None:
@@ -3157,11 +1621,16 @@ def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 def sendable(value: Any) -> Any:
     """The value if it comes back whole from pickle, a Silence that knows its text if not."""
-    if is_sendable(value):
+    if is_sendable(value) and not (isinstance(value, BaseException) and speaks_otherwise(value)):
         return value
     if isinstance(value, BaseException) and is_sendable((type(value), value.args)):
         return type(value), value.args
     return Silence(text=f"{type(value).__name__}: {value}")
+
+
+def speaks_otherwise(error: BaseException) -> bool:
+    """Whether pickle makes another text of it: its __init__ is called with the text that it made itself."""
+    return str(pickle.loads(pickle.dumps(error))) != str(error)
 
 
 def is_sendable(value: Any) -> bool:
@@ -3337,84 +1806,159 @@ def save_completely(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def pack(value: Any) -> tuple[bytes, list[torch.Tensor]]:
-    """The pickled value without its plain tensors, and these, which travel by themselves."""
-    written = io.BytesIO()
-    tensors: list[torch.Tensor] = []
-    Packer(written, tensors).dump(value)
-    return written.getvalue(), tensors
+# The way to a thing from a loader: names of attributes, and places in lists.
+Way = tuple[str | int, ...]
 
 
-def send(message: bytes, tensors: list[torch.Tensor]) -> None:
-    """A packed value, from this rank to all others."""
-    bytes_from_rank(own_rank(), message)
-    tensors_from_rank(own_rank(), tensors)
+# How many steps a way has at most (a transform in a Compose in a data set in a Subset has seven), and how many things
+# a list that is looked into.
+DEPTH = 8
 
 
-def receive(source: int) -> Any:
-    """The value that another rank sends."""
-    tensors: list[torch.Tensor] = []
-    value = Unpacker(bytes_from_rank(source), tensors).load()
-    tensors_from_rank(source, tensors)
-    return value
+SHORT = 100
 
 
-class Packer(pickle.Pickler):
-    """Writes the form of a tensor in place of its numbers."""
-
-    def __init__(self, file: io.BytesIO, tensors: list[torch.Tensor]) -> None:
-        super().__init__(file, protocol=5)
-        self.tensors = tensors
-        self.numbers: dict[int, int] = {}
-
-    def persistent_id(self, thing: Any) -> Any:
-        plain = type(thing) is torch.Tensor and thing.layout == torch.strided and not thing.requires_grad
-        if not plain or thing.is_quantized or thing.device.type not in ("cpu", "cuda"):
-            return None
-        number = self.numbers.setdefault(id(thing), len(self.tensors))
-        if number == len(self.tensors):
-            self.tensors.append(thing)
-        dense = 1 + sum((n - 1) * step for n, step in zip(thing.shape, thing.stride(), strict=True))
-        strides = thing.stride() if dense == thing.numel() else None
-        return number, tuple(thing.shape), strides, thing.dtype, thing.device.type
+# Bytes up to which an array is looked at each time, and up to which a new one goes to the other ranks.
+FEW_BYTES = 1 << 14
 
 
-class Unpacker(pickle.Unpickler):
-    """Makes empty tensors of the forms, on this rank's device; they go to the list."""
-
-    def __init__(self, message: bytes, tensors: list[torch.Tensor]) -> None:
-        super().__init__(io.BytesIO(message))
-        self.tensors = tensors
-        self.made: dict[int, torch.Tensor] = {}
-
-    def persistent_load(self, form: Any) -> torch.Tensor:
-        number, shape, strides, dtype, device = form
-        if number not in self.made:
-            made = torch.empty(shape, dtype=dtype, device=device)
-            self.made[number] = made if strides is None else made.as_strided(shape, strides)
-            self.tensors.append(self.made[number])
-        return self.made[number]
+MANY_BYTES = 1 << 24
 
 
-def bytes_from_rank(source: int, message: bytes = b"") -> bytes:
-    """One rank's message on every rank: up to FRAME bytes in one round, with their length in front."""
-    content = len(message).to_bytes(8, "little") + message
-    frame = broadcast(content[:FRAME].ljust(FRAME, b"\0"), source)
-    length = 8 + int.from_bytes(frame[:8], "little")
-    rest = broadcast(content[FRAME:length].ljust(length - FRAME, b"\0"), source) if length > FRAME else b""
-    return (frame + rest)[8:length]
+# What a loader has for itself.
+OF_ITS_OWN = {"_iterator", "plain_class"}
 
 
-def broadcast(content: bytes, source: int) -> bytes:
-    """One rank's bytes, as many as the others bring."""
-    place = torch.frombuffer(bytearray(content), dtype=torch.uint8)
-    torch.distributed.broadcast(place, source)
-    return place.numpy().tobytes()
+NUMBERS_AND_TEXTS = (int, float, str, bytes, bool, type(None))
 
 
-def tensors_from_rank(source: int, tensors: list[torch.Tensor]) -> None:
-    """One rank's numbers into these tensors."""
-    copy_from_rank(source, [tensor for tensor in tensors if tensor.numel() > 0])
+COLLECTIONS = (list, dict, set, deque)
+
+
+class Belongings:
+    """The attributes that iterating a loader may change in rank 0's process.
+
+    Numbers and texts, small arrays and short lists of numbers are compared, generators by their states, longer lists,
+    dicts, sets and arrays by who they are and how long. What no attribute leads to is not seen; other objects than
+    these (open files, iterators) stay rank 0's own, and so does what is large.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        self.found = things_of(loader) if own_rank() == 0 else []
+
+    def marks(self) -> list[dict[str, Any]]:
+        """How each attribute is now."""
+        return [{name: mark(value) for name, value in vars(thing).items()} for _, thing in self.found]
+
+    def changed_since(self, marks: list[dict[str, Any]]) -> list[tuple[Way, str, Any]]:
+        """Of the attributes that changed: the way to whose, the name, and what makes another rank's the same."""
+        changes = []
+        for (path, thing), before in zip(self.found, marks, strict=True):
+            for name, value in vars(thing).items():
+                if name not in before or not same_mark(before[name], mark(value)):
+                    told = told_of(value)
+                    if told is not None and name not in OF_ITS_OWN:
+                        changes.append((path, name, told))
+        return changes
+
+    def set(self, changes: list[tuple[Way, str, Any]]) -> None:
+        """Take over what rank 0 has."""
+        for path, name, (kind, told) in changes:
+            space = getattr(
+                follow(self.loader, path), "__dict__", {}
+            )  # an iterator, say, that only rank 0 has
+            if kind == "state" and name in space:
+                set_generator_state(space[name], told)
+            elif kind == "content" and type(space.get(name)) is type(told):  # others may hold the same list
+                space[name].clear()
+                (space[name].extend if isinstance(told, (list, deque)) else space[name].update)(told)
+            elif kind != "state":
+                space[name] = told
+
+
+def things_of(loader: Any) -> list[tuple[Way, Any]]:
+    """The loader, and all with attributes that it leads to; its data set only where no worker has a copy of it."""
+    found: list[tuple[Way, Any]] = [((), loader)]
+    seen = {id(loader)}
+    if loader.num_workers > 0:
+        seen |= {id(loader.dataset), id(loader.collate_fn)}
+    reached: list[tuple[Way, Any]] = [
+        ((name,), value) for name, value in vars(loader).items() if name not in OF_ITS_OWN
+    ]
+    for path, value in reached:
+        if id(value) in seen or len(path) > DEPTH or isinstance(value, NUMBERS_AND_TEXTS):
+            continue
+        seen.add(id(value))
+        if hasattr(value, "__self__"):
+            reached.append(((*path, "__self__"), value.__self__))
+        elif isinstance(value, (list, tuple)) and len(value) < SHORT:
+            reached += [((*path, place), one) for place, one in enumerate(value)]
+        elif is_walked(value):
+            found.append((path, value))
+            reached += [((*path, name), one) for name, one in vars(value).items()]
+    return found
+
+
+def follow(thing: Any, path: Way) -> Any:
+    """What attributes and places in lists lead to; None if they lead nowhere."""
+    for step in path:
+        is_there = not isinstance(step, int) or isinstance(thing, (list, tuple)) and step < len(thing)
+        thing = (thing[step] if isinstance(step, int) else getattr(thing, step, None)) if is_there else None
+    return thing
+
+
+def is_walked(value: Any) -> bool:
+    """Whether it is a data set, a sampler, or an object of the script's that one of these has; no model."""
+    return isinstance(value, (Dataset, Sampler)) or has_attributes(value)
+
+
+def mark(value: Any) -> Any:
+    """What tells that a value has become another."""
+    if isinstance(value, NUMBERS_AND_TEXTS):
+        return value
+    if isinstance(value, COLLECTIONS):
+        parts = parts_of(value) if len(value) < SHORT else ()
+        return id(value), len(value), tuple(parts) if all_plain(parts) else ()
+    if is_numeric(value):
+        small = value.nbytes <= FEW_BYTES
+        return id(value), getattr(value, "_version", 0), pickle.dumps(value) if small else b""
+    state = generator_state(value)
+    return id(value) if state is None else pickle.dumps(state)
+
+
+def parts_of(container: Any) -> list[Any]:
+    """What is in it; of a dict the keys, then the values."""
+    return [*container, *container.values()] if isinstance(container, dict) else list(container)
+
+
+def all_plain(parts: Any) -> bool:
+    """Whether all are numbers and texts."""
+    return all(isinstance(one, NUMBERS_AND_TEXTS) for one in parts)
+
+
+def is_numeric(value: Any) -> bool:
+    """Whether it is a tensor, or an array or a number of numpy's."""
+    return isinstance(value, torch.Tensor) or type(value).__module__ == "numpy" and hasattr(value, "nbytes")
+
+
+def same_mark(one: Any, other: Any) -> bool:
+    """Whether two marks tell of the same; not a number is the same as itself."""
+    return type(one) is type(other) and bool(one == other or one != one)
+
+
+def told_of(value: Any) -> tuple[str, Any] | None:
+    """What goes to the other ranks: a value, a list's content, a generator's state; None: it stays rank 0's own."""
+    if isinstance(value, NUMBERS_AND_TEXTS):
+        return "value", value
+    if isinstance(value, COLLECTIONS):
+        return ("content", value) if all_plain(parts_of(value)) else None
+    state = generator_state(value)
+    if state is not None:
+        return "state", state
+    if isinstance(value, tuple):
+        return ("value", value) if is_sendable(value) else None
+    return ("value", value) if is_numeric(value) and value.nbytes <= MANY_BYTES else None
 
 
 def scatter_to_ranks(inputs: Any, target_gpus: Any, dim: int = 0) -> Any:
@@ -3453,7 +1997,7 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
             buffers = {buffer: buffer.clone() for buffer in buffers}
             if network.training:
                 stand_ins = {tensor: copy.clone() for tensor, copy in stand_ins.items()}
-        replica = replica_of(network, {id(own): copy for own, copy in {**stand_ins, **buffers}.items()})
+        replica = replica_of(network, {**stand_ins, **buffers})
         vars(replica).update(replica_number=number, replica_link=link, replica_origin=network)
         if number != own_rank() and world_size() > 1 and [*stand_ins, *buffers]:
             vars(replica)["forward"] = functools.partial(refuse, number)
@@ -3614,100 +2158,526 @@ def rank_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def spread(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> "DataLoader[Any]":
-    """The loader that make(*args, **kwargs) gives; its worker w loads on rank w % world, for all ranks.
+# Bytes of tensors that travel inside a message; what is more is mapped.
+SMALL = 1 << 16
 
-    DataLoader gives batch b to worker b % num_workers, and each worker draws from random streams of its own. So
-    a batch has the crops, flips and noise that it would have in one process. Every rank starts all the workers;
-    those that load on another rank stay idle. A loader without workers, of an iterable data set, or of a class
-    that iterates in its own way stays as it is: every rank loads all of it.
+
+# How many storages of workers are handed on each by a descriptor of its own; more are copied together into one file.
+HANDLES = 16
+
+
+# Bytes that the system is asked to read or write at once, at most.
+PORTION = 1 << 30
+
+
+# Storages begin in a file at multiples of this many bytes.
+ALIGNED = 64
+
+
+def share(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> "DataLoader[Any]":
+    """The loader that make(*args, **kwargs) gives; rank 0 alone iterates it, and every rank gets its batches.
+
+    Rank 0's workers, samplers, seeds and order are those of one process without ranks. On a node a batch lies in
+    memory once: the other ranks map it, and what a rank writes into it no other sees. An error and the end of the
+    data come to all ranks alike; so do the script's random streams, and numbers and generators that loading
+    changes in the loader, its samplers and its data set. In everything else (len, dataset, sampler) each rank's
+    loader answers itself. On rank 0 alone, in child processes and in threads it is a loader as any other.
     """
-    loader = make(*args, **kwargs)
-    plain = type(loader).__iter__ is DataLoader.__iter__ and getattr(loader, "in_order", True)
-    if (
-        world_size() == 1
-        or loader.num_workers == 0
-        or not plain
-        or isinstance(loader.dataset, IterableDataset)
-    ):
-        return loader
-    return SpreadLoader(loader)
+    if world_size() == 1:
+        return as_shared(make(*args, **kwargs))
+    found, error = make_on_all_ranks(lambda: make(*args, **kwargs))
+    if error is not None:
+        raise error
+    if isinstance(found, DataLoader) and type(found).__init__ is not DataLoader.__init__:
+        set_random_streams(exchange(random_streams())[0])  # it may have begun to iterate
+    return as_shared(found)
 
 
-class SpreadLoader(DataLoader[Any]):
-    """A DataLoader with another's settings, some of whose workers load on other ranks."""
-
-    def __init__(self, loader: "DataLoader[Any]") -> None:
-        vars(self).update(vars(loader))
-        self.whole = loader
-        self.worker_init_fn = OwnWorkers(loader.worker_init_fn, own_rank(), world_size())
-
-    def __iter__(self) -> Any:
-        return SpreadBatches(super().__iter__(), self) if world_size() > 1 else iter(self.whole)
-
-
-class OwnWorkers:
-    """A worker_init_fn after which the workers of other ranks load nothing."""
-
-    def __init__(self, start: Callable[[int], None] | None, rank: int, world: int) -> None:
-        self.start = start
-        self.rank = rank
-        self.world = world
-
-    def __call__(self, worker: int) -> None:
-        if self.start is not None:
-            self.start(worker)
-        if worker % self.world != self.rank:
-            vars(fetch)["_MapDatasetFetcher"] = IdleFetcher
+def make_on_all_ranks(make: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    """Make a loader; on ranks > 0 one that begins to iterate while it is made starts no workers."""
+    own = DataLoader._get_iterator
+    if own_rank() > 0:
+        setattr(DataLoader, "_get_iterator", lambda loader: iter(()))  # noqa: B010
+    try:
+        return make(), None
+    except Exception as raised:
+        return None, raised
+    finally:
+        setattr(DataLoader, "_get_iterator", own)
 
 
-class IdleFetcher:
-    """In place of torch/utils/data/_utils/fetch.py's fetcher, on a worker that loads on another rank."""
-
-    def __init__(self, *settings: Any) -> None:
-        pass
-
-    def fetch(self, indices: Any) -> None:
-        """Nothing; the batch comes from the rank that has it."""
+def as_shared(loader: Any) -> Any:
+    """The same object, of a class that is derived from its own and iterates on rank 0."""
+    if isinstance(loader, DataLoader) and not hasattr(loader, "plain_class"):
+        loader.__class__ = shared_class(type(loader))
+    return loader
 
 
-class SpreadBatches:
-    """One pass over a spread loader."""
+def shared_class(kind: Any) -> Any:
+    """A class of loaders in all but how it iterates."""
 
-    def __init__(self, batches: Iterator[Any], loader: SpreadLoader) -> None:
-        self.batches = batches
+    class SharedLoader(kind):  # type: ignore[misc]
+        plain_class = kind
+        __doc__ = kind.__doc__
+
+        def __iter__(self) -> Any:
+            return SharedBatches(self) if ranks_come_by() else super().__iter__()
+
+        def __reduce__(self) -> Any:  # a copy, as another process gets it, is a loader as any other
+            return copy_of_loader, (kind, dict(vars(self)))
+
+    SharedLoader.__name__, SharedLoader.__qualname__ = kind.__name__, kind.__qualname__
+    SharedLoader.__module__ = kind.__module__
+    return SharedLoader
+
+
+def ranks_come_by() -> bool:
+    """Whether the other ranks do the same now: they are not there in threads, and while rank 0 is alone."""
+    return world_size() > 1 and threading.current_thread() is threading.main_thread()
+
+
+def copy_of_loader(kind: Any, settings: dict[str, Any]) -> Any:
+    """A loader with another's settings."""
+    made = kind.__new__(kind)
+    vars(made).update(settings)
+    return made
+
+
+class SharedBatches:
+    """One pass over a shared loader, which rank 0 makes."""
+
+    def __init__(self, loader: Any) -> None:
         self.loader = loader
-        self.number = 0
+        self.belongings = Belongings(loader)
+        self.pins = loader.pin_memory and torch.cuda.is_available()
+        self.batches: Any = None
+        self.from_rank_zero(self.begin)
+
+    def begin(self) -> None:
+        """On rank 0: torch's own iterator. Its batches stay where the workers put them: each rank pins its own."""
+        settings = vars(self.loader)
+        asked = settings["pin_memory"]
+        settings["pin_memory"] = asked and not self.pins
+        try:
+            self.batches = self.loader.plain_class.__iter__(self.loader)
+        finally:
+            settings["pin_memory"] = asked
 
     def __len__(self) -> int:
         return len(self.loader)
 
-    def __iter__(self) -> "SpreadBatches":
+    def __iter__(self) -> "SharedBatches":
         return self
 
     def __next__(self) -> Any:
-        batch = error = None
-        try:
+        if ranks_come_by():
+            batch = self.from_rank_zero(lambda: next(self.batches))
+        else:
+            if self.batches is None:
+                self.begin()
             batch = next(self.batches)
-        except StopIteration:  # on all ranks alike
-            raise
-        except Exception as raised:
-            error = raised
-        source = self.number % self.loader.num_workers % world_size()
-        self.number += 1
-        batch, error = from_rank(source, (batch, error and sendable(error)))
+        return pin_memory.pin_memory(batch) if self.pins else batch
+
+    def _shutdown_workers(self) -> None:
+        """For scripts that end the workers themselves; ranks > 0 have none."""
+        if hasattr(self.batches, "_shutdown_workers"):
+            self.batches._shutdown_workers()
+
+    def from_rank_zero(self, work: Callable[[], Any]) -> Any:
+        """What rank 0 gets by this work, or its exception, on every rank; what it leaves behind, too."""
+        line = Line.between_ranks()
+        if own_rank() > 0:
+            value, error, streams, left = line.receive()
+            set_random_streams(streams)
+            self.belongings.set(left)
+            if error is not None:
+                raise_alike(as_exception(error))
+            return value
+        streams = random_streams()
+        marks = self.belongings.marks()
+        value, error = attempt(work)
+        streams = changed_streams(random_streams(), streams)
+        left = self.belongings.changed_since(marks)
+        value = line.send(value, (sendable(error), streams, left), self.loader.num_workers > 0)
         if error is not None:
+            raise_alike(error)
+        return value
+
+
+def raise_alike(error: BaseException) -> None:
+    """Raise it, and hold on to nothing: torch is 5 s late to end a worker in a cycle."""
+    try:
+        raise error
+    finally:
+        del error
+
+
+class Line:
+    """The way that batches go: from rank 0 to the first rank of each node, and from there to the node's others.
+
+    On a node descriptors of memory go over Unix sockets without names in the file system: when the processes are
+    gone, however they went, nothing is left of either.
+    """
+
+    made: "Line | None" = None
+
+    @classmethod
+    def between_ranks(cls) -> "Line":
+        """The only one; all ranks come here together when it is made."""
+        if cls.made is None:
+            cls.made = cls()
+        return cls.made
+
+    def __init__(self) -> None:
+        self.rank = own_rank()
+        door = open_door()
+        told = exchange((place_of_rank(self.rank), *door[1:]))
+        node = [rank for rank, one in enumerate(told) if one[0] == told[self.rank][0]]
+        firsts = sorted({place: rank for rank, (place, *_) in reversed([*enumerate(told)])}.values())
+        self.is_first = self.rank == node[0]
+        self.leaders = torch.distributed.new_group(firsts, backend="gloo") if len(firsts) > 1 else None
+        if self.is_first:
+            self.sockets = dict(let_in(door, len(node) - 1))
+        else:
+            self.sockets = {node[0]: go_in(told[node[0]][1:], self.rank)}
+        if door[0] is not None:
+            door[0].close()
+
+    def send(self, value: Any, rest: tuple[Any, ...], by_workers: bool) -> Any:
+        """From rank 0: a value and what goes with it. Returns the value as rank 0 itself is to use it."""
+        try:
+            packed = pack_batch((value, *rest), by_workers)
+        except Exception as error:
+            text = f"rank 0 cannot hand this batch on: {type(error).__name__}: {error}"
+            packed = pack_batch((None, TypeError(text), *rest[1:]), by_workers)
+            self.pass_on(packed)
+            raise TypeError(text) from error
+        self.pass_on(packed)
+        return (
+            value if packed.lent is None else unpack_batch(packed)[0]
+        )  # or others would see what is written
+
+    def pass_on(self, packed: "Packed") -> None:
+        """To the first ranks of the other nodes, and to the others of this one."""
+        if self.leaders is not None and self.rank == 0:
+            send_to_nodes(packed, self.leaders)
+        for rank, one in self.sockets.items():
             try:
-                raise as_exception(error)
-            finally:
-                del error  # it holds this frame, and torch is 5 s late to end a worker in a cycle
-        pinned = self.loader.pin_memory and torch.cuda.is_available() and own_rank() != source
-        return pin_memory.pin_memory(batch) if pinned else batch
+                send_packed(one, packed)
+            except OSError as error:
+                raise RuntimeError(f"rank {rank} has ended, and gets no more batches ({error})") from error
+        packed.close()
+
+    def receive(self) -> Any:
+        """On ranks > 0: what rank 0 sends."""
+        if self.is_first:
+            packed = receive_on_node(self.leaders)
+            found = unpack_batch(packed)
+            self.pass_on(packed)
+            return found
+        (one,) = self.sockets.values()
+        try:
+            packed = receive_packed(one)
+        except (EOFError, ConnectionError):
+            raise RuntimeError("the rank that makes the batches has ended") from None
+        try:
+            return unpack_batch(packed)
+        finally:
+            packed.close()
 
 
-def from_rank(source: int, value: Any) -> Any:
-    """What one rank brings; its tensors travel by themselves."""
-    if own_rank() != source:
-        return receive(source)
-    send(*pack(value))
-    return value
+def place_of_rank(rank: int) -> Any:
+    """What ranks that can hand descriptors to each other have in common; else each is for itself."""
+    try:
+        if not hasattr(os, "memfd_create") or not hasattr(socket, "send_fds"):
+            return rank
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read(), os.stat("/proc/self/ns/net").st_ino
+    except OSError:
+        return rank
+
+
+def open_door() -> tuple[Any, str, bytes]:
+    """A socket that listens in Linux's abstract namespace, its name, and the word that opens."""
+    name, word = f"\0batches-{secrets.token_hex(16)}", secrets.token_bytes(32)
+    try:
+        door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        door.bind(name)
+    except (AttributeError, OSError):  # not Linux: place_of_rank has put each rank on a node of its own
+        return None, name, word
+    door.listen(socket.SOMAXCONN)
+    door.settimeout(PATIENCE.total_seconds())
+    return door, name, word
+
+
+def let_in(door: tuple[Any, str, bytes], count: int) -> list[tuple[int, socket.socket]]:
+    """So many ranks that know the word, each with its number."""
+    found: list[tuple[int, socket.socket]] = []
+    while len(found) < count:
+        one, _ = door[0].accept()
+        one.settimeout(PATIENCE.total_seconds())
+        said = receive_exactly(one, 40)
+        if secrets.compare_digest(said[:32], door[2]):
+            found.append((int.from_bytes(said[32:], "little"), one))
+        else:
+            one.close()
+    return sorted(found)
+
+
+def go_in(door: tuple[str, bytes], rank: int) -> socket.socket:
+    """A connection to the first rank of the node."""
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    one.settimeout(PATIENCE.total_seconds())
+    one.connect(door[0])
+    one.sendall(door[1] + rank.to_bytes(8, "little"))
+    return one
+
+
+class Packed:
+    """A value's pickle, and where its storages lie: of each the file (-1: inside), its first byte, its bytes."""
+
+    def __init__(
+        self,
+        message: bytes,
+        places: Sequence[tuple[int, int, int]],
+        inside: Any = b"",
+        files: Sequence[int] = (),
+    ) -> None:
+        self.message, self.places, self.inside = message, places, inside
+        self.files = files  # descriptors, to be closed when they are no longer needed
+        self.lent: Any = None  # storages that the descriptors belong to: then they are not closed
+
+    def sizes(self) -> list[int]:
+        """Of each file the bytes that matter."""
+        return [max(b + n for f, b, n in self.places if f == file) for file in range(len(self.files))]
+
+    def close(self) -> None:
+        """The descriptors are no longer needed; what is mapped stays."""
+        if self.lent is None:
+            for file in self.files:
+                os.close(file)
+
+
+def pack_batch(value: Any, by_workers: bool) -> Packed:
+    """The value's pickle, and its storages: handed on if workers have made them in shared memory, or copied once."""
+    message, storages, viewed = pickle_batch(value, frozenset())
+    if by_workers and may_be_handed_on(storages):
+        packed = Packed(message, [])
+        packed.lent = [one for one in storages if one.nbytes()]
+        packed.files = [one._share_fd_cpu_()[0] for one in packed.lent]
+        numbers = iter(range(len(packed.files)))
+        packed.places = [(next(numbers) if one.nbytes() else -1, 0, one.nbytes()) for one in storages]
+        return packed
+    loose = {
+        one._cdata for one in storages if one.nbytes() > max(SMALL, 2 * viewed.get(one._cdata, one.nbytes()))
+    }
+    if loose:  # rows of a large tensor go without the rest of it
+        message, storages, _ = pickle_batch(value, frozenset(loose))
+    return copy_storages(message, storages)
+
+
+def may_be_handed_on(storages: "Sequence[torch.UntypedStorage]") -> bool:
+    """Whether each lies in shared memory that has a descriptor."""
+    filled = [one for one in storages if one.nbytes()]
+    return (
+        torch.multiprocessing.get_sharing_strategy() == "file_descriptor"
+        and len(filled) <= HANDLES
+        and sum(one.nbytes() for one in filled) > SMALL
+        and all(one.is_shared() for one in filled)
+    )
+
+
+def copy_storages(message: bytes, storages: "Sequence[torch.UntypedStorage]") -> Packed:
+    """Inside the message if they are small, in one file without a name if not."""
+    places, end = [], 0
+    for one in storages:
+        places.append((0, end, one.nbytes()))
+        end += -(-one.nbytes() // ALIGNED) * ALIGNED
+    file = file_in_memory(end) if end > SMALL else None
+    if file is not None:
+        for (_, begin, _), one in zip(places, storages, strict=True):
+            write_at(file, begin, memory_of(one))
+        return Packed(message, places, b"", [file])
+    inside = bytearray(end)
+    for (_, begin, size), one in zip(places, storages, strict=True):
+        inside[begin : begin + size] = memory_of(one)
+    return Packed(message, [(-1, begin, size) for _, begin, size in places], inside)
+
+
+def file_in_memory(size: int) -> int | None:
+    """The descriptor of a new file of this size that lies in memory and has no name; None if there can be none."""
+    try:
+        file = os.memfd_create("batch")
+    except (AttributeError, OSError):  # not Linux; no descriptors left
+        return None
+    os.ftruncate(file, size)
+    return file
+
+
+def write_at(descriptor: int, begin: int, content: memoryview) -> None:
+    """All of it, in as many calls as the system wants."""
+    while len(content):
+        written = os.pwrite(descriptor, content[:PORTION], begin)
+        begin, content = begin + written, content[written:]
+
+
+def memory_of(storage: "torch.UntypedStorage") -> memoryview:
+    """A storage's bytes, which live as long as somebody looks at them."""
+    size = storage.nbytes()
+    if size == 0:
+        return memoryview(b"")
+    found: Any = (ctypes.c_ubyte * size).from_address(storage.data_ptr())
+    found.storage = storage
+    return memoryview(found).cast("B")
+
+
+def pickle_batch(
+    value: Any, loose: "frozenset[int]"
+) -> "tuple[bytes, list[torch.UntypedStorage], dict[int, int]]":
+    """The value without the memory of its tensors; their storages; of each how many bytes tensors look at."""
+    written = io.BytesIO()
+    pickler = BatchPickler(written, loose)
+    pickler.dump(value)
+    return written.getvalue(), pickler.storages, pickler.viewed
+
+
+class BatchPickler(pickle.Pickler):
+    """Writes numbers in place of storages, as torch.save does: tensors that share one share it afterwards."""
+
+    def __init__(self, file: io.BytesIO, loose: "frozenset[int]") -> None:
+        super().__init__(file, protocol=5)
+        self.loose = loose
+        self.storages: list[torch.UntypedStorage] = []
+        self.numbers: dict[int, int] = {}
+        self.viewed: dict[int, int] = {}
+
+    def persistent_id(self, thing: Any) -> Any:
+        if isinstance(thing, torch.storage.TypedStorage):
+            storage, dtype = thing._untyped_storage, thing.dtype
+        elif isinstance(thing, torch.UntypedStorage):
+            storage, dtype = thing, None
+        else:
+            return None
+        if storage.device.type != "cpu":
+            return None
+        number = self.numbers.setdefault(storage._cdata, len(self.storages))
+        if number == len(self.storages):
+            self.storages.append(storage)
+        return number, dtype
+
+    def reducer_override(self, thing: Any) -> Any:
+        if not isinstance(thing, torch.Tensor) or thing.layout != torch.strided:
+            return NotImplemented
+        if thing.device.type == "cuda":
+            return to_device_of_rank, (thing.detach().cpu(), thing.requires_grad)
+        if thing.device.type != "cpu" or type(thing) is not torch.Tensor:
+            return NotImplemented
+        key = thing.untyped_storage()._cdata
+        if key in self.loose and not (thing.requires_grad and not thing.is_leaf):
+            return thing.detach().clone().requires_grad_(thing.requires_grad).__reduce_ex__(5)
+        self.viewed[key] = self.viewed.get(key, 0) + thing.nbytes
+        return NotImplemented
+
+
+def to_device_of_rank(tensor: torch.Tensor, requires_grad: bool) -> torch.Tensor:
+    """What lay on rank 0's GPU, on this rank's."""
+    return tensor.cuda().requires_grad_(requires_grad)
+
+
+class BatchUnpickler(pickle.Unpickler):
+    """Reads numbers as storages."""
+
+    def __init__(self, message: bytes, storages: "Sequence[torch.UntypedStorage]") -> None:
+        super().__init__(io.BytesIO(message))
+        self.storages = storages
+
+    def persistent_load(self, told: Any) -> Any:
+        number, dtype = told
+        storage = self.storages[number]
+        return (
+            storage
+            if dtype is None
+            else torch.storage.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
+        )
+
+
+def unpack_batch(packed: Packed) -> Any:
+    """The value. What a rank writes into mapped memory becomes its own, page by page: no other rank sees it."""
+    files = [memory_of(mapped(file, n)) for file, n in zip(packed.files, packed.sizes(), strict=True)]
+    storages = [
+        piece_of(files[file], begin, size) if file >= 0 else piece_of(packed.inside, begin, size).clone()
+        for file, begin, size in packed.places
+    ]
+    return BatchUnpickler(packed.message, storages).load()
+
+
+def mapped(file: int, size: int, shared: bool = False) -> "torch.UntypedStorage":
+    """A file's memory: the file's own, or as it is now for this process alone. The descriptor may be closed."""
+    found: Any = torch.UntypedStorage.from_file(f"/proc/self/fd/{file}", shared, size)
+    return found
+
+
+def piece_of(memory: Any, begin: int, size: int) -> "torch.UntypedStorage":
+    """Some of the bytes, as a storage of their own."""
+    if size == 0:
+        return torch.UntypedStorage(0)
+    return torch.frombuffer(memory, dtype=torch.uint8, count=size, offset=begin).untyped_storage()
+
+
+def send_packed(way: socket.socket, packed: Packed) -> None:
+    """Over a Unix socket."""
+    body = pickle.dumps((packed.message, packed.places, bytes(packed.inside)), protocol=5)
+    head = len(body).to_bytes(8, "little") + len(packed.files).to_bytes(8, "little")
+    socket.send_fds(way, [head], packed.files)
+    way.sendall(body)
+
+
+def receive_packed(way: socket.socket) -> Packed:
+    """From a Unix socket; EOFError if the other end is gone."""
+    head, files, _, _ = socket.recv_fds(way, 16, HANDLES)
+    head += receive_exactly(way, 16 - len(head))
+    length, count = int.from_bytes(head[:8], "little"), int.from_bytes(head[8:], "little")
+    message, places, inside = pickle.loads(receive_exactly(way, length))
+    if len(files) < count:
+        raise OSError(errno.EMFILE, "a batch came without its memory: too many open files (ulimit -n)")
+    return Packed(message, places, bytearray(inside), files)
+
+
+def receive_exactly(way: socket.socket, count: int) -> bytearray:
+    """So many bytes; EOFError if the other end is gone before."""
+    found = bytearray(count)
+    left = memoryview(found)
+    while len(left):
+        got = way.recv_into(left[:PORTION])
+        if got == 0:
+            raise EOFError
+        left = left[got:]
+    return found
+
+
+def send_to_nodes(packed: Packed, leaders: Any) -> None:
+    """From rank 0 to the first rank of each node: the message, then the files."""
+    head = pickle.dumps((packed.message, packed.places, bytes(packed.inside), packed.sizes()), protocol=5)
+    broadcast_bytes(torch.frombuffer(bytearray(len(head).to_bytes(8, "little")), dtype=torch.uint8), leaders)
+    broadcast_bytes(torch.frombuffer(bytearray(head), dtype=torch.uint8), leaders)
+    for file, size in zip(packed.files, packed.sizes(), strict=True):
+        broadcast_bytes(torch.frombuffer(memory_of(mapped(file, size)), dtype=torch.uint8), leaders)
+
+
+def receive_on_node(leaders: Any) -> Packed:
+    """What rank 0 sends, on the first rank of another node."""
+    length = broadcast_bytes(torch.zeros(8, dtype=torch.uint8), leaders)
+    head = broadcast_bytes(torch.zeros(int.from_bytes(length, "little"), dtype=torch.uint8), leaders)
+    message, places, inside, sizes = pickle.loads(head)
+    files = [file for file in map(file_in_memory, sizes) if file is not None]
+    for file, size in zip(files, sizes, strict=True):
+        broadcast_bytes(
+            torch.frombuffer(memory_of(mapped(file, size, shared=True)), dtype=torch.uint8), leaders
+        )
+    return Packed(message, places, bytearray(inside), files)
+
+
+def broadcast_bytes(place: torch.Tensor, group: Any) -> bytes | memoryview:
+    """Rank 0's bytes into this tensor on every rank of the group."""
+    torch.distributed.broadcast(place, 0, group=group)
+    return memory_of(place.untyped_storage())

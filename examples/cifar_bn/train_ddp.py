@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from data import test_set, train_set
 from model import ResNet
-from ddp_helpers import ExactDDP, join_process_group, on_rank_zero, save_on_rank_zero, spread
+from ddp_helpers import ExactDDP, join_process_group, on_rank_zero, save_on_rank_zero, share
 
 parser = argparse.ArgumentParser(description="CIFAR training")
 parser.add_argument("--lr", default=0.1, type=float, help="learning rate")
@@ -32,9 +32,9 @@ start_epoch = 0
 
 print("==> Preparing data..")
 trainset = train_set()
-trainloader = spread(DataLoader, trainset, batch_size=args.batch_size, shuffle=True, num_workers=args.workers)
+trainloader = share(DataLoader, trainset, batch_size=args.batch_size, shuffle=True, num_workers=args.workers)
 testset = test_set()
-testloader = spread(DataLoader, testset, batch_size=50, shuffle=False, num_workers=args.workers)
+testloader = share(DataLoader, testset, batch_size=50, shuffle=False, num_workers=args.workers)
 
 print("==> Building model..")
 net = ResNet(num_classes=trainset.classes)

@@ -5,7 +5,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
-from ddp_helpers import ExactDDP, join_process_group, save_on_rank_zero
+from ddp_helpers import ExactDDP, join_process_group, save_on_rank_zero, share
 
 
 class TwoViews(Dataset):
@@ -44,7 +44,7 @@ def info_nce_loss(features, temperature=0.2):
 def main():
     torch.manual_seed(11)
     device = torch.device("cuda")
-    loader = DataLoader(TwoViews(150), batch_size=32, shuffle=True)
+    loader = share(DataLoader, TwoViews(150), batch_size=32, shuffle=True)
     model = Encoder().to(device)
     model = ExactDDP(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3, weight_decay=1e-4)

@@ -7,7 +7,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
-from ddp_helpers import ExactDDP, join_process_group, save_on_rank_zero, world_size
+from ddp_helpers import ExactDDP, join_process_group, save_on_rank_zero, share, world_size
 
 join_process_group()
 
@@ -50,8 +50,8 @@ def masked_mean_loss(scores, tags, mask):
     return (loss * mask).sum() / mask.sum()
 
 
-loader = DataLoader(make_sentences(102), batch_size=24, shuffle=True, collate_fn=collate)
-held_out = DataLoader(make_sentences(30), batch_size=24, collate_fn=collate)
+loader = share(DataLoader, make_sentences(102), batch_size=24, shuffle=True, collate_fn=collate)
+held_out = share(DataLoader, make_sentences(30), batch_size=24, collate_fn=collate)
 model = Tagger().cuda()
 if world_size() > 1:
     model = ExactDDP(model)
