@@ -249,10 +249,7 @@ def digest(batch: dict[str, Any]) -> list[Any]:
         [float(batch["numpy"][0].sum()), float(batch["numpy"][1]), batch["numpy"][0].flags.writeable],
         [batch["leaf"].requires_grad, batch["leaf"].is_leaf],
         [type(batch["parameter"]).__name__, batch["parameter"].requires_grad],
-        [
-            [float(one.sum()) for one in batch["far apart"]],
-            batch["far apart"][0].untyped_storage().nbytes() < 100_000,
-        ],
+        [float(one.sum()) for one in batch["far apart"]],
     ]
 
 
@@ -260,11 +257,11 @@ def strange_batches() -> Any:
     """What each part is on every rank, from rank 0's own process and from a worker."""
     found = []
     for workers, collate in ((0, strange), (1, everything)):
-        wanted = [digest(collate([i])) for i in range(3)]
-        got = [
-            digest(one)
-            for one in share(DataLoader, range(3), batch_size=1, collate_fn=collate, num_workers=workers)
-        ]
+        options: Any = {"batch_size": 1, "collate_fn": collate, "num_workers": workers}
+        wanted = [
+            digest(one) for one in DataLoader(range(3), **options)
+        ]  # which loses that a view is conjugate
+        got = [digest(one) for one in share(DataLoader, range(3), **options)]
         pairs = zip(sum(got, []), sum(wanted, []), strict=True)
         found.append([f"{one} for {other}" for one, other in pairs if str(one) != str(other)])
     return found

@@ -80,7 +80,7 @@ def test_a_thousand_batches_leave_no_descriptor_and_no_memory(found: Found, worl
 def test_errors_are_the_same_on_every_rank(found: Found) -> None:
     *facts, refused = [
         [2, "ParserError", "line 7: broken"],
-        [2, "ParserError", "Caught ParserError in DataLoader worker process 0."],
+        [2, "ParserError", "line Caught ParserError in DataLoader worker process 0."],
         [0, "RuntimeError", "DataLoader worker"],
         [0, "ZeroDivisionError", "nothing"],
         [0, "KeyError", "'no order'"],
