@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 023ede7f): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 7ac82eea): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -7,6 +7,7 @@ import contextvars
 import copy
 import copyreg
 import ctypes
+import dataclasses
 import errno
 import functools
 import gc
@@ -30,7 +31,7 @@ import uuid
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import FunctionType, MethodType, ModuleType, TracebackType
@@ -42,7 +43,7 @@ import torch.multiprocessing
 from torch._utils import ExceptionWrapper
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
+from torch.utils.data import DataLoader, Dataset, Sampler
 from torch.utils.data._utils import pin_memory
 
 
@@ -377,12 +378,16 @@ def gather_equal(content: bytes) -> list[bytes]:
     return [bytes(place) for place in found]
 
 
-def random_streams() -> dict[str, Any]:
-    """The states of the streams that a script draws from: Python's, numpy's, torch's, the GPU's."""
-    streams: dict[str, Any] = {"random": random.getstate(), "torch": torch.get_rng_state()}
-    if torch.cuda.is_initialized():
+def random_streams(names: "Container[str] | None" = None) -> dict[str, Any]:
+    """The states of the streams that a script draws from: Python's, numpy's, torch's, the GPU's; or some of them."""
+    streams: dict[str, Any] = {}
+    if names is None or "random" in names:
+        streams["random"] = random.getstate()
+    if names is None or "torch" in names:
+        streams["torch"] = torch.get_rng_state()
+    if torch.cuda.is_initialized() and (names is None or "cuda" in names):
         streams["cuda"] = torch.cuda.get_rng_state()
-    if "numpy" in sys.modules:
+    if "numpy" in sys.modules and (names is None or "numpy" in names):
         name, keys, *rest = sys.modules["numpy"].random.get_state()
         streams["numpy"] = (name, keys.tobytes(), *rest)
     return streams
@@ -459,6 +464,9 @@ def drop_reducer(ddp: torch.nn.parallel.DistributedDataParallel) -> None:
     vars(ddp).pop("logger", None)
 
 
+USUAL = frozenset(vars(torch.nn.Module()))
+
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -489,20 +497,23 @@ def compiled_replica(part: torch.nn.Module, replica: torch.nn.Module) -> torch.n
     return twin
 
 
-def bind_to_replicas(part: torch.nn.Module, replicas: Mapping[torch.nn.Module, torch.nn.Module]) -> None:
+def bind_to_replicas(part: torch.nn.Module, replicas: Mapping[int, torch.nn.Module]) -> None:
     """Let a replica call its own methods where the module has methods, or compiled ones, as attributes.
 
     `module.compile()` and `self.forward = torch.compile(self.forward)` leave such: bound to the module itself, they
     would compute with its own parameters, past all that adds up gradients.
     """
-    for name, value in vars(part).items():
+    for name in vars(part).keys() - USUAL:
+        value = vars(part)[name]
+        if isinstance(value, (int, float, str, tuple, torch.Tensor, type(None))):
+            continue
         compiled = "_torchdynamo_orig_callable" in getattr(value, "__dict__", {})
         method = inspect.unwrap(value) if compiled else value
         if isinstance(method, MethodType) and isinstance(method.__self__, torch.nn.Module):
-            replica = replicas.get(method.__self__)
+            replica = replicas.get(id(method.__self__))
             if replica is not None:
                 own = MethodType(method.__func__, replica)
-                vars(replicas[part])[name] = compiled_alike(value, own) if compiled else own
+                vars(replicas[id(part)])[name] = compiled_alike(value, own) if compiled else own
 
 
 def compiled_alike(compiled: Any, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -549,266 +560,540 @@ class RowsApart:
     now = False
 
 
-def gather_rows(value: Any) -> Any:
-    """What is used of a batch behind the forward, whole again: on every rank, if the ranks' rows are apart."""
-    return join_rows(value) if RowsApart.now else value
-
-
-@uncompiled
-def join_rows(value: Any) -> Any:
-    """This rank's rows of a batch in, the whole batch out, the same on every rank.
-
-    Tensors are concatenated along their first dimension, and so are lists of things that are not
-    tensors (file names, say). Tuples, lists and dicts of them keep their form. A rank without rows
-    brings tensors with no rows.
-    """
-    if world_size() == 1:
-        return value
-    leaves: list[Any] = []
-    form = take_apart(value, leaves)
-    found = exchange([describe_leaf(leaf) for leaf in leaves])
-    if any(len(each) != len(leaves) for each in found):
-        raise ValueError(
-            f"The ranks' parts of the batch have {[len(each) for each in found]} tensors, and cannot be "
-            "joined. Load the whole batch on every rank instead."
-        )
-    wholes = [join_leaf(leaf, [each[i] for each in found]) for i, leaf in enumerate(leaves)]
-    return put_together(form, wholes)
-
-
-def take_apart(value: Any, leaves: list[Any]) -> Any:
-    """The form of a value, with the position of each leaf in its place; the leaves go to the list."""
-    if isinstance(value, dict):
-        return type(value), [(key, take_apart(item, leaves)) for key, item in value.items()]
-    if is_nested(value):
-        return type(value), [take_apart(item, leaves) for item in value]
-    leaves.append(value)
-    return len(leaves) - 1
-
-
-def is_nested(value: Any) -> bool:
-    """Whether this is a list or tuple that holds the parts of a batch, and not one plain thing a row."""
-    if not isinstance(value, (list, tuple)):
-        return False
-    parts = (torch.Tensor, tuple, list, dict)
-    return hasattr(value, "_fields") or any(isinstance(item, parts) for item in value)
-
-
-def put_together(form: Any, leaves: Sequence[Any]) -> Any:
-    """The value with this form and these leaves."""
-    if isinstance(form, int):
-        return leaves[form]
-    kind, parts = form
-    if issubclass(kind, dict):
-        return kind((key, put_together(part, leaves)) for key, part in parts)
-    items = [put_together(part, leaves) for part in parts]
-    return kind(*items) if hasattr(kind, "_fields") else kind(items)
-
-
-def describe_leaf(leaf: Any) -> Any:
-    """What the other ranks must know of a leaf: a tensor's shape; of anything else, all of it."""
-    return leaf.shape if isinstance(leaf, torch.Tensor) and leaf.dim() > 0 else leaf
-
-
-def join_leaf(own: Any, found: Sequence[Any]) -> Any:
-    """One leaf of the whole batch from what every rank said of its own."""
-    if isinstance(own, (list, tuple)):
-        return type(own)(item for items in found for item in items)
-    if not isinstance(own, torch.Tensor) or own.dim() == 0:
-        if any(each != found[0] for each in found):
-            raise ValueError(f"{found} differ from rank to rank, and there is no telling how to join them.")
-        return own
-    shapes = [shape for shape in found if shape[0] > 0] or [own.shape]
-    if any(shape[1:] != shapes[0][1:] for shape in shapes):
-        raise ValueError(
-            f"The ranks' rows have different shapes, {[tuple(shape) for shape in found]}, and "
-            "cannot be joined. Does collate_fn pad to the longest of its samples? Load the whole batch on "
-            "every rank instead."
-        )
-    rows = own if own.shape[0] > 0 else own.new_empty((0, *shapes[0][1:]))
-    return concatenate_ranks(rows, [shape[0] for shape in found])
-
-
 def own_slice(whole: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
     """The rows of a whole tensor that are this rank's, if rank r has sizes[r] of them."""
     rank = own_rank()
     return whole.narrow(dim, sum(sizes[:rank]), sizes[rank])
 
 
-def shard(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> "DataLoader[Any]":
-    """The loader that make(*args, **kwargs) gives, for one rank: of each batch it loads only this rank's rows.
-
-    All ranks draw from the same random streams, so that they agree on every batch. Rank r takes the rows that
-    torch.chunk(batch, world)[r] would hold: ceil(rows / world) of them, so the last are fewer, or none. Where
-    the rank has no rows it gets a batch with no rows in it. In everything else (len, dataset, sampler,
-    batch_size) it answers as the whole loader; and its batches are whole until a model is wrapped that takes
-    the rows so.
-    """
-    return shard_of(make(*args, **kwargs), own_rank(), world_size(), always=False)
+# How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
+# None if each rank holds a copy, whose gradients add up; its shape if these gradients may be sparse.
+Layout = tuple[int, tuple[int, ...]] | torch.Size | None
 
 
-def shard_of(loader: "DataLoader[Any]", rank: int, world: int, always: bool = True) -> "DataLoader[Any]":
-    """The same loader for one rank of so many; its rows are apart always, or since a model takes them so."""
-    if world == 1:
-        return loader
-    if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
-        raise TypeError(
-            "shard needs a loader of batches from a map-style data set: neither an IterableDataset nor "
-            "batch_size=None. Let every rank load the whole batches instead: leave the loader as it is."
-        )
-    if type(loader).__iter__ is not DataLoader.__iter__:
-        raise TypeError(
-            f"shard does not know how {type(loader).__name__} iterates. Let every rank load the whole "
-            "batches instead: leave the loader as it is."
-        )
-    return ShardedLoader(loader, rank, world, always)
+class FromWhole(torch.autograd.Function):
+    """What all ranks hold alike becomes each rank's own: its copy, or its rows.
 
-
-class ShardedLoader(DataLoader[Any]):
-    """A DataLoader with another's settings that loads one rank's rows of each of its batches."""
-
-    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int, always: bool) -> None:
-        vars(self).update(vars(loader))
-        self.whole, self.always = loader, always
-        self.share = Share(rank, world, own_streams=loader.num_workers == 0)
-        self.worker_init_fn = WorkerStart(loader.worker_init_fn, rank)
-        self.in_order = True  # or else the ranks' batches could come in different orders
-
-    @property
-    def _index_sampler(self) -> "RankIndices":
-        """Where DataLoader's iterators find the indices of a batch, see torch/utils/data/dataloader.py."""
-        return RankIndices(self.batch_sampler, self.share)
-
-    def __iter__(self) -> Any:
-        if not self.always and not RowsApart.now:
-            return iter(self.whole)
-        self.share.sizes = deque()
-        return RankBatches(super().__iter__(), self.share, len(self))
-
-
-class Share:
-    """One rank's share of a loader, and the number of its rows in the batches that are on their way."""
-
-    def __init__(self, rank: int, world: int, own_streams: bool) -> None:
-        self.rank = rank
-        self.world = world
-        self.streams = LoadingStreams(rank) if own_streams else None
-        self.sizes: deque[int] = deque()
-
-
-class RankIndices:
-    """The whole loader's batches of indices, each cut to this rank's chunk."""
-
-    def __init__(self, batches: Any, share: Share) -> None:
-        self.batches = batches
-        self.share = share
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __iter__(self) -> Iterator[list[Any]]:
-        return self.indices(self.share.sizes)
-
-    def indices(self, sizes: "deque[int]") -> Iterator[list[Any]]:
-        """The indices to load; how many of them are this rank's goes to sizes."""
-        for batch in map(list, self.batches):
-            rows = own_rows(batch, self.share.rank, self.share.world)
-            sizes.append(len(rows))
-            if self.share.streams:
-                self.share.streams.enter()  # from here to the end of RankBatches.__next__
-            yield rows or batch[:1]
-
-
-def own_rows(batch: list[Any], rank: int, world: int) -> list[Any]:
-    """Chunk r of a batch as torch.chunk cuts it: 5 rows over 4 ranks are 2, 2, 1, none."""
-    size = -(-len(batch) // world)
-    return batch[rank * size : (rank + 1) * size]
-
-
-class RankBatches:
-    """One pass over a sharded loader."""
-
-    def __init__(self, batches: Iterator[Any], share: Share, length: int) -> None:
-        self.batches = batches
-        self.streams = share.streams
-        self.sizes = share.sizes
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __iter__(self) -> "RankBatches":
-        return self
-
-    def __next__(self) -> Any:
-        try:
-            batch = next(self.batches)
-        finally:
-            if self.streams:
-                self.streams.leave()
-        return batch if self.sizes.popleft() else without_rows(batch)
-
-
-class LoadingStreams:
-    """Random streams for what a rank's rows draw while they are loaded in the rank's own process.
-
-    The script's streams must not move by it, since the other ranks load other rows. And the ranks must not
-    draw the same numbers, or the first row of each would get the same augmentation.
+    The backward pass is IntoWhole, whose backward pass is FromWhole, and so on: gradients of gradients work.
+    The first output, a zero called the link, belongs to every result of the ranks' work. So the backward pass
+    comes by here on every rank, once, also on a rank without rows; or else the others would wait for it.
     """
 
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
-        self.own: dict[str, Any] = {}
-        self.script: dict[str, Any] = {}
+    @staticmethod
+    def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        link = whole[0].new_zeros((), dtype=torch.float32)
+        own = (link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True)))
+        ctx.layouts = layouts
+        ctx.forms = [(part.shape, part.dtype, part.device) for part in own]
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(link)
+        ctx.replica_is_done, ctx.early = False, []
+        return own
 
-    def enter(self) -> None:
-        """Draw from the rank's own streams from now on."""
-        self.script = random_streams()
-        if self.own:
-            set_random_streams(self.own)
-        else:
-            vary_streams(self.rank)
-
-    def leave(self) -> None:
-        """Draw from the script's streams again."""
-        if self.script:
-            self.own = random_streams()
-            set_random_streams(self.script)
-            self.script = {}
-
-
-class WorkerStart:
-    """A worker_init_fn after which the workers of each rank draw numbers of their own."""
-
-    def __init__(self, start: Callable[[int], None] | None, rank: int) -> None:
-        self.start = start
-        self.rank = rank
-
-    def __call__(self, worker: int) -> None:
-        if self.start is not None:
-            self.start(worker)
-        vary_streams(self.rank)
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        if gradients[0] is None and ctx.replica_is_done:
+            # Not by way of the link: a reentrant checkpoint, which runs parts of the backward pass beforehand, on
+            # ranks with rows only. Its gradients wait for the one pass that comes by on all ranks.
+            ctx.early.append(gradients)
+            return (None,) * len(gradients)
+        each = zip(*ctx.early, gradients, strict=True)
+        link_gradient, *sums = (added(found, *form) for found, form in zip(each, ctx.forms, strict=True))
+        ctx.early = []
+        if torch.is_grad_enabled():  # there will be gradients of gradients
+            (link,) = ctx.saved_tensors
+            link_gradient = link + link_gradient
+        return None, *IntoWhole.apply(ctx.layouts, link_gradient, *sums)
 
 
-def vary_streams(rank: int) -> None:
-    """Lead the host's random streams another way on each rank; rank 0 stays on its way."""
-    if rank == 0:
+class IntoWhole(torch.autograd.Function):
+    """What each rank holds becomes what all ranks hold alike: the sum of copies, or all rows in order."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, layouts: Sequence[Layout], link: torch.Tensor, *own: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.layouts = layouts
+        pairs = list(zip(own, layouts, strict=True))
+        sums = iter(sum_over_ranks([tensor for tensor, layout in pairs if layout is None]))
+        return tuple(next(sums) if layout is None else from_ranks(tensor, layout) for tensor, layout in pairs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
+        return None, *FromWhole.apply(ctx.layouts, *gradients)
+
+
+class RowsIntoWhole(torch.autograd.Function):
+    """IntoWhole of rows whose whole has come already, with the ranks' other news; it is in a list, to be no input."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, layout: Layout, whole: list[torch.Tensor], link: torch.Tensor, own: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.layout = layout
+        return whole[0]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+        return None, None, *FromWhole.apply((ctx.layout,), gradient)
+
+
+def replica_is_done(link: torch.Tensor) -> None:
+    """Tell the FromWhole that a link came from that the replica has run, and what comes next is the backward pass."""
+    node: Any = link.grad_fn
+    while node is not None and not hasattr(node, "replica_is_done"):  # .to(device) may stand between
+        node = node.next_functions[0][0] if node.next_functions else None
+    if node is not None:
+        node.replica_is_done = True
+
+
+def added(
+    found: Sequence[torch.Tensor | None], shape: torch.Size, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """The sum of gradients; zeros where there are none."""
+    given = [gradient for gradient in found if gradient is not None]
+    if not given:
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return sum(given[1:], start=given[0])
+
+
+def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """This rank's part of a tensor that all ranks hold."""
+    if tensor.is_sparse:
+        return tensor.clone()
+    if layout is None or isinstance(layout, torch.Size):
+        return tensor.view_as(tensor)
+    return own_slice(tensor, layout[1], layout[0]).clone()
+
+
+def from_ranks(own: torch.Tensor, layout: tuple[int, tuple[int, ...]] | torch.Size) -> torch.Tensor:
+    """The ranks' rows in order, or the sum of gradients that are sparse if those of all ranks with rows are."""
+    if not isinstance(layout, torch.Size):
+        return concatenate_ranks(own, layout[1], layout[0])
+    told = (own._indices().cpu(), own._values().cpu()) if own.is_sparse else own.cpu() if own.any() else None
+    found = [each for each in exchange(told) if each is not None]
+    parts = [
+        torch.sparse_coo_tensor(each[0], each[1], layout) if isinstance(each, tuple) else each
+        for each in found
+    ]
+    if not all(part.is_sparse for part in parts):
+        parts = [part.to_dense() if part.is_sparse else part for part in parts]
+    return added(parts, layout, own.dtype, torch.device("cpu")).to(own.device)
+
+
+def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Each tensor's sum over the ranks, with one all_reduce for all tensors of a kind."""
+    sums = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
+    for places in alike(sums):
+        flat = torch.cat([sums[i].reshape(-1) for i in places])
+        torch.distributed.all_reduce(torch.view_as_real(flat) if flat.is_complex() else flat)
+        parts = flat.split([sums[i].numel() for i in places])
+        for i, part in zip(places, parts, strict=True):
+            sums[i] = part.view(sums[i].shape)
+    return sums
+
+
+def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
+    """The positions of the tensors, grouped by dtype and device."""
+    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
+    for i, tensor in enumerate(tensors):
+        groups.setdefault((tensor.dtype, tensor.device), []).append(i)
+    return list(groups.values())
+
+
+def copy_from_rank(source: int, tensors: Sequence[torch.Tensor]) -> None:
+    """Give these tensors the values they have on one rank, with one broadcast for all tensors of a device."""
+    devices: dict[torch.device, list[torch.Tensor]] = {}
+    for tensor in tensors:
+        devices.setdefault(tensor.device, []).append(tensor.detach())
+    for group in devices.values():
+        flat = torch.cat([as_bytes(tensor) for tensor in group])
+        torch.distributed.broadcast(flat, source)
+        if own_rank() != source:
+            parts = flat.split([tensor.numel() * tensor.element_size() for tensor in group])
+            for tensor, part in zip(group, parts, strict=True):
+                own = part if part.storage_offset() % tensor.element_size() == 0 else part.clone()
+                tensor.data.copy_(own.view(tensor.dtype).view(tensor.shape))
+
+
+class ScaleGradient(torch.autograd.Function):
+    """x in the forward pass; the gradient times a factor in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
+        ctx.factor = factor
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient * ctx.factor, None
+
+
+class ZeroGradients(torch.autograd.Function):
+    """The link in the forward pass; in the backward pass a zero gradient for every parameter.
+
+    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
+    DistributedDataParallel's reducer wants to hear of every parameter on every rank.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, link: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        ctx.forms = [(p.shape, p.dtype, p.device) for p in parameters]
+        return link.clone()
+
+    @staticmethod
+    def backward(ctx: Any, link_gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        zeros = {
+            kind: torch.zeros((), dtype=kind[0], device=kind[1]) for kind in {form[1:] for form in ctx.forms}
+        }
+        return link_gradient, *(zeros[form[1:]].expand(form[0]) for form in ctx.forms)
+
+
+AVERAGES = ("running_mean", "running_var", "num_batches_tracked")
+
+
+def held_first(name: str) -> Callable[..., Any]:
+    """A method of GuardedBuffers: first what rank 0 has arrives, then the table itself is asked."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self.arrive()
+        return getattr(self.held, name)(*args, **kwargs)
+
+    return method
+
+
+def held_as_it_is(name: str) -> Callable[..., Any]:
+    """A method of GuardedBuffers that asks for no value, only for names."""
+
+    def method(self: Any, *args: Any) -> Any:
+        return getattr(self.held, name)(*args)
+
+    return method
+
+
+class GuardedBuffers(dict[str, Any]):
+    """A module's table of buffers while rank 0's are newer: whoever looks at one waits until it has come.
+
+    Attributes, buffers(), state_dict(), apply(), to(), copies and pickles all go through a module's table. As a dict
+    it is empty: what gets past these methods finds nothing, rather than something old.
+    """
+
+    def __init__(self, held: dict[str, Any], arrive: Callable[[], None]) -> None:
+        super().__init__()
+        self.held, self.arrive = held, arrive
+
+    __contains__ = held_as_it_is("__contains__")
+    __iter__ = held_as_it_is("__iter__")
+    __len__ = held_as_it_is("__len__")
+    __reversed__ = held_as_it_is("__reversed__")
+    keys = held_as_it_is("keys")
+    __getitem__ = held_first("__getitem__")
+    __setitem__ = held_first("__setitem__")
+    __delitem__ = held_first("__delitem__")
+    __eq__ = held_first("__eq__")
+    __ne__ = held_first("__ne__")
+    __or__ = held_first("__or__")
+    __ror__ = held_first("__ror__")
+    __repr__ = held_first("__repr__")
+    get = held_first("get")
+    items = held_first("items")
+    values = held_first("values")
+    copy = held_first("copy")
+    pop = held_first("pop")
+    popitem = held_first("popitem")
+    setdefault = held_first("setdefault")
+    update = held_first("update")
+    clear = held_first("clear")
+    __hash__ = None
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        self.arrive()
+        return type(self.held), (), None, None, iter(self.held.items())
+
+    def __copy__(self) -> Any:
+        self.arrive()
+        return copy.copy(self.held)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        self.arrive()
+        return copy.deepcopy(self.held, memo)
+
+
+class BuffersOfRankZero:
+    """The parts of a module whose buffers rank 0 alone has as they are.
+
+    All ranks run the same program, so what makes one of them look makes all of them look, and they meet. Rank 0 alone
+    (inside alone()) looks at its own, which are right.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[torch.nn.Module] = []
+        self.rank, self.thread = 0, 0
+
+    def leave(self, parts: Iterable[torch.nn.Module]) -> None:
+        """From now on these parts' buffers are rank 0's, who has changed them."""
+        self.rank, self.thread = own_rank(), threading.get_ident()
+        guarded = {id(part) for part in self.parts}
+        for part in parts:
+            if type(part._buffers) is GuardedBuffers and id(part) not in guarded:
+                part._buffers.arrive()
+            if id(part) not in guarded:
+                self.parts.append(part)
+                if has_plain_table(part):
+                    vars(part)["_buffers"] = GuardedBuffers(part._buffers, self.arrive)
+
+    def arrive(self) -> None:
+        """Let all ranks have rank 0's."""
+        if not self.parts or self.can_do_without():
+            return
+        parts, self.parts = self.parts, []
+        for part in parts:
+            if type(part._buffers) is GuardedBuffers and part._buffers.arrive == self.arrive:
+                vars(part)["_buffers"] = part._buffers.held
+        copy_from_rank(0, tensors_of([held_buffers(part) for part in parts]))
+
+    def can_do_without(self) -> bool:
+        """Whether nobody is to meet here: on rank 0 alone, and where the ranks have parted."""
+        if world_size() > 1 and threading.get_ident() == self.thread:
+            return False
+        parted = RANK_PROCESS not in os.environ
+        if self.rank > 0 and not parted:
+            raise RuntimeError(
+                "A thread or child process of one rank looks at buffers (running averages) that rank 0 has. Look at "
+                "them before it starts: list(model.buffers())"
+            )
+        return True
+
+
+def held_buffers(part: torch.nn.Module) -> dict[str, Any]:
+    """A part's table of buffers as it is, also while rank 0's are newer."""
+    table: Any = part._buffers
+    return table.held if type(table) is GuardedBuffers else table
+
+
+def has_plain_table(part: torch.nn.Module) -> bool:
+    """Whether a part keeps its buffers as modules do, and not in a scripted module."""
+    return isinstance(vars(part).get("_buffers"), dict)
+
+
+def tensors_of(tables: Iterable[dict[str, Any]]) -> list[torch.Tensor]:
+    """The tensors in tables of buffers, each once."""
+    return list({id(one): one for table in tables for one in table.values() if one is not None}.values())
+
+
+def reads_no_buffer(part: torch.nn.Module) -> bool:
+    """Whether a part has no buffers but running averages, which torch's own batch norm only writes in training."""
+    return (
+        part.training
+        and isinstance(part, torch.nn.modules.batchnorm._NormBase)
+        and not isinstance(part, torch.nn.SyncBatchNorm)
+        and type(part).forward.__module__.startswith("torch.nn.modules.")
+        and not (part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part))
+        and all(name in AVERAGES for name in held_buffers(part))
+    )
+
+
+def are_held_elsewhere(parts: Iterable[torch.nn.Module]) -> bool:
+    """Whether something beside the parts' own tables holds a buffer, or a table: it would not see what comes later."""
+    probe = {"_buffers": {"name": torch.zeros(1)}}
+    once = names_of_buffers(probe)
+    return any(
+        not has_plain_table(part) or found != once[0]
+        for part in parts
+        if held_buffers(part) and type(part._buffers) is not GuardedBuffers
+        for found in (names_of_buffers(vars(part)) if has_plain_table(part) else once)
+    )
+
+
+def names_of_buffers(holder: dict[str, Any]) -> list[tuple[int, int, int]]:
+    """Of each buffer in a table: names of the table and of the tensor in Python, and tensors that share its memory."""
+    users: Any = getattr(torch._C, "_storage_Use_Count", lambda storage: 0)
+    return [
+        (
+            sys.getrefcount(holder["_buffers"]),
+            sys.getrefcount(holder["_buffers"][name]),
+            users(holder["_buffers"][name].untyped_storage()._cdata),
+        )
+        for name in list(holder["_buffers"])
+        if holder["_buffers"][name] is not None
+    ]
+
+
+class HalfPrecision:
+    """Whether autocast has been entered with float16 in this process, be it inside of a forward."""
+
+    seen = False
+
+
+def notice_half_precision() -> None:
+    """Let every autocast with float16 be noticed from now on."""
+    autocast: Any = torch.amp.autocast_mode.autocast
+    original = autocast.__enter__
+    if hasattr(original, "notices_half"):
         return
-    torch.default_generator.manual_seed(int(torch.randint(2**62, ())) + rank)
-    random.seed(random.getrandbits(62) + rank)
-    if "numpy" in sys.modules:
-        numpy = sys.modules["numpy"]
-        numpy.random.seed((int(numpy.random.randint(2**31)) + rank) % 2**32)
+
+    @functools.wraps(original)
+    def enter(self: Any) -> Any:
+        if self._enabled and getattr(self, "fast_dtype", torch.float16) == torch.float16:
+            HalfPrecision.seen = True
+        return original(self)
+
+    vars(enter)["notices_half"] = True
+    autocast.__enter__ = enter
 
 
-def without_rows(batch: Any) -> Any:
-    """The batch with none of its rows: tensors and arrays of length 0, empty lists, in the same form."""
-    if isinstance(batch, dict):
-        return type(batch)((key, without_rows(value)) for key, value in batch.items())
-    if is_nested(batch):
-        parts = [without_rows(part) for part in batch]
-        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
-    return batch[:0] if isinstance(batch, (list, tuple)) or hasattr(batch, "shape") and batch.shape else batch
+def may_be_half(parameters: "list[torch.nn.Parameter]") -> bool:
+    """Whether something may be computed in float16: by autocast, by apex, or as the parameters are."""
+    return (
+        HalfPrecision.seen
+        or "apex.amp" in sys.modules
+        or any(parameter.dtype == torch.float16 for parameter in parameters)
+    )
+
+
+# Bytes of tensors that travel inside a message; what is more is mapped.
+SMALL = 1 << 16
+
+
+@dataclass(frozen=True)
+class Letter:
+    """What one rank brought: a value, and its tensors, if they were small."""
+
+    value: Any
+    tensors: list[torch.Tensor] | None
+
+
+class Mail:
+    """Letters of all ranks, in frames as long as the last ones of their kind; what is longer needs a second round."""
+
+    def __init__(self) -> None:
+        self.lengths: dict[Hashable, tuple[int, ...]] = {}
+        self.known: dict[bytes, Any] = {}
+
+    def exchange(self, kind: Hashable, value: Any, tensors: Sequence[torch.Tensor]) -> list[Letter]:
+        """What every rank brought, in rank order; all of them name the same kind."""
+        content = write_letter(value, tensors)
+        frame = max(self.lengths.get(kind, (FRAME,)))
+        frames = gather_frames(content[:frame].ljust(frame, b"\0"))
+        lengths = [int.from_bytes(each[:8], "little") for each in frames]
+        if max(lengths) > frame:
+            rests = gather_frames(content[frame:].ljust(max(lengths) - frame, b"\0"))
+            frames = [each + rest for each, rest in zip(frames, rests, strict=True)]
+        self.lengths[kind] = (*self.lengths.get(kind, ())[-1:], next_multiple(max(lengths), 256))
+        heads = [bytes(each[16 : 16 + int.from_bytes(each[8:16], "little")]) for each in frames]
+        self.known = {head: self.known[head] if head in self.known else pickle.loads(head) for head in heads}
+        return [
+            read_letter(self.known[head], frame, rank)
+            for rank, (head, frame) in enumerate(zip(heads, frames, strict=True))
+        ]
+
+
+def write_letter(value: Any, tensors: Sequence[torch.Tensor]) -> bytearray:
+    """A letter: its length, that of its head, the head, and the tensors."""
+    small = (
+        all(map(is_plain_on_host, tensors)) and sum(t.numel() * t.element_size() for t in tensors) <= SMALL
+    )
+    forms = [(tensor.dtype, tensor.shape) for tensor in tensors] if small else None
+    head = dump_or_say_why_not((value, forms))
+    ends = [next_multiple(16 + len(head), 16)]
+    for tensor in tensors if small else ():
+        ends.append(next_multiple(ends[-1] + tensor.numel() * tensor.element_size(), 16))
+    content = bytearray(ends[-1])
+    content[: 16 + len(head)] = ends[-1].to_bytes(8, "little") + len(head).to_bytes(8, "little") + head
+    memory = torch.frombuffer(content, dtype=torch.uint8)
+    for start, tensor in zip(ends, tensors, strict=False):
+        if small:
+            memory[start : start + tensor.numel() * tensor.element_size()] = as_bytes(tensor.detach())
+    return content
+
+
+def read_letter(head: Any, frame: bytearray, rank: int) -> Letter:
+    """The letter whose head has been read; its tensors lie in the frame."""
+    if isinstance(head, pickle.PicklingError):
+        raise TypeError(f"rank {rank} cannot send this to the other ranks: {head}")
+    value, forms = head
+    if forms is None:
+        return Letter(value, None)
+    start = next_multiple(16 + int.from_bytes(frame[8:16], "little"), 16)
+    tensors = []
+    for dtype, shape in forms:
+        count = shape.numel()
+        if count == 0:
+            tensors.append(torch.empty(shape, dtype=dtype))
+            continue
+        tensors.append(torch.frombuffer(frame, dtype=dtype, count=count, offset=start).view(shape))
+        start = next_multiple(start + count * tensors[-1].element_size(), 16)
+    return Letter(value, tensors)
+
+
+def is_plain_on_host(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is in the host's memory, as it looks."""
+    return (
+        tensor.device.type == "cpu"
+        and tensor.layout == torch.strided
+        and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
+    )
+
+
+def next_multiple(length: int, unit: int) -> int:
+    """The next multiple of a unit."""
+    return -(-length // unit) * unit
+
+
+def gather_frames(content: bytearray) -> list[bytearray]:
+    """Every rank's bytes, as many of them on each rank."""
+    found = [bytearray(len(content)) for _ in range(world_size())]
+    places = [torch.frombuffer(place, dtype=torch.uint8) for place in found]
+    torch.distributed.all_gather(places, torch.frombuffer(content, dtype=torch.uint8))
+    return found
+
+
+class MissingGradients:
+    """Watches the backward passes of one model, and gives zeros to parameters that got no gradient.
+
+    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
+    DistributedDataParallel's reducer wants to hear of every parameter on every rank. Those that were left out once
+    are `known`: the next forward passes bring them their zeros early, so that no bucket of gradients waits for them.
+    """
+
+    def __init__(self) -> None:
+        self.known: set[int] = set()
+        self.parameters: Sequence[torch.nn.Parameter] = ()
+        self.before: list[tuple[Any, int]] = []
+        self.under_way = False
+
+    def expect(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        """These parameters are to get gradients by the next backward pass."""
+        self.parameters, self.under_way = parameters, False
+
+    def watch(self, whole: torch.Tensor) -> None:
+        """Notice the backward pass that comes by this result of the forward pass."""
+        if whole.grad_fn is not None:
+            whole.grad_fn.register_prehook(self.begin)
+
+    def begin(self, gradients: Any) -> None:
+        """A backward pass comes by, before any parameter gets its gradient."""
+        if not self.under_way:
+            self.under_way = True
+            self.before = self.gradients()
+            torch.autograd.Variable._execution_engine.queue_callback(self.end)
+
+    def end(self) -> None:
+        """The backward pass is over."""
+        pairs = zip(self.parameters, self.before, self.gradients(), strict=True)
+        missing = [
+            parameter for parameter, before, now in pairs if before[0] is now[0] and before[1] == now[1]
+        ]
+        self.under_way, self.before = False, []
+        if missing:
+            self.known.update(map(id, missing))
+            with torch.enable_grad():
+                ZeroGradients.apply(torch.zeros((), requires_grad=True), *missing).backward()
+
+    def gradients(self) -> list[tuple[Any, int]]:
+        """Each parameter's gradient, and a number that grows when something is added to it."""
+        found = [parameter.grad for parameter in self.parameters]
+        return [(None, 0) if one is None else (one, one._version) for one in found]
 
 
 @dataclass(frozen=True)
@@ -906,31 +1191,119 @@ def joinable_shapes(faces: Sequence[Face], dim: int) -> list[torch.Size]:
     return shapes
 
 
-def replica_of(module: torch.nn.Module, stand_ins: Mapping[torch.Tensor, torch.Tensor]) -> torch.nn.Module:
-    """A shallow copy of a module that computes with other tensors in place of its parameters and buffers.
+@dataclass(frozen=True)
+class Contents:
+    """What a module is made of, each thing once; looked up once for a forward pass."""
+
+    parts: list[torch.nn.Module]
+    parameters: list[torch.nn.Parameter]
+    kept: list[
+        torch.Tensor
+    ]  # buffers of scripted modules, which make new objects for them whenever they are asked
+
+    @property
+    def buffers(self) -> list[torch.Tensor]:
+        """Each time anew: what holds a buffer is taken for somebody who wants to see its changes."""
+        return tensors_of(map(held_buffers, self.parts))
+
+    @property
+    def is_training(self) -> bool:
+        """Whether any part is in training mode."""
+        return any(part.training for part in self.parts)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the module is."""
+        for tensor in self.parameters or self.buffers:
+            return tensor.device
+        return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
+
+    def versions(self) -> tuple[list[int], list[int]]:
+        """Numbers that grow when a buffer, or a parameter, is changed in place."""
+        return [one._version for one in self.buffers], [one._version for one in self.parameters]
+
+
+def contents_of(module: torch.nn.Module) -> Contents:
+    """What a module is made of."""
+    parts = parts_of(module)
+    parameters = {id(one): one for part in parts for one in part._parameters.values() if one is not None}
+    scripted = [part for part in parts if isinstance(part, torch.jit.ScriptModule)]
+    return Contents(parts, list(parameters.values()), tensors_of(map(held_buffers, scripted)))
+
+
+def parts_of(container: Any) -> list[Any]:
+    """What is in it; of a dict the keys, then the values."""
+    return [*container, *container.values()] if isinstance(container, dict) else list(container)
+
+
+def replica_of(
+    module: torch.nn.Module,
+    stand_ins: Mapping[int, torch.Tensor],
+    parts: "Sequence[torch.nn.Module] | None" = None,
+) -> torch.nn.Module:
+    """A shallow copy of a module that computes with other tensors in place of some of its own, told by their id().
 
     What forward assigns to self stays with the copy, as with DataParallel's replicas.
     """
-    parts = list(module.modules())
-    replicas: dict[Any, Any] = {
-        part: part._replicate_for_data_parallel() for part in parts if not is_compiled(part)
-    }
-    for part in filter(is_compiled, reversed(parts)):
-        replicas[part] = compiled_replica(part, replicas[part._orig_mod])
-    for part, replica in replicas.items():
+    parts = parts_of(module) if parts is None else parts
+    replicas = {id(part): empty_replica(part) for part in parts if not is_compiled(part)}
+    for part in parts[::-1]:
+        if is_compiled(part):
+            replicas[id(part)] = compiled_replica(part, replicas[id(part._orig_mod)])
+    for part in parts:
+        fill_replica(part, replicas, stand_ins)
         bind_to_replicas(part, replicas)
-        for name, child in part._modules.items():
-            if child is not None:
-                setattr(replica, name, replicas[child])
-        for name, parameter in part._parameters.items():
-            if parameter is None:
-                replica._parameters[name] = None
-            else:
-                setattr(replica, name, stand_ins[parameter])
-        for name, buffer in part._buffers.items():
-            if buffer is not None:
-                setattr(replica, name, stand_ins[buffer])
-    return replicas[module]
+    return replicas[id(module)]
+
+
+def empty_replica(part: torch.nn.Module) -> torch.nn.Module:
+    """A copy of a part without what it holds."""
+    kind: Any = type(part)
+    if not is_copied_plainly(kind):
+        return part._replicate_for_data_parallel()
+    replica: torch.nn.Module = object.__new__(kind)
+    vars(replica).update(vars(part))
+    vars(replica).update(_parameters={}, _buffers={}, _modules={}, _is_replica=True)
+    return replica
+
+
+def fill_replica(
+    part: torch.nn.Module, replicas: Mapping[int, torch.nn.Module], stand_ins: Mapping[int, torch.Tensor]
+) -> None:
+    """Let a replica hold replicas of a part's parts, and tensors. Parameters are plain attributes, as replicas have."""
+    kind: Any = type(part)
+    replica = replicas[id(part)]
+    own = vars(replica)
+    plain = is_copied_plainly(kind)
+    for name, child in part._modules.items():
+        if plain:
+            own["_modules"][name] = None if child is None else replicas[id(child)]
+        elif child is not None:
+            setattr(replica, name, replicas[id(child)])
+    for name, parameter in part._parameters.items():
+        if parameter is None:
+            replica._parameters[name] = None
+        elif plain and not hasattr(kind, name):
+            own[name] = stand_ins.get(id(parameter), parameter)
+        else:
+            setattr(replica, name, stand_ins.get(id(parameter), parameter))
+    for name, buffer in held_buffers(part).items():
+        if plain:
+            own["_buffers"][name] = None if buffer is None else stand_ins.get(id(buffer), buffer)
+        elif buffer is not None:
+            setattr(replica, name, stand_ins.get(id(buffer), buffer))
+
+
+@functools.cache
+def is_copied_plainly(kind: Any) -> bool:
+    """Whether a module of this class is nothing but its attributes, and setting one does nothing else."""
+    usual = torch.nn.Module
+    return (
+        kind._replicate_for_data_parallel is usual._replicate_for_data_parallel
+        and kind.__setattr__ is usual.__setattr__
+        and kind.__new__ is usual.__new__
+        and not issubclass(kind, torch.jit.ScriptModule)
+    )
 
 
 class DeviceStream:
@@ -948,9 +1321,12 @@ class DeviceStream:
         self.begun = False
         self.seed: int | None = None
         self.state = torch.empty(0)
-        self.placed = torch.empty(
-            0
-        )  # a state that the script has set itself: no seed, which would be for all
+        # A state that the script has set itself: no seed, which would be for all.
+        self.placed = torch.empty(0)
+        self.first: tuple[Any, torch.Tensor] = (
+            None,
+            torch.empty(0),
+        )  # where a generator with some seed begins
 
     @contextlib.contextmanager
     def drawn_from(self, generator: torch.Generator) -> Iterator[None]:
@@ -967,7 +1343,10 @@ class DeviceStream:
         if not self.begun:
             self.begin(generator)
         now, seed = generator.get_state(), generator.initial_seed()
-        fresh = torch.Generator(generator.device).manual_seed(seed).get_state()
+        if self.first[0] != (generator.device, seed):
+            made = torch.Generator(generator.device).manual_seed(seed).get_state()
+            self.first = (generator.device, seed), made
+        fresh = self.first[1]
         if not torch.equal(now, self.placed) and (seed != self.seed or torch.equal(now, fresh)):
             self.seed, self.state = seed, fresh
 
@@ -1012,166 +1391,63 @@ def same_state(one: Any, other: Any) -> bool:
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
 
 
-# How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
-# None if each rank holds a copy, whose gradients add up; its shape if these gradients may be sparse.
-Layout = tuple[int, tuple[int, ...]] | torch.Size | None
+def stream_marks() -> dict[str, Any]:
+    """Something of each random stream that is another as soon as something is drawn; of torch's, the state itself.
 
-
-class FromWhole(torch.autograd.Function):
-    """What all ranks hold alike becomes each rank's own: its copy, or its rows.
-
-    The backward pass is IntoWhole, whose backward pass is FromWhole, and so on: gradients of gradients work.
-    The first output, a zero called the link, belongs to every result of the ranks' work. So the backward pass
-    comes by here on every rank, once, also on a rank without rows; or else the others would wait for it.
+    Python and numpy take 250 microseconds to tell their states, which is more than a small layer takes.
     """
-
-    @staticmethod
-    def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        link = whole[0].new_zeros((), dtype=torch.float32)
-        own = (link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True)))
-        ctx.layouts = layouts
-        ctx.forms = [(part.shape, part.dtype, part.device) for part in own]
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(link)
-        ctx.replica_is_done, ctx.early = False, []
-        return own
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        if gradients[0] is None and ctx.replica_is_done:
-            # Not by way of the link: a reentrant checkpoint, which runs parts of the backward pass beforehand, on
-            # ranks with rows only. Its gradients wait for the one pass that comes by on all ranks.
-            ctx.early.append(gradients)
-            return (None,) * len(gradients)
-        each = zip(*ctx.early, gradients, strict=True)
-        link_gradient, *sums = (added(found, *form) for found, form in zip(each, ctx.forms, strict=True))
-        ctx.early = []
-        if torch.is_grad_enabled():  # there will be gradients of gradients
-            (link,) = ctx.saved_tensors
-            link_gradient = link + link_gradient
-        return None, *IntoWhole.apply(ctx.layouts, link_gradient, *sums)
+    marks: dict[str, Any] = {"random": mark_of_random(vars(random)["_inst"]), "torch": torch.get_rng_state()}
+    if torch.cuda.is_initialized():
+        marks["cuda"] = torch.cuda.get_rng_state()
+    if "numpy" in sys.modules:
+        marks["numpy"] = mark_of_numpy(sys.modules["numpy"].random.mtrand._rand)
+    return marks
 
 
-class IntoWhole(torch.autograd.Function):
-    """What each rank holds becomes what all ranks hold alike: the sum of copies, or all rows in order."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, layouts: Sequence[Layout], link: torch.Tensor, *own: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        ctx.layouts = layouts
-        pairs = list(zip(own, layouts, strict=True))
-        sums = iter(sum_over_ranks([tensor for tensor, layout in pairs if layout is None]))
-        return tuple(next(sums) if layout is None else from_ranks(tensor, layout) for tensor, layout in pairs)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        return None, *FromWhole.apply(ctx.layouts, *gradients)
+def mark_of_random(generator: Any) -> Any:
+    """Of a random.Random: its memory, where that holds the state, and the number that gauss() keeps."""
+    if not memory_tells("random"):
+        return generator.getstate()
+    return memory_of(generator), generator.gauss_next
 
 
-def replica_is_done(link: torch.Tensor) -> None:
-    """Tell the FromWhole that a link came from that the replica has run, and what comes next is the backward pass."""
-    node: Any = link.grad_fn
-    while node is not None and not hasattr(node, "replica_is_done"):  # .to(device) may stand between
-        node = node.next_functions[0][0] if node.next_functions else None
-    if node is not None:
-        node.replica_is_done = True
+def mark_of_numpy(generator: Any) -> Any:
+    """Of a numpy.random.RandomState: its memory (with the number that randn() keeps) and its bit generator's."""
+    if not memory_tells("numpy"):
+        name, keys, *rest = generator.get_state()
+        return name, keys.tobytes(), *rest
+    return memory_of(generator), memory_of(generator._bit_generator)
 
 
-def added(
-    found: Sequence[torch.Tensor | None], shape: torch.Size, dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
-    """The sum of gradients; zeros where there are none."""
-    given = [gradient for gradient in found if gradient is not None]
-    if not given:
-        return torch.zeros(shape, dtype=dtype, device=device)
-    return sum(given[1:], start=given[0])
+def memory_of(storage: "torch.UntypedStorage") -> memoryview:
+    """A storage's bytes, which live as long as somebody looks at them."""
+    size = storage.nbytes()
+    if size == 0:
+        return memoryview(b"")
+    found: Any = (ctypes.c_ubyte * size).from_address(storage.data_ptr())
+    found.storage = storage
+    return memoryview(found).cast("B")
 
 
-def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
-    """This rank's part of a tensor that all ranks hold."""
-    if tensor.is_sparse:
-        return tensor.clone()
-    if layout is None or isinstance(layout, torch.Size):
-        return tensor.view_as(tensor)
-    return own_slice(tensor, layout[1], layout[0]).clone()
-
-
-def from_ranks(own: torch.Tensor, layout: tuple[int, tuple[int, ...]] | torch.Size) -> torch.Tensor:
-    """The ranks' rows in order, or the sum of gradients that are sparse if those of all ranks with rows are."""
-    if not isinstance(layout, torch.Size):
-        return concatenate_ranks(own, layout[1], layout[0])
-    told = (own._indices().cpu(), own._values().cpu()) if own.is_sparse else own.cpu() if own.any() else None
-    found = [each for each in exchange(told) if each is not None]
-    parts = [
-        torch.sparse_coo_tensor(each[0], each[1], layout) if isinstance(each, tuple) else each
-        for each in found
-    ]
-    if not all(part.is_sparse for part in parts):
-        parts = [part.to_dense() if part.is_sparse else part for part in parts]
-    return added(parts, layout, own.dtype, torch.device("cpu")).to(own.device)
-
-
-def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Each tensor's sum over the ranks, with one all_reduce for all tensors of a kind."""
-    sums = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
-    for places in alike(sums):
-        flat = torch.cat([sums[i].reshape(-1) for i in places])
-        torch.distributed.all_reduce(torch.view_as_real(flat) if flat.is_complex() else flat)
-        parts = flat.split([sums[i].numel() for i in places])
-        for i, part in zip(places, parts, strict=True):
-            sums[i] = part.view(sums[i].shape)
-    return sums
-
-
-def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
-    """The positions of the tensors, grouped by dtype and device."""
-    groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
-    for i, tensor in enumerate(tensors):
-        groups.setdefault((tensor.dtype, tensor.device), []).append(i)
-    return list(groups.values())
-
-
-def copy_from_rank(source: int, tensors: Sequence[torch.Tensor]) -> None:
-    """Give these tensors the values they have on one rank, with one broadcast for all tensors of a kind."""
-    for places in alike(tensors):
-        flat = torch.cat([tensors[i].detach().reshape(-1) for i in places])
-        torch.distributed.broadcast(as_bytes(flat), source)
-        parts = flat.split([tensors[i].numel() for i in places])
-        for i, part in zip(places, parts, strict=True):
-            if own_rank() != source:
-                tensors[i].data.copy_(part.view(tensors[i].shape))
-
-
-class ScaleGradient(torch.autograd.Function):
-    """x in the forward pass; the gradient times a factor in the backward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
-        ctx.factor = factor
-        return tensor.view_as(tensor)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradient * ctx.factor, None
-
-
-class ZeroGradients(torch.autograd.Function):
-    """The link in the forward pass; in the backward pass a zero gradient for every parameter.
-
-    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
-    DistributedDataParallel's reducer wants to hear of every parameter on every rank.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, link: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
-        ctx.forms = [(p.shape, p.dtype, p.device) for p in parameters]
-        return link.clone()
-
-    @staticmethod
-    def backward(ctx: Any, link_gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        zeros = [torch.zeros((), dtype=dtype, device=device) for _, dtype, device in ctx.forms]
-        return link_gradient, *(zero.expand(form[0]) for zero, form in zip(zeros, ctx.forms, strict=True))
+@functools.cache
+def memory_tells(name: str) -> bool:
+    """Whether a generator's own memory holds its state, so that it is another after each draw: tried on one."""
+    try:
+        if name == "random":
+            one = random.Random(1)
+            looks = [memory_of(one)]
+            for _ in range(3):
+                one.random()
+                looks.append(memory_of(one))
+        else:
+            other = sys.modules["numpy"].random.RandomState(1)
+            looks = [memory_of(other) + memory_of(other._bit_generator)]
+            for _ in range(3):
+                other.standard_normal()
+                looks.append(memory_of(other) + memory_of(other._bit_generator))
+    except Exception:
+        return False
+    return len(set(looks)) == len(looks)
 
 
 Kind = TypeVar("Kind", bound=type)
@@ -1187,7 +1463,9 @@ class Report:
     streams: dict[str, Any] | None = None
     changed_buffers: bool = False
     changed_parameters: bool = False
-    drew_on_host: bool = False
+    drew_on_host: bool = False  # from streams that all replicas share
+    moved_parameters: bool = False  # given other data, or hooks
+    buffers_are_held: bool = False
 
 
 def raised_behind_helpers() -> Any:
@@ -1218,6 +1496,7 @@ class GraphDDP(DistributedDataParallel):
     in_turn = False  # whether the ranks run the module one after another
     # One a process: a device has one default generator, whichever model draws from it.
     device_stream = DeviceStream()
+    changes_behind = False  # whether layers may have run again since the buffers came
 
     def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
         torch.nn.Module.__init__(self)
@@ -1226,7 +1505,8 @@ class GraphDDP(DistributedDataParallel):
         self.split = split
         RowsApart.now = RowsApart.now or not split
         self.trained = False
-        self.buffers_then: list[int] = []
+        self.far_buffers = BuffersOfRankZero()
+        self.mail = Mail()
         self.compiler: Callable[[torch.nn.Module], torch.nn.Module] | None = None
 
     def compile(self, *args: Any, **options: Any) -> None:
@@ -1236,7 +1516,11 @@ class GraphDDP(DistributedDataParallel):
     @uncompiled
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if world_size() > 1:
-            return self.forward_on_ranks(inputs, kwargs)
+            vars(self)["looked_up"] = contents_of(self.module)
+            try:
+                return self.forward_on_ranks(inputs, kwargs)
+            finally:
+                del vars(self)["looked_up"]
         alone = split_arguments(inputs, kwargs, 0, 1, lambda tensor: (1, tensor.to(self.device)))
         plain = self.compiler is None or is_compiled(self.module)
         module = self.module if plain else self.compiler(self.module)  # type: ignore[misc]
@@ -1244,36 +1528,46 @@ class GraphDDP(DistributedDataParallel):
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run this rank's replica, tell the others how it went, and join the outputs."""
-        self.catch_up()
+        self.bring_buffers()
         link, copies, part = self.enter(inputs, kwargs)
         tensors: list[torch.Tensor] = []
-        reports = exchange(self.run_replica(part, copies, tensors))
+        report = self.run_replica(part, copies, tensors)
+        letters = self.mail.exchange((self.is_training, torch.is_grad_enabled()), report, tensors)
         replica_is_done(link)
+        reports = [letter.value for letter in letters]
         self.follow(reports)
         link = self.tie(link)
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
         return gather_outputs(
             [reports[rank].outputs[0] for rank in ranks],
-            lambda faces: self.join_tensors(dict(zip(ranks, faces, strict=True)), tensors, link, self.dim),
+            lambda faces: self.join_tensors(
+                dict(zip(ranks, faces, strict=True)), tensors, link, self.dim, letters
+            ),
         )
+
+    @property
+    def contents(self) -> Contents:
+        """What the module is made of."""
+        found: Contents | None = vars(self).get("looked_up")
+        return contents_of(self.module) if found is None else found
 
     def enter(
         self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[torch.Tensor, dict[Any, Any], Part]:
+    ) -> tuple[torch.Tensor, dict[int, torch.Tensor], Part]:
         """From what all ranks hold to this rank's: the link, copies of parameters, its part of the inputs."""
         world, grad = world_size(), torch.is_grad_enabled()
-        parameters = self.parameters_in_graph()
+        parameters, device = self.parameters_in_graph(), self.device
         cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad and self.split}
-        sparse = self.sparse_parameters()
+        sparse = self.sparse_parameters() if parameters else set()
         layouts: list[Layout] = [p.shape if p in sparse else None for p in parameters]
         layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
         if layouts:
             link, *own = FromWhole.apply(tuple(layouts), *parameters, *cut.values())
         else:
-            link, own = torch.zeros((), device=self.device, requires_grad=grad), []
+            link, own = torch.zeros((), device=device, requires_grad=grad), []
         copies, chunks = own[: len(parameters)], dict(zip(cut, own[len(parameters) :], strict=True))
         part = split_arguments(inputs, kwargs, own_rank(), world, lambda tensor: self.take(tensor, chunks))
-        return link.to(self.device), dict(zip(parameters, copies, strict=True)), part
+        return link.to(device), dict(zip(map(id, parameters), copies, strict=True)), part
 
     def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
         """The number of chunks of an input, and this rank's, on its device."""
@@ -1282,7 +1576,7 @@ class GraphDDP(DistributedDataParallel):
             return world, tensor.to(self.device)
         count = len(chunk_sizes(tensor, world, self.dim))
         if id(tensor) in chunks:
-            return count, chunks[id(tensor)].to(self.device)
+            return count, self.way_out(chunks[id(tensor)].to(self.device))
         own = own_slice(tensor, rank_sizes(tensor, world, self.dim), self.dim)
         return count, own.to(self.device, copy=True)
 
@@ -1293,25 +1587,27 @@ class GraphDDP(DistributedDataParallel):
         first = next(tensors_in((part.inputs, part.kwargs)), None)
         return own_rank() == 0 or first is None or first.dim() == 0 or first.shape[self.dim] > 0
 
-    def host_streams(self) -> dict[str, Any]:
-        """The random streams that all replicas draw from: all but the one of the module's device."""
+    def host_streams(self, streams: dict[str, Any]) -> dict[str, Any]:
+        """Those of the random streams that all replicas draw from: all but the one of the module's device."""
         own = "cuda" if self.device.type == "cuda" else "torch"
-        return {name: state for name, state in random_streams().items() if name != own}
+        return {name: state for name, state in streams.items() if name != own}
 
-    def run_replica(self, part: Part, copies: dict[Any, Any], tensors: list[torch.Tensor]) -> Report:
+    def run_replica(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
         """Call a replica with its part of the inputs. The tensors of its output go to the list."""
         if not self.has_rows(part):
             return Report(())
         return self.run(lambda: describe_output(self.replica(copies)(*part.inputs, **part.kwargs), tensors))
 
-    def replica(self, copies: dict[Any, Any]) -> torch.nn.Module:
+    def replica(self, copies: dict[int, torch.Tensor]) -> torch.nn.Module:
         """What this rank runs of the module."""
-        replica = replica_of(self.module, self.stand_ins(copies))
+        replica = replica_of(self.module, self.stand_ins(copies), self.contents.parts)
         return replica if self.compiler is None or is_compiled(replica) else self.compiler(replica)
 
     def run(self, call: Callable[[], Any]) -> Report:
         """Do a replica's work, which gives its described output."""
-        before, versions = random_streams(), self.versions()
+        contents = self.contents
+        are_held = are_held_elsewhere(contents.parts)  # before the graph holds them
+        before, versions = stream_marks(), contents.versions()
         outputs: tuple[Any, ...] = ()
         error = None
         with self.replica_streams(before) as text:
@@ -1321,19 +1617,19 @@ class GraphDDP(DistributedDataParallel):
                 error = ExceptionWrapper(
                     raised_behind_helpers(), where=f"in replica {own_rank()} on device {self.device}"
                 )
-            on_host = changed_streams(self.host_streams(), before)
-        drawn = changed_streams(random_streams(), before)
-        if self.in_turn:
-            drawn = {name: state for name, state in drawn.items() if name not in on_host}
-        buffers, parameters = (now != then for now, then in zip(self.versions(), versions, strict=True))
+            drawn = changed_streams(stream_marks(), before)
+        on_host = self.host_streams(drawn)
+        told = drawn.keys() - (on_host if self.in_turn else ()) if own_rank() == 0 else ()
+        buffers, parameters = (now != then for now, then in zip(contents.versions(), versions, strict=True))
         return Report(
             outputs,
             error,
             text.getvalue(),
-            drawn,
-            buffers or self.is_training,
+            random_streams(told) if told else {},
+            buffers or contents.is_training,
             parameters,
             bool(on_host) and not self.in_turn,
+            buffers_are_held=are_held,
         )
 
     @contextlib.contextmanager
@@ -1345,21 +1641,24 @@ class GraphDDP(DistributedDataParallel):
             return
         with contextlib.redirect_stdout(text), self.device_stream.drawn_from(default_generator(self.device)):
             yield text
-        shared = self.host_streams() if self.in_turn else {}
-        set_random_streams({name: state for name, state in before.items() if name not in shared})
+        shared = self.host_streams(before) if self.in_turn else {}
+        kept = ("torch", "cuda")  # of the others, marks are no states
+        set_random_streams({name: before[name] for name in before if name in kept and name not in shared})
 
-    def stand_ins(self, copies: dict[Any, Any]) -> dict[torch.Tensor, torch.Tensor]:
+    def stand_ins(self, copies: dict[int, torch.Tensor]) -> dict[int, torch.Tensor]:
         """What a replica computes with: as with DataParallel, only replica 0 can change the module's own.
 
         Except that parameters are copied in the first training pass only, in which layers may look at the
-        data to initialise themselves. To copy them at every step would cost more than it is worth.
+        data to initialise themselves. To copy them at every step would cost more than it is worth. And running
+        averages of other ranks are nobody's: rank 0's come when somebody looks at them.
         """
-        stand_ins = {tensor: copies.get(tensor, tensor) for tensor in self.module.parameters()}
         if own_rank() == 0:
-            return {**stand_ins, **{buffer: buffer for buffer in self.module.buffers()}}
-        if self.is_training and not self.trained:
-            stand_ins = {tensor: copy.clone() for tensor, copy in stand_ins.items()}
-        return {**stand_ins, **{buffer: buffer.clone() for buffer in self.module.buffers()}}
+            return copies
+        contents = self.contents
+        if contents.is_training and not self.trained:
+            copies = {id(p): copies.get(id(p), p).clone() for p in contents.parameters}
+        far = [part for part in contents.parts if held_buffers(part) and not reads_no_buffer(part)]
+        return {**copies, **{id(one): one.clone() for one in tensors_of(map(held_buffers, far))}}
 
     def follow(self, reports: Sequence[Report]) -> None:
         """Let every rank go on as rank 0 does: errors, printed lines, random streams, buffers."""
@@ -1368,6 +1667,11 @@ class GraphDDP(DistributedDataParallel):
                 sys.stdout.write(report.text)
         elif reports[0].streams:
             set_random_streams(reports[0].streams)
+        if any(report.drew_on_host for report in reports):
+            streams = self.host_streams(exchange(random_streams())[0])
+            set_random_streams(streams)
+        if reports[0].changed_buffers:
+            self.leave_buffers(any(report.buffers_are_held for report in reports))
         for report in reports:
             if report.error is not None:
                 report.error.reraise()
@@ -1376,38 +1680,87 @@ class GraphDDP(DistributedDataParallel):
                 "The module draws random numbers on the host in its forward pass (random, numpy, or torch on the "
                 "CPU). Let the ranks draw one after another: take dp2ddp.templates.in_turn.InTurnDDP."
             )
-        if reports[0].changed_buffers:
-            copy_from_rank(0, list(self.module.buffers()))
         first_training = self.is_training and not self.trained
         if first_training or any(report.changed_parameters for report in reports):
-            copy_from_rank(0, list(self.module.parameters()))
+            copy_from_rank(0, self.contents.parameters)
         self.trained = (self.trained or first_training) and not self.in_turn
-        may_run_again = self.is_training and torch.is_grad_enabled()
-        self.buffers_then = self.versions()[0] if may_run_again else []
 
-    def catch_up(self) -> None:
-        """Take over what rank 0's replica changed since its forward: a checkpoint runs layers again in backward."""
-        if self.buffers_then and exchange(self.versions()[0] != self.buffers_then)[0]:
-            copy_from_rank(0, list(self.module.buffers()))
+    def leave_buffers(self, are_held: bool) -> None:
+        """Rank 0 has changed buffers. The others get them now, if somebody would not ask for them."""
+        parts = [part for part in self.contents.parts if held_buffers(part)]
+        self.far_buffers.leave(parts)
+        if (
+            are_held
+            or "looked_up" not in vars(self)
+            or any(map(is_compiled, self.contents.parts))
+            or self.compiler
+        ):
+            self.far_buffers.arrive()
+            self.changes_behind = self.is_training and torch.is_grad_enabled()
+
+    def bring_buffers(self) -> None:
+        """Let all ranks have rank 0's buffers, if this forward pass reads any.
+
+        Also those that came at once: a checkpoint runs layers again in backward, and they may have changed since.
+        """
+        parts = [part for part in self.contents.parts if held_buffers(part)]
+        if self.changes_behind:
+            self.far_buffers.leave(parts)
+            self.far_buffers.arrive()
+            self.changes_behind = False
+        own = self.far_buffers.arrive
+        for part in parts:
+            table = part._buffers
+            if type(table) is GuardedBuffers and (table.arrive != own or not reads_no_buffer(part)):
+                table.arrive()
 
     def join_tensors(
-        self, faces: dict[int, Face], tensors: list[torch.Tensor], link: torch.Tensor, dim: int
+        self,
+        faces: dict[int, Face],
+        tensors: list[torch.Tensor],
+        link: torch.Tensor,
+        dim: int,
+        letters: Sequence[Letter] = (),
     ) -> torch.Tensor:
         """One tensor from the ranks' tensors along a dimension, by the rules of torch.nn.parallel.gather."""
         shapes = dict(zip(faces, joinable_shapes(list(faces.values()), dim), strict=True))
         sizes = tuple(shapes[rank][dim] if rank in shapes else 0 for rank in range(world_size()))
+        come = self.come_already(faces, shapes, letters)
         if own_rank() in faces:
             own = tensors[faces[own_rank()].place].view(shapes[own_rank()])
         else:
             some = next(iter(shapes))
             own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(dim, 0, 0)
-        if torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values()):
-            whole: torch.Tensor = IntoWhole.apply(((dim, sizes),), link, own)[0]
+        if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
+            whole = torch.cat(come, dim) if come else concatenate_ranks(own, sizes, dim)
+        elif come:
+            whole = RowsIntoWhole.apply((dim, sizes), [torch.cat(come, dim)], link, self.entrance(own))
         else:
-            whole = concatenate_ranks(own, sizes, dim)
+            whole = IntoWhole.apply(((dim, sizes),), link, self.entrance(own))[0]
+        self.watch(whole)
         if all(face.channels_last for face in faces.values()):
             return whole.contiguous(memory_format=torch.channels_last)
         return whole
+
+    def come_already(
+        self, faces: dict[int, Face], shapes: dict[int, torch.Size], letters: Sequence[Letter]
+    ) -> list[torch.Tensor]:
+        """The ranks' tensors, if all of them came with the reports."""
+        come = {rank: letters[rank].tensors for rank in faces if letters}
+        if not letters or any(tensors is None for tensors in come.values()):
+            return []
+        return [come[rank][faces[rank].place].view(shapes[rank]) for rank in faces]  # type: ignore[index]
+
+    def way_out(self, chunk: torch.Tensor) -> torch.Tensor:
+        """Rows of an input, where their gradient goes out to the whole input."""
+        return chunk
+
+    def entrance(self, own: torch.Tensor) -> torch.Tensor:
+        """Own rows, where gradients of the whole enter them."""
+        return own
+
+    def watch(self, whole: torch.Tensor) -> None:
+        """Called with each tensor that comes out of the forward pass, before the script has it."""
 
     def tensor_of(
         self, rank: int, face: Face, tensors: list[torch.Tensor], link: torch.Tensor
@@ -1426,8 +1779,12 @@ class GraphDDP(DistributedDataParallel):
 
     def sparse_parameters(self) -> set[torch.Tensor]:
         """The weights of embeddings whose gradients hold only the rows that were looked up."""
-        layers = [part for part in self.module.modules() if getattr(part, "sparse", False) is True]
-        return {p for layer in layers for p in layer.parameters(recurse=False)}
+        layers = [
+            part
+            for part in self.contents.parts
+            if vars(part).get("sparse", getattr(type(part), "sparse", False)) is True
+        ]
+        return {p for layer in layers for p in layer._parameters.values() if p is not None}
 
     def tie(self, link: torch.Tensor) -> torch.Tensor:
         """The link that the joined outputs get."""
@@ -1435,26 +1792,17 @@ class GraphDDP(DistributedDataParallel):
 
     def trainable(self) -> list[torch.nn.Parameter]:
         """The parameters that this forward pass can give a gradient."""
-        return [p for p in self.module.parameters() if p.requires_grad and torch.is_grad_enabled()]
+        return [p for p in self.contents.parameters if p.requires_grad] if torch.is_grad_enabled() else []
 
     @property
     def is_training(self) -> bool:
         """Whether any part of the module is in training mode."""
-        return any(part.training for part in self.module.modules())
+        return self.contents.is_training
 
     @property
     def device(self) -> torch.device:
         """Where the module is."""
-        for tensor in [*self.module.parameters(), *self.module.buffers()]:
-            return tensor.device
-        return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
-
-    def versions(self) -> tuple[list[int], list[int]]:
-        """Numbers that grow when a buffer, or a parameter, is changed in place."""
-        return (
-            [buffer._version for buffer in self.module.buffers()],
-            [parameter._version for parameter in self.module.parameters()],
-        )
+        return self.contents.device
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -1464,7 +1812,8 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("dim", "split", "trained", "buffers_then", "compiler", "reducing")
+        own = ("dim", "split", "trained", "far_buffers", "changes_behind", "mail", "compiler", "reducing",
+               "missing", "careful", "scales_rows", "ties_all", "looked_up")  # fmt: skip
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
@@ -1479,7 +1828,7 @@ class GraphDDP(DistributedDataParallel):
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self).copy()
+        return {**vars(self), "far_buffers": BuffersOfRankZero(), "mail": Mail()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)
@@ -1502,49 +1851,101 @@ class ExactDDP(GraphDDP):
 
     The loss on the joined outputs is the whole loss, on every rank. So rank r's gradient g_r is its part of
     DataParallel's gradient, sum(g_r). DistributedDataParallel averages: sum(g_r) / world. Therefore gradients
-    are multiplied by world on their way to the parameters. (Not at the outputs, where float16 may overflow.
-    Not by a hook that sums without dividing: under accumulation the reducer averages all that .grad holds.)
+    are multiplied by world where they enter the own rows, and divided again where they leave by the inputs; in
+    float16, where that may overflow, on their way to the parameters. (Not by a hook that sums without dividing: under
+    accumulation the reducer averages all that .grad holds.)
 
     Right for one forward and one backward a step; for anything else take GraphDDP.
     """
 
+    training_wrappers: "weakref.WeakSet[Any]" = weakref.WeakSet()  # all that have run with gradients
+    careful = (
+        True  # whether each parameter gets a stand-in: until it is known that forward leaves parameters alone
+    )
+    scales_rows = False  # in this forward pass; otherwise the parameters' gradients are scaled
+    ties_all = True  # whether this forward pass brings zeros to all parameters
+
     def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
         super().__init__(module, dim, split)
         self.reducing: tuple[Any, ...] = ()
+        self.missing = MissingGradients()
+        notice_half_precision()
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self.trainable():
             return super().forward_on_ranks(inputs, kwargs)
+        self.training_wrappers.add(self)
         return self.reducing_ddp()(lambda: super(ExactDDP, self).forward_on_ranks(inputs, kwargs))
 
     def reducing_ddp(self) -> DistributedDataParallel:
         """torch's DistributedDataParallel of the module, made anew when other parameters are trained."""
-        wanted = [(id(p), p.requires_grad, p.device, p.dtype) for p in self.module.parameters()]
+        wanted = [(id(p), p.requires_grad, p.device, p.dtype) for p in self.contents.parameters]
         if not self.reducing or self.reducing[0] != wanted:
             if self.reducing:
                 drop_reducer(self.reducing[1])
-            self.reducing = (wanted, DistributedDataParallel(ReducedCall(self.module), **no_buffers()))
+            made = DistributedDataParallel(ReducedCall(self.module), **no_buffers())
+            made.modules_buffers, made.named_module_buffers = [], {}  # they come by BuffersOfRankZero
+            self.reducing = (wanted, made)
         ddp: DistributedDataParallel = self.reducing[1]
         return ddp
 
     def enter(
         self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[torch.Tensor, dict[Any, Any], Part]:
+    ) -> tuple[torch.Tensor, dict[int, torch.Tensor], Part]:
+        parameters = self.trainable()
+        compiled = self.compiler is not None or any(map(is_compiled, self.contents.parts))
+        self.scales_rows = not (self.careful or compiled or may_be_half(parameters))
+        self.ties_all = len(self.training_wrappers) > 1
         link, _, part = super().enter(inputs, kwargs)
-        return link, {p: ScaleGradient.apply(p, world_size()) for p in self.trainable()}, part
+        self.ties_all = self.ties_all or not self.has_rows(part)
+        self.missing.expect(parameters)
+        if self.scales_rows:
+            return link, {}, part
+        return link, {id(p): ScaleGradient.apply(p, world_size()) for p in parameters}, part
+
+    def way_out(self, chunk: torch.Tensor) -> torch.Tensor:
+        self.ties_all = True  # by them comes an exchange in backward: on all ranks behind the same gradients
+        return ScaleGradient.apply(chunk, 1 / world_size()) if self.scales_rows else chunk
+
+    def entrance(self, own: torch.Tensor) -> torch.Tensor:
+        return ScaleGradient.apply(own, world_size()) if self.scales_rows and own.requires_grad else own
+
+    def watch(self, whole: torch.Tensor) -> None:
+        if not self.ties_all:
+            self.missing.watch(whole)
+
+    def run_replica(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
+        places = {p.data_ptr() for p in self.contents.parameters}
+        report = super().run_replica(part, copies, tensors)
+        if copies:
+            moved = any(copy.data_ptr() not in places or copy._backward_hooks for copy in copies.values())
+        else:
+            moved = {p.data_ptr() for p in self.contents.parameters} != places
+        return dataclasses.replace(report, moved_parameters=moved and own_rank() == 0)
+
+    def follow(self, reports: Sequence[Report]) -> None:
+        super().follow(reports)
+        if reports[0].moved_parameters and self.scales_rows:
+            raise RuntimeError(
+                "The module's forward has given a parameter other data (parameter.data = ...), which it did not do "
+                "in its first training pass. Take GraphDDP, whose replicas have parameters of their own."
+            )
+        if self.is_training:
+            self.careful = reports[0].moved_parameters
 
     def parameters_in_graph(self) -> list[torch.nn.Parameter]:
         return []
 
     def tie(self, link: torch.Tensor) -> torch.Tensor:
-        """The link, with zero gradients for all parameters.
+        """The link, with zero gradients for parameters that would get none.
 
         Tied after the module ran, so that backward comes here first and no parameter waits for its zeros.
         """
-        return ZeroGradients.apply(link, *self.trainable())
+        wanted = [p for p in self.trainable() if self.ties_all or id(p) in self.missing.known]
+        return ZeroGradients.apply(link, *wanted) if wanted else link
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "reducing": ()}
+        return {**super().__getstate__(), "reducing": (), "missing": MissingGradients()}
 
 
 def no_buffers() -> dict[str, Any]:
@@ -1693,85 +2094,6 @@ class Silence:
 
     def __str__(self) -> str:
         return ""
-
-
-def open_on_rank_zero(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-    """The built-in open, for files that all ranks write alike: rank 0 writes, the others to os.devnull.
-
-    Where they may read what they write ("a+", "r+"), the others have a copy of their own. Reading only, every
-    rank opens the file itself, after rank 0 has come here too. close() and the end of a with block wait for
-    rank 0, so that the file is complete for every rank afterwards.
-    """
-    if world_size() == 1:
-        return open(file, mode, *args, **kwargs)
-    if not set(mode) & set("wax+"):
-        exchange(None)
-        return open(file, mode, *args, **kwargs)
-    opened: list[Any] = []
-    instead = copy_of(file) if "+" in mode and own_rank() > 0 else os.devnull
-    on_rank_zero(lambda: opened.append(open(file, mode, *args, **kwargs)))  # noqa: SIM115
-    if not opened:
-        opened.append(open(instead, mode.replace("x", "w"), *args, **kwargs))  # noqa: SIM115
-        if instead != os.devnull:
-            os.unlink(instead)  # it is gone when it is closed
-    atexit.register(flush_if_open, weakref.ref(opened[0]))
-    return WrittenOnRankZero(opened[0])
-
-
-def copy_of(file: Any) -> str:
-    """A copy of a file as it is now, empty if there is none."""
-    handle, path = tempfile.mkstemp()
-    os.close(handle)
-    if os.path.exists(file):
-        shutil.copyfile(file, path)
-    return path
-
-
-def flush_if_open(file: "weakref.ref[Any]") -> None:
-    """Write out what a script left in a file that it never closed.
-
-    The interpreter would do it if it freed the script's objects at its end. But torch keeps autograd functions
-    for ever, and with them everything in the file that defines them.
-    """
-    found = file()
-    if found is not None and not found.closed:
-        found.flush()
-
-
-class WrittenOnRankZero:
-    """An open file whose close() is over on every rank when it is over on rank 0."""
-
-    def __init__(self, file: Any) -> None:
-        self.file = file
-        self.empty: Any = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(vars(self)["file"], name)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.file)
-
-    def fileno(self) -> int:
-        """On ranks > 0 that of an empty file: os.fsync() refuses the null device."""
-        if self.file.name == os.devnull:
-            self.empty = self.empty or tempfile.TemporaryFile()  # noqa: SIM115
-            return self.empty.fileno()
-        return int(self.file.fileno())
-
-    def close(self) -> None:
-        was_open = not self.file.closed
-        self.file.close()
-        if was_open:
-            exchange(None)
-
-    def __enter__(self) -> "WrittenOnRankZero":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.file.close()
 
 
 def save_on_rank_zero(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
@@ -1927,11 +2249,6 @@ def mark(value: Any) -> Any:
     return id(value) if state is None else pickle.dumps(state)
 
 
-def parts_of(container: Any) -> list[Any]:
-    """What is in it; of a dict the keys, then the values."""
-    return [*container, *container.values()] if isinstance(container, dict) else list(container)
-
-
 def all_plain(parts: Any) -> bool:
     """Whether all are numbers and texts."""
     return all(isinstance(one, NUMBERS_AND_TEXTS) for one in parts)
@@ -1959,207 +2276,6 @@ def told_of(value: Any) -> tuple[str, Any] | None:
     if isinstance(value, tuple):
         return ("value", value) if is_sendable(value) else None
     return ("value", value) if is_numeric(value) and value.nbytes <= MANY_BYTES else None
-
-
-def scatter_to_ranks(inputs: Any, target_gpus: Any, dim: int = 0) -> Any:
-    """torch.nn.parallel.scatter: the parts of a value, one for each device, all of them on each rank."""
-    count = len(target_gpus)
-    if isinstance(inputs, torch.Tensor):
-        return scatter_tensor_to_ranks(target_gpus, None, dim, inputs)
-    if not isinstance(inputs, (tuple, list, dict)) or not inputs:
-        return [inputs for _ in range(count)]
-    kind: Any = type(inputs)
-    items = inputs.items() if isinstance(inputs, dict) else inputs
-    rows = zip(*(scatter_to_ranks(item, target_gpus, dim) for item in items))  # noqa: B905 (the fewest count)
-    return [kind(*row) if hasattr(kind, "_fields") else kind(row) for row in rows]
-
-
-def scatter_tensor_to_ranks(
-    target_gpus: Any, chunk_sizes: "Sequence[int] | None", dim: int, tensor: torch.Tensor
-) -> tuple[torch.Tensor, ...]:
-    """torch.nn.parallel._functions.Scatter.apply: a tensor in chunks, or in parts of given sizes."""
-    parts = (
-        tensor.chunk(len(target_gpus), dim) if chunk_sizes is None else tensor.split(list(chunk_sizes), dim)
-    )
-    return tuple(part.to(rank_device()) for part in parts)
-
-
-def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = False) -> list[torch.nn.Module]:
-    """torch.nn.parallel.replicate: a replica for each device. Replica r runs on rank r alone."""
-    trained = [p for p in network.parameters() if p.requires_grad and torch.is_grad_enabled() and not detach]
-    link, copies = copies_on_ranks(trained)
-    replicas = []
-    for number in range(len(devices)):
-        stand_ins: dict[torch.Tensor, torch.Tensor] = {p: p for p in network.parameters()}
-        stand_ins.update(zip(trained, copies, strict=True))
-        buffers = {buffer: buffer for buffer in network.buffers()}
-        if number == own_rank() > 0:  # only replica 0 can change the module's own
-            buffers = {buffer: buffer.clone() for buffer in buffers}
-            if network.training:
-                stand_ins = {tensor: copy.clone() for tensor, copy in stand_ins.items()}
-        replica = replica_of(network, {**stand_ins, **buffers})
-        vars(replica).update(replica_number=number, replica_link=link, replica_origin=network)
-        if number != own_rank() and world_size() > 1 and [*stand_ins, *buffers]:
-            vars(replica)["forward"] = functools.partial(refuse, number)
-        replicas.append(replica)
-    return replicas
-
-
-def refuse(number: int, *inputs: Any, **kwargs: Any) -> None:
-    """The forward of a replica that belongs to another rank."""
-    raise RuntimeError(f"replica {number} runs on rank {number}: call it by parallel_apply_on_ranks")
-
-
-def copies_on_ranks(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """A copy of each tensor for this rank's replica, whose gradients add up over the ranks; and their link."""
-    if not tensors or world_size() == 1:
-        return torch.zeros(()), list(tensors)
-    link, *copies = FromWhole.apply(tuple(None for _ in tensors), *tensors)
-    return link, copies
-
-
-def parallel_apply_on_ranks(
-    modules: Sequence[Any], inputs: Sequence[Any], kwargs_tup: Any = None, devices: Any = None
-) -> list[Any]:
-    """torch.nn.parallel.parallel_apply: replica r runs on rank r, and every rank gets the outputs of all."""
-    calls, keywords = as_calls(modules, inputs, kwargs_tup)
-    if world_size() == 1:
-        return [module(*part, **each) for module, part, each in zip(modules, calls, keywords, strict=True)]
-    return RunByHand(modules).outputs_of(calls, keywords)
-
-
-def as_calls(
-    modules: Sequence[Any], inputs: Sequence[Any], kwargs_tup: Any
-) -> tuple[list[Any], list[dict[str, Any]]]:
-    """The arguments of each module, by position and by name."""
-    calls = [part if isinstance(part, (list, tuple)) else (part,) for part in inputs]
-    keywords = [dict(each or {}) for each in kwargs_tup or [{} for _ in modules]]
-    assert len(modules) == len(calls) == len(keywords), "a part of the inputs for each module"
-    return calls, keywords
-
-
-class RunByHand:
-    """One call of parallel_apply, on this rank's replica."""
-
-    def __init__(self, modules: Sequence[Any]) -> None:
-        self.links = {id(link): link for module in modules for link in links_of(module)}
-        origin = vars(modules[0]).get("replica_origin")
-        self.wrapper = GraphDDP(torch.nn.Module() if origin is None else origin)
-        self.wrapper.trained = True  # replicas have copies of their own
-        self.modules = modules
-        self.numbers = [vars(module).get("replica_number", place) for place, module in enumerate(modules)]
-        if max(self.numbers) >= world_size():
-            raise RuntimeError(
-                f"{max(self.numbers) + 1} replicas on {world_size()} ranks: start one rank for each device"
-            )
-        self.link = torch.zeros(())
-
-    def outputs_of(self, inputs: Sequence[Any], kwargs: Sequence[Any]) -> list[Any]:
-        """The outputs of all replicas, on every rank."""
-        wanting = {
-            id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and torch.is_grad_enabled()
-        }
-        self.link, copies = copies_on_ranks(list(wanting.values()))
-        for more in self.links.values():
-            self.link = self.link.to(more.device) + more
-        stand_ins = dict(zip(wanting, copies, strict=True))
-        tensors: list[torch.Tensor] = []
-        report = Report(())
-        if own_rank() in self.numbers:
-            place = self.numbers.index(own_rank())
-            part, keywords = with_tensors((inputs[place], kwargs[place]), stand_ins)
-            report = self.wrapper.run(lambda: describe_part(self.modules[place](*part, **keywords), tensors))
-        reports = self.exchange_reports(report)
-        self.wrapper.follow(reports)
-        self.follow_kept()
-        link = self.link.to(self.wrapper.device)
-        return [
-            from_part(
-                reports[number].outputs[0],
-                functools.partial(self.wrapper.tensor_of, number, tensors=tensors, link=link),
-            )
-            for number in self.numbers
-        ]
-
-    def exchange_reports(self, report: Report) -> list[Report]:
-        """How the forward passes of all replicas went."""
-        return exchange(report)
-
-    def follow_kept(self) -> None:
-        """Tensors that were broadcast are what replica 0 made of them."""
-        for link in self.links.values():
-            copy_from_rank(0, getattr(link, "kept", []))
-
-
-def links_of(module: Any) -> Iterator[torch.Tensor]:
-    """What ties a replica, or a function with broadcast tensors among its arguments, to the other ranks."""
-    if isinstance(module, functools.partial):
-        for tensor in tensors_in((module.args, module.keywords)):
-            if hasattr(tensor, "replica_link"):
-                yield tensor.replica_link
-    elif "replica_link" in vars(module):
-        yield module.replica_link
-    elif isinstance(module, torch.nn.Module) and any(p.requires_grad for p in module.parameters()):
-        raise RuntimeError("parallel_apply_on_ranks is given a module that replicate_on_ranks did not make")
-
-
-def with_tensors(value: Any, stand_ins: "dict[int, torch.Tensor]") -> Any:
-    """A value with other tensors in the places of some of its own."""
-    if isinstance(value, torch.Tensor):
-        return stand_ins.get(id(value), value)
-    if isinstance(value, dict):
-        return type(value)((key, with_tensors(item, stand_ins)) for key, item in value.items())
-    if isinstance(value, (tuple, list)):
-        items = [with_tensors(item, stand_ins) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
-
-
-def describe_part(output: Any, tensors: list[torch.Tensor]) -> Any:
-    """One replica's output as the other ranks may see it; its tensors go to the list."""
-    if isinstance(output, torch.Tensor):
-        tensors.append(output)
-        return face_of(output, len(tensors) - 1)
-    if isinstance(output, dict):
-        items = tuple(describe_part(item, tensors) for item in output.values())
-        return Branch(type(output), tuple(output), items)
-    if isinstance(output, (tuple, list)):
-        return Branch(type(output), (), tuple(describe_part(item, tensors) for item in output))
-    return output
-
-
-def from_part(found: Any, join: Callable[[Face], torch.Tensor]) -> Any:
-    """One replica's described output with tensors in it again."""
-    if isinstance(found, Face):
-        return join(found)
-    if not isinstance(found, Branch):
-        return found
-    items = [from_part(item, join) for item in found.items]
-    if issubclass(found.kind, dict):
-        return found.kind(zip(found.keys, items, strict=True))
-    kind: Any = found.kind
-    return kind(*items) if hasattr(kind, "_fields") else kind(items)
-
-
-def gather_from_ranks(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
-    """torch.nn.parallel.gather, of outputs that every rank has already."""
-    tensors: list[torch.Tensor] = []
-
-    def join(faces: Sequence[Face]) -> torch.Tensor:
-        shapes = joinable_shapes(faces, dim)
-        parts = [tensors[face.place].view(shape) for face, shape in zip(faces, shapes, strict=True)]
-        return torch.cat(parts, dim)
-
-    return gather_outputs([describe_output(output, tensors) for output in outputs], join)
-
-
-def rank_device() -> torch.device:
-    """The device of this rank."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-# Bytes of tensors that travel inside a message; what is more is mapped.
-SMALL = 1 << 16
 
 
 # How many storages of workers are handed on each by a descriptor of its own; more are copied together into one file.
@@ -2519,16 +2635,6 @@ def write_at(descriptor: int, begin: int, content: memoryview) -> None:
     while len(content):
         written = os.pwrite(descriptor, content[:PORTION], begin)
         begin, content = begin + written, content[written:]
-
-
-def memory_of(storage: "torch.UntypedStorage") -> memoryview:
-    """A storage's bytes, which live as long as somebody looks at them."""
-    size = storage.nbytes()
-    if size == 0:
-        return memoryview(b"")
-    found: Any = (ctypes.c_ubyte * size).from_address(storage.data_ptr())
-    found.storage = storage
-    return memoryview(found).cast("B")
 
 
 def pickle_batch(
