@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 7ac82eea): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 8d6a551b): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -43,7 +43,7 @@ import torch.multiprocessing
 from torch._utils import ExceptionWrapper
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
 from torch.utils.data._utils import pin_memory
 
 
@@ -467,6 +467,9 @@ def drop_reducer(ddp: torch.nn.parallel.DistributedDataParallel) -> None:
 USUAL = frozenset(vars(torch.nn.Module()))
 
 
+NO_METHODS = frozenset(map(type, vars(torch.nn.Module()).values())) | {int, float, str, tuple, torch.Tensor}
+
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -503,9 +506,11 @@ def bind_to_replicas(part: torch.nn.Module, replicas: Mapping[int, torch.nn.Modu
     `module.compile()` and `self.forward = torch.compile(self.forward)` leave such: bound to the module itself, they
     would compute with its own parameters, past all that adds up gradients.
     """
+    if NO_METHODS.issuperset(map(type, vars(part).values())):
+        return
     for name in vars(part).keys() - USUAL:
         value = vars(part)[name]
-        if isinstance(value, (int, float, str, tuple, torch.Tensor, type(None))):
+        if type(value) in NO_METHODS:
             continue
         compiled = "_torchdynamo_orig_callable" in getattr(value, "__dict__", {})
         method = inspect.unwrap(value) if compiled else value
@@ -560,10 +565,266 @@ class RowsApart:
     now = False
 
 
+def gather_rows(value: Any) -> Any:
+    """What is used of a batch behind the forward, whole again: on every rank, if the ranks' rows are apart."""
+    return join_rows(value) if RowsApart.now else value
+
+
+@uncompiled
+def join_rows(value: Any) -> Any:
+    """This rank's rows of a batch in, the whole batch out, the same on every rank.
+
+    Tensors are concatenated along their first dimension, and so are lists of things that are not
+    tensors (file names, say). Tuples, lists and dicts of them keep their form. A rank without rows
+    brings tensors with no rows.
+    """
+    if world_size() == 1:
+        return value
+    leaves: list[Any] = []
+    form = take_apart(value, leaves)
+    found = exchange([describe_leaf(leaf) for leaf in leaves])
+    if any(len(each) != len(leaves) for each in found):
+        raise ValueError(
+            f"The ranks' parts of the batch have {[len(each) for each in found]} tensors, and cannot be "
+            "joined. Load the whole batch on every rank instead."
+        )
+    wholes = [join_leaf(leaf, [each[i] for each in found]) for i, leaf in enumerate(leaves)]
+    return put_together(form, wholes)
+
+
+def take_apart(value: Any, leaves: list[Any]) -> Any:
+    """The form of a value, with the position of each leaf in its place; the leaves go to the list."""
+    if isinstance(value, dict):
+        return type(value), [(key, take_apart(item, leaves)) for key, item in value.items()]
+    if is_nested(value):
+        return type(value), [take_apart(item, leaves) for item in value]
+    leaves.append(value)
+    return len(leaves) - 1
+
+
+def is_nested(value: Any) -> bool:
+    """Whether this is a list or tuple that holds the parts of a batch, and not one plain thing a row."""
+    if not isinstance(value, (list, tuple)):
+        return False
+    parts = (torch.Tensor, tuple, list, dict)
+    return hasattr(value, "_fields") or any(isinstance(item, parts) for item in value)
+
+
+def put_together(form: Any, leaves: Sequence[Any]) -> Any:
+    """The value with this form and these leaves."""
+    if isinstance(form, int):
+        return leaves[form]
+    kind, parts = form
+    if issubclass(kind, dict):
+        return kind((key, put_together(part, leaves)) for key, part in parts)
+    items = [put_together(part, leaves) for part in parts]
+    return kind(*items) if hasattr(kind, "_fields") else kind(items)
+
+
+def describe_leaf(leaf: Any) -> Any:
+    """What the other ranks must know of a leaf: a tensor's shape; of anything else, all of it."""
+    return leaf.shape if isinstance(leaf, torch.Tensor) and leaf.dim() > 0 else leaf
+
+
+def join_leaf(own: Any, found: Sequence[Any]) -> Any:
+    """One leaf of the whole batch from what every rank said of its own."""
+    if isinstance(own, (list, tuple)):
+        return type(own)(item for items in found for item in items)
+    if not isinstance(own, torch.Tensor) or own.dim() == 0:
+        if any(each != found[0] for each in found):
+            raise ValueError(f"{found} differ from rank to rank, and there is no telling how to join them.")
+        return own
+    shapes = [shape for shape in found if shape[0] > 0] or [own.shape]
+    if any(shape[1:] != shapes[0][1:] for shape in shapes):
+        raise ValueError(
+            f"The ranks' rows have different shapes, {[tuple(shape) for shape in found]}, and "
+            "cannot be joined. Does collate_fn pad to the longest of its samples? Load the whole batch on "
+            "every rank instead."
+        )
+    rows = own if own.shape[0] > 0 else own.new_empty((0, *shapes[0][1:]))
+    return concatenate_ranks(rows, [shape[0] for shape in found])
+
+
 def own_slice(whole: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
     """The rows of a whole tensor that are this rank's, if rank r has sizes[r] of them."""
     rank = own_rank()
     return whole.narrow(dim, sum(sizes[:rank]), sizes[rank])
+
+
+def shard(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> "DataLoader[Any]":
+    """The loader that make(*args, **kwargs) gives, for one rank: of each batch it loads only this rank's rows.
+
+    All ranks draw from the same random streams, so that they agree on every batch. Rank r takes the rows that
+    torch.chunk(batch, world)[r] would hold: ceil(rows / world) of them, so the last are fewer, or none. Where
+    the rank has no rows it gets a batch with no rows in it. In everything else (len, dataset, sampler,
+    batch_size) it answers as the whole loader; and its batches are whole until a model is wrapped that takes
+    the rows so.
+    """
+    return shard_of(make(*args, **kwargs), own_rank(), world_size(), always=False)
+
+
+def shard_of(loader: "DataLoader[Any]", rank: int, world: int, always: bool = True) -> "DataLoader[Any]":
+    """The same loader for one rank of so many; its rows are apart always, or since a model takes them so."""
+    if world == 1:
+        return loader
+    if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
+        raise TypeError(
+            "shard needs a loader of batches from a map-style data set: neither an IterableDataset nor "
+            "batch_size=None. Let every rank load the whole batches instead: leave the loader as it is."
+        )
+    if type(loader).__iter__ is not DataLoader.__iter__:
+        raise TypeError(
+            f"shard does not know how {type(loader).__name__} iterates. Let every rank load the whole "
+            "batches instead: leave the loader as it is."
+        )
+    return ShardedLoader(loader, rank, world, always)
+
+
+class ShardedLoader(DataLoader[Any]):
+    """A DataLoader with another's settings that loads one rank's rows of each of its batches."""
+
+    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int, always: bool) -> None:
+        vars(self).update(vars(loader))
+        self.whole, self.always = loader, always
+        self.share = Share(rank, world, own_streams=loader.num_workers == 0)
+        self.worker_init_fn = WorkerStart(loader.worker_init_fn, rank)
+        self.in_order = True  # or else the ranks' batches could come in different orders
+
+    @property
+    def _index_sampler(self) -> "RankIndices":
+        """Where DataLoader's iterators find the indices of a batch, see torch/utils/data/dataloader.py."""
+        return RankIndices(self.batch_sampler, self.share)
+
+    def __iter__(self) -> Any:
+        if not self.always and not RowsApart.now:
+            return iter(self.whole)
+        self.share.sizes = deque()
+        return RankBatches(super().__iter__(), self.share, len(self))
+
+
+class Share:
+    """One rank's share of a loader, and the number of its rows in the batches that are on their way."""
+
+    def __init__(self, rank: int, world: int, own_streams: bool) -> None:
+        self.rank = rank
+        self.world = world
+        self.streams = LoadingStreams(rank) if own_streams else None
+        self.sizes: deque[int] = deque()
+
+
+class RankIndices:
+    """The whole loader's batches of indices, each cut to this rank's chunk."""
+
+    def __init__(self, batches: Any, share: Share) -> None:
+        self.batches = batches
+        self.share = share
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return self.indices(self.share.sizes)
+
+    def indices(self, sizes: "deque[int]") -> Iterator[list[Any]]:
+        """The indices to load; how many of them are this rank's goes to sizes."""
+        for batch in map(list, self.batches):
+            rows = own_rows(batch, self.share.rank, self.share.world)
+            sizes.append(len(rows))
+            if self.share.streams:
+                self.share.streams.enter()  # from here to the end of RankBatches.__next__
+            yield rows or batch[:1]
+
+
+def own_rows(batch: list[Any], rank: int, world: int) -> list[Any]:
+    """Chunk r of a batch as torch.chunk cuts it: 5 rows over 4 ranks are 2, 2, 1, none."""
+    size = -(-len(batch) // world)
+    return batch[rank * size : (rank + 1) * size]
+
+
+class RankBatches:
+    """One pass over a sharded loader."""
+
+    def __init__(self, batches: Iterator[Any], share: Share, length: int) -> None:
+        self.batches = batches
+        self.streams = share.streams
+        self.sizes = share.sizes
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> "RankBatches":
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self.batches)
+        finally:
+            if self.streams:
+                self.streams.leave()
+        return batch if self.sizes.popleft() else without_rows(batch)
+
+
+class LoadingStreams:
+    """Random streams for what a rank's rows draw while they are loaded in the rank's own process.
+
+    The script's streams must not move by it, since the other ranks load other rows. And the ranks must not
+    draw the same numbers, or the first row of each would get the same augmentation.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.own: dict[str, Any] = {}
+        self.script: dict[str, Any] = {}
+
+    def enter(self) -> None:
+        """Draw from the rank's own streams from now on."""
+        self.script = random_streams()
+        if self.own:
+            set_random_streams(self.own)
+        else:
+            vary_streams(self.rank)
+
+    def leave(self) -> None:
+        """Draw from the script's streams again."""
+        if self.script:
+            self.own = random_streams()
+            set_random_streams(self.script)
+            self.script = {}
+
+
+class WorkerStart:
+    """A worker_init_fn after which the workers of each rank draw numbers of their own."""
+
+    def __init__(self, start: Callable[[int], None] | None, rank: int) -> None:
+        self.start = start
+        self.rank = rank
+
+    def __call__(self, worker: int) -> None:
+        if self.start is not None:
+            self.start(worker)
+        vary_streams(self.rank)
+
+
+def vary_streams(rank: int) -> None:
+    """Lead the host's random streams another way on each rank; rank 0 stays on its way."""
+    if rank == 0:
+        return
+    torch.default_generator.manual_seed(int(torch.randint(2**62, ())) + rank)
+    random.seed(random.getrandbits(62) + rank)
+    if "numpy" in sys.modules:
+        numpy = sys.modules["numpy"]
+        numpy.random.seed((int(numpy.random.randint(2**31)) + rank) % 2**32)
+
+
+def without_rows(batch: Any) -> Any:
+    """The batch with none of its rows: tensors and arrays of length 0, empty lists, in the same form."""
+    if isinstance(batch, dict):
+        return type(batch)((key, without_rows(value)) for key, value in batch.items())
+    if is_nested(batch):
+        parts = [without_rows(part) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return batch[:0] if isinstance(batch, (list, tuple)) or hasattr(batch, "shape") and batch.shape else batch
 
 
 # How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
@@ -951,8 +1212,8 @@ def may_be_half(parameters: "list[torch.nn.Parameter]") -> bool:
     )
 
 
-# Bytes of tensors that travel inside a message; what is more is mapped.
-SMALL = 1 << 16
+# Bytes of a rank's tensors that still travel with its other news.
+SMALL = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -1080,9 +1341,10 @@ class MissingGradients:
 
     def end(self) -> None:
         """The backward pass is over."""
-        pairs = zip(self.parameters, self.before, self.gradients(), strict=True)
         missing = [
-            parameter for parameter, before, now in pairs if before[0] is now[0] and before[1] == now[1]
+            parameter
+            for parameter, (before, version) in zip(self.parameters, self.before, strict=True)
+            if parameter.grad is before and (before is None or before._version == version)
         ]
         self.under_way, self.before = False, []
         if missing:
@@ -1218,6 +1480,16 @@ class Contents:
             return tensor.device
         return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
 
+    @functools.cached_property
+    def trainable(self) -> list[torch.nn.Parameter]:
+        """The parameters that want a gradient."""
+        return [parameter for parameter in self.parameters if parameter.requires_grad]
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether any part is what torch.compile has made of one."""
+        return any(map(is_compiled, self.parts))
+
     def versions(self) -> tuple[list[int], list[int]]:
         """Numbers that grow when a buffer, or a parameter, is changed in place."""
         return [one._version for one in self.buffers], [one._version for one in self.parameters]
@@ -1231,9 +1503,17 @@ def contents_of(module: torch.nn.Module) -> Contents:
     return Contents(parts, list(parameters.values()), tensors_of(map(held_buffers, scripted)))
 
 
-def parts_of(container: Any) -> list[Any]:
-    """What is in it; of a dict the keys, then the values."""
-    return [*container, *container.values()] if isinstance(container, dict) else list(container)
+def parts_of(module: torch.nn.Module) -> list[torch.nn.Module]:
+    """list(module.modules()), which takes four times as long."""
+    found: dict[int, torch.nn.Module] = {}
+    waiting: list[torch.nn.Module | None] = [module]
+    while waiting:
+        part = waiting.pop()
+        if part is not None and id(part) not in found:
+            found[id(part)] = part
+            if part._modules:
+                waiting.extend(reversed(part._modules.values()))
+    return list(found.values())
 
 
 def replica_of(
@@ -1419,14 +1699,10 @@ def mark_of_numpy(generator: Any) -> Any:
     return memory_of(generator), memory_of(generator._bit_generator)
 
 
-def memory_of(storage: "torch.UntypedStorage") -> memoryview:
-    """A storage's bytes, which live as long as somebody looks at them."""
-    size = storage.nbytes()
-    if size == 0:
-        return memoryview(b"")
-    found: Any = (ctypes.c_ubyte * size).from_address(storage.data_ptr())
-    found.storage = storage
-    return memoryview(found).cast("B")
+def memory_of(thing: Any) -> bytes:
+    """What an object of C consists of, without the count of references to it."""
+    head = object.__basicsize__
+    return ctypes.string_at(id(thing) + head, type(thing).__basicsize__ - head)
 
 
 @functools.cache
@@ -1689,12 +1965,7 @@ class GraphDDP(DistributedDataParallel):
         """Rank 0 has changed buffers. The others get them now, if somebody would not ask for them."""
         parts = [part for part in self.contents.parts if held_buffers(part)]
         self.far_buffers.leave(parts)
-        if (
-            are_held
-            or "looked_up" not in vars(self)
-            or any(map(is_compiled, self.contents.parts))
-            or self.compiler
-        ):
+        if are_held or "looked_up" not in vars(self) or self.contents.is_compiled or self.compiler:
             self.far_buffers.arrive()
             self.changes_behind = self.is_training and torch.is_grad_enabled()
 
@@ -1792,7 +2063,7 @@ class GraphDDP(DistributedDataParallel):
 
     def trainable(self) -> list[torch.nn.Parameter]:
         """The parameters that this forward pass can give a gradient."""
-        return [p for p in self.contents.parameters if p.requires_grad] if torch.is_grad_enabled() else []
+        return self.contents.trainable if torch.is_grad_enabled() else []
 
     @property
     def is_training(self) -> bool:
@@ -1893,7 +2164,7 @@ class ExactDDP(GraphDDP):
         self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[torch.Tensor, dict[int, torch.Tensor], Part]:
         parameters = self.trainable()
-        compiled = self.compiler is not None or any(map(is_compiled, self.contents.parts))
+        compiled = self.compiler is not None or self.contents.is_compiled
         self.scales_rows = not (self.careful or compiled or may_be_half(parameters))
         self.ties_all = len(self.training_wrappers) > 1
         link, _, part = super().enter(inputs, kwargs)
@@ -1941,7 +2212,9 @@ class ExactDDP(GraphDDP):
 
         Tied after the module ran, so that backward comes here first and no parameter waits for its zeros.
         """
-        wanted = [p for p in self.trainable() if self.ties_all or id(p) in self.missing.known]
+        wanted = self.trainable()
+        if not self.ties_all:
+            wanted = [p for p in wanted if id(p) in self.missing.known] if self.missing.known else []
         return ZeroGradients.apply(link, *wanted) if wanted else link
 
     def __getstate__(self) -> dict[str, Any]:
@@ -2096,6 +2369,85 @@ class Silence:
         return ""
 
 
+def open_on_rank_zero(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+    """The built-in open, for files that all ranks write alike: rank 0 writes, the others to os.devnull.
+
+    Where they may read what they write ("a+", "r+"), the others have a copy of their own. Reading only, every
+    rank opens the file itself, after rank 0 has come here too. close() and the end of a with block wait for
+    rank 0, so that the file is complete for every rank afterwards.
+    """
+    if world_size() == 1:
+        return open(file, mode, *args, **kwargs)
+    if not set(mode) & set("wax+"):
+        exchange(None)
+        return open(file, mode, *args, **kwargs)
+    opened: list[Any] = []
+    instead = copy_of(file) if "+" in mode and own_rank() > 0 else os.devnull
+    on_rank_zero(lambda: opened.append(open(file, mode, *args, **kwargs)))  # noqa: SIM115
+    if not opened:
+        opened.append(open(instead, mode.replace("x", "w"), *args, **kwargs))  # noqa: SIM115
+        if instead != os.devnull:
+            os.unlink(instead)  # it is gone when it is closed
+    atexit.register(flush_if_open, weakref.ref(opened[0]))
+    return WrittenOnRankZero(opened[0])
+
+
+def copy_of(file: Any) -> str:
+    """A copy of a file as it is now, empty if there is none."""
+    handle, path = tempfile.mkstemp()
+    os.close(handle)
+    if os.path.exists(file):
+        shutil.copyfile(file, path)
+    return path
+
+
+def flush_if_open(file: "weakref.ref[Any]") -> None:
+    """Write out what a script left in a file that it never closed.
+
+    The interpreter would do it if it freed the script's objects at its end. But torch keeps autograd functions
+    for ever, and with them everything in the file that defines them.
+    """
+    found = file()
+    if found is not None and not found.closed:
+        found.flush()
+
+
+class WrittenOnRankZero:
+    """An open file whose close() is over on every rank when it is over on rank 0."""
+
+    def __init__(self, file: Any) -> None:
+        self.file = file
+        self.empty: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["file"], name)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.file)
+
+    def fileno(self) -> int:
+        """On ranks > 0 that of an empty file: os.fsync() refuses the null device."""
+        if self.file.name == os.devnull:
+            self.empty = self.empty or tempfile.TemporaryFile()  # noqa: SIM115
+            return self.empty.fileno()
+        return int(self.file.fileno())
+
+    def close(self) -> None:
+        was_open = not self.file.closed
+        self.file.close()
+        if was_open:
+            exchange(None)
+
+    def __enter__(self) -> "WrittenOnRankZero":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.file.close()
+
+
 def save_on_rank_zero(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
     """torch.save, once. A file gets its name only when it is complete: an interrupted run leaves the old one.
 
@@ -2129,7 +2481,7 @@ def save_completely(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
 
 
 # The way to a thing from a loader: names of attributes, and places in lists.
-Way = tuple[str | int, ...]
+WayFromLoader = tuple[str | int, ...]
 
 
 # How many steps a way has at most (a transform in a Compose in a data set in a Subset has seven), and how many things
@@ -2173,7 +2525,7 @@ class Belongings:
         """How each attribute is now."""
         return [{name: mark(value) for name, value in vars(thing).items()} for _, thing in self.found]
 
-    def changed_since(self, marks: list[dict[str, Any]]) -> list[tuple[Way, str, Any]]:
+    def changed_since(self, marks: list[dict[str, Any]]) -> list[tuple[WayFromLoader, str, Any]]:
         """Of the attributes that changed: the way to whose, the name, and what makes another rank's the same."""
         changes = []
         for (path, thing), before in zip(self.found, marks, strict=True):
@@ -2184,7 +2536,7 @@ class Belongings:
                         changes.append((path, name, told))
         return changes
 
-    def set(self, changes: list[tuple[Way, str, Any]]) -> None:
+    def set(self, changes: list[tuple[WayFromLoader, str, Any]]) -> None:
         """Take over what rank 0 has."""
         for path, name, (kind, told) in changes:
             space = getattr(
@@ -2199,13 +2551,13 @@ class Belongings:
                 space[name] = told
 
 
-def things_of(loader: Any) -> list[tuple[Way, Any]]:
+def things_of(loader: Any) -> list[tuple[WayFromLoader, Any]]:
     """The loader, and all with attributes that it leads to; its data set only where no worker has a copy of it."""
-    found: list[tuple[Way, Any]] = [((), loader)]
+    found: list[tuple[WayFromLoader, Any]] = [((), loader)]
     seen = {id(loader)}
     if loader.num_workers > 0:
         seen |= {id(loader.dataset), id(loader.collate_fn)}
-    reached: list[tuple[Way, Any]] = [
+    reached: list[tuple[WayFromLoader, Any]] = [
         ((name,), value) for name, value in vars(loader).items() if name not in OF_ITS_OWN
     ]
     for path, value in reached:
@@ -2222,7 +2574,7 @@ def things_of(loader: Any) -> list[tuple[Way, Any]]:
     return found
 
 
-def follow(thing: Any, path: Way) -> Any:
+def follow(thing: Any, path: WayFromLoader) -> Any:
     """What attributes and places in lists lead to; None if they lead nowhere."""
     for step in path:
         is_there = not isinstance(step, int) or isinstance(thing, (list, tuple)) and step < len(thing)
@@ -2240,8 +2592,8 @@ def mark(value: Any) -> Any:
     if isinstance(value, NUMBERS_AND_TEXTS):
         return value
     if isinstance(value, COLLECTIONS):
-        parts = parts_of(value) if len(value) < SHORT else ()
-        return id(value), len(value), tuple(parts) if all_plain(parts) else ()
+        parts = held_by_collection(value) if len(value) < SHORT else ()
+        return id(value), len(value), tuple(parts) if all_numbers_and_texts(parts) else ()
     if is_numeric(value):
         small = value.nbytes <= FEW_BYTES
         return id(value), getattr(value, "_version", 0), pickle.dumps(value) if small else b""
@@ -2249,7 +2601,12 @@ def mark(value: Any) -> Any:
     return id(value) if state is None else pickle.dumps(state)
 
 
-def all_plain(parts: Any) -> bool:
+def held_by_collection(container: Any) -> list[Any]:
+    """What is in it; of a dict the keys, then the values."""
+    return [*container, *container.values()] if isinstance(container, dict) else list(container)
+
+
+def all_numbers_and_texts(parts: Any) -> bool:
     """Whether all are numbers and texts."""
     return all(isinstance(one, NUMBERS_AND_TEXTS) for one in parts)
 
@@ -2269,7 +2626,7 @@ def told_of(value: Any) -> tuple[str, Any] | None:
     if isinstance(value, NUMBERS_AND_TEXTS):
         return "value", value
     if isinstance(value, COLLECTIONS):
-        return ("content", value) if all_plain(parts_of(value)) else None
+        return ("content", value) if all_numbers_and_texts(held_by_collection(value)) else None
     state = generator_state(value)
     if state is not None:
         return "state", state
@@ -2278,8 +2635,209 @@ def told_of(value: Any) -> tuple[str, Any] | None:
     return ("value", value) if is_numeric(value) and value.nbytes <= MANY_BYTES else None
 
 
+def scatter_to_ranks(inputs: Any, target_gpus: Any, dim: int = 0) -> Any:
+    """torch.nn.parallel.scatter: the parts of a value, one for each device, all of them on each rank."""
+    count = len(target_gpus)
+    if isinstance(inputs, torch.Tensor):
+        return scatter_tensor_to_ranks(target_gpus, None, dim, inputs)
+    if not isinstance(inputs, (tuple, list, dict)) or not inputs:
+        return [inputs for _ in range(count)]
+    kind: Any = type(inputs)
+    items = inputs.items() if isinstance(inputs, dict) else inputs
+    rows = zip(*(scatter_to_ranks(item, target_gpus, dim) for item in items))  # noqa: B905 (the fewest count)
+    return [kind(*row) if hasattr(kind, "_fields") else kind(row) for row in rows]
+
+
+def scatter_tensor_to_ranks(
+    target_gpus: Any, chunk_sizes: "Sequence[int] | None", dim: int, tensor: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """torch.nn.parallel._functions.Scatter.apply: a tensor in chunks, or in parts of given sizes."""
+    parts = (
+        tensor.chunk(len(target_gpus), dim) if chunk_sizes is None else tensor.split(list(chunk_sizes), dim)
+    )
+    return tuple(part.to(rank_device()) for part in parts)
+
+
+def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = False) -> list[torch.nn.Module]:
+    """torch.nn.parallel.replicate: a replica for each device. Replica r runs on rank r alone."""
+    trained = [p for p in network.parameters() if p.requires_grad and torch.is_grad_enabled() and not detach]
+    link, copies = copies_on_ranks(trained)
+    replicas = []
+    for number in range(len(devices)):
+        stand_ins: dict[torch.Tensor, torch.Tensor] = {p: p for p in network.parameters()}
+        stand_ins.update(zip(trained, copies, strict=True))
+        buffers = {buffer: buffer for buffer in network.buffers()}
+        if number == own_rank() > 0:  # only replica 0 can change the module's own
+            buffers = {buffer: buffer.clone() for buffer in buffers}
+            if network.training:
+                stand_ins = {tensor: copy.clone() for tensor, copy in stand_ins.items()}
+        replica = replica_of(network, {id(own): copy for own, copy in {**stand_ins, **buffers}.items()})
+        vars(replica).update(replica_number=number, replica_link=link, replica_origin=network)
+        if number != own_rank() and world_size() > 1 and [*stand_ins, *buffers]:
+            vars(replica)["forward"] = functools.partial(refuse, number)
+        replicas.append(replica)
+    return replicas
+
+
+def refuse(number: int, *inputs: Any, **kwargs: Any) -> None:
+    """The forward of a replica that belongs to another rank."""
+    raise RuntimeError(f"replica {number} runs on rank {number}: call it by parallel_apply_on_ranks")
+
+
+def copies_on_ranks(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """A copy of each tensor for this rank's replica, whose gradients add up over the ranks; and their link."""
+    if not tensors or world_size() == 1:
+        return torch.zeros(()), list(tensors)
+    link, *copies = FromWhole.apply(tuple(None for _ in tensors), *tensors)
+    return link, copies
+
+
+def parallel_apply_on_ranks(
+    modules: Sequence[Any], inputs: Sequence[Any], kwargs_tup: Any = None, devices: Any = None
+) -> list[Any]:
+    """torch.nn.parallel.parallel_apply: replica r runs on rank r, and every rank gets the outputs of all."""
+    calls, keywords = as_calls(modules, inputs, kwargs_tup)
+    if world_size() == 1:
+        return [module(*part, **each) for module, part, each in zip(modules, calls, keywords, strict=True)]
+    return RunByHand(modules).outputs_of(calls, keywords)
+
+
+def as_calls(
+    modules: Sequence[Any], inputs: Sequence[Any], kwargs_tup: Any
+) -> tuple[list[Any], list[dict[str, Any]]]:
+    """The arguments of each module, by position and by name."""
+    calls = [part if isinstance(part, (list, tuple)) else (part,) for part in inputs]
+    keywords = [dict(each or {}) for each in kwargs_tup or [{} for _ in modules]]
+    assert len(modules) == len(calls) == len(keywords), "a part of the inputs for each module"
+    return calls, keywords
+
+
+class RunByHand:
+    """One call of parallel_apply, on this rank's replica."""
+
+    def __init__(self, modules: Sequence[Any]) -> None:
+        self.links = {id(link): link for module in modules for link in links_of(module)}
+        origin = vars(modules[0]).get("replica_origin")
+        self.wrapper = GraphDDP(torch.nn.Module() if origin is None else origin)
+        self.wrapper.trained = True  # replicas have copies of their own
+        self.modules = modules
+        self.numbers = [vars(module).get("replica_number", place) for place, module in enumerate(modules)]
+        if max(self.numbers) >= world_size():
+            raise RuntimeError(
+                f"{max(self.numbers) + 1} replicas on {world_size()} ranks: start one rank for each device"
+            )
+        self.link = torch.zeros(())
+
+    def outputs_of(self, inputs: Sequence[Any], kwargs: Sequence[Any]) -> list[Any]:
+        """The outputs of all replicas, on every rank."""
+        wanting = {
+            id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and torch.is_grad_enabled()
+        }
+        self.link, copies = copies_on_ranks(list(wanting.values()))
+        for more in self.links.values():
+            self.link = self.link.to(more.device) + more
+        stand_ins = dict(zip(wanting, copies, strict=True))
+        tensors: list[torch.Tensor] = []
+        report = Report(())
+        if own_rank() in self.numbers:
+            place = self.numbers.index(own_rank())
+            part, keywords = with_tensors((inputs[place], kwargs[place]), stand_ins)
+            report = self.wrapper.run(lambda: describe_part(self.modules[place](*part, **keywords), tensors))
+        reports = self.exchange_reports(report)
+        self.wrapper.follow(reports)
+        self.follow_kept()
+        link = self.link.to(self.wrapper.device)
+        return [
+            from_part(
+                reports[number].outputs[0],
+                functools.partial(self.wrapper.tensor_of, number, tensors=tensors, link=link),
+            )
+            for number in self.numbers
+        ]
+
+    def exchange_reports(self, report: Report) -> list[Report]:
+        """How the forward passes of all replicas went."""
+        return exchange(report)
+
+    def follow_kept(self) -> None:
+        """Tensors that were broadcast are what replica 0 made of them."""
+        for link in self.links.values():
+            copy_from_rank(0, getattr(link, "kept", []))
+
+
+def links_of(module: Any) -> Iterator[torch.Tensor]:
+    """What ties a replica, or a function with broadcast tensors among its arguments, to the other ranks."""
+    if isinstance(module, functools.partial):
+        for tensor in tensors_in((module.args, module.keywords)):
+            if hasattr(tensor, "replica_link"):
+                yield tensor.replica_link
+    elif "replica_link" in vars(module):
+        yield module.replica_link
+    elif isinstance(module, torch.nn.Module) and any(p.requires_grad for p in module.parameters()):
+        raise RuntimeError("parallel_apply_on_ranks is given a module that replicate_on_ranks did not make")
+
+
+def with_tensors(value: Any, stand_ins: "dict[int, torch.Tensor]") -> Any:
+    """A value with other tensors in the places of some of its own."""
+    if isinstance(value, torch.Tensor):
+        return stand_ins.get(id(value), value)
+    if isinstance(value, dict):
+        return type(value)((key, with_tensors(item, stand_ins)) for key, item in value.items())
+    if isinstance(value, (tuple, list)):
+        items = [with_tensors(item, stand_ins) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+def describe_part(output: Any, tensors: list[torch.Tensor]) -> Any:
+    """One replica's output as the other ranks may see it; its tensors go to the list."""
+    if isinstance(output, torch.Tensor):
+        tensors.append(output)
+        return face_of(output, len(tensors) - 1)
+    if isinstance(output, dict):
+        items = tuple(describe_part(item, tensors) for item in output.values())
+        return Branch(type(output), tuple(output), items)
+    if isinstance(output, (tuple, list)):
+        return Branch(type(output), (), tuple(describe_part(item, tensors) for item in output))
+    return output
+
+
+def from_part(found: Any, join: Callable[[Face], torch.Tensor]) -> Any:
+    """One replica's described output with tensors in it again."""
+    if isinstance(found, Face):
+        return join(found)
+    if not isinstance(found, Branch):
+        return found
+    items = [from_part(item, join) for item in found.items]
+    if issubclass(found.kind, dict):
+        return found.kind(zip(found.keys, items, strict=True))
+    kind: Any = found.kind
+    return kind(*items) if hasattr(kind, "_fields") else kind(items)
+
+
+def gather_from_ranks(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
+    """torch.nn.parallel.gather, of outputs that every rank has already."""
+    tensors: list[torch.Tensor] = []
+
+    def join(faces: Sequence[Face]) -> torch.Tensor:
+        shapes = joinable_shapes(faces, dim)
+        parts = [tensors[face.place].view(shape) for face, shape in zip(faces, shapes, strict=True)]
+        return torch.cat(parts, dim)
+
+    return gather_outputs([describe_output(output, tensors) for output in outputs], join)
+
+
+def rank_device() -> torch.device:
+    """The device of this rank."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+# Bytes of tensors that travel inside a message; what is more is mapped.
+SMALL_BATCH = 1 << 16
+
+
 # How many storages of workers are handed on each by a descriptor of its own; more are copied together into one file.
-HANDLES = 16
+MOST_HANDLES = 16
 
 
 # Bytes that the system is asked to read or write at once, at most.
@@ -2585,7 +3143,9 @@ def pack_batch(value: Any, by_workers: bool) -> Packed:
         packed.places = [(next(numbers) if one.nbytes() else -1, 0, one.nbytes()) for one in storages]
         return packed
     loose = {
-        one._cdata for one in storages if one.nbytes() > max(SMALL, 2 * viewed.get(one._cdata, one.nbytes()))
+        one._cdata
+        for one in storages
+        if one.nbytes() > max(SMALL_BATCH, 2 * viewed.get(one._cdata, one.nbytes()))
     }
     if loose:  # rows of a large tensor go without the rest of it
         message, storages, _ = pickle_batch(value, frozenset(loose))
@@ -2597,8 +3157,8 @@ def may_be_handed_on(storages: "Sequence[torch.UntypedStorage]") -> bool:
     filled = [one for one in storages if one.nbytes()]
     return (
         torch.multiprocessing.get_sharing_strategy() == "file_descriptor"
-        and len(filled) <= HANDLES
-        and sum(one.nbytes() for one in filled) > SMALL
+        and len(filled) <= MOST_HANDLES
+        and sum(one.nbytes() for one in filled) > SMALL_BATCH
         and all(one.is_shared() for one in filled)
     )
 
@@ -2609,14 +3169,14 @@ def copy_storages(message: bytes, storages: "Sequence[torch.UntypedStorage]") ->
     for one in storages:
         places.append((0, end, one.nbytes()))
         end += -(-one.nbytes() // ALIGNED) * ALIGNED
-    file = file_in_memory(end) if end > SMALL else None
+    file = file_in_memory(end) if end > SMALL_BATCH else None
     if file is not None:
         for (_, begin, _), one in zip(places, storages, strict=True):
-            write_at(file, begin, memory_of(one))
+            write_at(file, begin, bytes_of_storage(one))
         return Packed(message, places, b"", [file])
     inside = bytearray(end)
     for (_, begin, size), one in zip(places, storages, strict=True):
-        inside[begin : begin + size] = memory_of(one)
+        inside[begin : begin + size] = bytes_of_storage(one)
     return Packed(message, [(-1, begin, size) for _, begin, size in places], inside)
 
 
@@ -2635,6 +3195,16 @@ def write_at(descriptor: int, begin: int, content: memoryview) -> None:
     while len(content):
         written = os.pwrite(descriptor, content[:PORTION], begin)
         begin, content = begin + written, content[written:]
+
+
+def bytes_of_storage(storage: "torch.UntypedStorage") -> memoryview:
+    """A storage's bytes, which live as long as somebody looks at them."""
+    size = storage.nbytes()
+    if size == 0:
+        return memoryview(b"")
+    found: Any = (ctypes.c_ubyte * size).from_address(storage.data_ptr())
+    found.storage = storage
+    return memoryview(found).cast("B")
 
 
 def pickle_batch(
@@ -2709,7 +3279,7 @@ class BatchUnpickler(pickle.Unpickler):
 
 def unpack_batch(packed: Packed) -> Any:
     """The value. What a rank writes into mapped memory becomes its own, page by page: no other rank sees it."""
-    files = [memory_of(mapped(file, n)) for file, n in zip(packed.files, packed.sizes(), strict=True)]
+    files = [bytes_of_storage(mapped(file, n)) for file, n in zip(packed.files, packed.sizes(), strict=True)]
     storages = [
         piece_of(files[file], begin, size) if file >= 0 else piece_of(packed.inside, begin, size).clone()
         for file, begin, size in packed.places
@@ -2740,7 +3310,7 @@ def send_packed(way: socket.socket, packed: Packed) -> None:
 
 def receive_packed(way: socket.socket) -> Packed:
     """From a Unix socket; EOFError if the other end is gone."""
-    head, files, _, _ = socket.recv_fds(way, 16, HANDLES)
+    head, files, _, _ = socket.recv_fds(way, 16, MOST_HANDLES)
     head += receive_exactly(way, 16 - len(head))
     length, count = int.from_bytes(head[:8], "little"), int.from_bytes(head[8:], "little")
     message, places, inside = pickle.loads(receive_exactly(way, length))
@@ -2767,7 +3337,7 @@ def send_to_nodes(packed: Packed, leaders: Any) -> None:
     broadcast_bytes(torch.frombuffer(bytearray(len(head).to_bytes(8, "little")), dtype=torch.uint8), leaders)
     broadcast_bytes(torch.frombuffer(bytearray(head), dtype=torch.uint8), leaders)
     for file, size in zip(packed.files, packed.sizes(), strict=True):
-        broadcast_bytes(torch.frombuffer(memory_of(mapped(file, size)), dtype=torch.uint8), leaders)
+        broadcast_bytes(torch.frombuffer(bytes_of_storage(mapped(file, size)), dtype=torch.uint8), leaders)
 
 
 def receive_on_node(leaders: Any) -> Packed:
@@ -2778,7 +3348,7 @@ def receive_on_node(leaders: Any) -> Packed:
     files = [file for file in map(file_in_memory, sizes) if file is not None]
     for file, size in zip(files, sizes, strict=True):
         broadcast_bytes(
-            torch.frombuffer(memory_of(mapped(file, size, shared=True)), dtype=torch.uint8), leaders
+            torch.frombuffer(bytes_of_storage(mapped(file, size, shared=True)), dtype=torch.uint8), leaders
         )
     return Packed(message, places, bytearray(inside), files)
 
@@ -2786,4 +3356,4 @@ def receive_on_node(leaders: Any) -> Packed:
 def broadcast_bytes(place: torch.Tensor, group: Any) -> bytes | memoryview:
     """Rank 0's bytes into this tensor on every rank of the group."""
     torch.distributed.broadcast(place, 0, group=group)
-    return memory_of(place.untyped_storage())
+    return bytes_of_storage(place.untyped_storage())

@@ -12,7 +12,7 @@ from .process import own_rank
 from .voice import is_sendable
 
 # The way to a thing from a loader: names of attributes, and places in lists.
-Way = tuple[str | int, ...]
+WayFromLoader = tuple[str | int, ...]
 
 # How many steps a way has at most (a transform in a Compose in a data set in a Subset has seven), and how many things
 # a list that is looked into.
@@ -46,7 +46,7 @@ class Belongings:
         """How each attribute is now."""
         return [{name: mark(value) for name, value in vars(thing).items()} for _, thing in self.found]
 
-    def changed_since(self, marks: list[dict[str, Any]]) -> list[tuple[Way, str, Any]]:
+    def changed_since(self, marks: list[dict[str, Any]]) -> list[tuple[WayFromLoader, str, Any]]:
         """Of the attributes that changed: the way to whose, the name, and what makes another rank's the same."""
         changes = []
         for (path, thing), before in zip(self.found, marks, strict=True):
@@ -57,7 +57,7 @@ class Belongings:
                         changes.append((path, name, told))
         return changes
 
-    def set(self, changes: list[tuple[Way, str, Any]]) -> None:
+    def set(self, changes: list[tuple[WayFromLoader, str, Any]]) -> None:
         """Take over what rank 0 has."""
         for path, name, (kind, told) in changes:
             space = getattr(
@@ -72,13 +72,13 @@ class Belongings:
                 space[name] = told
 
 
-def things_of(loader: Any) -> list[tuple[Way, Any]]:
+def things_of(loader: Any) -> list[tuple[WayFromLoader, Any]]:
     """The loader, and all with attributes that it leads to; its data set only where no worker has a copy of it."""
-    found: list[tuple[Way, Any]] = [((), loader)]
+    found: list[tuple[WayFromLoader, Any]] = [((), loader)]
     seen = {id(loader)}
     if loader.num_workers > 0:
         seen |= {id(loader.dataset), id(loader.collate_fn)}
-    reached: list[tuple[Way, Any]] = [
+    reached: list[tuple[WayFromLoader, Any]] = [
         ((name,), value) for name, value in vars(loader).items() if name not in OF_ITS_OWN
     ]
     for path, value in reached:
@@ -95,7 +95,7 @@ def things_of(loader: Any) -> list[tuple[Way, Any]]:
     return found
 
 
-def follow(thing: Any, path: Way) -> Any:
+def follow(thing: Any, path: WayFromLoader) -> Any:
     """What attributes and places in lists lead to; None if they lead nowhere."""
     for step in path:
         is_there = not isinstance(step, int) or isinstance(thing, (list, tuple)) and step < len(thing)
@@ -113,8 +113,8 @@ def mark(value: Any) -> Any:
     if isinstance(value, NUMBERS_AND_TEXTS):
         return value
     if isinstance(value, COLLECTIONS):
-        parts = parts_of(value) if len(value) < SHORT else ()
-        return id(value), len(value), tuple(parts) if all_plain(parts) else ()
+        parts = held_by_collection(value) if len(value) < SHORT else ()
+        return id(value), len(value), tuple(parts) if all_numbers_and_texts(parts) else ()
     if is_numeric(value):
         small = value.nbytes <= FEW_BYTES
         return id(value), getattr(value, "_version", 0), pickle.dumps(value) if small else b""
@@ -122,12 +122,12 @@ def mark(value: Any) -> Any:
     return id(value) if state is None else pickle.dumps(state)
 
 
-def parts_of(container: Any) -> list[Any]:
+def held_by_collection(container: Any) -> list[Any]:
     """What is in it; of a dict the keys, then the values."""
     return [*container, *container.values()] if isinstance(container, dict) else list(container)
 
 
-def all_plain(parts: Any) -> bool:
+def all_numbers_and_texts(parts: Any) -> bool:
     """Whether all are numbers and texts."""
     return all(isinstance(one, NUMBERS_AND_TEXTS) for one in parts)
 
@@ -147,7 +147,7 @@ def told_of(value: Any) -> tuple[str, Any] | None:
     if isinstance(value, NUMBERS_AND_TEXTS):
         return "value", value
     if isinstance(value, COLLECTIONS):
-        return ("content", value) if all_plain(parts_of(value)) else None
+        return ("content", value) if all_numbers_and_texts(held_by_collection(value)) else None
     state = generator_state(value)
     if state is not None:
         return "state", state

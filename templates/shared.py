@@ -23,10 +23,10 @@ from .replicas import changed_streams
 from .voice import as_exception, attempt, sendable
 
 # Bytes of tensors that travel inside a message; what is more is mapped.
-SMALL = 1 << 16
+SMALL_BATCH = 1 << 16
 
 # How many storages of workers are handed on each by a descriptor of its own; more are copied together into one file.
-HANDLES = 16
+MOST_HANDLES = 16
 
 # Bytes that the system is asked to read or write at once, at most.
 PORTION = 1 << 30
@@ -330,7 +330,9 @@ def pack_batch(value: Any, by_workers: bool) -> Packed:
         packed.places = [(next(numbers) if one.nbytes() else -1, 0, one.nbytes()) for one in storages]
         return packed
     loose = {
-        one._cdata for one in storages if one.nbytes() > max(SMALL, 2 * viewed.get(one._cdata, one.nbytes()))
+        one._cdata
+        for one in storages
+        if one.nbytes() > max(SMALL_BATCH, 2 * viewed.get(one._cdata, one.nbytes()))
     }
     if loose:  # rows of a large tensor go without the rest of it
         message, storages, _ = pickle_batch(value, frozenset(loose))
@@ -342,8 +344,8 @@ def may_be_handed_on(storages: "Sequence[torch.UntypedStorage]") -> bool:
     filled = [one for one in storages if one.nbytes()]
     return (
         torch.multiprocessing.get_sharing_strategy() == "file_descriptor"
-        and len(filled) <= HANDLES
-        and sum(one.nbytes() for one in filled) > SMALL
+        and len(filled) <= MOST_HANDLES
+        and sum(one.nbytes() for one in filled) > SMALL_BATCH
         and all(one.is_shared() for one in filled)
     )
 
@@ -354,14 +356,14 @@ def copy_storages(message: bytes, storages: "Sequence[torch.UntypedStorage]") ->
     for one in storages:
         places.append((0, end, one.nbytes()))
         end += -(-one.nbytes() // ALIGNED) * ALIGNED
-    file = file_in_memory(end) if end > SMALL else None
+    file = file_in_memory(end) if end > SMALL_BATCH else None
     if file is not None:
         for (_, begin, _), one in zip(places, storages, strict=True):
-            write_at(file, begin, memory_of(one))
+            write_at(file, begin, bytes_of_storage(one))
         return Packed(message, places, b"", [file])
     inside = bytearray(end)
     for (_, begin, size), one in zip(places, storages, strict=True):
-        inside[begin : begin + size] = memory_of(one)
+        inside[begin : begin + size] = bytes_of_storage(one)
     return Packed(message, [(-1, begin, size) for _, begin, size in places], inside)
 
 
@@ -382,7 +384,7 @@ def write_at(descriptor: int, begin: int, content: memoryview) -> None:
         begin, content = begin + written, content[written:]
 
 
-def memory_of(storage: "torch.UntypedStorage") -> memoryview:
+def bytes_of_storage(storage: "torch.UntypedStorage") -> memoryview:
     """A storage's bytes, which live as long as somebody looks at them."""
     size = storage.nbytes()
     if size == 0:
@@ -464,7 +466,7 @@ class BatchUnpickler(pickle.Unpickler):
 
 def unpack_batch(packed: Packed) -> Any:
     """The value. What a rank writes into mapped memory becomes its own, page by page: no other rank sees it."""
-    files = [memory_of(mapped(file, n)) for file, n in zip(packed.files, packed.sizes(), strict=True)]
+    files = [bytes_of_storage(mapped(file, n)) for file, n in zip(packed.files, packed.sizes(), strict=True)]
     storages = [
         piece_of(files[file], begin, size) if file >= 0 else piece_of(packed.inside, begin, size).clone()
         for file, begin, size in packed.places
@@ -495,7 +497,7 @@ def send_packed(way: socket.socket, packed: Packed) -> None:
 
 def receive_packed(way: socket.socket) -> Packed:
     """From a Unix socket; EOFError if the other end is gone."""
-    head, files, _, _ = socket.recv_fds(way, 16, HANDLES)
+    head, files, _, _ = socket.recv_fds(way, 16, MOST_HANDLES)
     head += receive_exactly(way, 16 - len(head))
     length, count = int.from_bytes(head[:8], "little"), int.from_bytes(head[8:], "little")
     message, places, inside = pickle.loads(receive_exactly(way, length))
@@ -522,7 +524,7 @@ def send_to_nodes(packed: Packed, leaders: Any) -> None:
     broadcast_bytes(torch.frombuffer(bytearray(len(head).to_bytes(8, "little")), dtype=torch.uint8), leaders)
     broadcast_bytes(torch.frombuffer(bytearray(head), dtype=torch.uint8), leaders)
     for file, size in zip(packed.files, packed.sizes(), strict=True):
-        broadcast_bytes(torch.frombuffer(memory_of(mapped(file, size)), dtype=torch.uint8), leaders)
+        broadcast_bytes(torch.frombuffer(bytes_of_storage(mapped(file, size)), dtype=torch.uint8), leaders)
 
 
 def receive_on_node(leaders: Any) -> Packed:
@@ -533,7 +535,7 @@ def receive_on_node(leaders: Any) -> Packed:
     files = [file for file in map(file_in_memory, sizes) if file is not None]
     for file, size in zip(files, sizes, strict=True):
         broadcast_bytes(
-            torch.frombuffer(memory_of(mapped(file, size, shared=True)), dtype=torch.uint8), leaders
+            torch.frombuffer(bytes_of_storage(mapped(file, size, shared=True)), dtype=torch.uint8), leaders
         )
     return Packed(message, places, bytearray(inside), files)
 
@@ -541,4 +543,4 @@ def receive_on_node(leaders: Any) -> Packed:
 def broadcast_bytes(place: torch.Tensor, group: Any) -> bytes | memoryview:
     """Rank 0's bytes into this tensor on every rank of the group."""
     torch.distributed.broadcast(place, 0, group=group)
-    return memory_of(place.untyped_storage())
+    return bytes_of_storage(place.untyped_storage())
