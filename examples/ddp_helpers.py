@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 8d6a551b): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 2d8ac9e6): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -35,7 +35,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from datetime import timedelta
 from types import FunctionType, MethodType, ModuleType, TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 import torch.distributed
@@ -97,7 +97,8 @@ def split_argument(value: Any, world: int, take: Take) -> tuple[int, Any]:
 
 def chunk_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
     """Rows of each chunk as torch.chunk cuts them, which may be fewer than ranks: 5 over 4 is 2, 2, 1."""
-    return tuple(chunk.shape[dim] for chunk in tensor.detach().chunk(world, dim))
+    numberless = torch.empty(tensor.shape, device="meta")
+    return tuple(chunk.shape[dim] for chunk in numberless.chunk(world, dim))
 
 
 def rank_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
@@ -827,6 +828,889 @@ def without_rows(batch: Any) -> Any:
     return batch[:0] if isinstance(batch, (list, tuple)) or hasattr(batch, "shape") and batch.shape else batch
 
 
+class Rows(torch.Tensor):
+    """A whole tensor, parted among the ranks along one dimension: rank r holds `sizes[r]` of its rows."""
+
+    own: torch.Tensor  # this rank's rows
+    sizes: tuple[int, ...]
+    part_dim: int  # the dimension along which the rows lie
+    kept: "torch.Tensor | None"  # the whole, once something has asked for it
+    kept_at: int  # the changes that there were then
+    family: "Family"
+    fetch: "Callable[[], torch.Tensor] | None"  # the whole without the network, where its memory can be seen
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @staticmethod
+    def of(
+        own: torch.Tensor,
+        sizes: Sequence[int],
+        dim: int = 0,
+        family: "Family | None" = None,
+        shape: "Sequence[int] | None" = None,
+        strides: "Sequence[int] | None" = None,
+    ) -> "Rows":
+        """The whole tensor of which `own` are this rank's rows; outside of autograd (see rows_of)."""
+        if shape is None or strides is None:
+            own = (
+                own.contiguous()
+            )  # what torch does next may depend on strides: they are the same on all ranks
+            shape = [*own.shape]
+            shape[dim] = sum(sizes)
+            strides = contiguous_strides(shape)
+        rows: Rows = torch.Tensor._make_wrapper_subclass(
+            Rows,
+            shape,
+            strides=strides,
+            dtype=own.dtype,
+            layout=own.layout,
+            device=own.device,
+            requires_grad=False,
+        )
+        rows.own, rows.sizes, rows.part_dim = own, tuple(sizes), dim
+        rows.kept, rows.kept_at, rows.fetch = None, -1, None
+        rows.family = Family() if family is None else family
+        rows.family.add(rows)
+        return rows
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: "dict[str, Any] | None" = None
+    ) -> Any:
+        return run_on_rows(func, args, kwargs or {})
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not keeps_rows(key, self.part_dim, self.dim()):
+            become_whole(self)
+        elif not self.family.others(self):
+            have_own_memory(self)
+        super().__setitem__(key, value)
+
+    def tolist(self) -> Any:
+        return plain(self).tolist()
+
+    def numpy(self, *args: Any, **kwargs: Any) -> Any:
+        return plain(self).numpy(*args, **kwargs)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return plain(self).__array__(*args, **kwargs)
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
+        return plain(self).__dlpack__(*args, **kwargs)
+
+    def __iter__(self) -> Any:
+        return iter(plain(self))
+
+    def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
+        return repr(plain(self))
+
+    def __format__(self, form: str) -> str:
+        return format(plain(self), form)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return plain(self).detach().requires_grad_(self.requires_grad).__reduce_ex__(protocol)
+
+    def __deepcopy__(self, memo: "dict[int, Any]") -> torch.Tensor:
+        twin: torch.Tensor = plain(self).__deepcopy__(memo)
+        return twin
+
+    def data_ptr(self) -> int:
+        return plain(self).data_ptr()
+
+    def untyped_storage(self) -> Any:
+        return plain(self).untyped_storage()
+
+
+class Family:
+    """Rows that share their memory: what changes one of them in place changes all."""
+
+    def __init__(self) -> None:
+        self.lent = False  # the memory is another's, who may need it as it is: the wrapped model's
+        self.changes = 0
+        self.members: list[weakref.ref[Rows]] = []
+
+    def add(self, rows: Rows) -> None:
+        self.members = [*(one for one in self.members if one() is not None), weakref.ref(rows)]
+
+    def others(self, rows: Rows) -> list[Rows]:
+        """The living members but for one."""
+        living = (one() for one in self.members)
+        return [one for one in living if one is not None and one is not rows]
+
+
+def contiguous_strides(shape: Sequence[int]) -> list[int]:
+    """The strides of a contiguous tensor."""
+    strides = [1] * len(shape)
+    for dim in range(len(shape) - 1, 0, -1):
+        strides[dim - 1] = strides[dim] * max(shape[dim], 1)
+    return strides
+
+
+# Bytes up to which a tensor is made whole at once: as many exchanges, and float32 to the last bit.
+SMALL_WHOLE = 64 * 1024
+
+
+def join_parts(own: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tensor:
+    """All ranks' rows as one tensor: whole on each rank if it is small, parted as they are if it is large."""
+    if dim != 0 or own.layout != torch.strided or not is_large(own, sizes, dim):
+        return concatenate_ranks(own, sizes, dim)
+    rows = Rows.of(own.detach(), sizes, dim)
+    rows.family.lent = True
+    return rows
+
+
+def is_large(own: torch.Tensor, sizes: Sequence[int], dim: int) -> bool:
+    """Whether the whole is larger than what travels along: every rank has the same answer."""
+    row = own.element_size()
+    for place, size in enumerate(own.shape):
+        row *= 1 if place == dim else size
+    return row * sum(sizes) > SMALL_WHOLE
+
+
+def own_numbers(tensor: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """This rank's rows of a whole tensor, below autograd: a view."""
+    if is_parted(tensor) and (tensor.sizes, tensor.part_dim) == (tuple(sizes), dim):
+        return tensor.own
+    return own_slice(plain_numbers(tensor), sizes, dim)
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The whole as a plain tensor of this rank; autograd goes on through it."""
+    return AsPlain.apply(tensor) if isinstance(tensor, Rows) else tensor
+
+
+class AsPlain(torch.autograd.Function):
+    """Rows -> the same numbers, all of them on each rank; the gradient is the same on all ranks, too."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        return plain_numbers(tensor).clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+
+def with_wholes(value: Any) -> Any:
+    """A value with all rows in it, before one rank goes on alone; also in tuples, lists and dicts."""
+    if isinstance(value, Rows):
+        return plain(value)
+    if isinstance(value, dict):
+        return {key: with_wholes(item) for key, item in value.items()} if holds_rows(value) else value
+    if isinstance(value, (tuple, list)) and holds_rows(value):
+        items = [with_wholes(item) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+def holds_rows(value: Any) -> bool:
+    """Whether there are Rows in it."""
+    if isinstance(value, dict):
+        return any(map(holds_rows, value.values()))
+    return any(map(holds_rows, value)) if isinstance(value, (tuple, list)) else isinstance(value, Rows)
+
+
+def is_parted(value: Any) -> TypeGuard[Rows]:
+    """Whether this tensor's rows lie on several ranks."""
+    return isinstance(value, Rows) and value.own is not value.kept
+
+
+def plain_numbers(tensor: torch.Tensor) -> torch.Tensor:
+    """The whole, below autograd. It is kept, and is not to be changed."""
+    if not isinstance(tensor, Rows):
+        return tensor
+    if not is_parted(tensor):
+        return tensor.own
+    if tensor.kept is None or tensor.kept_at != tensor.family.changes:
+        tensor.kept, tensor.kept_at = join_own(tensor), tensor.family.changes
+    return tensor.kept
+
+
+def join_own(rows: Rows) -> torch.Tensor:
+    """All ranks' rows, in the order of memory that the whole has."""
+    if rows.fetch is not None and not rows.family.changes:
+        return rows.fetch()
+    whole = from_all_ranks(rows.own, rows.sizes, rows.part_dim)
+    if whole.stride() == rows.stride():
+        return whole
+    placed = torch.empty_strided(rows.shape, rows.stride(), dtype=whole.dtype, device=whole.device)
+    return placed.copy_(whole)
+
+
+def from_all_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """torch.cat of what the ranks bring; all of them have to come here."""
+    if world_size() == 1:
+        raise RuntimeError(
+            "These rows lie on several ranks, and only one rank asks for all of them. Ask where all ranks come by."
+        )
+    return concatenate_ranks(own, sizes, dim)
+
+
+CROSSES = (
+    "A large output of the wrapped model, or a view of it, is changed in place, where the change would not reach all "
+    "that shares its memory or crosses the ranks' rows. Change a copy: tensor.clone()."
+)
+
+
+def become_whole(rows: Rows) -> None:
+    """Hold the whole from now on: it is going to be changed in a way that is not row by row."""
+    if is_parted(rows):
+        if rows.family.others(rows):
+            raise RuntimeError(CROSSES)
+        rows.own = rows.kept = plain_numbers(rows).clone()
+        rows.fetch, rows.family.lent = None, False
+
+
+def keeps_rows(key: Any, dim: int, dims: int) -> bool:
+    """Whether an index takes each row as a whole: only plain slices and numbers, and all of the rows' dimension."""
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if any(
+        not isinstance(one, (int, slice)) and one is not Ellipsis or isinstance(one, bool) for one in keys
+    ):
+        return False
+    if any(one is Ellipsis for one in keys):
+        place = next(i for i, one in enumerate(keys) if one is Ellipsis)
+        keys[place : place + 1] = [slice(None)] * (dims - len(keys) + 1)
+    return len(keys) <= dim or keys[dim] == slice(None)
+
+
+@uncompiled
+def run_on_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function of torch, called with Rows among its arguments."""
+    if not any(is_parted(rows) for one in (*args, *kwargs.values()) for rows in rows_in(one)):
+        return run_on_whole(func, args, kwargs)
+    way = WAYS.get(func.name().removeprefix("aten::"))
+    if way is None and is_pointwise(func):
+        way = by_element
+    if way is None and torch._C._dispatch_has_kernel_for_dispatch_key(
+        func.name(), "CompositeImplicitAutograd"
+    ):
+        return func.decompose(*args, **kwargs)  # made of simpler functions, which come by here in turn
+    found = NotImplemented if way is None else way(func, args, kwargs)
+    return run_on_whole(func, args, kwargs) if found is NotImplemented else found
+
+
+def run_on_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The function as it was written, on all rows; what it changes holds all rows from then on."""
+    given = bound(func, args, kwargs)
+    changed = [rows for argument, value in given if writes(argument) for rows in rows_in(value)]
+    for rows in changed:
+        become_whole(rows)
+        about_to_change(rows)
+    viewed = [value for argument, value in given if argument.alias_info is not None and is_parted(value)]
+    found = func(*with_plain(args), **with_plain(kwargs))
+    if viewed:  # a view of the whole, by which nobody can write into the rows of the other ranks
+        views = [
+            whole_view(one.clone(), viewed[0]) for one in (found if isinstance(found, list) else [found])
+        ]
+        return views if isinstance(found, list) else views[0]
+    return changed[0] if changed and not isinstance(found, (list, tuple)) else found
+
+
+def whole_view(found: torch.Tensor, rows: Rows) -> torch.Tensor:
+    """A whole that stands for a view of rows: neither may be changed while both are there."""
+    view = Rows.of(
+        found, (found.shape[0] if found.dim() else 1,), 0, rows.family, found.shape, found.stride()
+    )
+    view.kept = found
+    return view
+
+
+def bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[Any, Any]]:
+    """The arguments of a call beside what the function's schema says of them."""
+    schema = func._schema.arguments
+    return [
+        *zip(schema, args, strict=False),
+        *((one, kwargs[one.name]) for one in schema if one.name in kwargs),
+    ]
+
+
+def named(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by their names, with what they are by default."""
+    values = {one.name: one.default_value for one in func._schema.arguments if one.has_default_value()}
+    return values | {argument.name: value for argument, value in bound(func, args, kwargs)}
+
+
+def writes(argument: Any) -> bool:
+    """Whether a function changes this argument of its schema."""
+    return argument.alias_info is not None and bool(argument.alias_info.is_write)
+
+
+def rows_in(value: Any) -> list[Rows]:
+    """The Rows in an argument."""
+    return [one for one in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(one, Rows)]
+
+
+def about_to_change(rows: Rows) -> None:
+    """Note a change in place; it must reach all that shares the memory."""
+    others = rows.family.others(rows)
+    if any(is_parted(one) != is_parted(rows) for one in others) or others and rows.family.lent:
+        raise RuntimeError(CROSSES)
+    have_own_memory(rows)
+    rows.family.changes += 1
+
+
+def have_own_memory(rows: Rows) -> None:
+    """Have a copy of what is lent. Nobody else may see it yet."""
+    if rows.family.lent:
+        rows.own, rows.family.lent = rows.own.clone(), False
+
+
+def with_plain(value: Any) -> Any:
+    """Arguments with the wholes in place of rows."""
+    if isinstance(value, Rows):
+        return plain_numbers(value)
+    if isinstance(value, dict):
+        return {key: with_plain(item) for key, item in value.items()}
+    return type(value)(with_plain(item) for item in value) if isinstance(value, (list, tuple)) else value
+
+
+def is_pointwise(func: Any) -> bool:
+    """Whether torch says that a function works element by element; of one that works in place, if its twin does."""
+    if {torch.Tag.data_dependent_output, torch.Tag.nondeterministic_seeded} & set(func.tags):
+        return False  # equal, which answers for all; rrelu, which may draw
+    if torch.Tag.pointwise in func.tags:
+        return True
+    name, overload = func._schema.name, func._schema.overload_name or "default"
+    packet = getattr(torch.ops.aten, name.removeprefix("aten::")[:-1], None) if name.endswith("_") else None
+    twin = getattr(packet, overload, None)
+    return twin is not None and torch.Tag.pointwise in twin.tags
+
+
+def by_element(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Functions of each element: of rows that lie alike, beside what has one row, or all of them, or none."""
+    given = [*args, *kwargs.values()]
+    tensors = [one for one in given if isinstance(one, torch.Tensor)]
+    layouts = {(one.sizes, one.dim() - one.part_dim) for one in tensors if is_parted(one)}
+    if len(layouts) != 1 or any(isinstance(one, (list, tuple)) and rows_in(one) for one in given):
+        return NotImplemented
+    sizes, place = layouts.pop()  # the rows' dimension, counted from the last
+    total = sum(sizes)
+    changed = [value for argument, value in bound(func, args, kwargs) if writes(argument)]
+    if any(not is_parted(one) for one in changed):
+        return NotImplemented
+    for one in tensors:
+        height = one.shape[-place] if one.dim() >= place else 1
+        if height != total and height != 1:
+            return NotImplemented  # one row in all, beside more
+
+    def own_of(value: Any) -> Any:
+        if is_parted(value):
+            return value.own
+        numbers = plain_numbers(value) if isinstance(value, torch.Tensor) else value
+        if isinstance(value, torch.Tensor) and value.dim() >= place and value.shape[-place] == total > 1:
+            return own_slice(numbers, sizes, value.dim() - place)
+        return numbers
+
+    for rows in changed:
+        about_to_change(rows)
+    found = func(*map(own_of, args), **{key: own_of(value) for key, value in kwargs.items()})
+    if changed:
+        return changed[0]
+    first = max(filter(is_parted, tensors), key=lambda one: one.dim())
+    return parted_like(found, first, max(one.dim() for one in tensors) - place)
+
+
+def parted_like(found: Any, rows: Rows, dim: int) -> Any:
+    """What was computed on the own rows, as Rows; also in a tuple. What is no tensor stays."""
+    if isinstance(found, torch.Tensor):
+        return in_memory_as(found, rows, dim)
+    if not isinstance(found, (list, tuple)):
+        return found
+    return type(found)(parted_like(one, rows, dim) for one in found)
+
+
+def in_memory_as(found: torch.Tensor, rows: Rows, dim: int) -> Rows:
+    """Rows whose dimensions lie in memory as those of others, of their shape, do: random numbers come in that order."""
+    shape = [*found.shape]
+    shape[dim] = sum(rows.sizes)
+    if rows.is_contiguous() or shape != [*rows.shape]:
+        return Rows.of(found, rows.sizes, dim)
+    strides = torch.empty_like(torch.empty_strided(shape, rows.stride(), device="meta")).stride()
+    order = sorted(range(len(shape)), key=lambda one: -strides[one])
+    back = sorted(range(len(shape)), key=order.__getitem__)
+    own = found.permute(order).contiguous().permute(back)
+    return Rows.of(own, rows.sizes, dim, None, shape, strides)
+
+
+def by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Functions of each row of their first argument, whatever its shape."""
+    rows = args[0]
+    if not is_parted(rows) or any(isinstance(one, torch.Tensor) for one in (*args[1:], *kwargs.values())):
+        return NotImplemented
+    found = func(rows.own, *args[1:], **kwargs)
+    if kwargs.get("memory_format", torch.preserve_format) is not torch.preserve_format:
+        return Rows.of(found, rows.sizes, rows.part_dim)
+    return parted_like(found, rows, rows.part_dim)
+
+
+def made_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """new_zeros and its relatives: rows of a shape of their own, of as many rows where that is possible."""
+    rows, shape = args[0], list(args[1])
+    dim, total = rows.part_dim, sum(rows.sizes)
+    if len(shape) <= dim or shape[dim] != total or total < 2:
+        return func(rows.own, *args[1:], **kwargs)
+    shape[dim] = rows.sizes[own_rank()]
+    return Rows.of(func(rows.own, shape, *args[2:], **kwargs), rows.sizes, dim)
+
+
+def made_plain(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """new_empty_strided: autograd makes gradients of views so, and writes into them by as_strided."""
+    return func(args[0].own, *args[1:], **kwargs)
+
+
+def along(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Functions along dimensions: of each row alone, if the rows' own is not among them."""
+    given = named(func, args, kwargs)
+    rows = next((one for one in (*args, *kwargs.values()) if is_parted(one)), None)
+    dims = given["dim"] if "dim" in given else given["dims"]
+    if rows is None or not isinstance(args[0], torch.Tensor) or dims is None or rows.dim() == 0:
+        return NotImplemented
+    dims = [one % rows.dim() for one in (dims if isinstance(dims, (list, tuple)) else [dims])]
+    tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
+    own = {id(one): own_alike(one, rows) if one.dim() == rows.dim() else None for one in tensors}
+    changed = [value for argument, value in bound(func, args, kwargs) if writes(argument)]
+    if not dims or rows.part_dim in dims or None in own.values() or not all(map(is_parted, changed)):
+        return NotImplemented
+    for one in changed:
+        about_to_change(one)
+    found = func(
+        *(own.get(id(one), one) for one in args),
+        **{key: own.get(id(one), one) for key, one in kwargs.items()},
+    )
+    if changed:
+        return changed[0]
+    first = found if isinstance(found, torch.Tensor) else found[0]
+    gone = sum(dim < rows.part_dim for dim in dims) if first.dim() < rows.dim() else 0
+    return parted_like(found, rows, rows.part_dim - gone)
+
+
+def add_up(parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The sums over the ranks of some small tensors, added in rank order, in one exchange."""
+    flat = torch.cat([one.reshape(-1) for one in parts])
+    world = world_size()
+    found = from_all_ranks(flat, [len(flat)] * world).view(world, -1)
+    total = found[0].clone()
+    for one in found[1:]:
+        total += one
+    return [
+        one.view(part.shape) for one, part in zip(total.split([p.numel() for p in parts]), parts, strict=True)
+    ]
+
+
+def summed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """sum over the rows' dimension, alone or with others: what the ranks have is added up."""
+    found, rows = along_if_it_can(func, args, kwargs), args[0]
+    if found is not NotImplemented or not is_parted(rows):
+        return found
+    (total,) = add_up(
+        [func(rows.own, *args[1:], **{**kwargs, "dtype": exact(rows.dtype, kwargs.get("dtype"))})]
+    )
+    return total.to(kwargs.get("dtype") or (rows.dtype if rows.is_floating_point() else total.dtype))
+
+
+def averaged(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """mean over the rows' dimension, alone or with others."""
+    found, rows = along_if_it_can(func, args, kwargs), args[0]
+    if found is not NotImplemented or not is_parted(rows):
+        return found
+    given = named(func, args, kwargs)
+    dims = [one % rows.dim() for one in given.get("dim") or range(rows.dim())]
+    count = 1
+    for dim in dims:
+        count *= rows.shape[dim]
+    own = torch.sum(rows.own, dims, given.get("keepdim", False), dtype=exact(rows.dtype, given["dtype"]))
+    return (add_up([own])[0] / count).to(given["dtype"] or rows.dtype)
+
+
+def exact(dtype: torch.dtype, asked: "torch.dtype | None") -> "torch.dtype | None":
+    """The dtype to add in: half precision is rounded once, at the end."""
+    return torch.float32 if (asked or dtype) in (torch.float16, torch.bfloat16) else asked
+
+
+def of_parts(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """max, min, any, all and norms of everything: of those of the ranks that have rows."""
+    rows, given = args[0], named(func, args, kwargs)
+    if not is_parted(rows) or not rows.numel() or given.get("dim") is not None or given.get("ord", 2) == 0:
+        return NotImplemented
+    size, at = rows.sizes[own_rank()], [min(size, 1) for size in rows.sizes]
+    own = func(rows.own, *args[1:], **kwargs) if size else rows.own.new_empty(())
+    found = from_all_ranks(own.reshape(1)[: at[own_rank()]], at)
+    return func(found, *args[1:], **kwargs).reshape(own.shape)
+
+
+def normed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """linalg_vector_norm, along dimensions or of everything."""
+    found = along(func, args, kwargs)
+    return of_parts(func, args, kwargs) if found is NotImplemented else found
+
+
+def along_if_it_can(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    given = named(func, args, kwargs)
+    return along(func, args, kwargs) if "dim" in given or "dims" in given else NotImplemented
+
+
+def viewed(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dim: int, own: Any, sizes: Any = None
+) -> Any:
+    """A view of rows: of the own rows with the same memory, and of the whole as torch would have it."""
+    rows = args[0]
+    whole = torch.empty_strided(rows.shape, rows.stride(), dtype=rows.dtype, device="meta")
+    shape = func(whole, *args[1:], **kwargs)
+    return Rows.of(own, sizes or rows.sizes, dim, rows.family, shape.shape, shape.stride())
+
+
+def reshaped(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """view and its relatives, where the rows stay rows, or are split evenly, or merged with what is in each."""
+    rows = args[0]
+    shape = list(torch.empty(rows.shape, device="meta").reshape(args[1]).shape)
+    place = reshaped_dim(list(rows.shape), rows.part_dim, shape) if rows.numel() else None
+    if place is None:
+        return NotImplemented
+    dim, each = place  # each old row is so many of the new
+    if any(size * each[0] % each[1] for size in rows.sizes):
+        return NotImplemented
+    sizes = tuple(size * each[0] // each[1] for size in rows.sizes)
+    shape[dim] = sizes[own_rank()]
+    return viewed(func, args, kwargs, dim, rows.own.view(shape), sizes)
+
+
+def reshaped_dim(old: list[int], part_dim: int, new: list[int]) -> "tuple[int, tuple[int, int]] | None":
+    """The dimension of the rows in another shape, and how many new rows (as a fraction) each old row is."""
+    lead, inner, count = 1, 1, old[part_dim]
+    for size in old[:part_dim]:
+        lead *= size
+    for size in old[part_dim + 1 :]:
+        inner *= size
+    before, after = 1, lead * count * inner
+    for dim, size in enumerate(new):
+        after //= size
+        if before == lead and (size > 1 or count == 1):
+            if inner % after == 0:
+                return dim, (inner // after, 1)
+            return (dim, (1, after // inner)) if after % inner == 0 else None
+        before *= size
+    return None
+
+
+def permuted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """permute, transpose, t."""
+    rows, given = args[0], named(func, args, kwargs)
+    order = list(range(rows.dim()))
+    if "dims" in given:
+        order = [one % rows.dim() for one in given["dims"]]
+    elif rows.dim() > 1:
+        one, other = given.get("dim0", 0) % rows.dim(), given.get("dim1", 1) % rows.dim()
+        order[one], order[other] = order[other], order[one]
+    return viewed(func, args, kwargs, order.index(rows.part_dim), rows.own.permute(order))
+
+
+def squeezed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """squeeze, of dimensions other than the rows'."""
+    rows, dim = args[0], named(func, args, kwargs).get("dim")
+    asked = range(rows.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+    gone = [one % rows.dim() for one in asked if rows.shape[one] == 1] if rows.dim() else []
+    if rows.part_dim in gone:
+        return NotImplemented
+    own = rows.own
+    for one in sorted(gone, reverse=True):
+        own = own.squeeze(one)
+    return viewed(func, args, kwargs, rows.part_dim - sum(one < rows.part_dim for one in gone), own)
+
+
+def unsqueezed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    rows, dim = args[0], args[1] % (args[0].dim() + 1)
+    return viewed(func, args, kwargs, rows.part_dim + (dim <= rows.part_dim), rows.own.unsqueeze(dim))
+
+
+def expanded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """expand, where it does not make many rows of one."""
+    rows, shape = args[0], list(args[1])
+    dim = rows.part_dim + len(shape) - rows.dim()
+    if shape[dim] not in (-1, sum(rows.sizes)):
+        return NotImplemented
+    shape[dim] = rows.sizes[own_rank()]
+    return viewed(func, args, kwargs, dim, rows.own.expand(shape))
+
+
+def selected(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """x[:, 3]: of each row."""
+    rows, dim = args[0], args[1] % args[0].dim()
+    if dim == rows.part_dim:
+        return NotImplemented
+    return viewed(func, args, kwargs, rows.part_dim - (dim < rows.part_dim), rows.own.select(dim, args[2]))
+
+
+def sliced(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """x[:, 1:3], of each row; x[4:8], of those rows that a rank has."""
+    rows, given = args[0], named(func, args, kwargs)
+    dim, total = given["dim"] % rows.dim(), rows.shape[given["dim"]]
+    if dim != rows.part_dim:
+        own = rows.own[(slice(None),) * dim + (slice(given["start"], given["end"], given["step"]),)]
+        return viewed(func, args, kwargs, rows.part_dim, own)
+    start, end, step = slice(given["start"], given["end"], given["step"]).indices(total)
+    if step != 1:
+        return NotImplemented
+    sizes, own, at = [], rows.own, 0
+    for rank, size in enumerate(rows.sizes):
+        first, last = max(start - at, 0), min(end - at, size)
+        sizes.append(max(last - first, 0))
+        if rank == own_rank():
+            own = rows.own.narrow(dim, min(first, size), sizes[-1])
+        at += size
+    return viewed(func, args, kwargs, rows.part_dim, own, tuple(sizes))
+
+
+def aliased(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """detach, alias: the same memory."""
+    rows = args[0]
+    twin = Rows.of(rows.own, rows.sizes, rows.part_dim, rows.family, rows.shape, rows.stride())
+    twin.kept, twin.kept_at, twin.fetch = rows.kept, rows.kept_at, rows.fetch
+    return twin
+
+
+def one_of_many(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The gradients of select and slice: zeros around what was picked of each row."""
+    rows, shape, dim = args[0], list(args[1]), args[2] % len(args[1])
+    select = func._schema.name.endswith("select_backward")
+    place = rows.part_dim + (select and dim <= rows.part_dim)
+    if dim == place or shape[place] != sum(rows.sizes):
+        return NotImplemented
+    shape[place] = rows.sizes[own_rank()]
+    return Rows.of(func(rows.own, shape, *args[2:]), rows.sizes, place)
+
+
+def several(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """split and unbind, along other dimensions: of each row."""
+    rows, given = args[0], named(func, args, kwargs)
+    dim = given["dim"] % rows.dim()
+    if dim == rows.part_dim:
+        return NotImplemented
+    whole = torch.empty_strided(rows.shape, rows.stride(), dtype=rows.dtype, device="meta")
+    shapes, parts = func(whole, *args[1:], **kwargs), func(rows.own, *args[1:], **kwargs)
+    place = rows.part_dim - (dim < rows.part_dim and parts[0].dim() < rows.dim())
+    return [
+        Rows.of(part, rows.sizes, place, rows.family, shape.shape, shape.stride())
+        for part, shape in zip(parts, shapes, strict=True)
+    ]
+
+
+def side_by_side(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """cat and stack, of rows that lie alike, along another dimension."""
+    tensors, dim = args[0], named(func, args, kwargs)["dim"]
+    rows, new = next(filter(is_parted, tensors)), func._schema.name.endswith("stack")
+    own = [own_alike(one, rows) if one.dim() == rows.dim() else None for one in tensors]
+    dim %= rows.dim() + new
+    if any(one is None for one in own) or not new and dim == rows.part_dim:
+        return NotImplemented
+    return Rows.of(func(own, dim), rows.sizes, rows.part_dim + (new and dim <= rows.part_dim))
+
+
+def multiplied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """mm and bmm: rows times a matrix, or the sum over rows that both sides have."""
+    one, other = args
+    batched = one.dim() - 2
+    if is_parted(one) and is_parted(other):
+        if one.sizes != other.sizes:
+            return NotImplemented
+        if batched and one.part_dim == other.part_dim == 0:
+            return Rows.of(func(one.own, other.own), one.sizes, 0)
+        if one.part_dim == batched + 1 and other.part_dim == batched:
+            return add_up([func(one.own, other.own)])[0]
+        return NotImplemented
+    rows, whole = (one, plain_numbers(other)) if is_parted(one) else (other, plain_numbers(one))
+    if batched and rows.part_dim == 0:
+        own = own_slice(whole, rows.sizes, 0)
+        return Rows.of(func(rows.own, own) if rows is one else func(own, rows.own), rows.sizes, 0)
+    if rows is one and rows.part_dim == batched:
+        return Rows.of(func(rows.own, whole), rows.sizes, batched)
+    if rows is other and rows.part_dim == batched + 1:
+        return Rows.of(func(whole, rows.own), rows.sizes, batched + 1)
+    own = own_slice(whole, rows.sizes, batched + 1 if rows is other else batched)
+    return add_up([func(own, rows.own) if rows is other else func(rows.own, own)])[0]
+
+
+def multiplied_and_added(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """addmm: a bias that all rows have, plus rows times a matrix."""
+    bias, one, other = args
+    if kwargs or is_parted(bias) or is_parted(other) or not is_parted(one) or one.part_dim or bias.dim() > 1:
+        return NotImplemented
+    return Rows.of(func(plain_numbers(bias), one.own, plain_numbers(other)), one.sizes, 0)
+
+
+# torch's numbers for reduction=
+NONE = 0
+
+
+MEAN = 1
+
+
+SUM = 2
+
+
+def class_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """nll_loss_forward: the sum of the weighted losses and the sum of the weights, over all rows."""
+    rows, target, weight, reduction, ignored = args
+    own = own_alike(target, rows)
+    if own is None or rows.dim() < 2 or rows.part_dim:
+        return NotImplemented
+    if reduction == NONE:
+        each, total = func(rows.own, own, weight, reduction, ignored)
+        return Rows.of(each, rows.sizes, 0), total
+    loss, weights = add_up(func(rows.own, own, weight, SUM, ignored))
+    return (loss / weights if reduction == MEAN else loss), weights
+
+
+def class_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """nll_loss_backward; total_weight is that of all rows."""
+    gradient, rows, target, weight, reduction, ignored, total = args
+    if not is_parted(rows) or rows.dim() < 2 or rows.part_dim:
+        return NotImplemented
+    own = own_alike(target, rows)
+    given = own_alike(gradient, rows) if reduction == NONE else plain_numbers(gradient)
+    if own is None or given is None:
+        return NotImplemented
+    found = func(given, rows.own.contiguous(), own, weight, reduction, ignored, plain_numbers(total))
+    return Rows.of(found, rows.sizes, 0)
+
+
+def own_beside(tensor: torch.Tensor, rows: Rows) -> "torch.Tensor | None":
+    """The part of a tensor that these rows meet when both are broadcast; None if they do not lie alike."""
+    place = rows.dim() - rows.part_dim  # counted from the last
+    if is_parted(tensor):
+        return own_alike(tensor, rows) if tensor.dim() == rows.dim() else None
+    if tensor.dim() < place or tensor.shape[-place] == 1 < sum(rows.sizes):
+        return plain_numbers(tensor)
+    if tensor.shape[-place] != sum(rows.sizes):
+        return None
+    return own_slice(plain_numbers(tensor), rows.sizes, tensor.dim() - place)
+
+
+def pair_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """mse_loss and its relatives: of each element beside its target's, then their mean or sum."""
+    names = [one.name for one in func._schema.arguments]
+    given = named(func, args, kwargs)
+    rows = next(filter(is_parted, given.values()))
+    own = {
+        name: own_beside(one, rows) if isinstance(one, torch.Tensor) else one for name, one in given.items()
+    }
+    if any(own[name] is None is not given[name] for name in names) or given["self"].shape != rows.shape:
+        return NotImplemented
+    reduction = given["reduction"]
+    if reduction == NONE:
+        return Rows.of(func(**own), rows.sizes, rows.part_dim)
+    (total,) = add_up([func(**{**own, "reduction": SUM})])
+    return total / rows.numel() if reduction == MEAN else total
+
+
+def pair_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """mse_loss_backward and its relatives: the mean is over all rows."""
+    given = named(func, args, kwargs)
+    rows = next(filter(is_parted, given.values()))
+    own = {
+        name: own_beside(one, rows) if isinstance(one, torch.Tensor) else one for name, one in given.items()
+    }
+    if any(own[name] is None is not given[name] for name in given) or given["self"].shape != rows.shape:
+        return NotImplemented
+    if given["reduction"] == MEAN:
+        own |= {"grad_output": own["grad_output"] / rows.numel(), "reduction": SUM}
+    return Rows.of(func(**own), rows.sizes, rows.part_dim)
+
+
+def own_alike(tensor: torch.Tensor, rows: Rows) -> "torch.Tensor | None":
+    """The part of a tensor that lies beside these rows, in front or in the same shape; None if none does."""
+    if is_parted(tensor):
+        return tensor.own if (tensor.sizes, tensor.part_dim) == (rows.sizes, rows.part_dim) else None
+    if tensor.dim() <= rows.part_dim or tensor.shape[rows.part_dim] != sum(rows.sizes):
+        return None
+    return own_slice(plain_numbers(tensor), rows.sizes, rows.part_dim)
+
+
+def looked_up(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """embedding: a row of the table for each index."""
+    if is_parted(args[0]) or not is_parted(args[1]):
+        return NotImplemented
+    found = func(plain_numbers(args[0]), args[1].own, *args[2:], **kwargs)
+    return Rows.of(found, args[1].sizes, args[1].part_dim)
+
+
+def looked_up_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """embedding_dense_backward: what the ranks' rows add to the table's gradient."""
+    gradient, indices, count, padding, by_frequency = args
+    own = own_alike(gradient, indices) if is_parted(indices) else None
+    if own is None or by_frequency:
+        return NotImplemented
+    return add_up([func(own, indices.own, count, padding, by_frequency)])[0]
+
+
+def picked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """x[:, chosen]: from each row."""
+    rows, indices = args
+    if not is_parted(rows) or any(is_parted(one) for one in indices):
+        return NotImplemented
+    first = next(dim for dim, one in enumerate(indices) if one is not None)
+    if first <= rows.part_dim or any(one is None for one in indices[first:]):  # the row picked from, or moved
+        return NotImplemented
+    own = func(rows.own, [one if one is None else plain_numbers(one) for one in indices])
+    return Rows.of(own, rows.sizes, rows.part_dim)
+
+
+def drawn_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """rand_like and its relatives: all ranks draw for all rows, as one process would."""
+    rows = args[0]
+    whole = torch.empty_strided(rows.shape, rows.stride(), dtype=rows.dtype, device=rows.device)
+    return func(whole, *args[1:], **kwargs)
+
+
+def by_name(ways: "dict[Way, str]") -> "dict[str, Way]":
+    """The way of each function, from the functions of each way: aten's names with their overloads."""
+    return {name: way for way, names in ways.items() for name in names.split()}
+
+
+# Beside these: by_element for all that torch itself says is pointwise (torch.Tag.pointwise).
+WAYS = by_name(
+    {
+        by_row: "_to_copy clone empty_like zeros_like ones_like full_like _pin_memory is_pinned",
+        by_element: """copy_ fill_.Scalar fill_.Tensor zero_ where.self leaky_relu_backward elu_backward
+            softplus_backward hardtanh_backward hardswish hardswish_backward hardsigmoid_backward""",
+        made_like: "new_empty new_zeros new_ones new_full",
+        made_plain: "new_empty_strided",
+        drawn_like: "rand_like randn_like randint_like randint_like.low_dtype",
+        along: """amax amin max.dim min.dim argmax argmin logsumexp prod.dim_int any.dim all.dim any.dims all.dims
+            var.correction std.correction var_mean.correction std_mean.correction var.dim std.dim norm.ScalarOpt_dim
+            norm.ScalarOpt_dim_dtype median.dim mode kthvalue nansum cumsum cumprod sort sort.stable argsort topk
+            _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data cummax cummin flip gather glu
+            logcumsumexp scatter.src scatter.value scatter_.src scatter_.value scatter_add scatter_add_""",
+        summed: "sum sum.dim_IntList",
+        averaged: "mean mean.dim",
+        of_parts: "max min any all",
+        normed: "linalg_vector_norm",
+        reshaped: "view _unsafe_view _reshape_alias",
+        permuted: "permute transpose.int t",
+        squeezed: "squeeze squeeze.dim squeeze.dims",
+        unsqueezed: "unsqueeze",
+        expanded: "expand",
+        selected: "select.int",
+        sliced: "slice.Tensor",
+        picked: "index.Tensor",
+        aliased: "detach alias lift_fresh",
+        one_of_many: "select_backward slice_backward",
+        several: "split.Tensor split_with_sizes unbind.int",
+        side_by_side: "cat stack",
+        multiplied: "mm bmm",
+        multiplied_and_added: "addmm",
+        looked_up: "embedding",
+        looked_up_gradient: "embedding_dense_backward",
+        class_loss: "nll_loss_forward nll_loss2d_forward",
+        class_loss_gradient: "nll_loss_backward nll_loss2d_backward",
+        pair_loss: """mse_loss smooth_l1_loss huber_loss binary_cross_entropy soft_margin_loss
+            binary_cross_entropy_with_logits""",
+        pair_loss_gradient: """mse_loss_backward smooth_l1_loss_backward huber_loss_backward
+            binary_cross_entropy_backward soft_margin_loss_backward""",
+    }
+)
+
+
 # How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
 # None if each rank holds a copy, whose gradients add up; its shape if these gradients may be sparse.
 Layout = tuple[int, tuple[int, ...]] | torch.Size | None
@@ -923,14 +1807,14 @@ def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
     if tensor.is_sparse:
         return tensor.clone()
     if layout is None or isinstance(layout, torch.Size):
-        return tensor.view_as(tensor)
-    return own_slice(tensor, layout[1], layout[0]).clone()
+        return plain_numbers(tensor).view_as(tensor)
+    return own_numbers(tensor, layout[1], layout[0]).clone()
 
 
 def from_ranks(own: torch.Tensor, layout: tuple[int, tuple[int, ...]] | torch.Size) -> torch.Tensor:
     """The ranks' rows in order, or the sum of gradients that are sparse if those of all ranks with rows are."""
     if not isinstance(layout, torch.Size):
-        return concatenate_ranks(own, layout[1], layout[0])
+        return join_parts(own, layout[1], layout[0])
     told = (own._indices().cpu(), own._values().cpu()) if own.is_sparse else own.cpu() if own.any() else None
     found = [each for each in exchange(told) if each is not None]
     parts = [
@@ -983,7 +1867,7 @@ class ScaleGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
         ctx.factor = factor
-        return tensor.view_as(tensor)
+        return plain_numbers(tensor).view_as(tensor)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
@@ -1151,6 +2035,25 @@ def reads_no_buffer(part: torch.nn.Module) -> bool:
         and type(part).forward.__module__.startswith("torch.nn.modules.")
         and not (part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part))
         and all(name in AVERAGES for name in held_buffers(part))
+    )
+
+
+@functools.cache
+def names_averages(kind: Any) -> bool:
+    """Whether methods of a module's class, torch's own left out, name running averages, or tables of buffers.
+
+    Its forward may read those of a part, in training too.
+    """
+    own = [one for one in kind.__mro__ if not one.__module__.startswith("torch.")]
+    codes = [value.__code__ for one in own for value in vars(one).values() if hasattr(value, "__code__")]
+    named: set[Any] = set()
+    while codes:
+        code = codes.pop()
+        constants = [each for each in code.co_consts if not isinstance(each, type(code))]
+        named.update(code.co_names, filter(lambda each: isinstance(each, str), constants))
+        codes += [each for each in code.co_consts if isinstance(each, type(code))]
+    return not named.isdisjoint(
+        (*AVERAGES, "buffers", "named_buffers", "get_buffer", "state_dict", "_buffers")
     )
 
 
@@ -1853,7 +2756,7 @@ class GraphDDP(DistributedDataParallel):
         count = len(chunk_sizes(tensor, world, self.dim))
         if id(tensor) in chunks:
             return count, self.way_out(chunks[id(tensor)].to(self.device))
-        own = own_slice(tensor, rank_sizes(tensor, world, self.dim), self.dim)
+        own = own_numbers(tensor.detach(), rank_sizes(tensor, world, self.dim), self.dim)
         return count, own.to(self.device, copy=True)
 
     def has_rows(self, part: Part) -> bool:
@@ -1980,6 +2883,9 @@ class GraphDDP(DistributedDataParallel):
             self.far_buffers.arrive()
             self.changes_behind = False
         own = self.far_buffers.arrive
+        kinds: Any = set(map(type, self.contents.parts))
+        if any(map(names_averages, kinds)):
+            own()
         for part in parts:
             table = part._buffers
             if type(table) is GuardedBuffers and (table.arrive != own or not reads_no_buffer(part)):
@@ -2003,13 +2909,13 @@ class GraphDDP(DistributedDataParallel):
             some = next(iter(shapes))
             own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(dim, 0, 0)
         if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
-            whole = torch.cat(come, dim) if come else concatenate_ranks(own, sizes, dim)
+            whole = torch.cat(come, dim) if come else join_parts(own, sizes, dim)
         elif come:
             whole = RowsIntoWhole.apply((dim, sizes), [torch.cat(come, dim)], link, self.entrance(own))
         else:
             whole = IntoWhole.apply(((dim, sizes),), link, self.entrance(own))[0]
         self.watch(whole)
-        if all(face.channels_last for face in faces.values()):
+        if all(face.channels_last for face in faces.values()) and not is_parted(whole):
             return whole.contiguous(memory_format=torch.channels_last)
         return whole
 
@@ -2039,7 +2945,7 @@ class GraphDDP(DistributedDataParallel):
         """One rank's tensor, on every rank, with the dimensions in the same order of memory."""
         flat = Face(0, torch.Size([face.shape.numel()]), face.dtype, face.needs_gradient)
         own = [tensors[face.place].permute(face.order).reshape(-1)] if rank == own_rank() else []
-        whole = self.join_tensors({rank: flat}, own, link, 0)
+        whole = plain(self.join_tensors({rank: flat}, own, link, 0))
         return whole.view([face.shape[place] for place in face.order]).permute(
             sorted(range(len(face.order)), key=face.order.__getitem__)
         )
@@ -2277,6 +3183,7 @@ def on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     if world_size() == 1:
         return function(*args, **kwargs)
     exchange(None)
+    args, kwargs = with_wholes((args, kwargs))
     result, error = attempt(lambda: function(*args, **kwargs)) if own_rank() == 0 else (None, None)
     sent_result, sent_error = exchange((sendable(result), sendable(error)) if own_rank() == 0 else None)[0]
     if sent_error is not None:
