@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 2d8ac9e6): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 01d134f7): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -34,7 +34,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from types import FunctionType, MethodType, ModuleType, TracebackType
+from types import CodeType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any, TypeGuard, TypeVar
 
 import torch
@@ -2040,21 +2040,35 @@ def reads_no_buffer(part: torch.nn.Module) -> bool:
 
 @functools.cache
 def names_averages(kind: Any) -> bool:
-    """Whether methods of a module's class, torch's own left out, name running averages, or tables of buffers.
-
-    Its forward may read those of a part, in training too.
+    """Whether methods of a module's class, or functions that they call by name, name running averages, or tables of
+    buffers; torch's own are left out. Its forward may read those of a part, in training too.
     """
     own = [one for one in kind.__mro__ if not one.__module__.startswith("torch.")]
-    codes = [value.__code__ for one in own for value in vars(one).values() if hasattr(value, "__code__")]
+    functions = [value for one in own for value in vars(one).values() if isinstance(value, FunctionType)]
     named: set[Any] = set()
-    while codes:
-        code = codes.pop()
-        constants = [each for each in code.co_consts if not isinstance(each, type(code))]
-        named.update(code.co_names, filter(lambda each: isinstance(each, str), constants))
-        codes += [each for each in code.co_consts if isinstance(each, type(code))]
+    for function in functions:  # and those that are found on the way
+        names = names_in(function.__code__)
+        named |= names
+        functions += [each for each in called_by_name(function, names) if each not in functions]
     return not named.isdisjoint(
         (*AVERAGES, "buffers", "named_buffers", "get_buffer", "state_dict", "_buffers")
     )
+
+
+def names_in(code: CodeType) -> set[Any]:
+    """The names and texts in a compiled function, and in those within it."""
+    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
+    texts = [each for each in code.co_consts if isinstance(each, str)]
+    return {*code.co_names, *texts}.union(*map(names_in, inner))
+
+
+def called_by_name(function: FunctionType, names: set[Any]) -> list[FunctionType]:
+    """The functions, torch's own left out, that another one names: its module's, or those of modules that it names."""
+    values = [function.__globals__.get(name) for name in names]
+    modules = [vars(value) for value in values if isinstance(value, ModuleType)]
+    values += [module.get(name) for module in modules for name in names]
+    found = [value for value in values if isinstance(value, FunctionType)]
+    return [each for each in found if not (each.__module__ or "").startswith("torch")]
 
 
 def are_held_elsewhere(parts: Iterable[torch.nn.Module]) -> bool:
