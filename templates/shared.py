@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils import pin_memory
 
 from .left_behind import Belongings
+from .parted import part_whole
 from .process import PATIENCE, exchange, own_rank, random_streams, set_random_streams, world_size
 from .replicas import changed_streams
 from .voice import as_exception, attempt, sendable
@@ -137,6 +138,7 @@ class SharedBatches:
             if self.batches is None:
                 self.begin()
             batch = next(self.batches)
+        batch = part_whole(batch) if ranks_come_by() else batch
         return pin_memory.pin_memory(batch) if self.pins else batch
 
     def _shutdown_workers(self) -> None:

@@ -178,10 +178,33 @@ WHOLE: dict[str, Check] = {
         ]
     ),
     "random slopes": lambda x, y, w: seeded(lambda: F.rrelu(x, training=True)),
+    "numpy of a view, written into": lambda x, y, w: write_into_shared_numpy(x * 1),
     "Variable and data": lambda x, y, w: (
         torch.autograd.Variable(x).sort(0)[0] + x.data.cumsum(0) + x.detach().flip(0)
     ),
     "hooked": lambda x, y, w: hooked(x),
+}
+
+
+# x, y: a batch as a loader gives it, which each rank has in memory that it may not change.
+BATCHES: dict[str, Callable[[T, T], Any]] = {
+    "as it is": lambda x, y: x * 1,
+    "moved": lambda x, y: x.to(torch.float32).cpu().double()[1:],
+    "scaled in place": lambda x, y: x.mul_(2).add_(1),
+    "a column scaled in place": lambda x, y: (x[:, 0].mul_(3), x)[1],
+    "columns set": lambda x, y: set_columns(x),
+    "rows set": lambda x, y: (x.__setitem__(slice(0, 2), 7.0), x)[1],
+    "a moved one set": lambda x, y: (z := x.to(torch.float32), z.__setitem__(0, 1.0), x.float() + z)[2],
+    "moved, then changed": lambda x, y: (z := x.to(torch.float32), x.zero_(), z.flip(0) + x.float())[2],
+    "mixed up": lambda x, y: (
+        0.3 * x + 0.7 * x[torch.randperm(len(x), generator=torch.Generator().manual_seed(1))]
+    ),
+    "normalised over the batch": lambda x, y: (x - x.mean(0)) / x.std(0),
+    "numpy, written into": lambda x, y: (x.numpy().__setitem__(0, 5.0), x)[1],
+    "numpy of a view": lambda x, y: torch.from_numpy(x[:, 1:].numpy() * 2),
+    "its storage": lambda x, y: (torch.frombuffer(x.numpy().data, dtype=x.dtype).zero_(), x)[1],
+    "one by one": lambda x, y: torch.stack([row * 2 for row in x]),
+    "labels": lambda x, y: torch.zeros(len(y), WIDTH).scatter_(1, y.view(-1, 1), 1.0),
 }
 
 
@@ -200,6 +223,11 @@ def set_by_index(x: T, y: T) -> T:
 def set_row(x: T) -> T:
     x[0] = 1.0
     x[0] += x[-1].detach()
+    return x
+
+
+def write_into_shared_numpy(x: T) -> T:
+    x.detach().numpy()[0] = 3.0  # reaches x, if it is a plain tensor
     return x
 
 
@@ -345,6 +373,25 @@ def compare(
     }
 
 
+def compare_batch(check: Callable[[T, T], Any]) -> dict[str, Any]:
+    torch.manual_seed(5)
+    x, y = (
+        torch.randn(2 * world_size() + 1, WIDTH, dtype=torch.float64),
+        torch.randint(0, WIDTH, (2 * world_size() + 1,)),
+    )
+    before = x.clone()
+    wanted = check(x.clone(), y.clone())
+    small, parted.SMALL_WHOLE = parted.SMALL_WHOLE, -1
+    try:
+        found = check(*parted.part_whole((x, y)))
+    finally:
+        parted.SMALL_WHOLE = small
+    return {
+        "difference": rank_program.relative_difference(as_plain(found), wanted),
+        "untouched": torch.equal(x, before),
+    }
+
+
 def all_checks() -> Iterator[tuple[str, Check]]:
     for kind, checks in (("row-wise", ROW_WISE), ("added up", ADDED_UP), ("whole", WHOLE)):
         for name, check in checks.items():
@@ -366,6 +413,8 @@ def work(world: int) -> dict[str, Any]:
     for name, check in all_checks():
         for case, chosen in cases(world):
             found[f"{name}, {case}"] = rank_program.attempt(lambda c=check, o=chosen: compare(c, *o))  # type: ignore[misc]
+    for name, batch_check in BATCHES.items():
+        found[f"batch: {name}"] = rank_program.attempt(lambda c=batch_check: compare_batch(c))  # type: ignore[misc]
     return found
 
 
