@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 01d134f7): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition a9f2cf7f): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -882,24 +882,21 @@ class Rows(torch.Tensor):
     def __setitem__(self, key: Any, value: Any) -> None:
         if not keeps_rows(key, self.part_dim, self.dim()):
             become_whole(self)
-        elif not self.family.others(self):
-            have_own_memory(self)
+        else:
+            about_to_change(self)
         super().__setitem__(key, value)
 
     def tolist(self) -> Any:
         return plain(self).tolist()
 
     def numpy(self, *args: Any, **kwargs: Any) -> Any:
-        return plain(self).numpy(*args, **kwargs)
+        return as_array(self, lambda whole: whole.numpy(*args, **kwargs))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        return plain(self).__array__(*args, **kwargs)
+        return as_array(self, lambda whole: whole.__array__(*args, **kwargs))
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
-        return plain(self).__dlpack__(*args, **kwargs)
-
-    def __iter__(self) -> Any:
-        return iter(plain(self))
+        return own_whole(self).__dlpack__(*args, **kwargs)
 
     def __repr__(self, **kwargs: Any) -> str:  # type: ignore[override]
         return repr(plain(self))
@@ -915,10 +912,10 @@ class Rows(torch.Tensor):
         return twin
 
     def data_ptr(self) -> int:
-        return plain(self).data_ptr()
+        return own_whole(self).data_ptr()
 
     def untyped_storage(self) -> Any:
-        return plain(self).untyped_storage()
+        return own_whole(self).untyped_storage()
 
 
 class Family:
@@ -957,6 +954,28 @@ def join_parts(own: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tenso
     rows = Rows.of(own.detach(), sizes, dim)
     rows.family.lent = True
     return rows
+
+
+def part_whole(whole: Any) -> Any:
+    """Large tensors of a batch that all ranks have, as Rows that need no network; also in tuples, lists and dicts."""
+    if isinstance(whole, dict):
+        return type(whole)((key, part_whole(value)) for key, value in whole.items())
+    if isinstance(whole, (tuple, list)):
+        parts = [part_whole(value) for value in whole]
+        return type(whole)(*parts) if hasattr(whole, "_fields") else type(whole)(parts)
+    if type(whole) is not torch.Tensor or not is_partable(whole):
+        return whole
+    sizes = [chunk.shape[0] for chunk in whole.chunk(world_size())]
+    sizes += [0] * (world_size() - len(sizes))
+    rows = Rows.of(own_slice(whole, sizes), sizes)
+    rows.fetch, rows.family.lent = (lambda: whole), True
+    return rows
+
+
+def is_partable(whole: torch.Tensor) -> bool:
+    """Whether it pays, and is possible, to handle a rank's rows of it alone."""
+    plain_kind = whole.layout is torch.strided and not whole.requires_grad and not whole.is_quantized
+    return plain_kind and whole.nbytes > SMALL_WHOLE and whole.dim() > 0 and whole.is_contiguous()
 
 
 def is_large(own: torch.Tensor, sizes: Sequence[int], dim: int) -> bool:
@@ -1061,6 +1080,21 @@ def become_whole(rows: Rows) -> None:
         rows.fetch, rows.family.lent = None, False
 
 
+def own_whole(rows: Rows) -> torch.Tensor:
+    """The whole, in memory that is this tensor's from now on: what is written there past torch is written into it."""
+    become_whole(rows)
+    return rows.own.detach()
+
+
+def as_array(rows: Rows, convert: Callable[[torch.Tensor], Any]) -> Any:
+    """numpy's view of the whole; it is read-only where writing into it would not reach all that shares the memory."""
+    if rows.requires_grad or not rows.family.others(rows):
+        return convert(plain(rows) if rows.requires_grad else own_whole(rows))
+    array = convert(plain(rows))
+    array.flags.writeable = False
+    return array
+
+
 def keeps_rows(key: Any, dim: int, dims: int) -> bool:
     """Whether an index takes each row as a whole: only plain slices and numbers, and all of the rows' dimension."""
     keys = list(key) if isinstance(key, tuple) else [key]
@@ -1143,17 +1177,29 @@ def rows_in(value: Any) -> list[Rows]:
 
 def about_to_change(rows: Rows) -> None:
     """Note a change in place; it must reach all that shares the memory."""
-    others = rows.family.others(rows)
-    if any(is_parted(one) != is_parted(rows) for one in others) or others and rows.family.lent:
+    if any(is_parted(one) != is_parted(rows) for one in rows.family.others(rows)):
         raise RuntimeError(CROSSES)
-    have_own_memory(rows)
+    have_own_memory(rows.family)
     rows.family.changes += 1
 
 
-def have_own_memory(rows: Rows) -> None:
-    """Have a copy of what is lent. Nobody else may see it yet."""
-    if rows.family.lent:
-        rows.own, rows.family.lent = rows.own.clone(), False
+def have_own_memory(family: Family) -> None:
+    """Go on with a copy of memory that is lent: all who share it, on the same one."""
+    if not family.lent:
+        return
+    members = [one for one in (each() for each in family.members) if one is not None]
+    spans = [(one.own.storage_offset(), span_of(one.own)) for one in members]
+    first, last = min(start for start, _ in spans), max(start + size for start, size in spans)
+    copied = members[0].own.as_strided([last - first], [1], first).clone()
+    for one in members:
+        one.own = copied.as_strided(one.own.shape, one.own.stride(), one.own.storage_offset() - first)
+    family.lent = False
+
+
+def span_of(tensor: torch.Tensor) -> int:
+    """How many elements of memory a tensor reaches over."""
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return 1 + sum((size - 1) * step for size, step in steps) if tensor.numel() else 0
 
 
 def with_plain(value: Any) -> Any:
@@ -1239,6 +1285,14 @@ def by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not is_parted(rows) or any(isinstance(one, torch.Tensor) for one in (*args[1:], *kwargs.values())):
         return NotImplemented
     found = func(rows.own, *args[1:], **kwargs)
+    if (
+        rows.fetch is not None
+        and not rows.family.changes
+        and func._schema.name in ("aten::_to_copy", "aten::_pin_memory")
+    ):
+        moved, fetch = Rows.of(found, rows.sizes, rows.part_dim), rows.fetch
+        moved.fetch = lambda: func(fetch(), *args[1:], **kwargs)
+        return moved
     if kwargs.get("memory_format", torch.preserve_format) is not torch.preserve_format:
         return Rows.of(found, rows.sizes, rows.part_dim)
     return parted_like(found, rows, rows.part_dim)
@@ -3871,6 +3925,7 @@ class SharedBatches:
             if self.batches is None:
                 self.begin()
             batch = next(self.batches)
+        batch = part_whole(batch) if ranks_come_by() else batch
         return pin_memory.pin_memory(batch) if self.pins else batch
 
     def _shutdown_workers(self) -> None:
