@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition a9f2cf7f): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 2960dbbd): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -1593,13 +1593,13 @@ def multiplied_and_added(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 # torch's numbers for reduction=
-NONE = 0
+NO_REDUCTION = 0
 
 
-MEAN = 1
+MEAN_REDUCTION = 1
 
 
-SUM = 2
+SUM_REDUCTION = 2
 
 
 def class_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -1608,11 +1608,11 @@ def class_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     own = own_alike(target, rows)
     if own is None or rows.dim() < 2 or rows.part_dim:
         return NotImplemented
-    if reduction == NONE:
+    if reduction == NO_REDUCTION:
         each, total = func(rows.own, own, weight, reduction, ignored)
         return Rows.of(each, rows.sizes, 0), total
-    loss, weights = add_up(func(rows.own, own, weight, SUM, ignored))
-    return (loss / weights if reduction == MEAN else loss), weights
+    loss, weights = add_up(func(rows.own, own, weight, SUM_REDUCTION, ignored))
+    return (loss / weights if reduction == MEAN_REDUCTION else loss), weights
 
 
 def class_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -1621,7 +1621,7 @@ def class_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if not is_parted(rows) or rows.dim() < 2 or rows.part_dim:
         return NotImplemented
     own = own_alike(target, rows)
-    given = own_alike(gradient, rows) if reduction == NONE else plain_numbers(gradient)
+    given = own_alike(gradient, rows) if reduction == NO_REDUCTION else plain_numbers(gradient)
     if own is None or given is None:
         return NotImplemented
     found = func(given, rows.own.contiguous(), own, weight, reduction, ignored, plain_numbers(total))
@@ -1651,10 +1651,10 @@ def pair_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if any(own[name] is None is not given[name] for name in names) or given["self"].shape != rows.shape:
         return NotImplemented
     reduction = given["reduction"]
-    if reduction == NONE:
+    if reduction == NO_REDUCTION:
         return Rows.of(func(**own), rows.sizes, rows.part_dim)
-    (total,) = add_up([func(**{**own, "reduction": SUM})])
-    return total / rows.numel() if reduction == MEAN else total
+    (total,) = add_up([func(**{**own, "reduction": SUM_REDUCTION})])
+    return total / rows.numel() if reduction == MEAN_REDUCTION else total
 
 
 def pair_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -1666,8 +1666,8 @@ def pair_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     }
     if any(own[name] is None is not given[name] for name in given) or given["self"].shape != rows.shape:
         return NotImplemented
-    if given["reduction"] == MEAN:
-        own |= {"grad_output": own["grad_output"] / rows.numel(), "reduction": SUM}
+    if given["reduction"] == MEAN_REDUCTION:
+        own |= {"grad_output": own["grad_output"] / rows.numel(), "reduction": SUM_REDUCTION}
     return Rows.of(func(**own), rows.sizes, rows.part_dim)
 
 

@@ -19,7 +19,7 @@ from .outputs import Face, face_of
 from .process import own_rank
 from .rows import as_bytes
 
-PLAIN = (type(None), bool, int, float, complex, str, bytes)
+PLAIN_KINDS = (type(None), bool, int, float, complex, str, bytes)
 CONTAINERS = (list, dict, set, deque, bytearray, array.array)
 FUNCTIONS = (FunctionType, MethodType, functools.partial, staticmethod, classmethod, property)
 
@@ -69,7 +69,7 @@ class Memory:
 
     def learn(self, value: Any) -> None:
         """Number something that all ranks have, and what is in it."""
-        if isinstance(value, PLAIN) or id(value) in self.labels:
+        if isinstance(value, PLAIN_KINDS) or id(value) in self.labels:
             return
         if type(value).__module__ == "numpy":
             if is_array(value):
@@ -114,7 +114,7 @@ class Memory:
         return [self.describe(item) for item in container]
 
     def describe(self, value: Any) -> Any:
-        if isinstance(value, PLAIN):
+        if isinstance(value, PLAIN_KINDS):
             return value
         if id(value) not in self.labels and isinstance(value, torch.Tensor):
             face = face_of(value, len(self.fresh))

@@ -23,7 +23,7 @@ CONNECTS = ("connect", "connect_configuration")
 SETTINGS = ("config", "hparams")
 # Where a Tracker keeps what is its own: no attribute of anything is called so.
 OWN = "a tracker's own"
-PLAIN = (str, bytes, int, float, complex, range, type(None))
+PLAIN_VALUES = (str, bytes, int, float, complex, range, type(None))
 PLAIN_MODULES = ("datetime", "decimal", "uuid", "pathlib", "numpy")
 
 
@@ -177,7 +177,7 @@ def is_plain(value: Any) -> bool:
         return all(map(is_plain, value))
     if type(value) is dict:
         return all(map(is_plain, value)) and all(map(is_plain, value.values()))
-    return isinstance(value, PLAIN) or type(value).__module__ in PLAIN_MODULES and not callable(value)
+    return isinstance(value, PLAIN_VALUES) or type(value).__module__ in PLAIN_MODULES and not callable(value)
 
 
 def bare(value: Any) -> Any:

@@ -16,6 +16,8 @@ from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project
 from tests.codemod.scripts import converted
 
+TEMPLATES = Path(__file__).parents[2] / "templates"
+
 LIBRARY = Library()
 SMALL, LARGE = {"join_process_group"}, {"save_on_rank_zero", "GraphDDP"}
 PLACE = Path("ddp_helpers.py")
@@ -177,3 +179,27 @@ def test_a_namesake_of_a_helper_is_told() -> None:
     mine = module("", *SMALL).after + "\n\ndef save_on_rank_zero(x):\n    return x\n"
     with pytest.raises(ConversionError, match="its save_on_rank_zero takes other arguments"):
         module(mine, *LARGE)
+
+
+def test_no_two_templates_define_the_same_name() -> None:
+    """All that is lifted lies in one module, where the second definition would take the place of the first."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(TEMPLATES.glob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            for name in defined_names(node):
+                found.setdefault(name, []).append(path.name)
+    assert {name: files for name, files in found.items() if len(files) > 1} == {}
+
+
+def defined_names(node: ast.stmt) -> list[str]:
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return [node.name]
+    targets = (
+        node.targets
+        if isinstance(node, ast.Assign)
+        else [node.target]
+        if isinstance(node, ast.AnnAssign)
+        else []
+    )
+    assert all(isinstance(target, ast.Name) for target in targets), "only plain names are lifted"
+    return [target.id for target in targets if isinstance(target, ast.Name)]
