@@ -5,7 +5,7 @@ by row runs on the own rows; what adds up rows runs on the own rows and adds up 
 whole tensor, and runs as it was written. Every rank runs the same script, so all ranks meet in each of these calls.
 
 It is a wrapper without memory of its own: autograd sees the whole shape, and what reaches for the numbers comes by
-Rows.__torch_dispatch__, below autograd. (torch's DTensor is built so, too; it raises where it knows no rule.)
+RowsOnRanks.__torch_dispatch__, below autograd. (torch's DTensor is built so, too; it raises where it knows no rule.)
 """
 
 import weakref
@@ -19,7 +19,7 @@ from .process import own_rank, world_size
 from .rows import concatenate_ranks, own_slice
 
 
-class Rows(torch.Tensor):
+class RowsOnRanks(torch.Tensor):
     """A whole tensor, parted among the ranks along one dimension: rank r holds `sizes[r]` of its rows."""
 
     own: torch.Tensor  # this rank's rows
@@ -40,7 +40,7 @@ class Rows(torch.Tensor):
         family: "Family | None" = None,
         shape: "Sequence[int] | None" = None,
         strides: "Sequence[int] | None" = None,
-    ) -> "Rows":
+    ) -> "RowsOnRanks":
         """The whole tensor of which `own` are this rank's rows; outside of autograd (see rows_of)."""
         if shape is None or strides is None:
             own = (
@@ -49,8 +49,8 @@ class Rows(torch.Tensor):
             shape = [*own.shape]
             shape[dim] = sum(sizes)
             strides = contiguous_strides(shape)
-        rows: Rows = torch.Tensor._make_wrapper_subclass(
-            Rows,
+        rows: RowsOnRanks = torch.Tensor._make_wrapper_subclass(
+            RowsOnRanks,
             shape,
             strides=strides,
             dtype=own.dtype,
@@ -110,17 +110,17 @@ class Rows(torch.Tensor):
 
 
 class Family:
-    """Rows that share their memory: what changes one of them in place changes all."""
+    """RowsOnRanks that share their memory: what changes one of them in place changes all."""
 
     def __init__(self) -> None:
         self.lent = False  # the memory is another's, who may need it as it is: the wrapped model's
         self.changes = 0
-        self.members: list[weakref.ref[Rows]] = []
+        self.members: list[weakref.ref[RowsOnRanks]] = []
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: RowsOnRanks) -> None:
         self.members = [*(one for one in self.members if one() is not None), weakref.ref(rows)]
 
-    def others(self, rows: Rows) -> list[Rows]:
+    def others(self, rows: RowsOnRanks) -> list[RowsOnRanks]:
         """The living members but for one."""
         living = (one() for one in self.members)
         return [one for one in living if one is not None and one is not rows]
@@ -147,31 +147,58 @@ def join_parts(own: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tenso
     """All ranks' rows as one tensor: whole on each rank if it is small, parted as they are if it is large."""
     if dim != 0 or own.layout != torch.strided or not is_large(own, sizes, dim):
         return concatenate_ranks(own, sizes, dim)
-    rows = Rows.of(own.detach(), sizes, dim)
+    rows = RowsOnRanks.of(own.detach(), sizes, dim)
     rows.family.lent = True
     return rows
 
 
 def part_whole(whole: Any) -> Any:
-    """Large tensors of a batch that all ranks have, as Rows that need no network; also in tuples, lists and dicts."""
-    if isinstance(whole, dict):
-        return type(whole)((key, part_whole(value)) for key, value in whole.items())
-    if isinstance(whole, (tuple, list)):
-        parts = [part_whole(value) for value in whole]
-        return type(whole)(*parts) if hasattr(whole, "_fields") else type(whole)(parts)
-    if type(whole) is not torch.Tensor or not is_partable(whole):
+    """Large tensors of a batch that all ranks have, as RowsOnRanks that need no network.
+
+    In tuples, lists and dicts, and where nothing else in the batch shares their memory; any other batch stays whole.
+    """
+    leaves: list[Any] = []
+    if not collect_leaves(whole, leaves):
         return whole
+    memories = [one.untyped_storage()._cdata for one in leaves if isinstance(one, torch.Tensor)]
+    return with_parts(whole, {memory for memory in memories if memories.count(memory) == 1})
+
+
+def collect_leaves(value: Any, leaves: list[Any]) -> bool:
+    """Whether all that is in a batch is known: tensors, which go to the list, numbers, texts, and what holds them."""
+    if type(value) is dict:
+        return all(collect_leaves(each, leaves) for each in value.values())
+    if type(value) in (tuple, list):
+        return all(collect_leaves(each, leaves) for each in value)
+    leaves.append(value)
+    strided = type(value) is torch.Tensor and value.layout is torch.strided
+    return strided or isinstance(value, (str, bytes, int, float, complex, type(None)))
+
+
+def with_parts(value: Any, memories: "set[int]") -> Any:
+    """A batch with RowsOnRanks in the place of large tensors that lie in these memories."""
+    if type(value) is dict:
+        return {key: with_parts(each, memories) for key, each in value.items()}
+    if type(value) in (tuple, list):
+        return type(value)(with_parts(each, memories) for each in value)
+    if not isinstance(value, torch.Tensor) or value.untyped_storage()._cdata not in memories:
+        return value
+    return rows_of_whole(value) if is_partable(value) else value
+
+
+def rows_of_whole(whole: torch.Tensor) -> torch.Tensor:
+    """What all ranks have as a whole, as RowsOnRanks; its memory stays as it is."""
     sizes = [chunk.shape[0] for chunk in whole.chunk(world_size())]
     sizes += [0] * (world_size() - len(sizes))
-    rows = Rows.of(own_slice(whole, sizes), sizes)
+    rows = RowsOnRanks.of(own_slice(whole, sizes), sizes)
     rows.fetch, rows.family.lent = (lambda: whole), True
     return rows
 
 
 def is_partable(whole: torch.Tensor) -> bool:
     """Whether it pays, and is possible, to handle a rank's rows of it alone."""
-    plain_kind = whole.layout is torch.strided and not whole.requires_grad and not whole.is_quantized
-    return plain_kind and whole.nbytes > SMALL_WHOLE and whole.dim() > 0 and whole.is_contiguous()
+    plain_kind = not whole.requires_grad and not whole.is_quantized and whole.dim() > 0
+    return plain_kind and whole.nbytes > SMALL_WHOLE and whole.is_contiguous()
 
 
 def is_large(own: torch.Tensor, sizes: Sequence[int], dim: int) -> bool:
@@ -200,7 +227,7 @@ class IntoRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, own: torch.Tensor, sizes: tuple[int, ...], dim: int) -> torch.Tensor:
         ctx.layout = sizes, dim
-        return Rows.of(own.detach(), sizes, dim)
+        return RowsOnRanks.of(own.detach(), sizes, dim)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
@@ -222,11 +249,11 @@ class OutOfRows(torch.autograd.Function):
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """The whole as a plain tensor of this rank; autograd goes on through it."""
-    return AsPlain.apply(tensor) if isinstance(tensor, Rows) else tensor
+    return AsPlain.apply(tensor) if isinstance(tensor, RowsOnRanks) else tensor
 
 
 class AsPlain(torch.autograd.Function):
-    """Rows -> the same numbers, all of them on each rank; the gradient is the same on all ranks, too."""
+    """RowsOnRanks -> the same numbers, all of them on each rank; the gradient is the same on all ranks, too."""
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
@@ -239,7 +266,7 @@ class AsPlain(torch.autograd.Function):
 
 def with_wholes(value: Any) -> Any:
     """A value with all rows in it, before one rank goes on alone; also in tuples, lists and dicts."""
-    if isinstance(value, Rows):
+    if isinstance(value, RowsOnRanks):
         return plain(value)
     if isinstance(value, dict):
         return {key: with_wholes(item) for key, item in value.items()} if holds_rows(value) else value
@@ -250,20 +277,20 @@ def with_wholes(value: Any) -> Any:
 
 
 def holds_rows(value: Any) -> bool:
-    """Whether there are Rows in it."""
+    """Whether there are RowsOnRanks in it."""
     if isinstance(value, dict):
         return any(map(holds_rows, value.values()))
-    return any(map(holds_rows, value)) if isinstance(value, (tuple, list)) else isinstance(value, Rows)
+    return any(map(holds_rows, value)) if isinstance(value, (tuple, list)) else isinstance(value, RowsOnRanks)
 
 
-def is_parted(value: Any) -> TypeGuard[Rows]:
+def is_parted(value: Any) -> TypeGuard[RowsOnRanks]:
     """Whether this tensor's rows lie on several ranks."""
-    return isinstance(value, Rows) and value.own is not value.kept
+    return isinstance(value, RowsOnRanks) and value.own is not value.kept
 
 
 def plain_numbers(tensor: torch.Tensor) -> torch.Tensor:
     """The whole, below autograd. It is kept, and is not to be changed."""
-    if not isinstance(tensor, Rows):
+    if not isinstance(tensor, RowsOnRanks):
         return tensor
     if not is_parted(tensor):
         return tensor.own
@@ -272,7 +299,7 @@ def plain_numbers(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.kept
 
 
-def join_own(rows: Rows) -> torch.Tensor:
+def join_own(rows: RowsOnRanks) -> torch.Tensor:
     """All ranks' rows, in the order of memory that the whole has."""
     if rows.fetch is not None and not rows.family.changes:
         return rows.fetch()
@@ -298,7 +325,7 @@ CROSSES = (
 )
 
 
-def become_whole(rows: Rows) -> None:
+def become_whole(rows: RowsOnRanks) -> None:
     """Hold the whole from now on: it is going to be changed in a way that is not row by row."""
     if is_parted(rows):
         if rows.family.others(rows):
@@ -307,13 +334,13 @@ def become_whole(rows: Rows) -> None:
         rows.fetch, rows.family.lent = None, False
 
 
-def own_whole(rows: Rows) -> torch.Tensor:
+def own_whole(rows: RowsOnRanks) -> torch.Tensor:
     """The whole, in memory that is this tensor's from now on: what is written there past torch is written into it."""
     become_whole(rows)
     return rows.own.detach()
 
 
-def as_array(rows: Rows, convert: Callable[[torch.Tensor], Any]) -> Any:
+def as_array(rows: RowsOnRanks, convert: Callable[[torch.Tensor], Any]) -> Any:
     """numpy's view of the whole; it is read-only where writing into it would not reach all that shares the memory."""
     if rows.requires_grad or not rows.family.others(rows):
         return convert(plain(rows) if rows.requires_grad else own_whole(rows))
@@ -342,7 +369,7 @@ Way = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 @uncompiled
 def run_on_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function of torch, called with Rows among its arguments."""
+    """A function of torch, called with RowsOnRanks among its arguments."""
     if not any(is_parted(rows) for one in (*args, *kwargs.values()) for rows in rows_in(one)):
         return run_on_whole(func, args, kwargs)
     way = WAYS.get(func.name().removeprefix("aten::"))
@@ -373,9 +400,9 @@ def run_on_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     return changed[0] if changed and not isinstance(found, (list, tuple)) else found
 
 
-def whole_view(found: torch.Tensor, rows: Rows) -> torch.Tensor:
+def whole_view(found: torch.Tensor, rows: RowsOnRanks) -> torch.Tensor:
     """A whole that stands for a view of rows: neither may be changed while both are there."""
-    view = Rows.of(
+    view = RowsOnRanks.of(
         found, (found.shape[0] if found.dim() else 1,), 0, rows.family, found.shape, found.stride()
     )
     view.kept = found
@@ -402,12 +429,16 @@ def writes(argument: Any) -> bool:
     return argument.alias_info is not None and bool(argument.alias_info.is_write)
 
 
-def rows_in(value: Any) -> list[Rows]:
-    """The Rows in an argument."""
-    return [one for one in (value if isinstance(value, (list, tuple)) else [value]) if isinstance(one, Rows)]
+def rows_in(value: Any) -> list[RowsOnRanks]:
+    """The RowsOnRanks in an argument."""
+    return [
+        one
+        for one in (value if isinstance(value, (list, tuple)) else [value])
+        if isinstance(one, RowsOnRanks)
+    ]
 
 
-def about_to_change(rows: Rows) -> None:
+def about_to_change(rows: RowsOnRanks) -> None:
     """Note a change in place; it must reach all that shares the memory."""
     if any(is_parted(one) != is_parted(rows) for one in rows.family.others(rows)):
         raise RuntimeError(CROSSES)
@@ -436,7 +467,7 @@ def span_of(tensor: torch.Tensor) -> int:
 
 def with_plain(value: Any) -> Any:
     """Arguments with the wholes in place of rows."""
-    if isinstance(value, Rows):
+    if isinstance(value, RowsOnRanks):
         return plain_numbers(value)
     if isinstance(value, dict):
         return {key: with_plain(item) for key, item in value.items()}
@@ -489,8 +520,8 @@ def by_element(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return parted_like(found, first, max(one.dim() for one in tensors) - place)
 
 
-def parted_like(found: Any, rows: Rows, dim: int) -> Any:
-    """What was computed on the own rows, as Rows; also in a tuple. What is no tensor stays."""
+def parted_like(found: Any, rows: RowsOnRanks, dim: int) -> Any:
+    """What was computed on the own rows, as RowsOnRanks; also in a tuple. What is no tensor stays."""
     if isinstance(found, torch.Tensor):
         return in_memory_as(found, rows, dim)
     if not isinstance(found, (list, tuple)):
@@ -498,17 +529,17 @@ def parted_like(found: Any, rows: Rows, dim: int) -> Any:
     return type(found)(parted_like(one, rows, dim) for one in found)
 
 
-def in_memory_as(found: torch.Tensor, rows: Rows, dim: int) -> Rows:
+def in_memory_as(found: torch.Tensor, rows: RowsOnRanks, dim: int) -> RowsOnRanks:
     """Rows whose dimensions lie in memory as those of others, of their shape, do: random numbers come in that order."""
     shape = [*found.shape]
     shape[dim] = sum(rows.sizes)
     if rows.is_contiguous() or shape != [*rows.shape]:
-        return Rows.of(found, rows.sizes, dim)
+        return RowsOnRanks.of(found, rows.sizes, dim)
     strides = torch.empty_like(torch.empty_strided(shape, rows.stride(), device="meta")).stride()
     order = sorted(range(len(shape)), key=lambda one: -strides[one])
     back = sorted(range(len(shape)), key=order.__getitem__)
     own = found.permute(order).contiguous().permute(back)
-    return Rows.of(own, rows.sizes, dim, None, shape, strides)
+    return RowsOnRanks.of(own, rows.sizes, dim, None, shape, strides)
 
 
 def by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -522,11 +553,11 @@ def by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         and not rows.family.changes
         and func._schema.name in ("aten::_to_copy", "aten::_pin_memory")
     ):
-        moved, fetch = Rows.of(found, rows.sizes, rows.part_dim), rows.fetch
+        moved, fetch = RowsOnRanks.of(found, rows.sizes, rows.part_dim), rows.fetch
         moved.fetch = lambda: func(fetch(), *args[1:], **kwargs)
         return moved
     if kwargs.get("memory_format", torch.preserve_format) is not torch.preserve_format:
-        return Rows.of(found, rows.sizes, rows.part_dim)
+        return RowsOnRanks.of(found, rows.sizes, rows.part_dim)
     return parted_like(found, rows, rows.part_dim)
 
 
@@ -537,7 +568,7 @@ def made_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(shape) <= dim or shape[dim] != total or total < 2:
         return func(rows.own, *args[1:], **kwargs)
     shape[dim] = rows.sizes[own_rank()]
-    return Rows.of(func(rows.own, shape, *args[2:], **kwargs), rows.sizes, dim)
+    return RowsOnRanks.of(func(rows.own, shape, *args[2:], **kwargs), rows.sizes, dim)
 
 
 def made_plain(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -643,7 +674,7 @@ def viewed(
     rows = args[0]
     whole = torch.empty_strided(rows.shape, rows.stride(), dtype=rows.dtype, device="meta")
     shape = func(whole, *args[1:], **kwargs)
-    return Rows.of(own, sizes or rows.sizes, dim, rows.family, shape.shape, shape.stride())
+    return RowsOnRanks.of(own, sizes or rows.sizes, dim, rows.family, shape.shape, shape.stride())
 
 
 def reshaped(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -750,7 +781,7 @@ def sliced(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def aliased(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """detach, alias: the same memory."""
     rows = args[0]
-    twin = Rows.of(rows.own, rows.sizes, rows.part_dim, rows.family, rows.shape, rows.stride())
+    twin = RowsOnRanks.of(rows.own, rows.sizes, rows.part_dim, rows.family, rows.shape, rows.stride())
     twin.kept, twin.kept_at, twin.fetch = rows.kept, rows.kept_at, rows.fetch
     return twin
 
@@ -763,7 +794,7 @@ def one_of_many(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     if dim == place or shape[place] != sum(rows.sizes):
         return NotImplemented
     shape[place] = rows.sizes[own_rank()]
-    return Rows.of(func(rows.own, shape, *args[2:]), rows.sizes, place)
+    return RowsOnRanks.of(func(rows.own, shape, *args[2:]), rows.sizes, place)
 
 
 def several(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -776,7 +807,7 @@ def several(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     shapes, parts = func(whole, *args[1:], **kwargs), func(rows.own, *args[1:], **kwargs)
     place = rows.part_dim - (dim < rows.part_dim and parts[0].dim() < rows.dim())
     return [
-        Rows.of(part, rows.sizes, place, rows.family, shape.shape, shape.stride())
+        RowsOnRanks.of(part, rows.sizes, place, rows.family, shape.shape, shape.stride())
         for part, shape in zip(parts, shapes, strict=True)
     ]
 
@@ -789,7 +820,7 @@ def side_by_side(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     dim %= rows.dim() + new
     if any(one is None for one in own) or not new and dim == rows.part_dim:
         return NotImplemented
-    return Rows.of(func(own, dim), rows.sizes, rows.part_dim + (new and dim <= rows.part_dim))
+    return RowsOnRanks.of(func(own, dim), rows.sizes, rows.part_dim + (new and dim <= rows.part_dim))
 
 
 def multiplied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -800,18 +831,18 @@ def multiplied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if one.sizes != other.sizes:
             return NotImplemented
         if batched and one.part_dim == other.part_dim == 0:
-            return Rows.of(func(one.own, other.own), one.sizes, 0)
+            return RowsOnRanks.of(func(one.own, other.own), one.sizes, 0)
         if one.part_dim == batched + 1 and other.part_dim == batched:
             return add_up([func(one.own, other.own)])[0]
         return NotImplemented
     rows, whole = (one, plain_numbers(other)) if is_parted(one) else (other, plain_numbers(one))
     if batched and rows.part_dim == 0:
         own = own_slice(whole, rows.sizes, 0)
-        return Rows.of(func(rows.own, own) if rows is one else func(own, rows.own), rows.sizes, 0)
+        return RowsOnRanks.of(func(rows.own, own) if rows is one else func(own, rows.own), rows.sizes, 0)
     if rows is one and rows.part_dim == batched:
-        return Rows.of(func(rows.own, whole), rows.sizes, batched)
+        return RowsOnRanks.of(func(rows.own, whole), rows.sizes, batched)
     if rows is other and rows.part_dim == batched + 1:
-        return Rows.of(func(whole, rows.own), rows.sizes, batched + 1)
+        return RowsOnRanks.of(func(whole, rows.own), rows.sizes, batched + 1)
     own = own_slice(whole, rows.sizes, batched + 1 if rows is other else batched)
     return add_up([func(own, rows.own) if rows is other else func(rows.own, own)])[0]
 
@@ -821,7 +852,7 @@ def multiplied_and_added(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     bias, one, other = args
     if kwargs or is_parted(bias) or is_parted(other) or not is_parted(one) or one.part_dim or bias.dim() > 1:
         return NotImplemented
-    return Rows.of(func(plain_numbers(bias), one.own, plain_numbers(other)), one.sizes, 0)
+    return RowsOnRanks.of(func(plain_numbers(bias), one.own, plain_numbers(other)), one.sizes, 0)
 
 
 # torch's numbers for reduction=
@@ -838,7 +869,7 @@ def class_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return NotImplemented
     if reduction == NO_REDUCTION:
         each, total = func(rows.own, own, weight, reduction, ignored)
-        return Rows.of(each, rows.sizes, 0), total
+        return RowsOnRanks.of(each, rows.sizes, 0), total
     loss, weights = add_up(func(rows.own, own, weight, SUM_REDUCTION, ignored))
     return (loss / weights if reduction == MEAN_REDUCTION else loss), weights
 
@@ -853,10 +884,10 @@ def class_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if own is None or given is None:
         return NotImplemented
     found = func(given, rows.own.contiguous(), own, weight, reduction, ignored, plain_numbers(total))
-    return Rows.of(found, rows.sizes, 0)
+    return RowsOnRanks.of(found, rows.sizes, 0)
 
 
-def own_beside(tensor: torch.Tensor, rows: Rows) -> "torch.Tensor | None":
+def own_beside(tensor: torch.Tensor, rows: RowsOnRanks) -> "torch.Tensor | None":
     """The part of a tensor that these rows meet when both are broadcast; None if they do not lie alike."""
     place = rows.dim() - rows.part_dim  # counted from the last
     if is_parted(tensor):
@@ -880,7 +911,7 @@ def pair_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return NotImplemented
     reduction = given["reduction"]
     if reduction == NO_REDUCTION:
-        return Rows.of(func(**own), rows.sizes, rows.part_dim)
+        return RowsOnRanks.of(func(**own), rows.sizes, rows.part_dim)
     (total,) = add_up([func(**{**own, "reduction": SUM_REDUCTION})])
     return total / rows.numel() if reduction == MEAN_REDUCTION else total
 
@@ -896,10 +927,10 @@ def pair_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
         return NotImplemented
     if given["reduction"] == MEAN_REDUCTION:
         own |= {"grad_output": own["grad_output"] / rows.numel(), "reduction": SUM_REDUCTION}
-    return Rows.of(func(**own), rows.sizes, rows.part_dim)
+    return RowsOnRanks.of(func(**own), rows.sizes, rows.part_dim)
 
 
-def own_alike(tensor: torch.Tensor, rows: Rows) -> "torch.Tensor | None":
+def own_alike(tensor: torch.Tensor, rows: RowsOnRanks) -> "torch.Tensor | None":
     """The part of a tensor that lies beside these rows, in front or in the same shape; None if none does."""
     if is_parted(tensor):
         return tensor.own if (tensor.sizes, tensor.part_dim) == (rows.sizes, rows.part_dim) else None
@@ -913,7 +944,7 @@ def looked_up(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if is_parted(args[0]) or not is_parted(args[1]):
         return NotImplemented
     found = func(plain_numbers(args[0]), args[1].own, *args[2:], **kwargs)
-    return Rows.of(found, args[1].sizes, args[1].part_dim)
+    return RowsOnRanks.of(found, args[1].sizes, args[1].part_dim)
 
 
 def looked_up_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -934,7 +965,7 @@ def picked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if first <= rows.part_dim or any(one is None for one in indices[first:]):  # the row picked from, or moved
         return NotImplemented
     own = func(rows.own, [one if one is None else plain_numbers(one) for one in indices])
-    return Rows.of(own, rows.sizes, rows.part_dim)
+    return RowsOnRanks.of(own, rows.sizes, rows.part_dim)
 
 
 def drawn_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

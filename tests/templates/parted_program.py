@@ -1,7 +1,7 @@
 """Functions of torch on rows that lie on several ranks (W = 2, 3), beside the same on the whole tensor.
 
 python parted_program.py FOLDER [W ...]. Each check is a function of the whole as a script would write it; it is called
-once with plain tensors and once with Rows, forward, backward, and backward through the backward.
+once with plain tensors and once with RowsOnRanks, forward, backward, and backward through the backward.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import rank_program
 import torch
 import torch.nn.functional as F
 from dp2ddp.templates import parted
-from dp2ddp.templates.parted import Rows, own_rows_of, plain, rows_of
+from dp2ddp.templates.parted import RowsOnRanks, own_rows_of, plain, rows_of
 from dp2ddp.templates.process import world_size
 from torch import nn
 
@@ -160,7 +160,8 @@ WHOLE: dict[str, Check] = {
         numpy.asarray(x.detach()) + x.detach().numpy() + x.detach().cpu().numpy()
     ),
     "torch.ops": lambda x, y, w: torch.ops.aten.roll(x, [1], [0]),
-    "dlpack": lambda x, y, w: torch.from_dlpack(x.detach()) + 0,
+    "dlpack": lambda x, y, w: torch.from_dlpack((x * 1).detach()) + 0,
+    "dlpack of a view": lambda x, y, w: torch.from_dlpack(x.detach()) + 0,
     "copied": lambda x, y, w: copy.deepcopy(x.detach()) + x,
     "saved": lambda x, y, w: saved_and_loaded(x.detach()),
     "printed": lambda x, y, w: torch.tensor([float(sum(map(ord, f"{x.detach()} {x.detach()!r}")))]),
@@ -177,7 +178,7 @@ WHOLE: dict[str, Check] = {
             for n in (0, 1)
         ]
     ),
-    "random slopes": lambda x, y, w: seeded(lambda: F.rrelu(x, training=True)),
+    "random slopes": lambda x, y, w: seeded(lambda: F.rrelu(x.detach(), training=True)),
     "numpy of a view, written into": lambda x, y, w: write_into_shared_numpy(x * 1),
     "Variable and data": lambda x, y, w: (
         torch.autograd.Variable(x).sort(0)[0] + x.data.cumsum(0) + x.detach().flip(0)
@@ -310,7 +311,7 @@ def numbers_of(
 
 
 def as_plain(value: T) -> T:
-    return plain(value) if isinstance(value, Rows) else value
+    return plain(value) if isinstance(value, RowsOnRanks) else value
 
 
 def chunk_sizes(rows: int) -> tuple[int, ...]:

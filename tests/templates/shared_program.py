@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 import rank_program
 import torch
-from dp2ddp.templates import shared
+from dp2ddp.templates import parted, shared
 from dp2ddp.templates.process import alone, exchange, own_rank, world_size
 from dp2ddp.templates.shared import share
 from torch import nn
@@ -276,7 +276,18 @@ def rows_leave_their_table() -> Any:
 
 
 def writes_stay() -> Any:
-    """Batches are kept over an epoch; each rank writes into each, at once and again at the end."""
+    """Batches are kept over an epoch; each rank writes into each, at once and again at the end.
+
+    Each something else, which no script does: so not as RowsOnRanks, which all ranks change alike.
+    """
+    parted.SMALL_WHOLE = 1 << 40
+    try:
+        return written_and_kept()
+    finally:
+        parted.SMALL_WHOLE = 64 * 1024
+
+
+def written_and_kept() -> list[bool]:
     found = []
     for workers in (0, 2):
         data = TensorDataset(torch.arange(12.0).view(12, 1).expand(12, 9000).contiguous())

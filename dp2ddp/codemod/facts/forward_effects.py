@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dp2ddp.codemod.facts.draws import draws
+from dp2ddp.codemod.facts.draws import HOST_STREAMS, draws
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.penalties import raw_models
 from dp2ddp.codemod.facts.places import Place, Places
@@ -26,7 +26,8 @@ PLAIN_DECORATORS = (
     *("builtins.staticmethod", "builtins.classmethod", "builtins.property"),
 )
 SILENT = (  # libraries whose functions print nothing in a forward
-    *("torch.", "torchvision.", "numpy.", "math.", "random.", "itertools.", "functools.", "collections."),
+    *HOST_STREAMS,  # what draws prints nothing
+    *("torch.", "torchvision.", "numpy.", "math.", "itertools.", "functools.", "collections."),
     *("copy.", "operator.", "typing.", "time.", "einops.", "builtins.", "os.path.", "abc.", "dataclasses."),
 )
 PRINTS = {"builtins.print", "builtins.input", "pprint.pprint", "builtins.exec", "builtins.eval"}
@@ -251,7 +252,7 @@ class _Asked:
     def _is_on_host(self, call: Call) -> bool:
         """Draws of python and numpy, and torch's whose device is said to be the CPU."""
         if not (call.name or "").startswith("torch."):
-            return (call.name or "").startswith(("random.", "numpy."))
+            return (call.name or "").startswith((*HOST_STREAMS, "numpy."))
         if call.name in ("torch.randperm",):
             return call.keyword("device") is None
         device = call.keyword("device")
