@@ -72,8 +72,12 @@ def test_code_of_inductor_differs_by_rounding(found: Found, way: str, kind: str)
 @pytest.mark.parametrize(
     "way", ["around, what ranks run", "before", "before, in place", "a method", "random"]
 )
-def test_a_new_replica_in_each_step_is_compiled_once(found: Found, way: str) -> None:
-    assert {answer["frames"] for kind in NAMES for answer in found("eager", f"{way} {kind}")} == {1}
+def test_a_new_replica_in_each_step_is_compiled_for_the_first_pass_and_the_others(
+    found: Found, way: str
+) -> None:
+    """ExactDDP's first training pass computes with copies of the parameters, the later ones with themselves."""
+    frames = {kind: {answer["frames"] for answer in found("eager", f"{way} {kind}")} for kind in NAMES}
+    assert all(most <= {1, 2} if kind == "ExactDDP" else most == {1} for kind, most in frames.items()), frames
 
 
 @pytest.mark.parametrize("way", PREFIXES)
