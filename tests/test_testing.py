@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -112,7 +113,9 @@ def test_a_checkpoint_that_one_side_does_not_take_is_found_at_the_start(folder: 
         assert_trains_the_same(
             "train.py", converted="train_ddp.py", arguments=["ckpt.pt"], only_gradients=True
         )
-    assert "initial state bias at step 0" in str(raised.value)
+    assert re.search(
+        r"initial state (weight|bias) at step 0", str(raised.value)
+    )  # without a seed: whichever is further
     # five numbers do not tell a checkpoint from another seed
     assert "load the same weights" in str(raised.value)
 
