@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 2b858b4f): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition c1b32d38): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -1165,7 +1165,13 @@ def run_on_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
             whole_view(one.clone(), viewed[0]) for one in (found if isinstance(found, list) else [found])
         ]
         return views if isinstance(found, list) else views[0]
-    return changed[0] if changed and not isinstance(found, (list, tuple)) else found
+    return changed[0] if changed and gives_what_it_changed(func) else found
+
+
+def gives_what_it_changed(func: Any) -> bool:
+    """Whether a function returns the argument that it changes (x.add_), and not something new beside it."""
+    given = func._schema.returns
+    return len(given) == 1 and given[0].alias_info is not None and bool(given[0].alias_info.is_write)
 
 
 def whole_view(found: torch.Tensor, rows: RowsOnRanks) -> torch.Tensor:
