@@ -81,6 +81,7 @@ def have_own_hashes(rank: int) -> None:
 def run_stage(stage: Stage, rank: int) -> int:
     """Run the stage's script in this process; returns its exit code, and leaves atexit to the interpreter."""
     desk, label = Path(stage.desk), LAUNCHER if stage.starts_ranks else rank
+    _tell_where_on_signal(desk, label)
     write_note(desk, label, Note(os.getpid()))
     children_die_with_us()
     os.chdir(stage.folder)
@@ -90,7 +91,6 @@ def run_stage(stage: Stage, rank: int) -> int:
         _capture_output(desk, rank)
         have_terminal()
     atexit.register(complete_open_files)  # first in, last to run: behind all that the script registers
-    _tell_where_on_signal(desk, label)
     overlay = Overlay(stage.replaced)
     overlay.install()
     writes = Writes(desk, label)
@@ -153,10 +153,10 @@ def _become_rank(
     """This process turned out to be a rank; returns what ends it."""
     die_with_parent()
     desk = Path(stage.desk)
+    _tell_where_on_signal(desk, rank)
     write_note(desk, rank, Note(os.getpid()))
     if stage.capture:
         _capture_output(desk, rank, keep=rank == 0)
-    _tell_where_on_signal(desk, rank)
     recorder = start_recorder(stage, rank) if stage.trace else None
     if stage.aligned:
         from dp2ddp.runtime import first_weights
@@ -322,7 +322,8 @@ def _capture_output(desk: Path, rank: int, keep: bool = False) -> None:
 
 
 def _tell_where_on_signal(desk: Path, rank: int) -> None:
-    # C code answers the signal, so a rank inside a collective (or holding the GIL) answers too
+    # C code answers the signal, so a rank inside a collective (or holding the GIL) answers too. Before the note with
+    # this process's number: whoever reads that may ask at once, and an unanswered signal would end the process
     faulthandler.register(signal.SIGUSR1, (desk / f"rank{rank}.stacks").open("w"), all_threads=True)
 
 

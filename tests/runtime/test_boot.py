@@ -35,6 +35,23 @@ print("code", end.code, end.error)
 """
 
 
+ASKED_AT_ONCE = """
+import os, signal, sys
+from dp2ddp.runtime import boot, desk
+from dp2ddp.runtime.stage import Stage
+
+def write_note(*told):
+    said.append(os.getpid())
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+said, boot.write_note = [], write_note
+stage = Stage(sys.argv[1], "dp", 1, os.path.dirname(sys.argv[1]), sys.argv[2], "train.py")
+desk.prepare_desk(stage)
+boot.run_stage(stage, 0)
+print(len(said))
+"""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "scripts").mkdir()
@@ -175,3 +192,11 @@ def test_a_terminal_at_which_nobody_sits_has_a_size_and_no_input() -> None:
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=True
     )
     assert result.stdout == "['24', '80']\nend\nend\n"
+
+
+def test_who_is_asked_where_it_stands_as_soon_as_its_number_is_known_lives_on(folder: Path) -> None:
+    script = folder / "scripts" / "train.py"
+    script.write_text("")
+    command = [sys.executable, "-c", ASKED_AT_ONCE, str(script), str(folder / "desk")]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "2\n"), ended.stderr  # as it begins, and as it ends

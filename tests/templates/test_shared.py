@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from ranks import TORCHRUN, end_all
 
@@ -117,7 +115,13 @@ if sys.argv[1] == "few":
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 workers = int(sys.argv[2])
 kept, total = [], 0.0
-loader = share(DataLoader, TensorDataset(torch.ones(400, 9000)), batch_size=2, num_workers=workers)
+
+def tell(*ignored):
+    open(f"{__file__}.{os.getpid()}", "w").close()
+
+tell()
+data = TensorDataset(torch.ones(400, 9000))
+loader = share(DataLoader, data, batch_size=2, num_workers=workers, worker_init_fn=tell)
 for number, (x,) in enumerate(loader):
     total += float(x.sum())
     if workers == 0:
@@ -131,14 +135,13 @@ print(exchange(total))
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     script = folder / "train.py"
     script.write_text(SCRIPT)
-    before = set(os.listdir("/dev/shm"))
     ended = subprocess.run(
         [*TORCHRUN, "2", str(script), *arguments], capture_output=True, text=True, timeout=300
     )
     assert end_all(script) == 0
-    named = {one for one in set(os.listdir("/dev/shm")) - before if one.startswith("torch_")}
-    others = {f"torch_{process.pid}" for process in psutil.process_iter()}  # of other runs on this machine
-    assert not [one for one in named if one.rsplit("_", 2)[0] not in others]
+    processes = [path.name.rpartition(".")[2] for path in folder.glob("train.py.*")]  # ranks and workers
+    assert len(processes) == 2 + int(arguments[1])  # rank 0 alone has workers
+    assert not [path for one in processes for path in Path("/dev/shm").glob(f"torch_{one}_*")]
     return ended
 
 
