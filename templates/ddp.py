@@ -38,7 +38,7 @@ from .half import may_be_half, notice_half_precision
 from .mail import Letter, Mail
 from .missing import MissingGradients
 from .outputs import Face, describe_output, gather_outputs, joinable_shapes
-from .parted import is_parted, join_parts, own_numbers, plain
+from .parted import FactorAhead, is_parted, join_parts, own_numbers, plain
 from .process import drop_reducer, exchange, own_rank, random_streams, set_random_streams, world_size
 from .replicas import (
     Contents,
@@ -52,7 +52,6 @@ from .replicas import (
 from .rows import RowsApart
 from .whole import (
     FromWhole,
-    IntoWhole,
     Layout,
     RowsIntoWhole,
     ScaleGradient,
@@ -342,10 +341,10 @@ class GraphDDP(DistributedDataParallel):
             own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(dim, 0, 0)
         if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
             whole = torch.cat(come, dim) if come else join_parts(own, sizes, dim)
-        elif come:
-            whole = RowsIntoWhole.apply((dim, sizes), [torch.cat(come, dim)], link, self.entrance(own))
         else:
-            whole = IntoWhole.apply(((dim, sizes),), link, self.entrance(own))[0]
+            with torch.no_grad():
+                whole = torch.cat(come, dim) if come else join_parts(own, sizes, dim)
+            whole = RowsIntoWhole.apply((dim, sizes), self.entrance_factor, [whole], link, own)
         self.watch(whole)
         if all(face.channels_last for face in faces.values()) and not is_parted(whole):
             return whole.contiguous(memory_format=torch.channels_last)
@@ -364,9 +363,10 @@ class GraphDDP(DistributedDataParallel):
         """Rows of an input, where their gradient goes out to the whole input."""
         return chunk
 
-    def entrance(self, own: torch.Tensor) -> torch.Tensor:
-        """Own rows, where gradients of the whole enter them."""
-        return own
+    @property
+    def entrance_factor(self) -> float:
+        """What gradients of the whole are multiplied by where they enter the own rows."""
+        return 1.0
 
     def watch(self, whole: torch.Tensor) -> None:
         """Called with each tensor that comes out of the forward pass, before the script has it."""
@@ -517,6 +517,7 @@ class ExactDDP(GraphDDP):
         parameters = self.trainable()
         compiled = self.compiler is not None or self.contents.is_compiled
         self.scales_rows = not (self.careful or compiled or may_be_half(parameters))
+        FactorAhead.now = self.entrance_factor
         self.ties_all = len(self.training_wrappers) > 1
         link, _, part = super().enter(inputs, kwargs)
         self.ties_all = self.ties_all or not self.has_rows(part)
@@ -529,8 +530,9 @@ class ExactDDP(GraphDDP):
         self.ties_all = True  # by them comes an exchange in backward: on all ranks behind the same gradients
         return ScaleGradient.apply(chunk, 1 / world_size()) if self.scales_rows else chunk
 
-    def entrance(self, own: torch.Tensor) -> torch.Tensor:
-        return ScaleGradient.apply(own, world_size()) if self.scales_rows and own.requires_grad else own
+    @property
+    def entrance_factor(self) -> float:
+        return float(world_size()) if self.scales_rows else 1.0
 
     def watch(self, whole: torch.Tensor) -> None:
         if not self.ties_all:

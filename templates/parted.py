@@ -8,6 +8,7 @@ It is a wrapper without memory of its own: autograd sees the whole shape, and wh
 RowsOnRanks.__torch_dispatch__, below autograd. (torch's DTensor is built so, too; it raises where it knows no rule.)
 """
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
@@ -22,7 +23,7 @@ from .rows import concatenate_ranks, own_slice
 class RowsOnRanks(torch.Tensor):
     """A whole tensor, parted among the ranks along one dimension: rank r holds `sizes[r]` of its rows."""
 
-    own: torch.Tensor  # this rank's rows
+    held: torch.Tensor  # this rank's rows, times what the family says
     sizes: tuple[int, ...]
     part_dim: int  # the dimension along which the rows lie
     kept: "torch.Tensor | None"  # the whole, once something has asked for it
@@ -58,11 +59,18 @@ class RowsOnRanks(torch.Tensor):
             device=own.device,
             requires_grad=False,
         )
-        rows.own, rows.sizes, rows.part_dim = own, tuple(sizes), dim
+        rows.held, rows.sizes, rows.part_dim = own, tuple(sizes), dim
         rows.kept, rows.kept_at, rows.fetch = None, -1, None
         rows.family = Family() if family is None else family
         rows.family.add(rows)
         return rows
+
+    @property
+    def own(self) -> torch.Tensor:
+        """This rank's rows."""
+        if self.family.times != 1:
+            have_own_memory(self.family)
+        return self.held
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
@@ -114,6 +122,7 @@ class Family:
 
     def __init__(self) -> None:
         self.lent = False  # the memory is another's, who may need it as it is: the wrapped model's
+        self.times = 1.0  # the memory holds the numbers times this: see FactorAhead
         self.changes = 0
         self.members: list[weakref.ref[RowsOnRanks]] = []
 
@@ -216,6 +225,18 @@ def own_numbers(tensor: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> tor
     return own_slice(plain_numbers(tensor), sizes, dim)
 
 
+def own_times(gradient: torch.Tensor, sizes: Sequence[int], dim: int, factor: float) -> torch.Tensor:
+    """This rank's rows of a whole gradient times a factor, below autograd; where they are there already, their memory.
+
+    That is not to be changed: the gradient has it, too.
+    """
+    if is_parted(gradient) and (gradient.sizes, gradient.part_dim) == (tuple(sizes), dim):
+        if gradient.family.times == factor:
+            gradient.family.lent = True
+            return gradient.held.data
+    return own_numbers(gradient, sizes, dim) * factor
+
+
 def own_rows_of(tensor: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
     """This rank's rows of a whole tensor, as autograd sees it."""
     return OutOfRows.apply(tensor, tuple(sizes), dim)
@@ -285,7 +306,7 @@ def holds_rows(value: Any) -> bool:
 
 def is_parted(value: Any) -> TypeGuard[RowsOnRanks]:
     """Whether this tensor's rows lie on several ranks."""
-    return isinstance(value, RowsOnRanks) and value.own is not value.kept
+    return isinstance(value, RowsOnRanks) and value.held is not value.kept
 
 
 def plain_numbers(tensor: torch.Tensor) -> torch.Tensor:
@@ -330,7 +351,7 @@ def become_whole(rows: RowsOnRanks) -> None:
     if is_parted(rows):
         if rows.family.others(rows):
             raise RuntimeError(CROSSES)
-        rows.own = rows.kept = plain_numbers(rows).clone()
+        rows.held = rows.kept = plain_numbers(rows).clone()
         rows.fetch, rows.family.lent = None, False
 
 
@@ -453,16 +474,17 @@ def about_to_change(rows: RowsOnRanks) -> None:
 
 
 def have_own_memory(family: Family) -> None:
-    """Go on with a copy of memory that is lent: all who share it, on the same one."""
-    if not family.lent:
+    """Go on with a copy of memory that is lent, or holds other numbers: all who share it, on the same one."""
+    if not family.lent and family.times == 1:
         return
     members = [one for one in (each() for each in family.members) if one is not None]
-    spans = [(one.own.storage_offset(), span_of(one.own)) for one in members]
+    spans = [(one.held.storage_offset(), span_of(one.held)) for one in members]
     first, last = min(start for start, _ in spans), max(start + size for start, size in spans)
-    copied = members[0].own.as_strided([last - first], [1], first).clone()
+    memory = members[0].held.as_strided([last - first], [1], first)
+    copied = memory.clone() if family.times == 1 else memory / family.times
     for one in members:
-        one.own = copied.as_strided(one.own.shape, one.own.stride(), one.own.storage_offset() - first)
-    family.lent = False
+        one.held = copied.as_strided(one.held.shape, one.held.stride(), one.held.storage_offset() - first)
+    family.lent, family.times = False, 1.0
 
 
 def span_of(tensor: torch.Tensor) -> int:
@@ -480,6 +502,7 @@ def with_plain(value: Any) -> Any:
     return type(value)(with_plain(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
+@functools.cache
 def is_pointwise(func: Any) -> bool:
     """Whether torch says that a function works element by element; of one that works in place, if its twin does."""
     if {torch.Tag.data_dependent_output, torch.Tag.nondeterministic_seeded} & set(func.tags):
@@ -608,6 +631,42 @@ def along(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return parted_like(found, rows, rows.part_dim - gone)
 
 
+class FactorAhead:
+    """What gradients are multiplied by where they enter the rows of the model that was called last.
+
+    ExactDDP multiplies the gradient of a large output by the number of ranks. A loss multiplies it by a number
+    anyway, and if that number is multiplied beforehand, nobody has to go through the gradient's memory once more.
+    Whoever asks for the numbers on the way has them without the factor.
+    """
+
+    now = 1.0
+
+
+def ahead(rows: RowsOnRanks) -> float:
+    """The factor that a gradient of these rows may hold; none where a large number may be infinite."""
+    return FactorAhead.now if rows.dtype in (torch.float32, torch.float64) else 1.0
+
+
+def holding(found: torch.Tensor, sizes: Sequence[int], dim: int, times: float) -> RowsOnRanks:
+    """Rows of which `found` holds the numbers times something."""
+    rows = RowsOnRanks.of(found, sizes, dim)
+    rows.family.times = times
+    return rows
+
+
+def softmax_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The gradients of softmax and log_softmax: what the gradient that comes holds more, that which goes holds, too."""
+    gradient = args[0]
+    if not is_parted(gradient) or gradient.family.times == 1:
+        return along(func, args, kwargs)
+    layout = None, gradient.shape, gradient.stride()
+    bare = RowsOnRanks.of(gradient.held, gradient.sizes, gradient.part_dim, *layout)
+    found = along(func, (bare, *args[1:]), kwargs)
+    if found is not NotImplemented:
+        found.family.times = gradient.family.times
+    return found
+
+
 def add_up(parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The sums over the ranks of some small tensors, added in rank order, in one exchange."""
     flat = torch.cat([one.reshape(-1) for one in parts])
@@ -695,7 +754,7 @@ def reshaped(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return NotImplemented
     sizes = tuple(size * each[0] // each[1] for size in rows.sizes)
     shape[dim] = sizes[own_rank()]
-    return viewed(func, args, kwargs, dim, rows.own.view(shape), sizes)
+    return viewed(func, args, kwargs, dim, rows.held.view(shape), sizes)
 
 
 def reshaped_dim(old: list[int], part_dim: int, new: list[int]) -> "tuple[int, tuple[int, int]] | None":
@@ -725,7 +784,7 @@ def permuted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     elif rows.dim() > 1:
         one, other = given.get("dim0", 0) % rows.dim(), given.get("dim1", 1) % rows.dim()
         order[one], order[other] = order[other], order[one]
-    return viewed(func, args, kwargs, order.index(rows.part_dim), rows.own.permute(order))
+    return viewed(func, args, kwargs, order.index(rows.part_dim), rows.held.permute(order))
 
 
 def squeezed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -735,7 +794,7 @@ def squeezed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     gone = [one % rows.dim() for one in asked if rows.shape[one] == 1] if rows.dim() else []
     if rows.part_dim in gone:
         return NotImplemented
-    own = rows.own
+    own = rows.held
     for one in sorted(gone, reverse=True):
         own = own.squeeze(one)
     return viewed(func, args, kwargs, rows.part_dim - sum(one < rows.part_dim for one in gone), own)
@@ -743,7 +802,7 @@ def squeezed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def unsqueezed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rows, dim = args[0], args[1] % (args[0].dim() + 1)
-    return viewed(func, args, kwargs, rows.part_dim + (dim <= rows.part_dim), rows.own.unsqueeze(dim))
+    return viewed(func, args, kwargs, rows.part_dim + (dim <= rows.part_dim), rows.held.unsqueeze(dim))
 
 
 def expanded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -753,7 +812,7 @@ def expanded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if shape[dim] not in (-1, sum(rows.sizes)):
         return NotImplemented
     shape[dim] = rows.sizes[own_rank()]
-    return viewed(func, args, kwargs, dim, rows.own.expand(shape))
+    return viewed(func, args, kwargs, dim, rows.held.expand(shape))
 
 
 def selected(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -761,7 +820,7 @@ def selected(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rows, dim = args[0], args[1] % args[0].dim()
     if dim == rows.part_dim:
         return NotImplemented
-    return viewed(func, args, kwargs, rows.part_dim - (dim < rows.part_dim), rows.own.select(dim, args[2]))
+    return viewed(func, args, kwargs, rows.part_dim - (dim < rows.part_dim), rows.held.select(dim, args[2]))
 
 
 def sliced(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -769,17 +828,17 @@ def sliced(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rows, given = args[0], named(func, args, kwargs)
     dim, total = given["dim"] % rows.dim(), rows.shape[given["dim"]]
     if dim != rows.part_dim:
-        own = rows.own[(slice(None),) * dim + (slice(given["start"], given["end"], given["step"]),)]
+        own = rows.held[(slice(None),) * dim + (slice(given["start"], given["end"], given["step"]),)]
         return viewed(func, args, kwargs, rows.part_dim, own)
     start, end, step = slice(given["start"], given["end"], given["step"]).indices(total)
     if step != 1:
         return NotImplemented
-    sizes, own, at = [], rows.own, 0
+    sizes, own, at = [], rows.held, 0
     for rank, size in enumerate(rows.sizes):
         first, last = max(start - at, 0), min(end - at, size)
         sizes.append(max(last - first, 0))
         if rank == own_rank():
-            own = rows.own.narrow(dim, min(first, size), sizes[-1])
+            own = rows.held.narrow(dim, min(first, size), sizes[-1])
         at += size
     return viewed(func, args, kwargs, rows.part_dim, own, tuple(sizes))
 
@@ -787,7 +846,7 @@ def sliced(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def aliased(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """detach, alias: the same memory."""
     rows = args[0]
-    twin = RowsOnRanks.of(rows.own, rows.sizes, rows.part_dim, rows.family, rows.shape, rows.stride())
+    twin = RowsOnRanks.of(rows.held, rows.sizes, rows.part_dim, rows.family, rows.shape, rows.stride())
     twin.kept, twin.kept_at, twin.fetch = rows.kept, rows.kept_at, rows.fetch
     return twin
 
@@ -810,7 +869,7 @@ def several(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if dim == rows.part_dim:
         return NotImplemented
     whole = torch.empty_strided(rows.shape, rows.stride(), dtype=rows.dtype, device="meta")
-    shapes, parts = func(whole, *args[1:], **kwargs), func(rows.own, *args[1:], **kwargs)
+    shapes, parts = func(whole, *args[1:], **kwargs), func(rows.held, *args[1:], **kwargs)
     place = rows.part_dim - (dim < rows.part_dim and parts[0].dim() < rows.dim())
     return [
         RowsOnRanks.of(part, rows.sizes, place, rows.family, shape.shape, shape.stride())
@@ -889,8 +948,10 @@ def class_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     given = own_alike(gradient, rows) if reduction == NO_REDUCTION else plain_numbers(gradient)
     if own is None or given is None:
         return NotImplemented
+    times = 1.0 if reduction == NO_REDUCTION else ahead(rows)
+    given = given if times == 1 else given * times
     found = func(given, rows.own.contiguous(), own, weight, reduction, ignored, plain_numbers(total))
-    return RowsOnRanks.of(found, rows.sizes, 0)
+    return holding(found, rows.sizes, 0, times)
 
 
 def own_beside(tensor: torch.Tensor, rows: RowsOnRanks) -> "torch.Tensor | None":
@@ -931,9 +992,12 @@ def pair_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     }
     if any(own[name] is None is not given[name] for name in given) or given["self"].shape != rows.shape:
         return NotImplemented
+    times = 1.0 if given["reduction"] == NO_REDUCTION else ahead(rows)
     if given["reduction"] == MEAN_REDUCTION:
         own |= {"grad_output": own["grad_output"] / rows.numel(), "reduction": SUM_REDUCTION}
-    return RowsOnRanks.of(func(**own), rows.sizes, rows.part_dim)
+    if times != 1:
+        own["grad_output"] = own["grad_output"] * times
+    return holding(func(**own), rows.sizes, rows.part_dim, times)
 
 
 def own_alike(tensor: torch.Tensor, rows: RowsOnRanks) -> "torch.Tensor | None":
@@ -998,8 +1062,9 @@ WAYS = by_name(
         along: """amax amin max.dim min.dim argmax argmin logsumexp prod.dim_int any.dim all.dim any.dims all.dims
             var.correction std.correction var_mean.correction std_mean.correction var.dim std.dim norm.ScalarOpt_dim
             norm.ScalarOpt_dim_dtype median.dim mode kthvalue nansum cumsum cumprod sort sort.stable argsort topk
-            _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data cummax cummin flip gather glu
+            _softmax _log_softmax cummax cummin flip gather glu
             logcumsumexp scatter.src scatter.value scatter_.src scatter_.value scatter_add scatter_add_""",
+        softmax_gradient: "_softmax_backward_data _log_softmax_backward_data",
         summed: "sum sum.dim_IntList",
         averaged: "mean mean.dim",
         of_parts: "max min any all",

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import torch.distributed
 
-from .parted import join_parts, own_numbers, plain_numbers
+from .parted import join_parts, own_numbers, own_times, plain_numbers
 from .process import exchange, own_rank
 from .rows import as_bytes
 
@@ -68,18 +68,31 @@ class IntoWhole(torch.autograd.Function):
 
 
 class RowsIntoWhole(torch.autograd.Function):
-    """IntoWhole of rows whose whole has come already, with the ranks' other news; it is in a list, to be no input."""
+    """IntoWhole of rows whose whole is there already; it is in a list, to be no input.
+
+    The gradient of the own rows is multiplied by a factor.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, layout: Layout, whole: list[torch.Tensor], link: torch.Tensor, own: torch.Tensor
+        ctx: Any,
+        layout: tuple[int, tuple[int, ...]],
+        factor: float,
+        whole: list[torch.Tensor],
+        link: torch.Tensor,
+        own: torch.Tensor,
     ) -> torch.Tensor:
-        ctx.layout = layout
+        ctx.layout, ctx.factor = layout, factor
         return whole[0]
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
-        return None, None, *FromWhole.apply((ctx.layout,), gradient)
+        dim, sizes = ctx.layout
+        if torch.is_grad_enabled():  # there will be gradients of gradients
+            link, own = FromWhole.apply((ctx.layout,), gradient)
+            return None, None, None, link, own * ctx.factor
+        link = torch.zeros((), device=gradient.device)
+        return None, None, None, link, own_times(gradient, sizes, dim, ctx.factor)
 
 
 def replica_is_done(link: torch.Tensor) -> None:

@@ -152,7 +152,10 @@ def _call(ours, bucket):  # type: ignore[no-untyped-def]  # torch compares annot
 
 
 def _without_factor(cls: Any, /, **kwargs: Any) -> None:
-    """The template's ScaleGradient (templates/whole.py), of which a converted script has its own copy."""
+    """The template's ScaleGradient and RowsIntoWhole (templates/whole.py), of which a converted script has its own."""
     super(torch.autograd.Function, cls).__init_subclass__(**kwargs)
     if cls.__name__ == "ScaleGradient" and "backward" in vars(cls):
         cls.backward = staticmethod(lambda ctx, gradient: (gradient, None))
+    if cls.__name__ == "RowsIntoWhole" and "forward" in vars(cls):
+        into_whole = cls.forward
+        cls.forward = staticmethod(lambda ctx, layout, factor, *rest: into_whole(ctx, layout, 1.0, *rest))

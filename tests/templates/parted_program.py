@@ -113,6 +113,8 @@ ADDED_UP: dict[str, Check] = {
     ),
     "kl": lambda x, y, w: F.kl_div(x.log_softmax(1), x.detach().sin().softmax(1), reduction="batchmean"),
     "soft margin": lambda x, y, w: F.soft_margin_loss(x, x.detach().sign()),
+    "a loss's gradient looked at": lambda x, y, w: looked_at(x, F.cross_entropy, y),
+    "a pair loss's gradient looked at": lambda x, y, w: looked_at(x, F.mse_loss, x.detach().sin()),
     "accuracy": lambda x, y, w: (
         (x.argmax(1) == y).double().mean() + x.topk(2, 1)[1].t().eq(y.view(1, -1)).sum()
     ),
@@ -290,6 +292,22 @@ def hooked(x: T) -> T:
     return torch.stack([seen[0], z.grad.sum(), z.grad.std(0).sum()])
 
 
+def looked_at(x: T, loss: Callable[[T, T], T], target: T) -> T:
+    """What hooks and the script see of a loss's gradient, write into it, and let go on."""
+    seen: list[T] = []
+    z = x * 2
+    columns = z.reshape(len(z), -1)
+    columns.register_hook(lambda gradient: seen.append(gradient.exp()) or gradient)
+    z.register_hook(lambda gradient: seen.append(gradient.t().cumsum(0).t()) or gradient * 2)
+    z.retain_grad()
+    loss(columns, target).backward(retain_graph=True)
+    before = z.grad * 1
+    view = z.grad.unsqueeze(1)
+    view.add_(1)
+    z.grad[:, 0] = 5.0
+    return torch.cat([z.grad, before, view.squeeze(1), *seen], 1)
+
+
 def numbers_of(
     check: Check, x: T, y: T, w: T, as_rows: Callable[[T], T], again: Callable[[], None] = lambda: None
 ) -> list[T]:
@@ -399,6 +417,16 @@ def all_checks() -> Iterator[tuple[str, Check]]:
             yield f"{kind}: {name}", check
 
 
+def with_a_factor_ahead(check: Check) -> Check:
+    """The check, with gradients that hold three times what they are on their way through a loss."""
+
+    def call(x: T, y: T, w: T) -> Any:
+        parted.FactorAhead.now = 3.0
+        return check(x, y, w)
+
+    return call
+
+
 def cases(world: int) -> Iterator[tuple[str, tuple[int, torch.dtype, Callable[[T, tuple[int, ...]], T]]]]:
     yield "uneven", (2 * world + 1, torch.float64, in_front)
     yield "float32", (2 * world + 1, torch.float32, in_front)
@@ -414,6 +442,13 @@ def work(world: int) -> dict[str, Any]:
     for name, check in all_checks():
         for case, chosen in cases(world):
             found[f"{name}, {case}"] = rank_program.attempt(lambda c=check, o=chosen: compare(c, *o))  # type: ignore[misc]
+    for name, check in all_checks():
+        if name.startswith("added up"):
+            chosen = (2 * world + 1, torch.float64, in_front)
+            found[f"{name}, a factor ahead"] = rank_program.attempt(
+                lambda c=check, o=chosen: compare(with_a_factor_ahead(c), *o)  # type: ignore[misc]
+            )
+            parted.FactorAhead.now = 1.0
     for name, batch_check in BATCHES.items():
         found[f"batch: {name}"] = rank_program.attempt(lambda c=batch_check: compare_batch(c))  # type: ignore[misc]
     return found

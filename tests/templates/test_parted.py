@@ -76,6 +76,17 @@ def test_a_function_of_rows_is_that_of_the_whole_with_its_gradients_and_theirs(
 
 
 @pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("name", ADDED_UP)
+def test_a_gradient_that_holds_a_factor_is_the_same_to_whoever_looks(
+    found: Any, world: int, name: str
+) -> None:
+    for each in found[world]:
+        answer = each[f"added up: {name}, a factor ahead"]
+        assert "failed" not in answer, answer["failed"]
+        assert answer["difference"] <= 1e-11
+
+
+@pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("name", BATCHES)
 def test_a_shared_batch_is_the_whole_to_the_script_and_nobody_writes_into_it(
     found: Any, world: int, name: str
