@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition c1b32d38): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 761939aa): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -831,7 +831,7 @@ def without_rows(batch: Any) -> Any:
 class RowsOnRanks(torch.Tensor):
     """A whole tensor, parted among the ranks along one dimension: rank r holds `sizes[r]` of its rows."""
 
-    own: torch.Tensor  # this rank's rows
+    held: torch.Tensor  # this rank's rows, times what the family says
     sizes: tuple[int, ...]
     part_dim: int  # the dimension along which the rows lie
     kept: "torch.Tensor | None"  # the whole, once something has asked for it
@@ -867,11 +867,18 @@ class RowsOnRanks(torch.Tensor):
             device=own.device,
             requires_grad=False,
         )
-        rows.own, rows.sizes, rows.part_dim = own, tuple(sizes), dim
+        rows.held, rows.sizes, rows.part_dim = own, tuple(sizes), dim
         rows.kept, rows.kept_at, rows.fetch = None, -1, None
         rows.family = Family() if family is None else family
         rows.family.add(rows)
         return rows
+
+    @property
+    def own(self) -> torch.Tensor:
+        """This rank's rows."""
+        if self.family.times != 1:
+            have_own_memory(self.family)
+        return self.held
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
@@ -923,6 +930,7 @@ class Family:
 
     def __init__(self) -> None:
         self.lent = False  # the memory is another's, who may need it as it is: the wrapped model's
+        self.times = 1.0  # the memory holds the numbers times this: see FactorAhead
         self.changes = 0
         self.members: list[weakref.ref[RowsOnRanks]] = []
 
@@ -1020,6 +1028,18 @@ def own_numbers(tensor: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> tor
     return own_slice(plain_numbers(tensor), sizes, dim)
 
 
+def own_times(gradient: torch.Tensor, sizes: Sequence[int], dim: int, factor: float) -> torch.Tensor:
+    """This rank's rows of a whole gradient times a factor, below autograd; where they are there already, their memory.
+
+    That is not to be changed: the gradient has it, too.
+    """
+    layout = tuple(sizes), dim, factor
+    if is_parted(gradient) and (gradient.sizes, gradient.part_dim, gradient.family.times) == layout:
+        gradient.family.lent = True
+        return gradient.held.data
+    return own_numbers(gradient, sizes, dim) * factor
+
+
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """The whole as a plain tensor of this rank; autograd goes on through it."""
     return AsPlain.apply(tensor) if isinstance(tensor, RowsOnRanks) else tensor
@@ -1058,7 +1078,7 @@ def holds_rows(value: Any) -> bool:
 
 def is_parted(value: Any) -> TypeGuard[RowsOnRanks]:
     """Whether this tensor's rows lie on several ranks."""
-    return isinstance(value, RowsOnRanks) and value.own is not value.kept
+    return isinstance(value, RowsOnRanks) and value.held is not value.kept
 
 
 def plain_numbers(tensor: torch.Tensor) -> torch.Tensor:
@@ -1103,7 +1123,7 @@ def become_whole(rows: RowsOnRanks) -> None:
     if is_parted(rows):
         if rows.family.others(rows):
             raise RuntimeError(CROSSES)
-        rows.own = rows.kept = plain_numbers(rows).clone()
+        rows.held = rows.kept = plain_numbers(rows).clone()
         rows.fetch, rows.family.lent = None, False
 
 
@@ -1221,16 +1241,17 @@ def about_to_change(rows: RowsOnRanks) -> None:
 
 
 def have_own_memory(family: Family) -> None:
-    """Go on with a copy of memory that is lent: all who share it, on the same one."""
-    if not family.lent:
+    """Go on with a copy of memory that is lent, or holds other numbers: all who share it, on the same one."""
+    if not family.lent and family.times == 1:
         return
     members = [one for one in (each() for each in family.members) if one is not None]
-    spans = [(one.own.storage_offset(), span_of(one.own)) for one in members]
+    spans = [(one.held.storage_offset(), span_of(one.held)) for one in members]
     first, last = min(start for start, _ in spans), max(start + size for start, size in spans)
-    copied = members[0].own.as_strided([last - first], [1], first).clone()
+    memory = members[0].held.as_strided([last - first], [1], first)
+    copied = memory.clone() if family.times == 1 else memory / family.times
     for one in members:
-        one.own = copied.as_strided(one.own.shape, one.own.stride(), one.own.storage_offset() - first)
-    family.lent = False
+        one.held = copied.as_strided(one.held.shape, one.held.stride(), one.held.storage_offset() - first)
+    family.lent, family.times = False, 1.0
 
 
 def span_of(tensor: torch.Tensor) -> int:
@@ -1248,6 +1269,7 @@ def with_plain(value: Any) -> Any:
     return type(value)(with_plain(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
+@functools.cache
 def is_pointwise(func: Any) -> bool:
     """Whether torch says that a function works element by element; of one that works in place, if its twin does."""
     if {torch.Tag.data_dependent_output, torch.Tag.nondeterministic_seeded} & set(func.tags):
@@ -1376,6 +1398,42 @@ def along(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return parted_like(found, rows, rows.part_dim - gone)
 
 
+class FactorAhead:
+    """What gradients are multiplied by where they enter the rows of the model that was called last.
+
+    ExactDDP multiplies the gradient of a large output by the number of ranks. A loss multiplies it by a number
+    anyway, and if that number is multiplied beforehand, nobody has to go through the gradient's memory once more.
+    Whoever asks for the numbers on the way has them without the factor.
+    """
+
+    now = 1.0
+
+
+def ahead(rows: RowsOnRanks) -> float:
+    """The factor that a gradient of these rows may hold; none where a large number may be infinite."""
+    return FactorAhead.now if rows.dtype in (torch.float32, torch.float64) else 1.0
+
+
+def holding(found: torch.Tensor, sizes: Sequence[int], dim: int, times: float) -> RowsOnRanks:
+    """Rows of which `found` holds the numbers times something."""
+    rows = RowsOnRanks.of(found, sizes, dim)
+    rows.family.times = times
+    return rows
+
+
+def softmax_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The gradients of softmax and log_softmax: what the gradient that comes holds more, that which goes holds, too."""
+    gradient = args[0]
+    if not is_parted(gradient) or gradient.family.times == 1:
+        return along(func, args, kwargs)
+    layout = None, gradient.shape, gradient.stride()
+    bare = RowsOnRanks.of(gradient.held, gradient.sizes, gradient.part_dim, *layout)
+    found = along(func, (bare, *args[1:]), kwargs)
+    if found is not NotImplemented:
+        found.family.times = gradient.family.times
+    return found
+
+
 def add_up(parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The sums over the ranks of some small tensors, added in rank order, in one exchange."""
     flat = torch.cat([one.reshape(-1) for one in parts])
@@ -1463,7 +1521,7 @@ def reshaped(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return NotImplemented
     sizes = tuple(size * each[0] // each[1] for size in rows.sizes)
     shape[dim] = sizes[own_rank()]
-    return viewed(func, args, kwargs, dim, rows.own.view(shape), sizes)
+    return viewed(func, args, kwargs, dim, rows.held.view(shape), sizes)
 
 
 def reshaped_dim(old: list[int], part_dim: int, new: list[int]) -> "tuple[int, tuple[int, int]] | None":
@@ -1493,7 +1551,7 @@ def permuted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     elif rows.dim() > 1:
         one, other = given.get("dim0", 0) % rows.dim(), given.get("dim1", 1) % rows.dim()
         order[one], order[other] = order[other], order[one]
-    return viewed(func, args, kwargs, order.index(rows.part_dim), rows.own.permute(order))
+    return viewed(func, args, kwargs, order.index(rows.part_dim), rows.held.permute(order))
 
 
 def squeezed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -1503,7 +1561,7 @@ def squeezed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     gone = [one % rows.dim() for one in asked if rows.shape[one] == 1] if rows.dim() else []
     if rows.part_dim in gone:
         return NotImplemented
-    own = rows.own
+    own = rows.held
     for one in sorted(gone, reverse=True):
         own = own.squeeze(one)
     return viewed(func, args, kwargs, rows.part_dim - sum(one < rows.part_dim for one in gone), own)
@@ -1511,7 +1569,7 @@ def squeezed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def unsqueezed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rows, dim = args[0], args[1] % (args[0].dim() + 1)
-    return viewed(func, args, kwargs, rows.part_dim + (dim <= rows.part_dim), rows.own.unsqueeze(dim))
+    return viewed(func, args, kwargs, rows.part_dim + (dim <= rows.part_dim), rows.held.unsqueeze(dim))
 
 
 def expanded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -1521,7 +1579,7 @@ def expanded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if shape[dim] not in (-1, sum(rows.sizes)):
         return NotImplemented
     shape[dim] = rows.sizes[own_rank()]
-    return viewed(func, args, kwargs, dim, rows.own.expand(shape))
+    return viewed(func, args, kwargs, dim, rows.held.expand(shape))
 
 
 def selected(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -1529,7 +1587,7 @@ def selected(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rows, dim = args[0], args[1] % args[0].dim()
     if dim == rows.part_dim:
         return NotImplemented
-    return viewed(func, args, kwargs, rows.part_dim - (dim < rows.part_dim), rows.own.select(dim, args[2]))
+    return viewed(func, args, kwargs, rows.part_dim - (dim < rows.part_dim), rows.held.select(dim, args[2]))
 
 
 def sliced(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -1537,17 +1595,17 @@ def sliced(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rows, given = args[0], named(func, args, kwargs)
     dim, total = given["dim"] % rows.dim(), rows.shape[given["dim"]]
     if dim != rows.part_dim:
-        own = rows.own[(slice(None),) * dim + (slice(given["start"], given["end"], given["step"]),)]
+        own = rows.held[(slice(None),) * dim + (slice(given["start"], given["end"], given["step"]),)]
         return viewed(func, args, kwargs, rows.part_dim, own)
     start, end, step = slice(given["start"], given["end"], given["step"]).indices(total)
     if step != 1:
         return NotImplemented
-    sizes, own, at = [], rows.own, 0
+    sizes, own, at = [], rows.held, 0
     for rank, size in enumerate(rows.sizes):
         first, last = max(start - at, 0), min(end - at, size)
         sizes.append(max(last - first, 0))
         if rank == own_rank():
-            own = rows.own.narrow(dim, min(first, size), sizes[-1])
+            own = rows.held.narrow(dim, min(first, size), sizes[-1])
         at += size
     return viewed(func, args, kwargs, rows.part_dim, own, tuple(sizes))
 
@@ -1555,7 +1613,7 @@ def sliced(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def aliased(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """detach, alias: the same memory."""
     rows = args[0]
-    twin = RowsOnRanks.of(rows.own, rows.sizes, rows.part_dim, rows.family, rows.shape, rows.stride())
+    twin = RowsOnRanks.of(rows.held, rows.sizes, rows.part_dim, rows.family, rows.shape, rows.stride())
     twin.kept, twin.kept_at, twin.fetch = rows.kept, rows.kept_at, rows.fetch
     return twin
 
@@ -1578,7 +1636,7 @@ def several(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if dim == rows.part_dim:
         return NotImplemented
     whole = torch.empty_strided(rows.shape, rows.stride(), dtype=rows.dtype, device="meta")
-    shapes, parts = func(whole, *args[1:], **kwargs), func(rows.own, *args[1:], **kwargs)
+    shapes, parts = func(whole, *args[1:], **kwargs), func(rows.held, *args[1:], **kwargs)
     place = rows.part_dim - (dim < rows.part_dim and parts[0].dim() < rows.dim())
     return [
         RowsOnRanks.of(part, rows.sizes, place, rows.family, shape.shape, shape.stride())
@@ -1661,8 +1719,17 @@ def class_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     given = own_alike(gradient, rows) if reduction == NO_REDUCTION else plain_numbers(gradient)
     if own is None or given is None:
         return NotImplemented
-    found = func(given, rows.own.contiguous(), own, weight, reduction, ignored, plain_numbers(total))
-    return RowsOnRanks.of(found, rows.sizes, 0)
+    times = 1.0 if reduction == NO_REDUCTION else ahead(rows)
+    found = func(
+        given if times == 1 else given * times,
+        rows.own.contiguous(),
+        own,
+        weight,
+        reduction,
+        ignored,
+        plain_numbers(total),
+    )
+    return holding(found, rows.sizes, 0, times)
 
 
 def own_beside(tensor: torch.Tensor, rows: RowsOnRanks) -> "torch.Tensor | None":
@@ -1698,14 +1765,17 @@ def pair_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     """mse_loss_backward and its relatives: the mean is over all rows."""
     given = named(func, args, kwargs)
     rows = next(filter(is_parted, given.values()))
-    own = {
+    own: dict[str, Any] = {
         name: own_beside(one, rows) if isinstance(one, torch.Tensor) else one for name, one in given.items()
     }
     if any(own[name] is None is not given[name] for name in given) or given["self"].shape != rows.shape:
         return NotImplemented
+    times = 1.0 if given["reduction"] == NO_REDUCTION else ahead(rows)
     if given["reduction"] == MEAN_REDUCTION:
         own |= {"grad_output": own["grad_output"] / rows.numel(), "reduction": SUM_REDUCTION}
-    return RowsOnRanks.of(func(**own), rows.sizes, rows.part_dim)
+    if times != 1:
+        own["grad_output"] = own["grad_output"] * times
+    return holding(func(**own), rows.sizes, rows.part_dim, times)
 
 
 def own_alike(tensor: torch.Tensor, rows: RowsOnRanks) -> "torch.Tensor | None":
@@ -1770,8 +1840,9 @@ WAYS = by_name(
         along: """amax amin max.dim min.dim argmax argmin logsumexp prod.dim_int any.dim all.dim any.dims all.dims
             var.correction std.correction var_mean.correction std_mean.correction var.dim std.dim norm.ScalarOpt_dim
             norm.ScalarOpt_dim_dtype median.dim mode kthvalue nansum cumsum cumprod sort sort.stable argsort topk
-            _softmax _log_softmax _softmax_backward_data _log_softmax_backward_data cummax cummin flip gather glu
+            _softmax _log_softmax cummax cummin flip gather glu
             logcumsumexp scatter.src scatter.value scatter_.src scatter_.value scatter_add scatter_add_""",
+        softmax_gradient: "_softmax_backward_data _log_softmax_backward_data",
         summed: "sum sum.dim_IntList",
         averaged: "mean mean.dim",
         of_parts: "max min any all",
@@ -1860,18 +1931,31 @@ class IntoWhole(torch.autograd.Function):
 
 
 class RowsIntoWhole(torch.autograd.Function):
-    """IntoWhole of rows whose whole has come already, with the ranks' other news; it is in a list, to be no input."""
+    """IntoWhole of rows whose whole is there already; it is in a list, to be no input.
+
+    The gradient of the own rows is multiplied by a factor.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, layout: Layout, whole: list[torch.Tensor], link: torch.Tensor, own: torch.Tensor
+        ctx: Any,
+        layout: tuple[int, tuple[int, ...]],
+        factor: float,
+        whole: list[torch.Tensor],
+        link: torch.Tensor,
+        own: torch.Tensor,
     ) -> torch.Tensor:
-        ctx.layout = layout
+        ctx.layout, ctx.factor = layout, factor
         return whole[0]
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
-        return None, None, *FromWhole.apply((ctx.layout,), gradient)
+        dim, sizes = ctx.layout
+        if torch.is_grad_enabled():  # there will be gradients of gradients
+            link, own = FromWhole.apply((ctx.layout,), gradient)
+            return None, None, None, link, own * ctx.factor
+        link = torch.zeros((), device=gradient.device)
+        return None, None, None, link, own_times(gradient, sizes, dim, ctx.factor)
 
 
 def replica_is_done(link: torch.Tensor) -> None:
@@ -3015,10 +3099,10 @@ class GraphDDP(DistributedDataParallel):
             own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(dim, 0, 0)
         if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
             whole = torch.cat(come, dim) if come else join_parts(own, sizes, dim)
-        elif come:
-            whole = RowsIntoWhole.apply((dim, sizes), [torch.cat(come, dim)], link, self.entrance(own))
         else:
-            whole = IntoWhole.apply(((dim, sizes),), link, self.entrance(own))[0]
+            with torch.no_grad():
+                whole = torch.cat(come, dim) if come else join_parts(own, sizes, dim)
+            whole = RowsIntoWhole.apply((dim, sizes), self.entrance_factor, [whole], link, own)
         self.watch(whole)
         if all(face.channels_last for face in faces.values()) and not is_parted(whole):
             return whole.contiguous(memory_format=torch.channels_last)
@@ -3037,9 +3121,10 @@ class GraphDDP(DistributedDataParallel):
         """Rows of an input, where their gradient goes out to the whole input."""
         return chunk
 
-    def entrance(self, own: torch.Tensor) -> torch.Tensor:
-        """Own rows, where gradients of the whole enter them."""
-        return own
+    @property
+    def entrance_factor(self) -> float:
+        """What gradients of the whole are multiplied by where they enter the own rows."""
+        return 1.0
 
     def watch(self, whole: torch.Tensor) -> None:
         """Called with each tensor that comes out of the forward pass, before the script has it."""
@@ -3177,6 +3262,7 @@ class ExactDDP(GraphDDP):
         parameters = self.trainable()
         compiled = self.compiler is not None or self.contents.is_compiled
         self.scales_rows = not (self.careful or compiled or may_be_half(parameters))
+        FactorAhead.now = self.entrance_factor
         self.ties_all = len(self.training_wrappers) > 1
         link, _, part = super().enter(inputs, kwargs)
         self.ties_all = self.ties_all or not self.has_rows(part)
@@ -3189,8 +3275,9 @@ class ExactDDP(GraphDDP):
         self.ties_all = True  # by them comes an exchange in backward: on all ranks behind the same gradients
         return ScaleGradient.apply(chunk, 1 / world_size()) if self.scales_rows else chunk
 
-    def entrance(self, own: torch.Tensor) -> torch.Tensor:
-        return ScaleGradient.apply(own, world_size()) if self.scales_rows and own.requires_grad else own
+    @property
+    def entrance_factor(self) -> float:
+        return float(world_size()) if self.scales_rows else 1.0
 
     def watch(self, whole: torch.Tensor) -> None:
         if not self.ties_all:

@@ -230,10 +230,10 @@ def own_times(gradient: torch.Tensor, sizes: Sequence[int], dim: int, factor: fl
 
     That is not to be changed: the gradient has it, too.
     """
-    if is_parted(gradient) and (gradient.sizes, gradient.part_dim) == (tuple(sizes), dim):
-        if gradient.family.times == factor:
-            gradient.family.lent = True
-            return gradient.held.data
+    layout = tuple(sizes), dim, factor
+    if is_parted(gradient) and (gradient.sizes, gradient.part_dim, gradient.family.times) == layout:
+        gradient.family.lent = True
+        return gradient.held.data
     return own_numbers(gradient, sizes, dim) * factor
 
 
@@ -949,8 +949,15 @@ def class_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     if own is None or given is None:
         return NotImplemented
     times = 1.0 if reduction == NO_REDUCTION else ahead(rows)
-    given = given if times == 1 else given * times
-    found = func(given, rows.own.contiguous(), own, weight, reduction, ignored, plain_numbers(total))
+    found = func(
+        given if times == 1 else given * times,
+        rows.own.contiguous(),
+        own,
+        weight,
+        reduction,
+        ignored,
+        plain_numbers(total),
+    )
     return holding(found, rows.sizes, 0, times)
 
 
@@ -987,7 +994,7 @@ def pair_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     """mse_loss_backward and its relatives: the mean is over all rows."""
     given = named(func, args, kwargs)
     rows = next(filter(is_parted, given.values()))
-    own = {
+    own: dict[str, Any] = {
         name: own_beside(one, rows) if isinstance(one, torch.Tensor) else one for name, one in given.items()
     }
     if any(own[name] is None is not given[name] for name in given) or given["self"].shape != rows.shape:
