@@ -9,6 +9,7 @@ RowsOnRanks.__torch_dispatch__, below autograd. (torch's DTensor is built so, to
 """
 
 import functools
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
@@ -73,6 +74,7 @@ class RowsOnRanks(torch.Tensor):
         return self.held
 
     @classmethod
+    @uncompiled
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: "dict[str, Any] | None" = None
     ) -> Any:
@@ -156,6 +158,7 @@ def join_parts(own: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tenso
     """All ranks' rows as one tensor: whole on each rank if it is small, parted as they are if it is large."""
     if dim != 0 or own.layout != torch.strided or not is_large(own, sizes, dim):
         return concatenate_ranks(own, sizes, dim)
+    RowsMade.thread = threading.get_ident()
     rows = RowsOnRanks.of(own.detach(), sizes, dim)
     rows.family.lent = True
     return rows
@@ -337,7 +340,24 @@ def from_all_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> tor
         raise RuntimeError(
             "These rows lie on several ranks, and only one rank asks for all of them. Ask where all ranks come by."
         )
+    if threading.get_ident() != RowsMade.thread and is_thread_beside():
+        raise RuntimeError(
+            "A thread asks for rows of the other ranks, whose threads go at their own pace. Hand the thread "
+            "x.detach().cpu().numpy(), which is the whole."
+        )
     return concatenate_ranks(own, sizes, dim)
+
+
+class RowsMade:
+    """The thread in which the script runs the wrapped model, and takes its batches: there the ranks go side by side."""
+
+    thread = threading.get_ident()
+
+
+def is_thread_beside() -> bool:
+    """Whether this is neither Python's first thread nor one of autograd's."""
+    thread = threading.current_thread()
+    return thread is not threading.main_thread() and not isinstance(thread, threading._DummyThread)
 
 
 CROSSES = (
@@ -388,7 +408,6 @@ def keeps_rows(key: Any, dim: int, dims: int) -> bool:
 Way = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
-@uncompiled
 def run_on_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of torch, called with RowsOnRanks among its arguments."""
     if not any(is_parted(rows) for one in (*args, *kwargs.values()) for rows in rows_in(one)):

@@ -1,6 +1,8 @@
 """One run to the outside: what is written, started or shown happens once, on rank 0, in program order."""
 
 import atexit
+import contextlib
+import logging
 import os
 import pickle
 import shutil
@@ -11,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .parted import with_wholes
+from .parted import holds_rows, with_wholes
 from .process import alone, exchange, own_rank, world_size
 
 
@@ -30,7 +32,50 @@ def on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     sent_result, sent_error = exchange((sendable(result), sendable(error)) if own_rank() == 0 else None)[0]
     if sent_error is not None:
         raise error or as_exception(sent_error)
+    if getattr(function, "__module__", None) == "logging.config":
+        log_alike()
     return result if own_rank() == 0 else sent_result
+
+
+def log_alike() -> None:
+    """Rank 0 has set up its loggers: let those of the other ranks make the same records, which go nowhere."""
+    manager = logging.Logger.manager
+    loggers = [logging.root, *(one for one in manager.loggerDict.values() if isinstance(one, logging.Logger))]
+    told = exchange([(one.name, one.level, one.disabled, one.propagate) for one in loggers])[0]
+    if own_rank() > 0:
+        for name, level, disabled, propagate in told:
+            found = logging.getLogger(None if name == "root" else name)
+            found.setLevel(level)
+            found.disabled, found.propagate = disabled, propagate
+    format_records_at_once()
+
+
+def format_records_at_once() -> None:
+    """Let the text of a log record be made when the record is: on all ranks, since only rank 0 has the log file.
+
+    A large output is written out by all ranks together. Records of texts and numbers are as they ever were.
+    """
+    make: Any = logging.getLogRecordFactory()
+    if getattr(make, "formats", False):
+        return
+
+    def make_and_format(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record: logging.LogRecord = make(*args, **kwargs)
+        if not is_plain_in_log(record.msg) or not is_plain_in_log(record.args):
+            with contextlib.suppress(
+                Exception
+            ):  # the handler meets it again, and logging has its way with it
+                record.msg, record.args = record.getMessage(), None
+        return record
+
+    vars(make_and_format)["formats"] = True
+    logging.setLogRecordFactory(make_and_format)
+
+
+def is_plain_in_log(value: Any) -> bool:
+    """Whether a rank alone can make a text of it: of texts, numbers, and none."""
+    values = value if isinstance(value, tuple) else value.values() if isinstance(value, dict) else (value,)
+    return all(isinstance(one, (str, bytes, int, float, complex, type(None))) for one in values)
 
 
 def write_on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -102,6 +147,7 @@ class Silence:
         pass
 
     def __call__(self, *args: Any, **kwargs: Any) -> "Silence":
+        refuse_rows((args, kwargs))
         return self
 
     def __enter__(self) -> "Silence":
@@ -117,7 +163,7 @@ class Silence:
         return self
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        pass
+        refuse_rows(value)
 
     def __le__(self, other: Any) -> bool:  # logging asks every handler: record.levelno >= handler.level
         return False
@@ -126,9 +172,20 @@ class Silence:
         return ""
 
 
+def refuse_rows(value: Any) -> None:
+    """Rank 0 would wait for ever for the rows of the other ranks, which have nothing to give them to."""
+    if holds_rows(value):
+        raise TypeError(
+            "A large output of the wrapped model is handed to an object that rank 0 alone has, and each rank holds "
+            "some of its rows. Hand over x.detach().cpu().numpy(), which is the whole."
+        )
+
+
 def object_on_rank_zero(factory: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Make an object (a SummaryWriter, a log file's handler) on rank 0; the other ranks get a Silence."""
     made: list[Any] = []
+    if isinstance(factory, type) and issubclass(factory, logging.Handler):
+        format_records_at_once()
 
     def make() -> dict[str, Any]:
         made.append(factory(*args, **kwargs))
