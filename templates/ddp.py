@@ -43,6 +43,7 @@ from .process import drop_reducer, exchange, own_rank, random_streams, set_rando
 from .replicas import (
     Contents,
     DeviceStream,
+    KeptReplica,
     changed_streams,
     contents_of,
     default_generator,
@@ -117,6 +118,7 @@ class GraphDDP(DistributedDataParallel):
         self.trained = False
         self.far_buffers = BuffersOfRankZero()
         self.mail = Mail()
+        self.kept_replica = KeptReplica()
         self.compiler: Callable[[torch.nn.Module], torch.nn.Module] | None = None
 
     def compile(self, *args: Any, **options: Any) -> None:
@@ -206,12 +208,21 @@ class GraphDDP(DistributedDataParallel):
         """Call a replica with its part of the inputs. The tensors of its output go to the list."""
         if not self.has_rows(part):
             return Report(())
-        return self.run(lambda: describe_output(self.replica(copies)(*part.inputs, **part.kwargs), tensors))
+        kept, self.kept_replica = self.kept_replica, KeptReplica()  # one within this forward has its own
+        report = self.run(
+            lambda: describe_output(self.replica(copies, kept)(*part.inputs, **part.kwargs), tensors)
+        )
+        kept.give_back(report.error is None)
+        self.kept_replica = kept
+        return report
 
-    def replica(self, copies: dict[int, torch.Tensor]) -> torch.nn.Module:
+    def replica(self, copies: dict[int, torch.Tensor], kept: KeptReplica) -> torch.nn.Module:
         """What this rank runs of the module."""
-        replica = replica_of(self.module, self.stand_ins(copies), self.contents.parts)
-        return replica if self.compiler is None or is_compiled(replica) else self.compiler(replica)
+        contents, stand_ins = self.contents, self.stand_ins(copies)
+        if self.compiler is None:
+            return kept.take(contents.parts, contents.parameters, stand_ins)
+        replica = replica_of(self.module, stand_ins, contents.parts)
+        return replica if is_compiled(replica) else self.compiler(replica)
 
     def run(self, call: Callable[[], Any]) -> Report:
         """Do a replica's work, which gives its described output."""
@@ -421,8 +432,8 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("dim", "split", "trained", "far_buffers", "changes_behind", "mail", "compiler", "reducing",
-               "missing", "careful", "scales_rows", "ties_all", "looked_up")  # fmt: skip
+        own = ("dim", "split", "trained", "far_buffers", "changes_behind", "mail", "kept_replica", "compiler",
+               "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up")  # fmt: skip
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
@@ -437,7 +448,12 @@ class GraphDDP(DistributedDataParallel):
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "far_buffers": BuffersOfRankZero(), "mail": Mail()}
+        return {
+            **vars(self),
+            "far_buffers": BuffersOfRankZero(),
+            "mail": Mail(),
+            "kept_replica": KeptReplica(),
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
+from dp2ddp.templates.buffers import are_held_elsewhere
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
 from dp2ddp.templates.process import JOINED
-from dp2ddp.templates.replicas import DeviceStream, replica_of
+from dp2ddp.templates.replicas import DeviceStream, KeptReplica, parts_of, replica_of
 from torch import nn
+from torch.nn.utils import parametrize, prune, weight_norm
+from torch.utils.checkpoint import checkpoint
 
 
 def own_tensors(module: nn.Module) -> dict[int, torch.Tensor]:
@@ -58,6 +66,187 @@ def test_a_replica_computes_with_what_it_is_given() -> None:
     module = nn.Linear(2, 1)
     zeros = {id(tensor): torch.zeros_like(tensor) for tensor in module.parameters()}
     assert replica_of(module, zeros)(torch.ones(1, 2)).item() == 0
+
+
+def forward(kept: KeptReplica, module: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    found: torch.Tensor = kept.take(parts_of(module), list(module.parameters()), {})(x)
+    kept.give_back(True)
+    return found
+
+
+class Layers(nn.Module):
+    """Whose output shows each thing that a script may change between two forwards."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Linear(3, 3), nn.BatchNorm1d(3)
+        self.rest = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.0), nn.Tanh())
+        self.weight = nn.Parameter(torch.ones(3))
+        self.register_buffer("offset", torch.zeros(3))
+        self.scale = 1.0
+        self.shifts = [1.0]
+        self.options = {"power": 1}
+        self.extra: Any = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.rest(self.norm(self.first(x))) * self.weight * self.scale + sum(self.shifts)
+        x = x ** self.options["power"] + self.offset + sum(1 for p in self.children())
+        return x if self.extra is None else self.extra(x)
+
+
+def put(holder: Any, name: str, value: Any) -> None:
+    setattr(holder, name, value)
+
+
+class Doubled(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+
+CHANGES: dict[str, Callable[[Layers], Any]] = {
+    "an attribute": lambda m: put(m, "scale", 3.0),
+    "a list that is another": lambda m: put(m, "shifts", [2.0]),
+    "a list that has grown": lambda m: m.shifts.append(4.0),
+    "a dict": lambda m: m.options.update(power=2),
+    "an attribute of a layer": lambda m: put(m.rest[1], "p", 1.0),
+    "eval": lambda m: m.eval(),
+    "eval of a layer": lambda m: m.norm.eval(),
+    "a layer that is another": lambda m: put(m, "first", nn.Linear(3, 3)),
+    "a layer in a sequence": lambda m: m.rest.__setitem__(2, nn.Identity()),
+    "one more layer": lambda m: m.rest.append(Doubled()),
+    "one layer less": lambda m: m.rest.__delitem__(2),
+    "a layer where there was none": lambda m: put(m, "extra", Doubled()),
+    "a part that nobody calls": lambda m: m.add_module("more", nn.Identity()),
+    "a parameter that is another": lambda m: put(m, "weight", nn.Parameter(torch.full((3,), 2.0))),
+    "a parameter in its table": lambda m: m._parameters.update(weight=nn.Parameter(torch.zeros(3))),
+    "a parameter in place": lambda m: m.weight.data.mul_(5),
+    "other data": lambda m: put(m.weight, "data", torch.full((3,), 7.0)),
+    "a state dict": lambda m: m.load_state_dict(Layers().state_dict() | {"offset": torch.full((3,), 2.0)}),
+    "a buffer that is another": lambda m: put(m, "offset", torch.ones(3)),
+    "a buffer in place": lambda m: m.offset.add_(9),
+    "a buffer's table": lambda m: m._buffers.update(offset=torch.full((3,), 4.0)),
+    "a hook": lambda m: m.rest.register_forward_hook(lambda part, given, out: out + 1),
+    "a hook before": lambda m: m.first.register_forward_pre_hook(lambda part, given: (given[0] + 1,)),
+    "a method": lambda m: put(m, "forward", types.MethodType(lambda self, x: self.first(x), m)),
+    "a function": lambda m: put(m.first, "forward", lambda x: x * 9),
+    "a class": lambda m: put(m.rest[2], "__class__", nn.Sigmoid),
+    "weight norm": lambda m: (weight_norm(m.first), m.first.weight_g.data.mul_(2)),
+    "a parametrization": lambda m: parametrize.register_parametrization(m.first, "weight", Doubled()),
+    "doubles": lambda m: (m.double(), m.float(), m.offset.add_(1)),
+    "pruned": lambda m: prune.l1_unstructured(m.first, "weight", 5),
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm`:FutureWarning")
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_replica_that_is_kept_sees_what_has_changed(change: str) -> None:
+    torch.manual_seed(0)
+    module, x, kept = Layers(), torch.randn(4, 3), KeptReplica()
+    before = [forward(kept, module, x) for _ in range(2)]
+    assert torch.equal(*before)
+    number = id(kept.parts[0])
+    forward(kept, module, x)
+    assert id(kept.parts[0]) == number
+    CHANGES[change](module)
+    for _ in range(3):
+        found = forward(kept, module, x)
+        wanted = replica_of(module, {})(x)
+        assert torch.equal(found, wanted)
+        assert not torch.equal(found, before[0])
+
+
+def test_a_frozen_parameter_of_a_kept_replica_gets_no_gradient() -> None:
+    module, x, kept = Layers(), torch.randn(4, 3), KeptReplica()
+    forward(kept, module, x)
+    module.first.requires_grad_(False)
+    forward(kept, module, x).sum().backward()
+    assert module.first.weight.grad is None
+    assert module.weight.grad is not None
+
+
+class Leaves(nn.Module):
+    """Something on the replica, or somebody who holds a part of it, behind its forward."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what, self.seen, self.layer = what, 0, nn.Linear(3, 3)
+        self.kept: list[Any] = []
+        self.register_buffer("mask", torch.ones(3))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        x = x + self.seen + getattr(self.layer, "seen", 0) + getattr(self, "fresh", 0) + self.mask
+        if self.what == "an attribute":
+            self.seen += 1
+        elif self.what == "a new attribute":
+            self.fresh = 1
+        elif self.what == "an attribute of a part":
+            self.layer.seen = 1  # type: ignore[assignment]
+        elif self.what == "another part":
+            self.layer = nn.Linear(3, 3)
+        elif self.what == "another parameter":
+            self.layer.weight = torch.zeros(3, 3)  # type: ignore[assignment]
+        elif self.what == "eval":
+            self.layer.eval()
+        elif self.what == "another buffer":
+            self.mask = self.mask + 1
+        elif self.what == "itself in a list":
+            self.kept[:] = [self.layer.forward]
+        elif self.what == "a weak reference":
+            self.kept[:] = [weakref.ref(self.layer)]
+        elif self.what == "a checkpoint":
+            return checkpoint(self.layer, x, use_reentrant=False)
+        return self.layer(x)
+
+
+LEFT = (
+    "an attribute",
+    "a new attribute",
+    "an attribute of a part",
+    "another part",
+    "another parameter",
+    "eval",
+)
+HELD = ("itself in a list", "a weak reference", "a checkpoint")
+
+
+@pytest.mark.parametrize("kind", ["nothing", "another buffer", *LEFT, *HELD])
+def test_what_a_forward_leaves_on_a_kept_replica_is_gone_in_the_next(kind: str) -> None:
+    torch.manual_seed(0)
+    module, x, kept = Leaves(kind), torch.ones(2, 3, requires_grad=True), KeptReplica()
+    found = []
+    for _ in range(12):
+        output = kept.take(parts_of(module), list(module.parameters()), {})(x)
+        kept.give_back(True)
+        found.append(output.detach())
+        assert module.training
+        assert (module.seen, module.layer.training, "fresh" in vars(module)) == (0, True, False)
+        assert torch.equal(module.mask, torch.ones(3))
+        assert bool(kept.parts) == (kind in ("nothing", "another buffer"))
+    assert all(torch.equal(one, found[0]) for one in found) or kind == "another part"
+
+
+def test_a_replica_in_use_is_not_lent_again_after_an_error() -> None:
+    module, kept = Layers(), KeptReplica()
+    forward(kept, module, torch.ones(4, 3))
+    assert kept.parts
+    with pytest.raises(RuntimeError):
+        kept.take(parts_of(module), list(module.parameters()), {})(torch.ones(4, 5))
+    kept.give_back(False)
+    assert not kept.parts
+
+
+def test_buffers_of_a_kept_replica_are_held_by_nobody_between_forwards() -> None:
+    """Or else rank 0's would be sent at once, in each step; and stand-ins for buffers are of one forward only."""
+    module, kept = Layers(), KeptReplica()
+    forward(kept, module, torch.ones(4, 3))
+    assert not are_held_elsewhere(parts_of(module))
+    for number in (1.0, 2.0):
+        stand_in = torch.full((3,), number)
+        one: Any = kept.take(parts_of(module), list(module.parameters()), {id(module.offset): stand_in})
+        assert one.offset is stand_in
+        del one
+        kept.give_back(True)
+    assert not are_held_elsewhere(parts_of(module))
 
 
 def drawn(stream: DeviceStream) -> float:
