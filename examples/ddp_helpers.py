@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition d0ee07ba): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition d5d2f645): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -13,7 +13,7 @@ import functools
 import gc
 import inspect
 import io
-import logging
+import operator
 import os
 import pickle
 import random
@@ -882,7 +882,6 @@ class RowsOnRanks(torch.Tensor):
         return self.held
 
     @classmethod
-    @uncompiled
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: "dict[str, Any] | None" = None
     ) -> Any:
@@ -961,7 +960,6 @@ def join_parts(own: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tenso
     """All ranks' rows as one tensor: whole on each rank if it is small, parted as they are if it is large."""
     if dim != 0 or own.layout != torch.strided or not is_large(own, sizes, dim):
         return concatenate_ranks(own, sizes, dim)
-    RowsMade.thread = threading.get_ident()
     rows = RowsOnRanks.of(own.detach(), sizes, dim)
     rows.family.lent = True
     return rows
@@ -1112,24 +1110,7 @@ def from_all_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> tor
         raise RuntimeError(
             "These rows lie on several ranks, and only one rank asks for all of them. Ask where all ranks come by."
         )
-    if threading.get_ident() != RowsMade.thread and is_thread_beside():
-        raise RuntimeError(
-            "A thread asks for rows of the other ranks, whose threads go at their own pace. Hand the thread "
-            "x.detach().cpu().numpy(), which is the whole."
-        )
     return concatenate_ranks(own, sizes, dim)
-
-
-class RowsMade:
-    """The thread in which the script runs the wrapped model, and takes its batches: there the ranks go side by side."""
-
-    thread = threading.get_ident()
-
-
-def is_thread_beside() -> bool:
-    """Whether this is neither Python's first thread nor one of autograd's."""
-    thread = threading.current_thread()
-    return thread is not threading.main_thread() and not isinstance(thread, threading._DummyThread)
 
 
 CROSSES = (
@@ -1175,6 +1156,7 @@ def keeps_rows(key: Any, dim: int, dims: int) -> bool:
     return len(keys) <= dim or keys[dim] == slice(None)
 
 
+@uncompiled
 def run_on_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of torch, called with RowsOnRanks among its arguments."""
     if not any(is_parted(rows) for one in (*args, *kwargs.values()) for rows in rows_in(one)):
@@ -2636,7 +2618,13 @@ def replica_of(
 
     What forward assigns to self stays with the copy, as with DataParallel's replicas.
     """
-    parts = parts_of(module) if parts is None else parts
+    return replicas_of(stand_ins, parts_of(module) if parts is None else parts)[0]
+
+
+def replicas_of(
+    stand_ins: Mapping[int, torch.Tensor], parts: Sequence[torch.nn.Module]
+) -> list[torch.nn.Module]:
+    """Shallow copies of all parts of a module, that consist of each other, in their order: the module is the first."""
     replicas = {id(part): empty_replica(part) for part in parts if not is_compiled(part)}
     for part in parts[::-1]:
         if is_compiled(part):
@@ -2644,7 +2632,7 @@ def replica_of(
     for part in parts:
         fill_replica(part, replicas, stand_ins)
         bind_to_replicas(part, replicas)
-    return replicas[id(module)]
+    return [replicas[id(part)] for part in parts]
 
 
 def empty_replica(part: torch.nn.Module) -> torch.nn.Module:
@@ -2683,6 +2671,107 @@ def fill_replica(
             own["_buffers"][name] = None if buffer is None else stand_ins.get(id(buffer), buffer)
         elif buffer is not None:
             setattr(replica, name, stand_ins.get(id(buffer), buffer))
+
+
+class KeptReplica:
+    """The replica of one forward pass, for the next one: a deep net's takes as long to make as some of its layers.
+
+    It is used again if it is as it was made, nobody else holds a part of it (a checkpoint does, until backward), and
+    the module is as it was then: each attribute, parameter and part the very same object. Attributes that can change
+    within (lists, dicts, hooks) are the module's own in any replica. Buffers are filled in anew each time.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[
+            torch.nn.Module
+        ] = []  # of the replica, in the order of the module's; none if there is none
+        self.made_of: tuple[Any, ...] = ()  # what the module was then
+        self.made: tuple[Any, ...] = ()  # what the replica was then
+        self.holders: list[int] = []
+        self.failures = 0  # in a row
+        self.rests = 0  # forward passes for which it is not tried
+
+    def take(
+        self,
+        parts: list[torch.nn.Module],
+        parameters: Sequence[torch.nn.Parameter],
+        stand_ins: Mapping[int, torch.Tensor],
+    ) -> torch.nn.Module:
+        """replica_of(parts[0], stand_ins, parts); to be given back behind the forward pass."""
+        copied = stand_ins and not stand_ins.keys().isdisjoint(map(id, parameters))
+        if self.rests or copied or not are_copied_plainly(parts):
+            self.rests = max(self.rests - 1, 0)
+            self.drop()
+            return replica_of(parts[0], stand_ins, parts)
+        made_of = makeup_of(parts)
+        if self.parts and is_same_makeup(made_of, self.made_of):
+            for part, own in zip(parts, self.parts, strict=True):
+                fill_buffers(part, own, stand_ins)
+        else:
+            self.parts, self.made_of = replicas_of(stand_ins, parts), made_of
+            self.made, self.holders = makeup_of(self.parts), holders_of(self.parts)
+        return self.parts[0]
+
+    def give_back(self, all_went_well: bool) -> None:
+        """The forward pass is over, and its output has been looked through."""
+        if not self.parts:
+            return
+        alone = all_went_well and holders_of(self.parts) == self.holders
+        if alone and is_same_makeup(makeup_of(self.parts), self.made):
+            self.failures = 0
+            for part in self.parts:
+                part._buffers.clear()  # or they would seem to be held by somebody
+            return
+        self.drop()
+        self.failures += 1
+        self.rests = min(2**self.failures, 1000)
+
+    def drop(self) -> None:
+        """Forget the replica."""
+        self.parts, self.made_of, self.made, self.holders = [], (), (), []
+
+
+def are_copied_plainly(parts: Sequence[torch.nn.Module]) -> bool:
+    """Whether all parts are nothing but their attributes, and none is compiled."""
+    return all(map(is_copied_plainly, set(map(type, parts)))) and not any(map(is_compiled, parts))
+
+
+def fill_buffers(
+    part: torch.nn.Module, replica: torch.nn.Module, stand_ins: Mapping[int, torch.Tensor]
+) -> None:
+    """Let a plain replica of a part, which has no buffers, hold its buffers or what stands for them."""
+    held = held_buffers(part)
+    if held:
+        own = {name: one if one is None else stand_ins.get(id(one), one) for name, one in held.items()}
+        replica._buffers.update(own)
+
+
+def makeup_of(parts: Sequence[torch.nn.Module]) -> tuple[Any, ...]:
+    """What parts consist of but for buffers: classes; names of attributes, parameters and parts; these themselves."""
+    names: list[str] = []
+    values: list[Any] = []
+    ends: list[int] = []
+    for part in parts:
+        own = part.__dict__
+        place = len(names) + [*own].index("_buffers")
+        names += own
+        values += own.values()
+        values[place] = None
+        for table in (own["_parameters"], own["_modules"]):
+            ends.append(len(names))
+            names += table
+            values += table.values()
+    return [*map(type, parts)], names, ends, values
+
+
+def is_same_makeup(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether parts consist of the very same things."""
+    return one[:3] == other[:3] and all(map(operator.is_, one[3], other[3]))
+
+
+def holders_of(parts: Sequence[torch.nn.Module]) -> list[int]:
+    """How many hold each part, strongly and weakly."""
+    return [*map(sys.getrefcount, parts), *map(weakref.getweakrefcount, parts)]
 
 
 @functools.cache
@@ -2894,6 +2983,7 @@ class GraphDDP(DistributedDataParallel):
         self.trained = False
         self.far_buffers = BuffersOfRankZero()
         self.mail = Mail()
+        self.kept_replica = KeptReplica()
         self.compiler: Callable[[torch.nn.Module], torch.nn.Module] | None = None
 
     def compile(self, *args: Any, **options: Any) -> None:
@@ -2983,12 +3073,21 @@ class GraphDDP(DistributedDataParallel):
         """Call a replica with its part of the inputs. The tensors of its output go to the list."""
         if not self.has_rows(part):
             return Report(())
-        return self.run(lambda: describe_output(self.replica(copies)(*part.inputs, **part.kwargs), tensors))
+        kept, self.kept_replica = self.kept_replica, KeptReplica()  # one within this forward has its own
+        report = self.run(
+            lambda: describe_output(self.replica(copies, kept)(*part.inputs, **part.kwargs), tensors)
+        )
+        kept.give_back(report.error is None)
+        self.kept_replica = kept
+        return report
 
-    def replica(self, copies: dict[int, torch.Tensor]) -> torch.nn.Module:
+    def replica(self, copies: dict[int, torch.Tensor], kept: KeptReplica) -> torch.nn.Module:
         """What this rank runs of the module."""
-        replica = replica_of(self.module, self.stand_ins(copies), self.contents.parts)
-        return replica if self.compiler is None or is_compiled(replica) else self.compiler(replica)
+        contents, stand_ins = self.contents, self.stand_ins(copies)
+        if self.compiler is None:
+            return kept.take(contents.parts, contents.parameters, stand_ins)
+        replica = replica_of(self.module, stand_ins, contents.parts)
+        return replica if is_compiled(replica) else self.compiler(replica)
 
     def run(self, call: Callable[[], Any]) -> Report:
         """Do a replica's work, which gives its described output."""
@@ -3198,8 +3297,8 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("dim", "split", "trained", "far_buffers", "changes_behind", "mail", "compiler", "reducing",
-               "missing", "careful", "scales_rows", "ties_all", "looked_up")  # fmt: skip
+        own = ("dim", "split", "trained", "far_buffers", "changes_behind", "mail", "kept_replica", "compiler",
+               "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up")  # fmt: skip
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
@@ -3214,7 +3313,12 @@ class GraphDDP(DistributedDataParallel):
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "far_buffers": BuffersOfRankZero(), "mail": Mail()}
+        return {
+            **vars(self),
+            "far_buffers": BuffersOfRankZero(),
+            "mail": Mail(),
+            "kept_replica": KeptReplica(),
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)
@@ -3399,50 +3503,7 @@ def on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     sent_result, sent_error = exchange((sendable(result), sendable(error)) if own_rank() == 0 else None)[0]
     if sent_error is not None:
         raise error or as_exception(sent_error)
-    if getattr(function, "__module__", None) == "logging.config":
-        log_alike()
     return result if own_rank() == 0 else sent_result
-
-
-def log_alike() -> None:
-    """Rank 0 has set up its loggers: let those of the other ranks make the same records, which go nowhere."""
-    manager = logging.Logger.manager
-    loggers = [logging.root, *(one for one in manager.loggerDict.values() if isinstance(one, logging.Logger))]
-    told = exchange([(one.name, one.level, one.disabled, one.propagate) for one in loggers])[0]
-    if own_rank() > 0:
-        for name, level, disabled, propagate in told:
-            found = logging.getLogger(None if name == "root" else name)
-            found.setLevel(level)
-            found.disabled, found.propagate = disabled, propagate
-    format_records_at_once()
-
-
-def format_records_at_once() -> None:
-    """Let the text of a log record be made when the record is: on all ranks, since only rank 0 has the log file.
-
-    A large output is written out by all ranks together. Records of texts and numbers are as they ever were.
-    """
-    make: Any = logging.getLogRecordFactory()
-    if getattr(make, "formats", False):
-        return
-
-    def make_and_format(*args: Any, **kwargs: Any) -> logging.LogRecord:
-        record: logging.LogRecord = make(*args, **kwargs)
-        if not is_plain_in_log(record.msg) or not is_plain_in_log(record.args):
-            with contextlib.suppress(
-                Exception
-            ):  # the handler meets it again, and logging has its way with it
-                record.msg, record.args = record.getMessage(), None
-        return record
-
-    vars(make_and_format)["formats"] = True
-    logging.setLogRecordFactory(make_and_format)
-
-
-def is_plain_in_log(value: Any) -> bool:
-    """Whether a rank alone can make a text of it: of texts, numbers, and none."""
-    values = value if isinstance(value, tuple) else value.values() if isinstance(value, dict) else (value,)
-    return all(isinstance(one, (str, bytes, int, float, complex, type(None))) for one in values)
 
 
 def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
@@ -3506,7 +3567,6 @@ class Silence:
         pass
 
     def __call__(self, *args: Any, **kwargs: Any) -> "Silence":
-        refuse_rows((args, kwargs))
         return self
 
     def __enter__(self) -> "Silence":
@@ -3522,22 +3582,13 @@ class Silence:
         return self
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        refuse_rows(value)
+        pass
 
     def __le__(self, other: Any) -> bool:  # logging asks every handler: record.levelno >= handler.level
         return False
 
     def __str__(self) -> str:
         return ""
-
-
-def refuse_rows(value: Any) -> None:
-    """Rank 0 would wait for ever for the rows of the other ranks, which have nothing to give them to."""
-    if holds_rows(value):
-        raise TypeError(
-            "A large output of the wrapped model is handed to an object that rank 0 alone has, and each rank holds "
-            "some of its rows. Hand over x.detach().cpu().numpy(), which is the whole."
-        )
 
 
 def open_on_rank_zero(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
