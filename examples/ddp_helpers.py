@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition d5d2f645): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 8a9df96a): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -13,6 +13,7 @@ import functools
 import gc
 import inspect
 import io
+import logging
 import operator
 import os
 import pickle
@@ -882,6 +883,7 @@ class RowsOnRanks(torch.Tensor):
         return self.held
 
     @classmethod
+    @uncompiled
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: "dict[str, Any] | None" = None
     ) -> Any:
@@ -960,6 +962,7 @@ def join_parts(own: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tenso
     """All ranks' rows as one tensor: whole on each rank if it is small, parted as they are if it is large."""
     if dim != 0 or own.layout != torch.strided or not is_large(own, sizes, dim):
         return concatenate_ranks(own, sizes, dim)
+    RowsMade.thread = threading.get_ident()
     rows = RowsOnRanks.of(own.detach(), sizes, dim)
     rows.family.lent = True
     return rows
@@ -1110,7 +1113,24 @@ def from_all_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> tor
         raise RuntimeError(
             "These rows lie on several ranks, and only one rank asks for all of them. Ask where all ranks come by."
         )
+    if threading.get_ident() != RowsMade.thread and is_thread_beside():
+        raise RuntimeError(
+            "A thread asks for rows of the other ranks, whose threads go at their own pace. Hand the thread "
+            "x.detach().cpu().numpy(), which is the whole."
+        )
     return concatenate_ranks(own, sizes, dim)
+
+
+class RowsMade:
+    """The thread in which the script runs the wrapped model, and takes its batches: there the ranks go side by side."""
+
+    thread = threading.get_ident()
+
+
+def is_thread_beside() -> bool:
+    """Whether this is neither Python's first thread nor one of autograd's."""
+    thread = threading.current_thread()
+    return thread is not threading.main_thread() and not isinstance(thread, threading._DummyThread)
 
 
 CROSSES = (
@@ -1156,7 +1176,6 @@ def keeps_rows(key: Any, dim: int, dims: int) -> bool:
     return len(keys) <= dim or keys[dim] == slice(None)
 
 
-@uncompiled
 def run_on_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of torch, called with RowsOnRanks among its arguments."""
     if not any(is_parted(rows) for one in (*args, *kwargs.values()) for rows in rows_in(one)):
@@ -3503,7 +3522,50 @@ def on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     sent_result, sent_error = exchange((sendable(result), sendable(error)) if own_rank() == 0 else None)[0]
     if sent_error is not None:
         raise error or as_exception(sent_error)
+    if getattr(function, "__module__", None) == "logging.config":
+        log_alike()
     return result if own_rank() == 0 else sent_result
+
+
+def log_alike() -> None:
+    """Rank 0 has set up its loggers: let those of the other ranks make the same records, which go nowhere."""
+    manager = logging.Logger.manager
+    loggers = [logging.root, *(one for one in manager.loggerDict.values() if isinstance(one, logging.Logger))]
+    told = exchange([(one.name, one.level, one.disabled, one.propagate) for one in loggers])[0]
+    if own_rank() > 0:
+        for name, level, disabled, propagate in told:
+            found = logging.getLogger(None if name == "root" else name)
+            found.setLevel(level)
+            found.disabled, found.propagate = disabled, propagate
+    format_records_at_once()
+
+
+def format_records_at_once() -> None:
+    """Let the text of a log record be made when the record is: on all ranks, since only rank 0 has the log file.
+
+    A large output is written out by all ranks together. Records of texts and numbers are as they ever were.
+    """
+    make: Any = logging.getLogRecordFactory()
+    if getattr(make, "formats", False):
+        return
+
+    def make_and_format(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record: logging.LogRecord = make(*args, **kwargs)
+        if not is_plain_in_log(record.msg) or not is_plain_in_log(record.args):
+            with contextlib.suppress(
+                Exception
+            ):  # the handler meets it again, and logging has its way with it
+                record.msg, record.args = record.getMessage(), None
+        return record
+
+    vars(make_and_format)["formats"] = True
+    logging.setLogRecordFactory(make_and_format)
+
+
+def is_plain_in_log(value: Any) -> bool:
+    """Whether a rank alone can make a text of it: of texts, numbers, and none."""
+    values = value if isinstance(value, tuple) else value.values() if isinstance(value, dict) else (value,)
+    return all(isinstance(one, (str, bytes, int, float, complex, type(None))) for one in values)
 
 
 def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
@@ -3567,6 +3629,7 @@ class Silence:
         pass
 
     def __call__(self, *args: Any, **kwargs: Any) -> "Silence":
+        refuse_rows((args, kwargs))
         return self
 
     def __enter__(self) -> "Silence":
@@ -3582,13 +3645,22 @@ class Silence:
         return self
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        pass
+        refuse_rows(value)
 
     def __le__(self, other: Any) -> bool:  # logging asks every handler: record.levelno >= handler.level
         return False
 
     def __str__(self) -> str:
         return ""
+
+
+def refuse_rows(value: Any) -> None:
+    """Rank 0 would wait for ever for the rows of the other ranks, which have nothing to give them to."""
+    if holds_rows(value):
+        raise TypeError(
+            "A large output of the wrapped model is handed to an object that rank 0 alone has, and each rank holds "
+            "some of its rows. Hand over x.detach().cpu().numpy(), which is the whole."
+        )
 
 
 def open_on_rank_zero(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
