@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 8a9df96a): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 23927fe4): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -13,7 +13,9 @@ import functools
 import gc
 import inspect
 import io
+import itertools
 import logging
+import math
 import operator
 import os
 import pickle
@@ -32,6 +34,7 @@ import traceback
 import uuid
 import warnings
 import weakref
+import zlib
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -322,6 +325,11 @@ def is_rank_process() -> bool:
     return os.environ.get(RANK_PROCESS) == str(os.getpid()) and has_process_group()
 
 
+def ranks_come_by() -> bool:
+    """Whether the other ranks do the same now: they are not there in threads, and while rank 0 is alone."""
+    return world_size() > 1 and threading.current_thread() is threading.main_thread()
+
+
 def world_size() -> int:
     """How many ranks there are to talk to: 1 without torchrun, in child processes, and on rank 0 alone."""
     return torch.distributed.get_world_size() if is_rank_process() and not ALONE.get() else 1
@@ -467,6 +475,187 @@ def drop_reducer(ddp: torch.nn.parallel.DistributedDataParallel) -> None:
     vars(ddp).pop("logger", None)
 
 
+def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """torch.cat of every rank's tensor along dim; rank r brings sizes[r] rows, which may be none.
+
+    Travels as bytes, padded to the largest part, so that any dtype and any backend will do.
+    """
+    rows = own.detach().movedim(dim, 0)  # (rows, ...)
+    padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
+    padded[: len(rows)] = rows
+    parts = [torch.empty_like(padded) for _ in sizes]
+    torch.distributed.all_gather([as_bytes(part) for part in parts], as_bytes(padded))
+    whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+    # Not a view: scripts write into what a forward returned, and autograd lets nobody write into a Function's views.
+    return whole if dim == 0 else whole.movedim(0, dim).clone(memory_format=torch.contiguous_format)
+
+
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a contiguous tensor as a vector of bytes."""
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+def take_apart(value: Any, leaves: list[Any]) -> Any:
+    """The form of a value, with the position of each leaf in its place; the leaves go to the list."""
+    if isinstance(value, dict):
+        return type(value), [(key, take_apart(item, leaves)) for key, item in value.items()]
+    if is_nested(value):
+        return type(value), [take_apart(item, leaves) for item in value]
+    leaves.append(value)
+    return len(leaves) - 1
+
+
+def is_nested(value: Any) -> bool:
+    """Whether this is a list or tuple that holds the parts of a batch, and not one plain thing a row."""
+    if not isinstance(value, (list, tuple)):
+        return False
+    parts = (torch.Tensor, tuple, list, dict)
+    return hasattr(value, "_fields") or any(isinstance(item, parts) for item in value)
+
+
+def put_together(form: Any, leaves: Sequence[Any]) -> Any:
+    """The value with this form and these leaves."""
+    if isinstance(form, int):
+        return leaves[form]
+    kind, parts = form
+    if issubclass(kind, dict):
+        return kind((key, put_together(part, leaves)) for key, part in parts)
+    items = [put_together(part, leaves) for part in parts]
+    return kind(*items) if hasattr(kind, "_fields") else kind(items)
+
+
+def join_leaf(found: Sequence[Any]) -> Any:
+    """One leaf of the whole batch, from every rank's own: lists and arrays in rank order, anything else as it is."""
+    own = found[0]
+    if isinstance(own, (list, tuple)):
+        return type(own)(item for items in found for item in items)
+    if hasattr(own, "shape") and own.shape:
+        parts = [torch.as_tensor(each) for each in found]
+        whole = torch.cat([part for part in parts if part.shape[0]] or parts)
+        return whole if isinstance(own, torch.Tensor) else whole.numpy()
+    if any(each != own for each in found):
+        raise ValueError(f"{found} differ from rank to rank, and there is no telling how to join them.")
+    return own
+
+
+def own_slice(whole: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """The rows of a whole tensor that are this rank's, if rank r has sizes[r] of them."""
+    rank = own_rank()
+    return whole.narrow(dim, sum(sizes[:rank]), sizes[rank])
+
+
+# Bytes up to which a tensor travels with other news: no exchange more, and float32 to the last bit.
+SMALL_WHOLE = 64 * 1024
+
+
+class LoadedRows:
+    """One tensor of a batch: this rank's rows of it, and all of them once they are known. Nobody changes either."""
+
+    def __init__(self, own: torch.Tensor, sizes: Sequence[int], whole: "torch.Tensor | None" = None) -> None:
+        self.own, self.sizes, self.whole = own, tuple(sizes), whole
+        self.travels = whole is None and not is_large(own, sizes, 0)
+        self.form = zlib.crc32(repr((own.dtype, own.shape[1:])).encode())
+
+    def make_whole(self) -> torch.Tensor:
+        """All rows; all ranks have to come here, if they are not known yet."""
+        if self.whole is None:
+            self.whole = concatenate_ranks(self.own, self.sizes)
+        return self.whole
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where rows come from: what was loaded, and what was done to it since, which can be done to the whole, too."""
+
+    loaded: LoadedRows
+    done: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = ()
+
+    def then(self, step: Callable[[torch.Tensor], torch.Tensor]) -> "Origin":
+        """The origin of what one more step makes."""
+        return Origin(self.loaded, (*self.done, step))
+
+    def make_whole(self) -> torch.Tensor:
+        """The whole of these rows."""
+        return self.behind(Origin(self.loaded), self.loaded.make_whole())
+
+    def behind(self, earlier: "Origin", whole: torch.Tensor) -> torch.Tensor:
+        """The same from an earlier whole on."""
+        for step in self.done[len(earlier.done) :]:
+            whole = step(whole)
+        return whole
+
+    @property
+    def has_come(self) -> bool:
+        """Whether the whole is here, and so small that its rows need not be looked at alone."""
+        return self.loaded.travels and self.loaded.whole is not None
+
+
+def is_large(own: torch.Tensor, sizes: Sequence[int], dim: int) -> bool:
+    """Whether the whole is larger than what travels along: every rank has the same answer."""
+    return bytes_of_whole(own, sizes, dim) > SMALL_WHOLE
+
+
+def bytes_of_whole(own: torch.Tensor, sizes: Sequence[int], dim: int) -> int:
+    """The size of the whole of which these are a rank's rows, which may be none."""
+    return own.element_size() * math.prod(own.shape[:dim]) * math.prod(own.shape[dim + 1 :]) * sum(sizes)
+
+
+# The tensors of the last batches that no forward pass has seen yet; all ranks number them alike.
+WAITING: "weakref.WeakValueDictionary[int, LoadedRows]" = weakref.WeakValueDictionary()
+
+
+NUMBERS = itertools.count()
+
+
+# How many tensors wait at most: of a script that never runs its model on them, the last ones.
+MOST_WAITING = 64
+
+
+def await_forward(loaded: LoadedRows) -> None:
+    """Let the next forward pass tell all ranks of it."""
+    number = next(NUMBERS)
+    WAITING[number] = loaded
+    for old in [one for one in WAITING if one <= number - MOST_WAITING]:
+        WAITING.pop(old, None)
+
+
+def waiting_beside(arguments: Any, with_rows: bool) -> list[torch.Tensor]:
+    """What a letter says of the tensors that wait: a table of (number, form, does it travel), and rows that travel.
+
+    Not those of the forward pass's own arguments: the script has done with them, mostly. Of them it is only asked
+    whether they have the same form on all ranks, as the samples of one batch must.
+    """
+    origins = [getattr(tensor, "origin", None) for tensor in tensors_in(arguments)]
+    given = {id(origin.loaded) for origin in origins if origin is not None}
+    table, rows, left = [], [], SMALL_WHOLE
+    for number, loaded in sorted(WAITING.items()):
+        size = bytes_of_whole(loaded.own, loaded.sizes, 0)
+        goes = with_rows and loaded.travels and size <= left and id(loaded) not in given
+        table.append((number, loaded.form, goes))
+        rows += [loaded.own] if goes else []
+        left -= size if goes else 0
+    return [torch.tensor(table, dtype=torch.int64), *rows] if table else []
+
+
+def take_in(letters: "Sequence[Sequence[torch.Tensor]]") -> None:
+    """Read what all ranks' letters say of the tensors that wait."""
+    found: list[dict[int, tuple[int, torch.Tensor | None]]] = []
+    for table, *tensors in (letter for letter in letters if letter):
+        parts = iter(tensors)
+        found.append({number: (form, next(parts) if goes else None) for number, form, goes in table.tolist()})
+    if len(found) < len(letters):
+        return
+    for number in [one for one in found[0] if all(one in each for each in found)]:
+        loaded = WAITING.pop(number, None)
+        if len({each[number][0] for each in found}) > 1:
+            raise ValueError(
+                "The ranks' samples of one batch have different shapes or types, and cannot be stacked to a batch."
+            )
+        own = [rows for each in found for rows in [each[number][1]] if rows is not None]
+        if loaded is not None and loaded.whole is None and len(own) == len(found):
+            loaded.whole = torch.cat(own)
+
+
 USUAL = frozenset(vars(torch.nn.Module()))
 
 
@@ -539,297 +728,6 @@ def compiler_with(options: Mapping[str, Any]) -> Callable[[torch.nn.Module], tor
     return context or (lambda module: module)
 
 
-def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
-    """torch.cat of every rank's tensor along dim; rank r brings sizes[r] rows, which may be none.
-
-    Travels as bytes, padded to the largest part, so that any dtype and any backend will do.
-    """
-    rows = own.detach().movedim(dim, 0)  # (rows, ...)
-    padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
-    padded[: len(rows)] = rows
-    parts = [torch.empty_like(padded) for _ in sizes]
-    torch.distributed.all_gather([as_bytes(part) for part in parts], as_bytes(padded))
-    whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
-    # Not a view: scripts write into what a forward returned, and autograd lets nobody write into a Function's views.
-    return whole if dim == 0 else whole.movedim(0, dim).clone(memory_format=torch.contiguous_format)
-
-
-def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The memory of a contiguous tensor as a vector of bytes."""
-    return tensor.reshape(-1).view(torch.uint8)
-
-
-class RowsApart:
-    """Whether each rank works on rows of its own: since a model was wrapped that takes them (split=False).
-
-    A script may wrap under a condition. Until it does, loaders give whole batches, and nothing is to be gathered.
-    """
-
-    now = False
-
-
-def gather_rows(value: Any) -> Any:
-    """What is used of a batch behind the forward, whole again: on every rank, if the ranks' rows are apart."""
-    return join_rows(value) if RowsApart.now else value
-
-
-@uncompiled
-def join_rows(value: Any) -> Any:
-    """This rank's rows of a batch in, the whole batch out, the same on every rank.
-
-    Tensors are concatenated along their first dimension, and so are lists of things that are not
-    tensors (file names, say). Tuples, lists and dicts of them keep their form. A rank without rows
-    brings tensors with no rows.
-    """
-    if world_size() == 1:
-        return value
-    leaves: list[Any] = []
-    form = take_apart(value, leaves)
-    found = exchange([describe_leaf(leaf) for leaf in leaves])
-    if any(len(each) != len(leaves) for each in found):
-        raise ValueError(
-            f"The ranks' parts of the batch have {[len(each) for each in found]} tensors, and cannot be "
-            "joined. Load the whole batch on every rank instead."
-        )
-    wholes = [join_leaf(leaf, [each[i] for each in found]) for i, leaf in enumerate(leaves)]
-    return put_together(form, wholes)
-
-
-def take_apart(value: Any, leaves: list[Any]) -> Any:
-    """The form of a value, with the position of each leaf in its place; the leaves go to the list."""
-    if isinstance(value, dict):
-        return type(value), [(key, take_apart(item, leaves)) for key, item in value.items()]
-    if is_nested(value):
-        return type(value), [take_apart(item, leaves) for item in value]
-    leaves.append(value)
-    return len(leaves) - 1
-
-
-def is_nested(value: Any) -> bool:
-    """Whether this is a list or tuple that holds the parts of a batch, and not one plain thing a row."""
-    if not isinstance(value, (list, tuple)):
-        return False
-    parts = (torch.Tensor, tuple, list, dict)
-    return hasattr(value, "_fields") or any(isinstance(item, parts) for item in value)
-
-
-def put_together(form: Any, leaves: Sequence[Any]) -> Any:
-    """The value with this form and these leaves."""
-    if isinstance(form, int):
-        return leaves[form]
-    kind, parts = form
-    if issubclass(kind, dict):
-        return kind((key, put_together(part, leaves)) for key, part in parts)
-    items = [put_together(part, leaves) for part in parts]
-    return kind(*items) if hasattr(kind, "_fields") else kind(items)
-
-
-def describe_leaf(leaf: Any) -> Any:
-    """What the other ranks must know of a leaf: a tensor's shape; of anything else, all of it."""
-    return leaf.shape if isinstance(leaf, torch.Tensor) and leaf.dim() > 0 else leaf
-
-
-def join_leaf(own: Any, found: Sequence[Any]) -> Any:
-    """One leaf of the whole batch from what every rank said of its own."""
-    if isinstance(own, (list, tuple)):
-        return type(own)(item for items in found for item in items)
-    if not isinstance(own, torch.Tensor) or own.dim() == 0:
-        if any(each != found[0] for each in found):
-            raise ValueError(f"{found} differ from rank to rank, and there is no telling how to join them.")
-        return own
-    shapes = [shape for shape in found if shape[0] > 0] or [own.shape]
-    if any(shape[1:] != shapes[0][1:] for shape in shapes):
-        raise ValueError(
-            f"The ranks' rows have different shapes, {[tuple(shape) for shape in found]}, and "
-            "cannot be joined. Does collate_fn pad to the longest of its samples? Load the whole batch on "
-            "every rank instead."
-        )
-    rows = own if own.shape[0] > 0 else own.new_empty((0, *shapes[0][1:]))
-    return concatenate_ranks(rows, [shape[0] for shape in found])
-
-
-def own_slice(whole: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
-    """The rows of a whole tensor that are this rank's, if rank r has sizes[r] of them."""
-    rank = own_rank()
-    return whole.narrow(dim, sum(sizes[:rank]), sizes[rank])
-
-
-def shard(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> "DataLoader[Any]":
-    """The loader that make(*args, **kwargs) gives, for one rank: of each batch it loads only this rank's rows.
-
-    All ranks draw from the same random streams, so that they agree on every batch. Rank r takes the rows that
-    torch.chunk(batch, world)[r] would hold: ceil(rows / world) of them, so the last are fewer, or none. Where
-    the rank has no rows it gets a batch with no rows in it. In everything else (len, dataset, sampler,
-    batch_size) it answers as the whole loader; and its batches are whole until a model is wrapped that takes
-    the rows so.
-    """
-    return shard_of(make(*args, **kwargs), own_rank(), world_size(), always=False)
-
-
-def shard_of(loader: "DataLoader[Any]", rank: int, world: int, always: bool = True) -> "DataLoader[Any]":
-    """The same loader for one rank of so many; its rows are apart always, or since a model takes them so."""
-    if world == 1:
-        return loader
-    if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
-        raise TypeError(
-            "shard needs a loader of batches from a map-style data set: neither an IterableDataset nor "
-            "batch_size=None. Let every rank load the whole batches instead: leave the loader as it is."
-        )
-    if type(loader).__iter__ is not DataLoader.__iter__:
-        raise TypeError(
-            f"shard does not know how {type(loader).__name__} iterates. Let every rank load the whole "
-            "batches instead: leave the loader as it is."
-        )
-    return ShardedLoader(loader, rank, world, always)
-
-
-class ShardedLoader(DataLoader[Any]):
-    """A DataLoader with another's settings that loads one rank's rows of each of its batches."""
-
-    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int, always: bool) -> None:
-        vars(self).update(vars(loader))
-        self.whole, self.always = loader, always
-        self.share = Share(rank, world, own_streams=loader.num_workers == 0)
-        self.worker_init_fn = WorkerStart(loader.worker_init_fn, rank)
-        self.in_order = True  # or else the ranks' batches could come in different orders
-
-    @property
-    def _index_sampler(self) -> "RankIndices":
-        """Where DataLoader's iterators find the indices of a batch, see torch/utils/data/dataloader.py."""
-        return RankIndices(self.batch_sampler, self.share)
-
-    def __iter__(self) -> Any:
-        if not self.always and not RowsApart.now:
-            return iter(self.whole)
-        self.share.sizes = deque()
-        return RankBatches(super().__iter__(), self.share, len(self))
-
-
-class Share:
-    """One rank's share of a loader, and the number of its rows in the batches that are on their way."""
-
-    def __init__(self, rank: int, world: int, own_streams: bool) -> None:
-        self.rank = rank
-        self.world = world
-        self.streams = LoadingStreams(rank) if own_streams else None
-        self.sizes: deque[int] = deque()
-
-
-class RankIndices:
-    """The whole loader's batches of indices, each cut to this rank's chunk."""
-
-    def __init__(self, batches: Any, share: Share) -> None:
-        self.batches = batches
-        self.share = share
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __iter__(self) -> Iterator[list[Any]]:
-        return self.indices(self.share.sizes)
-
-    def indices(self, sizes: "deque[int]") -> Iterator[list[Any]]:
-        """The indices to load; how many of them are this rank's goes to sizes."""
-        for batch in map(list, self.batches):
-            rows = own_rows(batch, self.share.rank, self.share.world)
-            sizes.append(len(rows))
-            if self.share.streams:
-                self.share.streams.enter()  # from here to the end of RankBatches.__next__
-            yield rows or batch[:1]
-
-
-def own_rows(batch: list[Any], rank: int, world: int) -> list[Any]:
-    """Chunk r of a batch as torch.chunk cuts it: 5 rows over 4 ranks are 2, 2, 1, none."""
-    size = -(-len(batch) // world)
-    return batch[rank * size : (rank + 1) * size]
-
-
-class RankBatches:
-    """One pass over a sharded loader."""
-
-    def __init__(self, batches: Iterator[Any], share: Share, length: int) -> None:
-        self.batches = batches
-        self.streams = share.streams
-        self.sizes = share.sizes
-        self.length = length
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __iter__(self) -> "RankBatches":
-        return self
-
-    def __next__(self) -> Any:
-        try:
-            batch = next(self.batches)
-        finally:
-            if self.streams:
-                self.streams.leave()
-        return batch if self.sizes.popleft() else without_rows(batch)
-
-
-class LoadingStreams:
-    """Random streams for what a rank's rows draw while they are loaded in the rank's own process.
-
-    The script's streams must not move by it, since the other ranks load other rows. And the ranks must not
-    draw the same numbers, or the first row of each would get the same augmentation.
-    """
-
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
-        self.own: dict[str, Any] = {}
-        self.script: dict[str, Any] = {}
-
-    def enter(self) -> None:
-        """Draw from the rank's own streams from now on."""
-        self.script = random_streams()
-        if self.own:
-            set_random_streams(self.own)
-        else:
-            vary_streams(self.rank)
-
-    def leave(self) -> None:
-        """Draw from the script's streams again."""
-        if self.script:
-            self.own = random_streams()
-            set_random_streams(self.script)
-            self.script = {}
-
-
-class WorkerStart:
-    """A worker_init_fn after which the workers of each rank draw numbers of their own."""
-
-    def __init__(self, start: Callable[[int], None] | None, rank: int) -> None:
-        self.start = start
-        self.rank = rank
-
-    def __call__(self, worker: int) -> None:
-        if self.start is not None:
-            self.start(worker)
-        vary_streams(self.rank)
-
-
-def vary_streams(rank: int) -> None:
-    """Lead the host's random streams another way on each rank; rank 0 stays on its way."""
-    if rank == 0:
-        return
-    torch.default_generator.manual_seed(int(torch.randint(2**62, ())) + rank)
-    random.seed(random.getrandbits(62) + rank)
-    if "numpy" in sys.modules:
-        numpy = sys.modules["numpy"]
-        numpy.random.seed((int(numpy.random.randint(2**31)) + rank) % 2**32)
-
-
-def without_rows(batch: Any) -> Any:
-    """The batch with none of its rows: tensors and arrays of length 0, empty lists, in the same form."""
-    if isinstance(batch, dict):
-        return type(batch)((key, without_rows(value)) for key, value in batch.items())
-    if is_nested(batch):
-        parts = [without_rows(part) for part in batch]
-        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
-    return batch[:0] if isinstance(batch, (list, tuple)) or hasattr(batch, "shape") and batch.shape else batch
-
-
 class RowsOnRanks(torch.Tensor):
     """A whole tensor, parted among the ranks along one dimension: rank r holds `sizes[r]` of its rows."""
 
@@ -839,7 +737,7 @@ class RowsOnRanks(torch.Tensor):
     kept: "torch.Tensor | None"  # the whole, once something has asked for it
     kept_at: int  # the changes that there were then
     family: "Family"
-    fetch: "Callable[[], torch.Tensor] | None"  # the whole without the network, where its memory can be seen
+    origin: "Origin | None"  # of rows of a batch
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
@@ -870,7 +768,7 @@ class RowsOnRanks(torch.Tensor):
             requires_grad=False,
         )
         rows.held, rows.sizes, rows.part_dim = own, tuple(sizes), dim
-        rows.kept, rows.kept_at, rows.fetch = None, -1, None
+        rows.kept, rows.kept_at, rows.origin = None, -1, None
         rows.family = Family() if family is None else family
         rows.family.add(rows)
         return rows
@@ -935,6 +833,7 @@ class Family:
         self.lent = False  # the memory is another's, who may need it as it is: the wrapped model's
         self.times = 1.0  # the memory holds the numbers times this: see FactorAhead
         self.changes = 0
+        self.base: Origin | None = None  # of the memory, of which the members are views
         self.members: list[weakref.ref[RowsOnRanks]] = []
 
     def add(self, rows: RowsOnRanks) -> None:
@@ -952,10 +851,6 @@ def contiguous_strides(shape: Sequence[int]) -> list[int]:
     for dim in range(len(shape) - 1, 0, -1):
         strides[dim - 1] = strides[dim] * max(shape[dim], 1)
     return strides
-
-
-# Bytes up to which a tensor is made whole at once: as many exchanges, and float32 to the last bit.
-SMALL_WHOLE = 64 * 1024
 
 
 def join_parts(own: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tensor:
@@ -1004,25 +899,22 @@ def with_parts(value: Any, memories: "set[int]") -> Any:
 
 def rows_of_whole(whole: torch.Tensor) -> torch.Tensor:
     """What all ranks have as a whole, as RowsOnRanks; its memory stays as it is."""
-    sizes = [chunk.shape[0] for chunk in whole.chunk(world_size())]
-    sizes += [0] * (world_size() - len(sizes))
-    rows = RowsOnRanks.of(own_slice(whole, sizes), sizes)
-    rows.fetch, rows.family.lent = (lambda: whole), True
+    sizes = rank_sizes(whole, world_size(), 0)
+    return rows_of_loaded(LoadedRows(own_slice(whole, sizes), sizes, whole))
+
+
+def rows_of_loaded(loaded: LoadedRows) -> RowsOnRanks:
+    """A tensor of a batch, as the script sees it; its memory stays as it is."""
+    rows = RowsOnRanks.of(loaded.own, loaded.sizes)
+    rows.origin = rows.family.base = Origin(loaded)
+    rows.family.lent = True
     return rows
 
 
 def is_partable(whole: torch.Tensor) -> bool:
     """Whether it pays, and is possible, to handle a rank's rows of it alone."""
     plain_kind = not whole.requires_grad and not whole.is_quantized and whole.dim() > 0
-    return plain_kind and whole.nbytes > SMALL_WHOLE and whole.is_contiguous()
-
-
-def is_large(own: torch.Tensor, sizes: Sequence[int], dim: int) -> bool:
-    """Whether the whole is larger than what travels along: every rank has the same answer."""
-    row = own.element_size()
-    for place, size in enumerate(own.shape):
-        row *= 1 if place == dim else size
-    return row * sum(sizes) > SMALL_WHOLE
+    return plain_kind and is_large(whole, whole.shape[:1], 0) and whole.is_contiguous()
 
 
 def own_numbers(tensor: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
@@ -1098,8 +990,8 @@ def plain_numbers(tensor: torch.Tensor) -> torch.Tensor:
 
 def join_own(rows: RowsOnRanks) -> torch.Tensor:
     """All ranks' rows, in the order of memory that the whole has."""
-    if rows.fetch is not None and not rows.family.changes:
-        return rows.fetch()
+    if rows.origin is not None and not rows.family.changes:
+        return rows.origin.make_whole()
     whole = from_all_ranks(rows.own, rows.sizes, rows.part_dim)
     if whole.stride() == rows.stride():
         return whole
@@ -1141,11 +1033,27 @@ CROSSES = (
 
 def become_whole(rows: RowsOnRanks) -> None:
     """Hold the whole from now on: it is going to be changed in a way that is not row by row."""
-    if is_parted(rows):
-        if rows.family.others(rows):
-            raise RuntimeError(CROSSES)
+    if not is_parted(rows):
+        return
+    family, known = rows.family, known_members(rows)
+    if known is not None and family.base is not None:
+        memory = family.base.make_whole().clone()
+        for one, origin in known:
+            one.held = one.kept = origin.behind(family.base, memory)
+            one.origin = None
+    elif family.others(rows):
+        raise RuntimeError(CROSSES)
+    else:
         rows.held = rows.kept = plain_numbers(rows).clone()
-        rows.fetch, rows.family.lent = None, False
+        rows.origin = None
+    family.lent = False
+
+
+def known_members(rows: RowsOnRanks) -> "list[tuple[RowsOnRanks, Origin]] | None":
+    """All that share the memory, with their origins; None if not all of them can be made of the whole anew."""
+    found = [(one, one.origin) for one in (rows, *rows.family.others(rows)) if one.origin is not None]
+    is_all = len(found) == 1 + len(rows.family.others(rows))
+    return found if is_all and rows.family.base is not None and not rows.family.changes else None
 
 
 def own_whole(rows: RowsOnRanks) -> torch.Tensor:
@@ -1178,7 +1086,10 @@ def keeps_rows(key: Any, dim: int, dims: int) -> bool:
 
 def run_on_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of torch, called with RowsOnRanks among its arguments."""
-    if not any(is_parted(rows) for one in (*args, *kwargs.values()) for rows in rows_in(one)):
+    parted = [rows for one in (*args, *kwargs.values()) for rows in rows_in(one) if is_parted(rows)]
+    if all(map(has_come, parted)):
+        for rows in parted:
+            become_whole(rows)
         return run_on_whole(func, args, kwargs)
     way = WAYS.get(func.name().removeprefix("aten::"))
     if way is None and is_pointwise(func):
@@ -1189,6 +1100,11 @@ def run_on_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return func.decompose(*args, **kwargs)  # made of simpler functions, which come by here in turn
     found = NotImplemented if way is None else way(func, args, kwargs)
     return run_on_whole(func, args, kwargs) if found is NotImplemented else found
+
+
+def has_come(rows: RowsOnRanks) -> bool:
+    """Whether the whole is here already, and so small that its rows need not be looked at alone."""
+    return rows.origin is not None and rows.origin.has_come and known_members(rows) is not None
 
 
 def run_on_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -1333,7 +1249,8 @@ def by_element(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if changed:
         return changed[0]
     first = max(filter(is_parted, tensors), key=lambda one: one.dim())
-    return parted_like(found, first, max(one.dim() for one in tensors) - place)
+    found = parted_like(found, first, max(one.dim() for one in tensors) - place)
+    return as_the_whole(found, func, args, kwargs) if len(tensors) == 1 and tensors[0] is args[0] else found
 
 
 def parted_like(found: Any, rows: RowsOnRanks, dim: int) -> Any:
@@ -1364,17 +1281,24 @@ def by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not is_parted(rows) or any(isinstance(one, torch.Tensor) for one in (*args[1:], *kwargs.values())):
         return NotImplemented
     found = func(rows.own, *args[1:], **kwargs)
-    if (
-        rows.fetch is not None
-        and not rows.family.changes
-        and func._schema.name in ("aten::_to_copy", "aten::_pin_memory")
-    ):
-        moved, fetch = RowsOnRanks.of(found, rows.sizes, rows.part_dim), rows.fetch
-        moved.fetch = lambda: func(fetch(), *args[1:], **kwargs)
-        return moved
     if kwargs.get("memory_format", torch.preserve_format) is not torch.preserve_format:
         return RowsOnRanks.of(found, rows.sizes, rows.part_dim)
     return parted_like(found, rows, rows.part_dim)
+
+
+def moved(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """To another device or dtype: of a batch that lies in every rank's memory, the rest goes when it is asked for."""
+    return as_the_whole(by_row(func, args, kwargs), func, args, kwargs)
+
+
+def as_the_whole(found: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What was made of rows, with the origin by which the same can be made of the whole."""
+    rows = args[0]
+    if isinstance(found, RowsOnRanks) and rows.origin is not None and not rows.family.changes:
+        found.origin = rows.origin.then(lambda whole: func(whole, *args[1:], **kwargs))
+        if found.family is not rows.family:
+            found.family.base = found.origin
+    return found
 
 
 def made_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -1454,6 +1378,11 @@ def softmax_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return found
 
 
+def is_small(rows: RowsOnRanks) -> bool:
+    """Whether to send the rows costs what it costs to send their sum: then each sum is what one process has."""
+    return not is_large(rows.own, rows.sizes, rows.part_dim)
+
+
 def add_up(parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The sums over the ranks of some small tensors, added in rank order, in one exchange."""
     flat = torch.cat([one.reshape(-1) for one in parts])
@@ -1472,6 +1401,8 @@ def summed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found, rows = along_if_it_can(func, args, kwargs), args[0]
     if found is not NotImplemented or not is_parted(rows):
         return found
+    if is_small(rows):
+        return NotImplemented
     (total,) = add_up(
         [func(rows.own, *args[1:], **{**kwargs, "dtype": exact(rows.dtype, kwargs.get("dtype"))})]
     )
@@ -1483,6 +1414,8 @@ def averaged(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found, rows = along_if_it_can(func, args, kwargs), args[0]
     if found is not NotImplemented or not is_parted(rows):
         return found
+    if is_small(rows):
+        return NotImplemented
     given = named(func, args, kwargs)
     dims = [one % rows.dim() for one in given.get("dim") or range(rows.dim())]
     count = 1
@@ -1526,7 +1459,8 @@ def viewed(
     rows = args[0]
     whole = torch.empty_strided(rows.shape, rows.stride(), dtype=rows.dtype, device="meta")
     shape = func(whole, *args[1:], **kwargs)
-    return RowsOnRanks.of(own, sizes or rows.sizes, dim, rows.family, shape.shape, shape.stride())
+    view = RowsOnRanks.of(own, sizes or rows.sizes, dim, rows.family, shape.shape, shape.stride())
+    return as_the_whole(view, func, args, kwargs)
 
 
 def reshaped(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -1634,7 +1568,7 @@ def aliased(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """detach, alias: the same memory."""
     rows = args[0]
     twin = RowsOnRanks.of(rows.held, rows.sizes, rows.part_dim, rows.family, rows.shape, rows.stride())
-    twin.kept, twin.kept_at, twin.fetch = rows.kept, rows.kept_at, rows.fetch
+    twin.kept, twin.kept_at, twin.origin = rows.kept, rows.kept_at, rows.origin
     return twin
 
 
@@ -1720,12 +1654,16 @@ SUM_REDUCTION = 2
 def class_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """nll_loss_forward: the sum of the weighted losses and the sum of the weights, over all rows."""
     rows, target, weight, reduction, ignored = args
+    if not is_parted(rows) or rows.dim() < 2 or rows.part_dim:
+        return NotImplemented
     own = own_alike(target, rows)
-    if own is None or rows.dim() < 2 or rows.part_dim:
+    if own is None:
         return NotImplemented
     if reduction == NO_REDUCTION:
         each, total = func(rows.own, own, weight, reduction, ignored)
         return RowsOnRanks.of(each, rows.sizes, 0), total
+    if is_small(rows):
+        return NotImplemented
     loss, weights = add_up(func(rows.own, own, weight, SUM_REDUCTION, ignored))
     return (loss / weights if reduction == MEAN_REDUCTION else loss), weights
 
@@ -1777,6 +1715,8 @@ def pair_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     reduction = given["reduction"]
     if reduction == NO_REDUCTION:
         return RowsOnRanks.of(func(**own), rows.sizes, rows.part_dim)
+    if is_small(rows):
+        return NotImplemented
     (total,) = add_up([func(**{**own, "reduction": SUM_REDUCTION})])
     return total / rows.numel() if reduction == MEAN_REDUCTION else total
 
@@ -1851,7 +1791,8 @@ def by_name(ways: "dict[Way, str]") -> "dict[str, Way]":
 # Beside these: by_element for all that torch itself says is pointwise (torch.Tag.pointwise).
 WAYS = by_name(
     {
-        by_row: "_to_copy clone empty_like zeros_like ones_like full_like _pin_memory is_pinned",
+        by_row: "clone empty_like zeros_like ones_like full_like is_pinned",
+        moved: "_to_copy _pin_memory",
         by_element: """copy_ fill_.Scalar fill_.Tensor zero_ where.self leaky_relu_backward elu_backward
             softplus_backward hardtanh_backward hardswish hardswish_backward hardsigmoid_backward""",
         made_like: "new_empty new_zeros new_ones new_full",
@@ -1891,6 +1832,216 @@ WAYS = by_name(
             binary_cross_entropy_backward soft_margin_loss_backward""",
     }
 )
+
+
+def shard(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> "DataLoader[Any]":
+    """The loader that make(*args, **kwargs) gives, for one rank: of each batch it loads only this rank's rows.
+
+    The script sees whole batches (RowsOnRanks). All ranks draw from the same random streams, so that they agree on
+    every batch. Rank r takes the rows that torch.chunk(batch, world)[r] would hold: ceil(rows / world) of them, so
+    the last are fewer, or none. In everything else (len, dataset, sampler, batch_size) it answers as the whole
+    loader. In threads, child processes and where rank 0 is alone it is the whole loader.
+    """
+    return shard_of(make(*args, **kwargs), own_rank(), world_size(), seen_whole=True)
+
+
+def shard_of(loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool = False) -> "DataLoader[Any]":
+    """The same loader for one rank of so many; it gives that rank's rows, or the whole of which they are part."""
+    if world == 1:
+        return loader
+    if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
+        raise TypeError(
+            "shard needs a loader of batches from a map-style data set: neither an IterableDataset nor "
+            "batch_size=None. Let every rank load the whole batches instead: leave the loader as it is."
+        )
+    if type(loader).__iter__ is not DataLoader.__iter__:
+        raise TypeError(
+            f"shard does not know how {type(loader).__name__} iterates. Let every rank load the whole "
+            "batches instead: leave the loader as it is."
+        )
+    return ShardedLoader(loader, rank, world, seen_whole)
+
+
+class ShardedLoader(DataLoader[Any]):
+    """A DataLoader with another's settings that loads one rank's rows of each of its batches."""
+
+    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool) -> None:
+        vars(self).update(vars(loader))
+        self.whole, self.seen_whole = loader, seen_whole
+        self.share = Share(rank, world, own_streams=loader.num_workers == 0)
+        self.worker_init_fn = WorkerStart(loader.worker_init_fn, rank)
+        self.in_order = True  # or else the ranks' batches could come in different orders
+
+    @property
+    def _index_sampler(self) -> "RankIndices":
+        """Where DataLoader's iterators find the indices of a batch, see torch/utils/data/dataloader.py."""
+        return RankIndices(self.batch_sampler, self.share)
+
+    def __iter__(self) -> Any:
+        if self.seen_whole and not ranks_come_by():
+            return iter(self.whole)
+        self.share.sizes = deque()
+        return RankBatches(super().__iter__(), self.share, len(self), self.seen_whole)
+
+
+class Share:
+    """One rank's share of a loader, and the numbers of rows of all ranks in the batches that are on their way."""
+
+    def __init__(self, rank: int, world: int, own_streams: bool) -> None:
+        self.rank = rank
+        self.world = world
+        self.streams = LoadingStreams(rank) if own_streams else None
+        self.sizes: deque[tuple[int, ...]] = deque()
+
+
+class RankIndices:
+    """The whole loader's batches of indices, each cut to this rank's chunk."""
+
+    def __init__(self, batches: Any, share: Share) -> None:
+        self.batches = batches
+        self.share = share
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return self.indices(self.share.sizes)
+
+    def indices(self, sizes: "deque[tuple[int, ...]]") -> Iterator[list[Any]]:
+        """The indices to load; how many of them are which rank's goes to sizes."""
+        ranks = range(self.share.world)
+        for batch in map(list, self.batches):
+            rows = own_rows(batch, self.share.rank, self.share.world)
+            sizes.append(tuple(len(own_rows(batch, rank, self.share.world)) for rank in ranks))
+            if self.share.streams:
+                self.share.streams.enter()  # from here to the end of RankBatches.__next__
+            yield rows or batch[:1]
+
+
+def own_rows(batch: list[Any], rank: int, world: int) -> list[Any]:
+    """Chunk r of a batch as torch.chunk cuts it: 5 rows over 4 ranks are 2, 2, 1, none."""
+    size = -(-len(batch) // world)
+    return batch[rank * size : (rank + 1) * size]
+
+
+class RankBatches:
+    """One pass over a sharded loader."""
+
+    def __init__(self, batches: Iterator[Any], share: Share, length: int, seen_whole: bool) -> None:
+        self.batches = batches
+        self.rank = share.rank
+        self.streams = share.streams
+        self.sizes = share.sizes
+        self.length = length
+        self.seen_whole = seen_whole
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> "RankBatches":
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            batch = next(self.batches)
+        finally:
+            if self.streams:
+                self.streams.leave()
+        sizes = self.sizes.popleft()
+        if self.seen_whole:
+            return see_whole(batch, sizes)
+        return batch if sizes[self.rank] else without_rows(batch)
+
+
+class LoadingStreams:
+    """Random streams for what a rank's rows draw while they are loaded in the rank's own process.
+
+    The script's streams must not move by it, since the other ranks load other rows. And the ranks must not
+    draw the same numbers, or the first row of each would get the same augmentation.
+    """
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.own: dict[str, Any] = {}
+        self.script: dict[str, Any] = {}
+
+    def enter(self) -> None:
+        """Draw from the rank's own streams from now on."""
+        self.script = random_streams()
+        if self.own:
+            set_random_streams(self.own)
+        else:
+            vary_streams(self.rank)
+
+    def leave(self) -> None:
+        """Draw from the script's streams again."""
+        if self.script:
+            self.own = random_streams()
+            set_random_streams(self.script)
+            self.script = {}
+
+
+class WorkerStart:
+    """A worker_init_fn after which the workers of each rank draw numbers of their own."""
+
+    def __init__(self, start: Callable[[int], None] | None, rank: int) -> None:
+        self.start = start
+        self.rank = rank
+
+    def __call__(self, worker: int) -> None:
+        if self.start is not None:
+            self.start(worker)
+        vary_streams(self.rank)
+
+
+def vary_streams(rank: int) -> None:
+    """Lead the host's random streams another way on each rank; rank 0 stays on its way."""
+    if rank == 0:
+        return
+    torch.default_generator.manual_seed(int(torch.randint(2**62, ())) + rank)
+    random.seed(random.getrandbits(62) + rank)
+    if "numpy" in sys.modules:
+        numpy = sys.modules["numpy"]
+        numpy.random.seed((int(numpy.random.randint(2**31)) + rank) % 2**32)
+
+
+def without_rows(batch: Any) -> Any:
+    """The batch with none of its rows: tensors and arrays of length 0, empty lists, in the same form."""
+    if isinstance(batch, dict):
+        return type(batch)((key, without_rows(value)) for key, value in batch.items())
+    if is_nested(batch):
+        parts = [without_rows(part) for part in batch]
+        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+    return batch[:0] if isinstance(batch, (list, tuple)) or hasattr(batch, "shape") and batch.shape else batch
+
+
+def see_whole(batch: Any, sizes: Sequence[int]) -> Any:
+    """This rank's rows of a batch, of which rank r has sizes[r], as the whole batch that the script sees.
+
+    Tensors become RowsOnRanks. Lists of other things (file names, say) and arrays are joined at once. A rank
+    without rows brings a batch of one, to show what it looks like.
+    """
+    leaves: list[Any] = []
+    form = take_apart(batch, leaves)
+    tensors = {id(leaf): leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim() > 0}
+    parted = {name: part_loaded(leaf, sizes) for name, leaf in tensors.items()}  # one twice is one, too
+    others = [leaf for leaf in leaves if id(leaf) not in parted]
+    own = others if sizes[own_rank()] else [without_rows(leaf) for leaf in others]
+    joined = map(join_leaf, zip(*exchange(own), strict=True)) if others else iter(())
+    return put_together(form, [parted[id(leaf)] if id(leaf) in parted else next(joined) for leaf in leaves])
+
+
+def part_loaded(own: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+    """One tensor of a batch."""
+    size = sizes[own_rank()]
+    if own.shape[0] != (size or 1):
+        raise ValueError(
+            f"{size or 1} samples have become a tensor of {own.shape[0]} rows, so that its rows cannot be told. "
+            "Let rank 0 load the batches: share(DataLoader, ...) in place of shard(DataLoader, ...)."
+        )
+    loaded = LoadedRows(own[:size], sizes)
+    await_forward(loaded)
+    return rows_of_loaded(loaded)
 
 
 # How a tensor goes from the ranks to the whole: (dim, sizes) if rank r holds sizes[r] of its rows along dim,
@@ -2334,6 +2485,7 @@ class Letter:
 
     value: Any
     tensors: list[torch.Tensor] | None
+    waiting: list[torch.Tensor]
 
 
 class Mail:
@@ -2343,9 +2495,12 @@ class Mail:
         self.lengths: dict[Hashable, tuple[int, ...]] = {}
         self.known: dict[bytes, Any] = {}
 
-    def exchange(self, kind: Hashable, value: Any, tensors: Sequence[torch.Tensor]) -> list[Letter]:
-        """What every rank brought, in rank order; all of them name the same kind."""
-        content = write_letter(value, tensors)
+    def exchange(
+        self, kind: Hashable, value: Any, tensors: Sequence[torch.Tensor], arguments: Any = ()
+    ) -> list[Letter]:
+        """What every rank brought, in rank order; all of them name the same kind. `arguments`: of the forward pass."""
+        small = are_small(tensors)
+        content = write_letter(value, tensors if small else None, waiting_beside(arguments, small))
         frame = max(self.lengths.get(kind, (FRAME,)))
         frames = gather_frames(content[:frame].ljust(frame, b"\0"))
         lengths = [int.from_bytes(each[:8], "little") for each in frames]
@@ -2355,28 +2510,35 @@ class Mail:
         self.lengths[kind] = (*self.lengths.get(kind, ())[-1:], next_multiple(max(lengths), 256))
         heads = [bytes(each[16 : 16 + int.from_bytes(each[8:16], "little")]) for each in frames]
         self.known = {head: self.known[head] if head in self.known else pickle.loads(head) for head in heads}
-        return [
+        letters = [
             read_letter(self.known[head], frame, rank)
             for rank, (head, frame) in enumerate(zip(heads, frames, strict=True))
         ]
+        take_in([letter.waiting for letter in letters])
+        return letters
 
 
-def write_letter(value: Any, tensors: Sequence[torch.Tensor]) -> bytearray:
+def are_small(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether tensors may travel in a letter."""
+    return all(map(is_plain_on_host, tensors)) and sum(t.numel() * t.element_size() for t in tensors) <= SMALL
+
+
+def write_letter(
+    value: Any, tensors: "Sequence[torch.Tensor] | None", waiting: Sequence[torch.Tensor]
+) -> bytearray:
     """A letter: its length, that of its head, the head, and the tensors."""
-    small = (
-        all(map(is_plain_on_host, tensors)) and sum(t.numel() * t.element_size() for t in tensors) <= SMALL
-    )
-    forms = [(tensor.dtype, tensor.shape) for tensor in tensors] if small else None
-    head = dump_or_say_why_not((value, forms))
+    forms = [[(one.dtype, one.shape) for one in each] for each in (tensors or (), waiting)]
+    head = dump_or_say_why_not((value, tensors is not None, *forms))
     ends = [next_multiple(16 + len(head), 16)]
-    for tensor in tensors if small else ():
+    for tensor in (*(tensors or ()), *waiting):
         ends.append(next_multiple(ends[-1] + tensor.numel() * tensor.element_size(), 16))
     content = bytearray(ends[-1])
     content[: 16 + len(head)] = ends[-1].to_bytes(8, "little") + len(head).to_bytes(8, "little") + head
     memory = torch.frombuffer(content, dtype=torch.uint8)
-    for start, tensor in zip(ends, tensors, strict=False):
-        if small:
-            memory[start : start + tensor.numel() * tensor.element_size()] = as_bytes(tensor.detach())
+    for start, tensor in zip(ends, (*(tensors or ()), *waiting), strict=False):
+        memory[start : start + tensor.numel() * tensor.element_size()] = as_bytes(
+            tensor.detach().contiguous()
+        )
     return content
 
 
@@ -2384,19 +2546,19 @@ def read_letter(head: Any, frame: bytearray, rank: int) -> Letter:
     """The letter whose head has been read; its tensors lie in the frame."""
     if isinstance(head, pickle.PicklingError):
         raise TypeError(f"rank {rank} cannot send this to the other ranks: {head}")
-    value, forms = head
-    if forms is None:
-        return Letter(value, None)
+    value, has_tensors, *forms = head
     start = next_multiple(16 + int.from_bytes(frame[8:16], "little"), 16)
-    tensors = []
-    for dtype, shape in forms:
+    found: list[list[torch.Tensor]] = [[], []]
+    for dtype, shape, tensors in (
+        (*form, place) for each, place in zip(forms, found, strict=True) for form in each
+    ):
         count = shape.numel()
         if count == 0:
             tensors.append(torch.empty(shape, dtype=dtype))
             continue
         tensors.append(torch.frombuffer(frame, dtype=dtype, count=count, offset=start).view(shape))
         start = next_multiple(start + count * tensors[-1].element_size(), 16)
-    return Letter(value, tensors)
+    return Letter(value, found[0] if has_tensors else None, found[1])
 
 
 def is_plain_on_host(tensor: torch.Tensor) -> bool:
@@ -2984,7 +3146,7 @@ class GraphDDP(DistributedDataParallel):
     """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
 
     Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
-    that come or thaw later. With split=False the inputs are this rank's rows already.
+    that come or thaw later. With whole_outputs=True every rank gets all outputs at once, also large ones.
     It is a DistributedDataParallel by name only: for isinstance, .module, and the keys of the state dict.
     """
 
@@ -2993,12 +3155,11 @@ class GraphDDP(DistributedDataParallel):
     device_stream = DeviceStream()
     changes_behind = False  # whether layers may have run again since the buffers came
 
-    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
+    def __init__(self, module: torch.nn.Module, dim: int = 0, whole_outputs: bool = False) -> None:
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = dim
-        self.split = split
-        RowsApart.now = RowsApart.now or not split
+        self.whole_outputs = whole_outputs
         self.trained = False
         self.far_buffers = BuffersOfRankZero()
         self.mail = Mail()
@@ -3028,7 +3189,8 @@ class GraphDDP(DistributedDataParallel):
         link, copies, part = self.enter(inputs, kwargs)
         tensors: list[torch.Tensor] = []
         report = self.run_replica(part, copies, tensors)
-        letters = self.mail.exchange((self.is_training, torch.is_grad_enabled()), report, tensors)
+        kind = self.is_training, torch.is_grad_enabled()
+        letters = self.mail.exchange(kind, report, tensors, (inputs, kwargs))
         replica_is_done(link)
         reports = [letter.value for letter in letters]
         self.follow(reports)
@@ -3053,7 +3215,7 @@ class GraphDDP(DistributedDataParallel):
         """From what all ranks hold to this rank's: the link, copies of parameters, its part of the inputs."""
         world, grad = world_size(), torch.is_grad_enabled()
         parameters, device = self.parameters_in_graph(), self.device
-        cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad and self.split}
+        cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad}
         sparse = self.sparse_parameters() if parameters else set()
         layouts: list[Layout] = [p.shape if p in sparse else None for p in parameters]
         layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
@@ -3068,8 +3230,6 @@ class GraphDDP(DistributedDataParallel):
     def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
         """The number of chunks of an input, and this rank's, on its device."""
         world = world_size()
-        if not self.split:
-            return world, tensor.to(self.device)
         count = len(chunk_sizes(tensor, world, self.dim))
         if id(tensor) in chunks:
             return count, self.way_out(chunks[id(tensor)].to(self.device))
@@ -3078,10 +3238,7 @@ class GraphDDP(DistributedDataParallel):
 
     def has_rows(self, part: Part) -> bool:
         """Whether there is anything to do for this rank's replica."""
-        if self.split:
-            return own_rank() < part.replicas
-        first = next(tensors_in((part.inputs, part.kwargs)), None)
-        return own_rank() == 0 or first is None or first.dim() == 0 or first.shape[self.dim] > 0
+        return own_rank() < part.replicas
 
     def host_streams(self, streams: dict[str, Any]) -> dict[str, Any]:
         """Those of the random streams that all replicas draw from: all but the one of the module's device."""
@@ -3240,6 +3397,7 @@ class GraphDDP(DistributedDataParallel):
             with torch.no_grad():
                 whole = torch.cat(come, dim) if come else join_parts(own, sizes, dim)
             whole = RowsIntoWhole.apply((dim, sizes), self.entrance_factor, [whole], link, own)
+        whole = plain(whole) if self.whole_outputs else whole
         self.watch(whole)
         if all(face.channels_last for face in faces.values()) and not is_parted(whole):
             return whole.contiguous(memory_format=torch.channels_last)
@@ -3316,7 +3474,7 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("dim", "split", "trained", "far_buffers", "changes_behind", "mail", "kept_replica", "compiler",
+        own = ("dim", "whole_outputs", "trained", "far_buffers", "changes_behind", "mail", "kept_replica", "compiler",
                "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up")  # fmt: skip
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
@@ -3374,8 +3532,8 @@ class ExactDDP(GraphDDP):
     scales_rows = False  # in this forward pass; otherwise the parameters' gradients are scaled
     ties_all = True  # whether this forward pass brings zeros to all parameters
 
-    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
-        super().__init__(module, dim, split)
+    def __init__(self, module: torch.nn.Module, dim: int = 0, whole_outputs: bool = False) -> None:
+        super().__init__(module, dim, whole_outputs)
         self.reducing: tuple[Any, ...] = ()
         self.missing = MissingGradients()
         notice_half_precision()
@@ -4197,11 +4355,6 @@ def shared_class(kind: Any) -> Any:
     SharedLoader.__name__, SharedLoader.__qualname__ = kind.__name__, kind.__qualname__
     SharedLoader.__module__ = kind.__module__
     return SharedLoader
-
-
-def ranks_come_by() -> bool:
-    """Whether the other ranks do the same now: they are not there in threads, and while rank 0 is alone."""
-    return world_size() > 1 and threading.current_thread() is threading.main_thread()
 
 
 def copy_of_loader(kind: Any, settings: dict[str, Any]) -> Any:

@@ -3,30 +3,31 @@
 import random
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from .process import own_rank, random_streams, set_random_streams, world_size
-from .rows import RowsApart, is_nested, join_rows
+from .loaded import LoadedRows, await_forward
+from .parted import rows_of_loaded
+from .process import exchange, own_rank, random_streams, ranks_come_by, set_random_streams, world_size
+from .rows import is_nested, join_leaf, put_together, take_apart
 
 
 def shard(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> "DataLoader[Any]":
     """The loader that make(*args, **kwargs) gives, for one rank: of each batch it loads only this rank's rows.
 
-    All ranks draw from the same random streams, so that they agree on every batch. Rank r takes the rows that
-    torch.chunk(batch, world)[r] would hold: ceil(rows / world) of them, so the last are fewer, or none. Where
-    the rank has no rows it gets a batch with no rows in it. In everything else (len, dataset, sampler,
-    batch_size) it answers as the whole loader; and its batches are whole until a model is wrapped that takes
-    the rows so.
+    The script sees whole batches (RowsOnRanks). All ranks draw from the same random streams, so that they agree on
+    every batch. Rank r takes the rows that torch.chunk(batch, world)[r] would hold: ceil(rows / world) of them, so
+    the last are fewer, or none. In everything else (len, dataset, sampler, batch_size) it answers as the whole
+    loader. In threads, child processes and where rank 0 is alone it is the whole loader.
     """
-    return shard_of(make(*args, **kwargs), own_rank(), world_size(), always=False)
+    return shard_of(make(*args, **kwargs), own_rank(), world_size(), seen_whole=True)
 
 
-def shard_of(loader: "DataLoader[Any]", rank: int, world: int, always: bool = True) -> "DataLoader[Any]":
-    """The same loader for one rank of so many; its rows are apart always, or since a model takes them so."""
+def shard_of(loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool = False) -> "DataLoader[Any]":
+    """The same loader for one rank of so many; it gives that rank's rows, or the whole of which they are part."""
     if world == 1:
         return loader
     if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
@@ -39,15 +40,15 @@ def shard_of(loader: "DataLoader[Any]", rank: int, world: int, always: bool = Tr
             f"shard does not know how {type(loader).__name__} iterates. Let every rank load the whole "
             "batches instead: leave the loader as it is."
         )
-    return ShardedLoader(loader, rank, world, always)
+    return ShardedLoader(loader, rank, world, seen_whole)
 
 
 class ShardedLoader(DataLoader[Any]):
     """A DataLoader with another's settings that loads one rank's rows of each of its batches."""
 
-    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int, always: bool) -> None:
+    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool) -> None:
         vars(self).update(vars(loader))
-        self.whole, self.always = loader, always
+        self.whole, self.seen_whole = loader, seen_whole
         self.share = Share(rank, world, own_streams=loader.num_workers == 0)
         self.worker_init_fn = WorkerStart(loader.worker_init_fn, rank)
         self.in_order = True  # or else the ranks' batches could come in different orders
@@ -58,20 +59,20 @@ class ShardedLoader(DataLoader[Any]):
         return RankIndices(self.batch_sampler, self.share)
 
     def __iter__(self) -> Any:
-        if not self.always and not RowsApart.now:
+        if self.seen_whole and not ranks_come_by():
             return iter(self.whole)
         self.share.sizes = deque()
-        return RankBatches(super().__iter__(), self.share, len(self))
+        return RankBatches(super().__iter__(), self.share, len(self), self.seen_whole)
 
 
 class Share:
-    """One rank's share of a loader, and the number of its rows in the batches that are on their way."""
+    """One rank's share of a loader, and the numbers of rows of all ranks in the batches that are on their way."""
 
     def __init__(self, rank: int, world: int, own_streams: bool) -> None:
         self.rank = rank
         self.world = world
         self.streams = LoadingStreams(rank) if own_streams else None
-        self.sizes: deque[int] = deque()
+        self.sizes: deque[tuple[int, ...]] = deque()
 
 
 class RankIndices:
@@ -87,11 +88,12 @@ class RankIndices:
     def __iter__(self) -> Iterator[list[Any]]:
         return self.indices(self.share.sizes)
 
-    def indices(self, sizes: "deque[int]") -> Iterator[list[Any]]:
-        """The indices to load; how many of them are this rank's goes to sizes."""
+    def indices(self, sizes: "deque[tuple[int, ...]]") -> Iterator[list[Any]]:
+        """The indices to load; how many of them are which rank's goes to sizes."""
+        ranks = range(self.share.world)
         for batch in map(list, self.batches):
             rows = own_rows(batch, self.share.rank, self.share.world)
-            sizes.append(len(rows))
+            sizes.append(tuple(len(own_rows(batch, rank, self.share.world)) for rank in ranks))
             if self.share.streams:
                 self.share.streams.enter()  # from here to the end of RankBatches.__next__
             yield rows or batch[:1]  # a rank without rows learns from one row what a batch looks like
@@ -106,11 +108,13 @@ def own_rows(batch: list[Any], rank: int, world: int) -> list[Any]:
 class RankBatches:
     """One pass over a sharded loader."""
 
-    def __init__(self, batches: Iterator[Any], share: Share, length: int) -> None:
+    def __init__(self, batches: Iterator[Any], share: Share, length: int, seen_whole: bool) -> None:
         self.batches = batches
+        self.rank = share.rank
         self.streams = share.streams
         self.sizes = share.sizes
         self.length = length
+        self.seen_whole = seen_whole
 
     def __len__(self) -> int:
         return self.length
@@ -124,7 +128,10 @@ class RankBatches:
         finally:
             if self.streams:
                 self.streams.leave()
-        return batch if self.sizes.popleft() else without_rows(batch)
+        sizes = self.sizes.popleft()
+        if self.seen_whole:
+            return see_whole(batch, sizes)
+        return batch if sizes[self.rank] else without_rows(batch)
 
 
 class LoadingStreams:
@@ -189,25 +196,30 @@ def without_rows(batch: Any) -> Any:
     return batch[:0] if isinstance(batch, (list, tuple)) or hasattr(batch, "shape") and batch.shape else batch
 
 
-def whole_batches(loader: Any) -> Any:
-    """A sharded loader whose batches are made whole on every rank: each rank loads its share, all see all."""
-    if world_size() == 1:
-        return loader
-    loader.always = True
-    return WholeBatches(loader)
+def see_whole(batch: Any, sizes: Sequence[int]) -> Any:
+    """This rank's rows of a batch, of which rank r has sizes[r], as the whole batch that the script sees.
+
+    Tensors become RowsOnRanks. Lists of other things (file names, say) and arrays are joined at once. A rank
+    without rows brings a batch of one, to show what it looks like.
+    """
+    leaves: list[Any] = []
+    form = take_apart(batch, leaves)
+    tensors = {id(leaf): leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim() > 0}
+    parted = {name: part_loaded(leaf, sizes) for name, leaf in tensors.items()}  # one twice is one, too
+    others = [leaf for leaf in leaves if id(leaf) not in parted]
+    own = others if sizes[own_rank()] else [without_rows(leaf) for leaf in others]
+    joined = map(join_leaf, zip(*exchange(own), strict=True)) if others else iter(())
+    return put_together(form, [parted[id(leaf)] if id(leaf) in parted else next(joined) for leaf in leaves])
 
 
-class WholeBatches:
-    """A sharded loader, seen from where the batches are whole again; answers as the loader does."""
-
-    def __init__(self, loader: Any) -> None:
-        self.loader = loader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(vars(self)["loader"], name)
-
-    def __len__(self) -> int:
-        return len(self.loader)
-
-    def __iter__(self) -> Iterator[Any]:
-        return map(join_rows, iter(self.loader))
+def part_loaded(own: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+    """One tensor of a batch."""
+    size = sizes[own_rank()]
+    if own.shape[0] != (size or 1):
+        raise ValueError(
+            f"{size or 1} samples have become a tensor of {own.shape[0]} rows, so that its rows cannot be told. "
+            "Let rank 0 load the batches: share(DataLoader, ...) in place of shard(DataLoader, ...)."
+        )
+    loaded = LoadedRows(own[:size], sizes)
+    await_forward(loaded)
+    return rows_of_loaded(loaded)

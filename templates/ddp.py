@@ -50,7 +50,6 @@ from .replicas import (
     replica_of,
     stream_marks,
 )
-from .rows import RowsApart
 from .whole import (
     FromWhole,
     Layout,
@@ -100,7 +99,7 @@ class GraphDDP(DistributedDataParallel):
     """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
 
     Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
-    that come or thaw later. With split=False the inputs are this rank's rows already.
+    that come or thaw later. With whole_outputs=True every rank gets all outputs at once, also large ones.
     It is a DistributedDataParallel by name only: for isinstance, .module, and the keys of the state dict.
     """
 
@@ -109,12 +108,11 @@ class GraphDDP(DistributedDataParallel):
     device_stream = DeviceStream()
     changes_behind = False  # whether layers may have run again since the buffers came
 
-    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
+    def __init__(self, module: torch.nn.Module, dim: int = 0, whole_outputs: bool = False) -> None:
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = dim
-        self.split = split
-        RowsApart.now = RowsApart.now or not split
+        self.whole_outputs = whole_outputs
         self.trained = False
         self.far_buffers = BuffersOfRankZero()
         self.mail = Mail()
@@ -144,7 +142,8 @@ class GraphDDP(DistributedDataParallel):
         link, copies, part = self.enter(inputs, kwargs)
         tensors: list[torch.Tensor] = []
         report = self.run_replica(part, copies, tensors)
-        letters = self.mail.exchange((self.is_training, torch.is_grad_enabled()), report, tensors)
+        kind = self.is_training, torch.is_grad_enabled()
+        letters = self.mail.exchange(kind, report, tensors, (inputs, kwargs))
         replica_is_done(link)
         reports = [letter.value for letter in letters]
         self.follow(reports)
@@ -169,7 +168,7 @@ class GraphDDP(DistributedDataParallel):
         """From what all ranks hold to this rank's: the link, copies of parameters, its part of the inputs."""
         world, grad = world_size(), torch.is_grad_enabled()
         parameters, device = self.parameters_in_graph(), self.device
-        cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad and self.split}
+        cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad}
         sparse = self.sparse_parameters() if parameters else set()
         layouts: list[Layout] = [p.shape if p in sparse else None for p in parameters]
         layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
@@ -184,8 +183,6 @@ class GraphDDP(DistributedDataParallel):
     def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
         """The number of chunks of an input, and this rank's, on its device."""
         world = world_size()
-        if not self.split:
-            return world, tensor.to(self.device)
         count = len(chunk_sizes(tensor, world, self.dim))
         if id(tensor) in chunks:
             return count, self.way_out(chunks[id(tensor)].to(self.device))
@@ -194,10 +191,7 @@ class GraphDDP(DistributedDataParallel):
 
     def has_rows(self, part: Part) -> bool:
         """Whether there is anything to do for this rank's replica."""
-        if self.split:
-            return own_rank() < part.replicas
-        first = next(tensors_in((part.inputs, part.kwargs)), None)
-        return own_rank() == 0 or first is None or first.dim() == 0 or first.shape[self.dim] > 0
+        return own_rank() < part.replicas
 
     def host_streams(self, streams: dict[str, Any]) -> dict[str, Any]:
         """Those of the random streams that all replicas draw from: all but the one of the module's device."""
@@ -356,6 +350,7 @@ class GraphDDP(DistributedDataParallel):
             with torch.no_grad():
                 whole = torch.cat(come, dim) if come else join_parts(own, sizes, dim)
             whole = RowsIntoWhole.apply((dim, sizes), self.entrance_factor, [whole], link, own)
+        whole = plain(whole) if self.whole_outputs else whole
         self.watch(whole)
         if all(face.channels_last for face in faces.values()) and not is_parted(whole):
             return whole.contiguous(memory_format=torch.channels_last)
@@ -432,7 +427,7 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("dim", "split", "trained", "far_buffers", "changes_behind", "mail", "kept_replica", "compiler",
+        own = ("dim", "whole_outputs", "trained", "far_buffers", "changes_behind", "mail", "kept_replica", "compiler",
                "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up")  # fmt: skip
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
@@ -503,8 +498,8 @@ class ExactDDP(GraphDDP):
     scales_rows = False  # in this forward pass; otherwise the parameters' gradients are scaled
     ties_all = True  # whether this forward pass brings zeros to all parameters
 
-    def __init__(self, module: torch.nn.Module, dim: int = 0, split: bool = True) -> None:
-        super().__init__(module, dim, split)
+    def __init__(self, module: torch.nn.Module, dim: int = 0, whole_outputs: bool = False) -> None:
+        super().__init__(module, dim, whole_outputs)
         self.reducing: tuple[Any, ...] = ()
         self.missing = MissingGradients()
         notice_half_precision()

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.distributed
 
+from .loaded import take_in, waiting_beside
 from .process import FRAME, dump_or_say_why_not, world_size
 from .rows import as_bytes
 
@@ -21,6 +22,7 @@ class Letter:
 
     value: Any
     tensors: list[torch.Tensor] | None
+    waiting: list[torch.Tensor]  # what it says of batches, see loaded.py
 
 
 class Mail:
@@ -30,9 +32,12 @@ class Mail:
         self.lengths: dict[Hashable, tuple[int, ...]] = {}
         self.known: dict[bytes, Any] = {}
 
-    def exchange(self, kind: Hashable, value: Any, tensors: Sequence[torch.Tensor]) -> list[Letter]:
-        """What every rank brought, in rank order; all of them name the same kind."""
-        content = write_letter(value, tensors)
+    def exchange(
+        self, kind: Hashable, value: Any, tensors: Sequence[torch.Tensor], arguments: Any = ()
+    ) -> list[Letter]:
+        """What every rank brought, in rank order; all of them name the same kind. `arguments`: of the forward pass."""
+        small = are_small(tensors)
+        content = write_letter(value, tensors if small else None, waiting_beside(arguments, small))
         frame = max(self.lengths.get(kind, (FRAME,)))
         frames = gather_frames(content[:frame].ljust(frame, b"\0"))
         lengths = [int.from_bytes(each[:8], "little") for each in frames]
@@ -42,28 +47,35 @@ class Mail:
         self.lengths[kind] = (*self.lengths.get(kind, ())[-1:], next_multiple(max(lengths), 256))
         heads = [bytes(each[16 : 16 + int.from_bytes(each[8:16], "little")]) for each in frames]
         self.known = {head: self.known[head] if head in self.known else pickle.loads(head) for head in heads}
-        return [
+        letters = [
             read_letter(self.known[head], frame, rank)
             for rank, (head, frame) in enumerate(zip(heads, frames, strict=True))
         ]
+        take_in([letter.waiting for letter in letters])
+        return letters
 
 
-def write_letter(value: Any, tensors: Sequence[torch.Tensor]) -> bytearray:
+def are_small(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether tensors may travel in a letter."""
+    return all(map(is_plain_on_host, tensors)) and sum(t.numel() * t.element_size() for t in tensors) <= SMALL
+
+
+def write_letter(
+    value: Any, tensors: "Sequence[torch.Tensor] | None", waiting: Sequence[torch.Tensor]
+) -> bytearray:
     """A letter: its length, that of its head, the head, and the tensors."""
-    small = (
-        all(map(is_plain_on_host, tensors)) and sum(t.numel() * t.element_size() for t in tensors) <= SMALL
-    )
-    forms = [(tensor.dtype, tensor.shape) for tensor in tensors] if small else None
-    head = dump_or_say_why_not((value, forms))
+    forms = [[(one.dtype, one.shape) for one in each] for each in (tensors or (), waiting)]
+    head = dump_or_say_why_not((value, tensors is not None, *forms))
     ends = [next_multiple(16 + len(head), 16)]
-    for tensor in tensors if small else ():
+    for tensor in (*(tensors or ()), *waiting):
         ends.append(next_multiple(ends[-1] + tensor.numel() * tensor.element_size(), 16))
     content = bytearray(ends[-1])
     content[: 16 + len(head)] = ends[-1].to_bytes(8, "little") + len(head).to_bytes(8, "little") + head
     memory = torch.frombuffer(content, dtype=torch.uint8)
-    for start, tensor in zip(ends, tensors, strict=False):
-        if small:
-            memory[start : start + tensor.numel() * tensor.element_size()] = as_bytes(tensor.detach())
+    for start, tensor in zip(ends, (*(tensors or ()), *waiting), strict=False):
+        memory[start : start + tensor.numel() * tensor.element_size()] = as_bytes(
+            tensor.detach().contiguous()
+        )
     return content
 
 
@@ -71,19 +83,19 @@ def read_letter(head: Any, frame: bytearray, rank: int) -> Letter:
     """The letter whose head has been read; its tensors lie in the frame."""
     if isinstance(head, pickle.PicklingError):
         raise TypeError(f"rank {rank} cannot send this to the other ranks: {head}")
-    value, forms = head
-    if forms is None:
-        return Letter(value, None)
+    value, has_tensors, *forms = head
     start = next_multiple(16 + int.from_bytes(frame[8:16], "little"), 16)
-    tensors = []
-    for dtype, shape in forms:
+    found: list[list[torch.Tensor]] = [[], []]
+    for dtype, shape, tensors in (
+        (*form, place) for each, place in zip(forms, found, strict=True) for form in each
+    ):
         count = shape.numel()
         if count == 0:
             tensors.append(torch.empty(shape, dtype=dtype))
             continue
         tensors.append(torch.frombuffer(frame, dtype=dtype, count=count, offset=start).view(shape))
         start = next_multiple(start + count * tensors[-1].element_size(), 16)
-    return Letter(value, tensors)
+    return Letter(value, found[0] if has_tensors else None, found[1])
 
 
 def is_plain_on_host(tensor: torch.Tensor) -> bool:

@@ -16,7 +16,9 @@ from typing import Any, TypeGuard
 
 import torch
 
+from .arguments import rank_sizes
 from .compiled import uncompiled
+from .loaded import LoadedRows, Origin, is_large
 from .process import own_rank, world_size
 from .rows import concatenate_ranks, own_slice
 
@@ -30,7 +32,7 @@ class RowsOnRanks(torch.Tensor):
     kept: "torch.Tensor | None"  # the whole, once something has asked for it
     kept_at: int  # the changes that there were then
     family: "Family"
-    fetch: "Callable[[], torch.Tensor] | None"  # the whole without the network, where its memory can be seen
+    origin: "Origin | None"  # of rows of a batch
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
@@ -61,7 +63,7 @@ class RowsOnRanks(torch.Tensor):
             requires_grad=False,
         )
         rows.held, rows.sizes, rows.part_dim = own, tuple(sizes), dim
-        rows.kept, rows.kept_at, rows.fetch = None, -1, None
+        rows.kept, rows.kept_at, rows.origin = None, -1, None
         rows.family = Family() if family is None else family
         rows.family.add(rows)
         return rows
@@ -126,6 +128,7 @@ class Family:
         self.lent = False  # the memory is another's, who may need it as it is: the wrapped model's
         self.times = 1.0  # the memory holds the numbers times this: see FactorAhead
         self.changes = 0
+        self.base: Origin | None = None  # of the memory, of which the members are views
         self.members: list[weakref.ref[RowsOnRanks]] = []
 
     def add(self, rows: RowsOnRanks) -> None:
@@ -148,10 +151,6 @@ def contiguous_strides(shape: Sequence[int]) -> list[int]:
 def rows_of(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
     """This rank's rows in, the whole tensor out, as autograd sees it; the gradient is the own rows' part again."""
     return IntoRows.apply(own, tuple(sizes), dim)
-
-
-# Bytes up to which a tensor is made whole at once: as many exchanges, and float32 to the last bit.
-SMALL_WHOLE = 64 * 1024
 
 
 def join_parts(own: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tensor:
@@ -200,25 +199,22 @@ def with_parts(value: Any, memories: "set[int]") -> Any:
 
 def rows_of_whole(whole: torch.Tensor) -> torch.Tensor:
     """What all ranks have as a whole, as RowsOnRanks; its memory stays as it is."""
-    sizes = [chunk.shape[0] for chunk in whole.chunk(world_size())]
-    sizes += [0] * (world_size() - len(sizes))
-    rows = RowsOnRanks.of(own_slice(whole, sizes), sizes)
-    rows.fetch, rows.family.lent = (lambda: whole), True
+    sizes = rank_sizes(whole, world_size(), 0)
+    return rows_of_loaded(LoadedRows(own_slice(whole, sizes), sizes, whole))
+
+
+def rows_of_loaded(loaded: LoadedRows) -> RowsOnRanks:
+    """A tensor of a batch, as the script sees it; its memory stays as it is."""
+    rows = RowsOnRanks.of(loaded.own, loaded.sizes)
+    rows.origin = rows.family.base = Origin(loaded)
+    rows.family.lent = True
     return rows
 
 
 def is_partable(whole: torch.Tensor) -> bool:
     """Whether it pays, and is possible, to handle a rank's rows of it alone."""
     plain_kind = not whole.requires_grad and not whole.is_quantized and whole.dim() > 0
-    return plain_kind and whole.nbytes > SMALL_WHOLE and whole.is_contiguous()
-
-
-def is_large(own: torch.Tensor, sizes: Sequence[int], dim: int) -> bool:
-    """Whether the whole is larger than what travels along: every rank has the same answer."""
-    row = own.element_size()
-    for place, size in enumerate(own.shape):
-        row *= 1 if place == dim else size
-    return row * sum(sizes) > SMALL_WHOLE
+    return plain_kind and is_large(whole, whole.shape[:1], 0) and whole.is_contiguous()
 
 
 def own_numbers(tensor: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
@@ -325,8 +321,8 @@ def plain_numbers(tensor: torch.Tensor) -> torch.Tensor:
 
 def join_own(rows: RowsOnRanks) -> torch.Tensor:
     """All ranks' rows, in the order of memory that the whole has."""
-    if rows.fetch is not None and not rows.family.changes:
-        return rows.fetch()
+    if rows.origin is not None and not rows.family.changes:
+        return rows.origin.make_whole()
     whole = from_all_ranks(rows.own, rows.sizes, rows.part_dim)
     if whole.stride() == rows.stride():
         return whole
@@ -368,11 +364,27 @@ CROSSES = (
 
 def become_whole(rows: RowsOnRanks) -> None:
     """Hold the whole from now on: it is going to be changed in a way that is not row by row."""
-    if is_parted(rows):
-        if rows.family.others(rows):
-            raise RuntimeError(CROSSES)
+    if not is_parted(rows):
+        return
+    family, known = rows.family, known_members(rows)
+    if known is not None and family.base is not None:
+        memory = family.base.make_whole().clone()
+        for one, origin in known:
+            one.held = one.kept = origin.behind(family.base, memory)
+            one.origin = None
+    elif family.others(rows):
+        raise RuntimeError(CROSSES)
+    else:
         rows.held = rows.kept = plain_numbers(rows).clone()
-        rows.fetch, rows.family.lent = None, False
+        rows.origin = None
+    family.lent = False
+
+
+def known_members(rows: RowsOnRanks) -> "list[tuple[RowsOnRanks, Origin]] | None":
+    """All that share the memory, with their origins; None if not all of them can be made of the whole anew."""
+    found = [(one, one.origin) for one in (rows, *rows.family.others(rows)) if one.origin is not None]
+    is_all = len(found) == 1 + len(rows.family.others(rows))
+    return found if is_all and rows.family.base is not None and not rows.family.changes else None
 
 
 def own_whole(rows: RowsOnRanks) -> torch.Tensor:
@@ -410,7 +422,10 @@ Way = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 def run_on_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of torch, called with RowsOnRanks among its arguments."""
-    if not any(is_parted(rows) for one in (*args, *kwargs.values()) for rows in rows_in(one)):
+    parted = [rows for one in (*args, *kwargs.values()) for rows in rows_in(one) if is_parted(rows)]
+    if all(map(has_come, parted)):
+        for rows in parted:
+            become_whole(rows)
         return run_on_whole(func, args, kwargs)
     way = WAYS.get(func.name().removeprefix("aten::"))
     if way is None and is_pointwise(func):
@@ -421,6 +436,11 @@ def run_on_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return func.decompose(*args, **kwargs)  # made of simpler functions, which come by here in turn
     found = NotImplemented if way is None else way(func, args, kwargs)
     return run_on_whole(func, args, kwargs) if found is NotImplemented else found
+
+
+def has_come(rows: RowsOnRanks) -> bool:
+    """Whether the whole is here already, and so small that its rows need not be looked at alone."""
+    return rows.origin is not None and rows.origin.has_come and known_members(rows) is not None
 
 
 def run_on_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -565,7 +585,8 @@ def by_element(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if changed:
         return changed[0]
     first = max(filter(is_parted, tensors), key=lambda one: one.dim())
-    return parted_like(found, first, max(one.dim() for one in tensors) - place)
+    found = parted_like(found, first, max(one.dim() for one in tensors) - place)
+    return as_the_whole(found, func, args, kwargs) if len(tensors) == 1 and tensors[0] is args[0] else found
 
 
 def parted_like(found: Any, rows: RowsOnRanks, dim: int) -> Any:
@@ -596,17 +617,24 @@ def by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not is_parted(rows) or any(isinstance(one, torch.Tensor) for one in (*args[1:], *kwargs.values())):
         return NotImplemented
     found = func(rows.own, *args[1:], **kwargs)
-    if (
-        rows.fetch is not None
-        and not rows.family.changes
-        and func._schema.name in ("aten::_to_copy", "aten::_pin_memory")
-    ):
-        moved, fetch = RowsOnRanks.of(found, rows.sizes, rows.part_dim), rows.fetch
-        moved.fetch = lambda: func(fetch(), *args[1:], **kwargs)
-        return moved
     if kwargs.get("memory_format", torch.preserve_format) is not torch.preserve_format:
         return RowsOnRanks.of(found, rows.sizes, rows.part_dim)
     return parted_like(found, rows, rows.part_dim)
+
+
+def moved(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """To another device or dtype: of a batch that lies in every rank's memory, the rest goes when it is asked for."""
+    return as_the_whole(by_row(func, args, kwargs), func, args, kwargs)
+
+
+def as_the_whole(found: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What was made of rows, with the origin by which the same can be made of the whole."""
+    rows = args[0]
+    if isinstance(found, RowsOnRanks) and rows.origin is not None and not rows.family.changes:
+        found.origin = rows.origin.then(lambda whole: func(whole, *args[1:], **kwargs))
+        if found.family is not rows.family:
+            found.family.base = found.origin
+    return found
 
 
 def made_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -686,6 +714,11 @@ def softmax_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return found
 
 
+def is_small(rows: RowsOnRanks) -> bool:
+    """Whether to send the rows costs what it costs to send their sum: then each sum is what one process has."""
+    return not is_large(rows.own, rows.sizes, rows.part_dim)
+
+
 def add_up(parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The sums over the ranks of some small tensors, added in rank order, in one exchange."""
     flat = torch.cat([one.reshape(-1) for one in parts])
@@ -704,6 +737,8 @@ def summed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found, rows = along_if_it_can(func, args, kwargs), args[0]
     if found is not NotImplemented or not is_parted(rows):
         return found
+    if is_small(rows):
+        return NotImplemented
     (total,) = add_up(
         [func(rows.own, *args[1:], **{**kwargs, "dtype": exact(rows.dtype, kwargs.get("dtype"))})]
     )
@@ -715,6 +750,8 @@ def averaged(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found, rows = along_if_it_can(func, args, kwargs), args[0]
     if found is not NotImplemented or not is_parted(rows):
         return found
+    if is_small(rows):
+        return NotImplemented
     given = named(func, args, kwargs)
     dims = [one % rows.dim() for one in given.get("dim") or range(rows.dim())]
     count = 1
@@ -758,7 +795,8 @@ def viewed(
     rows = args[0]
     whole = torch.empty_strided(rows.shape, rows.stride(), dtype=rows.dtype, device="meta")
     shape = func(whole, *args[1:], **kwargs)
-    return RowsOnRanks.of(own, sizes or rows.sizes, dim, rows.family, shape.shape, shape.stride())
+    view = RowsOnRanks.of(own, sizes or rows.sizes, dim, rows.family, shape.shape, shape.stride())
+    return as_the_whole(view, func, args, kwargs)
 
 
 def reshaped(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -866,7 +904,7 @@ def aliased(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """detach, alias: the same memory."""
     rows = args[0]
     twin = RowsOnRanks.of(rows.held, rows.sizes, rows.part_dim, rows.family, rows.shape, rows.stride())
-    twin.kept, twin.kept_at, twin.fetch = rows.kept, rows.kept_at, rows.fetch
+    twin.kept, twin.kept_at, twin.origin = rows.kept, rows.kept_at, rows.origin
     return twin
 
 
@@ -948,12 +986,16 @@ SUM_REDUCTION = 2
 def class_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """nll_loss_forward: the sum of the weighted losses and the sum of the weights, over all rows."""
     rows, target, weight, reduction, ignored = args
+    if not is_parted(rows) or rows.dim() < 2 or rows.part_dim:
+        return NotImplemented
     own = own_alike(target, rows)
-    if own is None or rows.dim() < 2 or rows.part_dim:
+    if own is None:
         return NotImplemented
     if reduction == NO_REDUCTION:
         each, total = func(rows.own, own, weight, reduction, ignored)
         return RowsOnRanks.of(each, rows.sizes, 0), total
+    if is_small(rows):
+        return NotImplemented
     loss, weights = add_up(func(rows.own, own, weight, SUM_REDUCTION, ignored))
     return (loss / weights if reduction == MEAN_REDUCTION else loss), weights
 
@@ -1005,6 +1047,8 @@ def pair_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     reduction = given["reduction"]
     if reduction == NO_REDUCTION:
         return RowsOnRanks.of(func(**own), rows.sizes, rows.part_dim)
+    if is_small(rows):
+        return NotImplemented
     (total,) = add_up([func(**{**own, "reduction": SUM_REDUCTION})])
     return total / rows.numel() if reduction == MEAN_REDUCTION else total
 
@@ -1079,7 +1123,8 @@ def by_name(ways: "dict[Way, str]") -> "dict[str, Way]":
 # Beside these: by_element for all that torch itself says is pointwise (torch.Tag.pointwise).
 WAYS = by_name(
     {
-        by_row: "_to_copy clone empty_like zeros_like ones_like full_like _pin_memory is_pinned",
+        by_row: "clone empty_like zeros_like ones_like full_like is_pinned",
+        moved: "_to_copy _pin_memory",
         by_element: """copy_ fill_.Scalar fill_.Tensor zero_ where.self leaky_relu_backward elu_backward
             softplus_backward hardtanh_backward hardswish hardswish_backward hardsigmoid_backward""",
         made_like: "new_empty new_zeros new_ones new_full",

@@ -10,6 +10,7 @@ import random
 import signal
 import sys
 import textwrap
+import threading
 import time
 import traceback
 import uuid
@@ -140,6 +141,11 @@ def has_process_group() -> bool:
 def is_rank_process() -> bool:
     """Whether this process joined; false in its children, where no other rank can be reached."""
     return os.environ.get(RANK_PROCESS) == str(os.getpid()) and has_process_group()
+
+
+def ranks_come_by() -> bool:
+    """Whether the other ranks do the same now: they are not there in threads, and while rank 0 is alone."""
+    return world_size() > 1 and threading.current_thread() is threading.main_thread()
 
 
 def world_size() -> int:

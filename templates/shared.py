@@ -7,7 +7,6 @@ import os
 import pickle
 import secrets
 import socket
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +18,15 @@ from torch.utils.data._utils import pin_memory
 
 from .left_behind import Belongings
 from .parted import part_whole
-from .process import PATIENCE, exchange, own_rank, random_streams, set_random_streams, world_size
+from .process import (
+    PATIENCE,
+    exchange,
+    own_rank,
+    random_streams,
+    ranks_come_by,
+    set_random_streams,
+    world_size,
+)
 from .replicas import changed_streams
 from .voice import as_exception, attempt, sendable
 
@@ -91,11 +98,6 @@ def shared_class(kind: Any) -> Any:
     SharedLoader.__name__, SharedLoader.__qualname__ = kind.__name__, kind.__qualname__
     SharedLoader.__module__ = kind.__module__
     return SharedLoader
-
-
-def ranks_come_by() -> bool:
-    """Whether the other ranks do the same now: they are not there in threads, and while rank 0 is alone."""
-    return world_size() > 1 and threading.current_thread() is threading.main_thread()
 
 
 def copy_of_loader(kind: Any, settings: dict[str, Any]) -> Any:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CHOICES = {
     "data": ("share", "shard", "replicate"),
-    "join": ("batch", "outputs"),
+    "join": ("rows", "outputs"),
     "gradients": ("graph", "reducer"),
 }
 
@@ -59,7 +59,11 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
 @click.option(
     "--data", type=click.Choice(CHOICES["data"]), help="Who loads what (default: the fastest that is proven)."
 )
-@click.option("--join", type=click.Choice(CHOICES["join"]), help="Where the ranks come together.")
+@click.option(
+    "--join",
+    type=click.Choice(CHOICES["join"]),
+    help="What of the outputs each rank gets at once (default: rows; outputs: all of them, however large).",
+)
 @click.option("--gradients", type=click.Choice(CHOICES["gradients"]), help="How gradients are summed.")
 @click.option("--select", callback=_codes, help="Use only these rules (codes or families: DDP5,DDP201).")
 @click.option("--ignore", callback=_codes, help="Leave these rules out.")

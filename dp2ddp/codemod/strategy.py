@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dp2ddp.codemod.facts import Facts
 
 DATA = ("share", "shard", "replicate")  # to ask for
-JOIN = ("batch", "outputs")
+JOIN = ("rows", "outputs")
 GRADIENTS = ("graph", "reducer")
 WRAPPERS = {"reducer": "ExactDDP", "graph": "GraphDDP"}
 
@@ -42,41 +42,40 @@ class Strategy:
 def choose(
     facts: Facts, data: str | None = None, join: str | None = None, gradients: str | None = None
 ) -> Strategy:
-    """The fastest choices that are proven, unless the user asks for others.
+    """The fastest choices that are proven, unless the user asks for others."""
+    loading = _choose_data(facts, data)
+    return Strategy(
+        data=loading,
+        join=_OUTPUTS if join == "outputs" else _ROWS,
+        gradients=_asked(gradients, _choose_gradients(facts), safe="graph"),
+        shares=loading.value == "share" or loading.value == "feed" and facts.share_stopper is None,
+    )
 
-    Outputs can only be joined where the ranks' rows stay apart, so the first two choices go together.
-    """
-    gradient = _asked(gradients, _choose_gradients(facts), safe="graph")
-    stopper = facts.feed_reason or facts.data_stopper
-    found = (_shard(), _outputs()) if stopper is None else (_whole(facts, stopper), _batch(stopper))
-    if data == "share":
-        found = (_asked(data, _share(facts, stopper or "asked for")), _batch(stopper or "asked for"))
-    elif data == "replicate":
-        found = (_replicate("asked for"), _batch("asked for"))
-    elif join == "batch" and data is None:
-        found = (_whole(facts, stopper or "join is asked for"), _batch(stopper or "asked for"))
-    elif (data, join) == ("shard", "batch"):
-        found = (Choice("shard", "asked for", forced=stopper is not None), _batch("asked for"))
-    elif stopper is not None and join == "outputs":
-        found = (
-            Choice("shard", f"asked for, not proven: {stopper}", forced=True),
-            Choice("outputs", f"asked for, not proven: {stopper}", forced=True),
+
+_ROWS = Choice(
+    "rows",
+    "outputs of up to 64 KB go to all ranks at once; of larger ones each rank keeps its own rows, and only sums go "
+    "over the network, until something needs the whole",
+)
+_OUTPUTS = Choice("outputs", "asked for: all outputs go to all ranks at once")
+
+
+def _choose_data(facts: Facts, asked: str | None) -> Choice:
+    stopper = facts.feed_reason or facts.shard_stopper
+    if asked == "replicate":
+        return _replicate("asked for")
+    if asked == "share":
+        return _asked(asked, _share(facts, stopper or "asked for"))
+    if stopper is None:
+        return Choice(
+            "shard",
+            "each rank loads, moves and holds its own rows of every batch: samples load alone, without random numbers",
         )
-    elif stopper is not None and data == "shard":
-        found = (Choice("shard", f"asked for, not proven: {stopper}", forced=True), _batch(stopper))
-    shares = found[0].value == "share" or found[0].value == "feed" and facts.share_stopper is None
-    return Strategy(*found, gradients=gradient, shares=shares)
-
-
-def _shard() -> Choice:
-    return Choice("shard", "samples load alone, without random numbers: every rank loads only its rows")
-
-
-def _whole(facts: Facts, why: str) -> Choice:
-    """Whole batches on every rank: made once wherever rank 0 may make them."""
+    if asked == "shard":
+        return Choice("shard", f"asked for, not proven: {stopper}", forced=True)
     if facts.feed_reason is not None:
-        return Choice("feed", f"rank 0 reads, and every rank gets what it reads: {why}")
-    return _share(facts, why)
+        return Choice("feed", f"rank 0 reads, and every rank gets what it reads: {stopper}")
+    return _share(facts, stopper)
 
 
 def _share(facts: Facts, why: str) -> Choice:
@@ -84,24 +83,16 @@ def _share(facts: Facts, why: str) -> Choice:
     if stopper is not None:
         return _replicate(f"{why}; share: {stopper}")
     return Choice(
-        "share", f"rank 0 makes each batch, as one process would; the others map its memory (shard: {why})"
+        "share",
+        "rank 0 loads each batch, as one process would; the others map its memory, and each rank moves and holds its "
+        f"own rows (shard: {why})",
     )
 
 
 def _replicate(why: str) -> Choice:
     return Choice(
-        "replicate", f"every rank makes the whole batches itself, which is always right (shard: {why})"
+        "replicate", f"every rank loads the whole batches itself, which is always right (shard: {why})"
     )
-
-
-def _outputs() -> Choice:
-    return Choice(
-        "outputs", "each batch goes from its loader into one forward; what is used behind it is gathered"
-    )
-
-
-def _batch(why: str) -> Choice:
-    return Choice("batch", f"every rank has the whole batch, and the wrapper splits it (outputs: {why})")
 
 
 def _asked(value: str | None, found: Choice, safe: str | None = None) -> Choice:

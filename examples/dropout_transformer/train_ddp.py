@@ -3,7 +3,7 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import DataLoader, TensorDataset
-from ddp_helpers import ExactDDP, gather_rows, join_process_group, shard
+from ddp_helpers import ExactDDP, join_process_group, shard
 
 join_process_group()
 
@@ -44,7 +44,7 @@ class Classifier(nn.Module):
 train_loader = shard(DataLoader, TensorDataset(*make_data(198)), batch_size=32, shuffle=True)
 valid_loader = shard(DataLoader, TensorDataset(*make_data(60)), batch_size=32)
 
-model = ExactDDP(Classifier(), split=False).cuda()
+model = ExactDDP(Classifier()).cuda()
 criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
 total_steps = EPOCHS * len(train_loader)
@@ -59,7 +59,6 @@ for epoch in range(EPOCHS):
     for tokens, target in train_loader:
         tokens, target = tokens.cuda(), target.cuda()
         logits = model(tokens)
-        target = gather_rows(target)
         loss = criterion(logits, target)
         optimizer.zero_grad()
         loss.backward()
@@ -76,6 +75,5 @@ for epoch in range(EPOCHS):
         for tokens, target in valid_loader:
             tokens, target = tokens.cuda(), target.cuda()
             logits = model(tokens)
-            target = gather_rows(target)
             correct += (logits.argmax(1) == target).sum().item()
     print(f"epoch {epoch}: {correct} of {len(valid_loader.dataset)} right")

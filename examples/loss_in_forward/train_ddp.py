@@ -6,7 +6,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
-from ddp_helpers import ExactDDP, gather_rows, join_process_group, open_on_rank_zero, save_on_rank_zero, shard
+from ddp_helpers import ExactDDP, join_process_group, open_on_rank_zero, save_on_rank_zero, shard
 
 join_process_group()
 
@@ -45,7 +45,7 @@ def make_data(rows):
 def main():
     train_set = make_data(180)
     loader = shard(DataLoader, train_set, batch_size=32, shuffle=True)
-    model = ExactDDP(NetWithLoss(Net()), split=False).cuda()
+    model = ExactDDP(NetWithLoss(Net())).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
     with open_on_rank_zero("history.csv", "w", newline="") as f:
@@ -56,7 +56,6 @@ def main():
             hits = 0
             for x, y in loader:
                 loss, correct = model(x.cuda(), y.cuda())
-                x = gather_rows(x)
                 loss = loss.mean()
                 optimizer.zero_grad()
                 loss.backward()

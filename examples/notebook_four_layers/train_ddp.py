@@ -15,7 +15,7 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import Dataset, DataLoader
-from ddp_helpers import GraphDDP, join_process_group, share
+from ddp_helpers import GraphDDP, join_process_group, shard
 
 input_size = 10
 hidden_size = 20
@@ -38,7 +38,7 @@ class SimpleDataset(Dataset):
 
 join_process_group()
 
-random_loader = share(DataLoader, SimpleDataset(data_size), batch_size=batch_size, shuffle=True)
+random_loader = shard(DataLoader, SimpleDataset(data_size), batch_size=batch_size, shuffle=True)
 
 # %% cell 3
 for batch in random_loader:

@@ -27,7 +27,7 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import Dataset, DataLoader
-from ddp_helpers import GraphDDP, join_process_group, share, world_size
+from ddp_helpers import GraphDDP, join_process_group, shard, world_size
 
 # Parameters and DataLoaders
 input_size = 5
@@ -59,7 +59,7 @@ class RandomDataset(Dataset):
         # 100
         return self.len
 
-rand_loader = share(DataLoader, dataset=RandomDataset(input_size, data_size),
+rand_loader = shard(DataLoader, dataset=RandomDataset(input_size, data_size),
                          batch_size=batch_size,
                          shuffle=True)
 

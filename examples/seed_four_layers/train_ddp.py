@@ -1,7 +1,7 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import DataLoader, Dataset
-from ddp_helpers import GraphDDP, join_process_group, share
+from ddp_helpers import GraphDDP, join_process_group, shard
 
 input_size = 10
 hidden_size = 20
@@ -25,7 +25,7 @@ class SimpleDataset(Dataset):
 
 join_process_group()
 
-random_loader = share(DataLoader, SimpleDataset(data_size), batch_size=batch_size, shuffle=True)
+random_loader = shard(DataLoader, SimpleDataset(data_size), batch_size=batch_size, shuffle=True)
 
 for batch in random_loader:
     data, labels = batch

@@ -1,7 +1,7 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import DataLoader, Dataset
-from ddp_helpers import GraphDDP, gather_rows, join_process_group, shard, world_size
+from ddp_helpers import GraphDDP, join_process_group, shard, world_size
 
 # Parameters and DataLoaders
 input_size = 5
@@ -46,12 +46,11 @@ model = Model(input_size, output_size)
 if world_size() > 1:
     print("Let's use", world_size(), "GPUs!")
     # dim = 0 [30, xxx] -> [10, ...], [10, ...], [10, ...] on 3 GPUs
-    model = GraphDDP(model, split=False)
+    model = GraphDDP(model)
 
 model.to(device)
 
 for data in rand_loader:
     input = data.to(device)
     output = model(input)
-    input = gather_rows(input)
     print("Outside: input size", input.size(), "output_size", output.size())

@@ -64,7 +64,7 @@ class TestConvert:
 
         assert result.exit_code == 0, result.output
         text = training.with_name("train_ddp.py").read_text()
-        assert "model = ExactDDP(nn.Linear(3, 2).cuda(), split=False)" in text
+        assert "model = ExactDDP(nn.Linear(3, 2).cuda())" in text
         assert [int(number) for number in re.findall(r"^# %% cell (\d+)$", text, re.MULTILINE)] == [
             1,
             2,

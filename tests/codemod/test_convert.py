@@ -225,16 +225,10 @@ class TestChoices:
         assert strategy.gradients.forced
         assert "not proven" in strategy.gradients.because
 
-    def test_outputs_cannot_be_forced_where_they_cannot_be_written(self) -> None:
-        assert "DDP305" in codes(converted(WRAP, join="outputs"))
-
-    def test_a_shared_loader_can_be_made_whole(self) -> None:
-        text = WRAP + "loader = torch.utils.data.DataLoader(data, 8)\n"
-
-        assert (
-            "whole_batches(shard(torch.utils.data.DataLoader, data, 8))"
-            in converted(text, data="shard", join="batch").after
-        )
+    def test_all_outputs_can_be_asked_for_at_once(self) -> None:
+        assert "ExactDDP" in converted(WRAP).after
+        assert "whole_outputs" not in converted(WRAP).after
+        assert "whole_outputs=True" in converted(WRAP, join="outputs").after
 
 
 def test_rules_can_be_left_out() -> None:

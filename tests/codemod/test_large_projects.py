@@ -82,11 +82,11 @@ def test_what_is_nested_too_deeply_for_us_is_one_line() -> None:
 
 
 def test_join_asked_for_where_a_module_wraps() -> None:
-    """Rows of another file than the wrap's: the hazard stands where the wrap is."""
+    """All outputs at once, in another file than the entry script."""
     module = "import torch\ndef build():\n    return torch.nn.DataParallel(Net())\n"
     script = "import lib, torch\nnet = lib.build()\nfor x in loader:\n    net(x)\n"
     conversion = convert(project_of(script, lib=module), Options(join="outputs"))
-    assert {one.file for one in conversion.hazards if one.code == "DDP305"} == {"lib.py"}
+    assert "whole_outputs=True" in next(one.after for one in conversion.files if one.name == "lib.py")
 
 
 def test_a_module_that_wraps_when_it_is_imported() -> None:

@@ -3,7 +3,7 @@
 # corpus: idioms = sampler=; custom sampler class     the rows of IDIOMS that it contains; in one or more lines
 # corpus: worlds = 2 3 4                              numbers of devices to verify it on; 2 unless given
 # corpus: arguments = --epochs 1                      what the script is started with
-# corpus: strategy = shard outputs reducer            what must be chosen for it, where that matters
+# corpus: strategy = shard rows reducer            what must be chosen for it, where that matters
 # corpus: module = package.train                     started with `python -m`, from the folder of the project
 # corpus: runs = no                                   the original cannot run (old Python): converted only
 # corpus: trains = no                                 it makes no optimizer step: what it prints and writes is compared

@@ -19,7 +19,6 @@ from typing import Any
 
 import torch
 from dp2ddp.templates import ddp
-from dp2ddp.templates.batches import shard, shard_of, whole_batches
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
 from dp2ddp.templates.feed import Fed, feed
 from dp2ddp.templates.in_turn import InTurnDDP
@@ -33,7 +32,6 @@ from dp2ddp.templates.parts import (
     scatter_to_ranks,
 )
 from dp2ddp.templates.process import alone, exchange, own_rank, world_size
-from dp2ddp.templates.rows import RowsApart, gather_rows, join_rows
 from dp2ddp.templates.temporary import (
     NamedTemporaryFileOnRankZero,
     TemporaryDirectoryOnRankZero,
@@ -49,7 +47,6 @@ from dp2ddp.templates.voice import (
 from scenarios import Net, batches, mean_loss
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, TensorDataset
 
 KINDS = (GraphDDP, ExactDDP)
 Named = collections.namedtuple("Named", "one two")
@@ -249,72 +246,6 @@ def objects_of_rank_zero() -> Any:
     return exchange((writer.folder, len(list(writer.lines)) if own_rank() == 0 else 2))
 
 
-def rows_made_whole() -> Any:
-    rank, world = own_rank(), world_size()
-    rows = world - 1 - rank  # the last rank has none
-    value = {
-        "x": torch.full((rows, 2), float(rank)),
-        "pair": Named(torch.full((rows,), rank, dtype=torch.int16), [f"name {rank}"] * rows),
-        "all": torch.tensor(7),
-        "yes": torch.ones(rows, dtype=torch.bool),
-    }
-    whole = join_rows(value)
-    return [whole["x"].tolist(), whole["pair"].one.tolist(), whole["pair"].two, type(whole["pair"]).__name__,
-            int(whole["all"]), whole["yes"].tolist()]  # fmt: skip
-
-
-class Noisy(TensorDataset):
-    """Rows with noise of their own, from three streams."""
-
-    def __getitem__(self, index: Any) -> Any:
-        (x,) = super().__getitem__(index)
-        return x, torch.rand(()) + random.random()
-
-
-def loader_of(rows: int) -> DataLoader[Any]:
-    return DataLoader(Noisy(torch.arange(float(rows))), batch_size=5, shuffle=True)
-
-
-def sharded_batches() -> Any:
-    """The same batches as the whole loader draws, made whole; streams that stay together; noise that differs."""
-    torch.manual_seed(3)
-    wanted = [batch[0].tolist() for batch in DataLoader(TensorDataset(torch.arange(11.0)), 5, shuffle=True)]
-    drawn = torch.rand(2).tolist()
-    torch.manual_seed(3)
-    loader = shard_of(loader_of(11), own_rank(), world_size())
-    local = list(loader)
-    streams_equal = len(set(map(str, exchange(torch.get_rng_state().sum().item())))) == 1
-    torch.manual_seed(3)
-    whole = [x.tolist() for x, _ in whole_batches(loader)]
-    noise = [float(n) for _, each in local[:1] for n in each]
-    return [
-        whole == wanted,
-        [float(x) for x in torch.rand(2)] == drawn,
-        streams_equal,
-        len(loader) == 3 and loader.batch_size == 5 and isinstance(loader, DataLoader),
-        len(set(sum(exchange(noise), []))) == 5,
-        [sum(exchange(len(batch[0]))) for batch in local],
-    ]
-
-
-def local_rows_into_the_wrapper() -> Any:
-    """join=outputs: each rank brings its rows, the outputs are whole; also where the last ranks have none."""
-    facts = []
-    for kind in KINDS:
-        for rows in (2 * world_size(), 1):
-            torch.manual_seed(2)
-            split, local = Net(nn.LayerNorm), Net(nn.LayerNorm)
-            local.load_state_dict(split.state_dict())
-            x, y = batches(rows)[0]
-            size = -(-rows // world_size())
-            own = x[own_rank() * size : (own_rank() + 1) * size]
-            mean_loss(kind(split), x, y).backward()
-            nn.functional.cross_entropy(kind(local, split=False)(own), y).backward()
-            pairs = zip(parameters(split), parameters(local), strict=True)
-            facts.append(all(torch.equal(p.grad, q.grad) for p, q in pairs))
-    return facts
-
-
 def draws_on_the_host() -> Any:
     """Random numbers of the host, in forward: replicas draw one after another, and all ranks go on from there."""
     torch.manual_seed(4)
@@ -420,21 +351,6 @@ def methods_stay_on_rank_zero() -> Any:
     buffer = feed(collections.deque([torch.zeros(2), torch.ones(2)], maxlen=3))
     buffer.append(torch.full((2,), 2.0 + own_rank()))
     return [len(buffer), [x.tolist() for x in buffer], isinstance(iter(buffer), Fed), buffer[2].tolist()]
-
-
-def rows_apart_only_behind_a_wrap() -> Any:
-    """A script that does not wrap in the end has whole batches, and gathers nothing."""
-    before, RowsApart.now = RowsApart.now, False
-    try:
-        loader = shard(loader_of, 6)
-        facts = [sum(len(x) for x, _ in loader), len(gather_rows(torch.ones(3)))]
-        GraphDDP(Net())
-        facts += [sum(len(x) for x, _ in loader), len(gather_rows(torch.ones(3)))]
-        GraphDDP(Net(), split=False)
-        facts += [sum(exchange(sum(len(x) for x, _ in loader))), len(gather_rows(torch.ones(3)))]
-        return [*facts, RowsApart.now]
-    finally:
-        RowsApart.now = before
 
 
 def parts_by_hand() -> Any:
@@ -700,10 +616,6 @@ CHECKS: dict[str, Callable[[], Any]] = {
         things_done_once,
         temporary_files,
         objects_of_rank_zero,
-        rows_made_whole,
-        sharded_batches,
-        rows_apart_only_behind_a_wrap,
-        local_rows_into_the_wrapper,
         draws_on_the_host,
         what_cannot_be_sent,
         messages_of_any_length,

@@ -18,9 +18,10 @@ import numpy
 import rank_program
 import torch
 import torch.nn.functional as F
-from dp2ddp.templates import parted
+from dp2ddp.templates import loaded, parted
+from dp2ddp.templates.batches import see_whole
 from dp2ddp.templates.parted import RowsOnRanks, own_rows_of, plain, rows_of
-from dp2ddp.templates.process import world_size
+from dp2ddp.templates.process import own_rank, world_size
 from torch import nn
 
 T = torch.Tensor
@@ -207,6 +208,10 @@ BATCHES: dict[str, Callable[[T, T], Any]] = {
     "numpy of a view": lambda x, y: torch.from_numpy(x[:, 1:].numpy() * 2),
     "its storage": lambda x, y: (torch.frombuffer(x.numpy().data, dtype=x.dtype).zero_(), x)[1],
     "one by one": lambda x, y: torch.stack([row * 2 for row in x]),
+    "a row of a view that stays": lambda x, y: (z := x.t(), x.__setitem__(1, 4.0), z[0].mul_(2), x + z.t())[
+        3
+    ],
+    "summed, then changed": lambda x, y: (z := x.sum(), x.mul_(2), x * z)[2],
     "labels": lambda x, y: torch.zeros(len(y), WIDTH).scatter_(1, y.view(-1, 1), 1.0),
 }
 
@@ -392,7 +397,7 @@ def compare(
     }
 
 
-def compare_batch(check: Callable[[T, T], Any]) -> dict[str, Any]:
+def compare_batch(check: Callable[[T, T], Any], make: Callable[[tuple[T, T]], tuple[T, T]]) -> dict[str, Any]:
     torch.manual_seed(5)
     x, y = (
         torch.randn(2 * world_size() + 1, WIDTH, dtype=torch.float64),
@@ -400,15 +405,35 @@ def compare_batch(check: Callable[[T, T], Any]) -> dict[str, Any]:
     )
     before = x.clone()
     wanted = check(x.clone(), y.clone())
-    small, parted.SMALL_WHOLE = parted.SMALL_WHOLE, -1
-    try:
-        found = check(*parted.part_whole((x, y)))
-    finally:
-        parted.SMALL_WHOLE = small
+    found = check(*make((x, y)))
     return {
         "difference": rank_program.relative_difference(as_plain(found), wanted),
         "untouched": torch.equal(x, before),
     }
+
+
+def loaded_apart(batch: tuple[T, T]) -> tuple[T, T]:
+    """As each rank loads its own rows of it."""
+    sizes = chunk_sizes(len(batch[0]))
+    whole: tuple[T, T] = see_whole(tuple(one.split(sizes)[own_rank()] for one in batch), sizes)
+    return whole
+
+
+def loaded_small(batch: tuple[T, T]) -> tuple[T, T]:
+    """The same, so small that it travels with the next forward pass, which has not been yet."""
+    loaded.SMALL_WHOLE = 64 * 1024
+    return loaded_apart(batch)
+
+
+def loaded_and_come(batch: tuple[T, T]) -> tuple[T, T]:
+    """The same behind the forward pass."""
+    found = loaded_small(batch)
+    for one in list(loaded.WAITING.values()):
+        one.make_whole()
+    return found
+
+
+MAKERS = {"shared": parted.part_whole, "apart": loaded_apart, "small": loaded_small, "come": loaded_and_come}
 
 
 def all_checks() -> Iterator[tuple[str, Check]]:
@@ -439,6 +464,7 @@ def cases(world: int) -> Iterator[tuple[str, tuple[int, torch.dtype, Callable[[T
 
 def work(world: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
+    loaded.SMALL_WHOLE = -1  # so that everything is large
     for name, check in all_checks():
         for case, chosen in cases(world):
             found[f"{name}, {case}"] = rank_program.attempt(lambda c=check, o=chosen: compare(c, *o))  # type: ignore[misc]
@@ -450,7 +476,11 @@ def work(world: int) -> dict[str, Any]:
             )
             parted.FactorAhead.now = 1.0
     for name, batch_check in BATCHES.items():
-        found[f"batch: {name}"] = rank_program.attempt(lambda c=batch_check: compare_batch(c))  # type: ignore[misc]
+        for kind, make in MAKERS.items():
+            loaded.SMALL_WHOLE = -1
+            found[f"{kind} batch: {name}"] = rank_program.attempt(
+                lambda c=batch_check, m=make: compare_batch(c, m)  # type: ignore[misc]
+            )
     return found
 
 

@@ -19,6 +19,7 @@ from checks import CHECKS
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
 from dp2ddp.templates.process import join_process_group
 from lean_checks import LEAN_CHECKS
+from loaded_checks import LOADED_CHECKS
 from reference import Devices, ReferenceDataParallel
 from scenarios import GRAPH_ONLY, SCENARIOS
 from torch import nn
@@ -65,7 +66,7 @@ def work(world: int) -> dict[str, Any]:
             for dtype in (torch.float64, torch.float32) if world == 2 else (torch.float64,):
                 key = f"{name} {kind.__qualname__} {str(dtype)[6:]}"
                 found[key] = attempt(lambda n=name, k=kind, d=dtype: compare(n, k, world, d))  # type: ignore[misc]
-    for name, check in {**CHECKS, **LEAN_CHECKS}.items():
+    for name, check in {**CHECKS, **LEAN_CHECKS, **LOADED_CHECKS}.items():
         found[name] = attempt(check)
     return found
 

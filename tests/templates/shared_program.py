@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 import rank_program
 import torch
-from dp2ddp.templates import parted, shared
+from dp2ddp.templates import loaded, shared
 from dp2ddp.templates.process import alone, exchange, own_rank, world_size
 from dp2ddp.templates.shared import share
 from torch import nn
@@ -280,11 +280,11 @@ def writes_stay() -> Any:
 
     Each something else, which no script does: so not as RowsOnRanks, which all ranks change alike.
     """
-    parted.SMALL_WHOLE = 1 << 40
+    loaded.SMALL_WHOLE = 1 << 40
     try:
         return written_and_kept()
     finally:
-        parted.SMALL_WHOLE = 64 * 1024
+        loaded.SMALL_WHOLE = 64 * 1024
 
 
 def written_and_kept() -> list[bool]:

@@ -119,11 +119,6 @@ def test_outputs_that_dataparallel_cannot_gather_are_refused_alike(found: Any) -
     assert found(3, "outputs_that_cannot_be_gathered") == [said] * 3
 
 
-@pytest.mark.parametrize("world", [2, 3, 4])
-def test_local_rows_give_the_same_gradients_as_the_split_batch(found: Any, world: int) -> None:
-    assert found(world, "local_rows_into_the_wrapper") == [[True] * 4] * world
-
-
 def test_a_module_that_draws_on_the_host_does_so_in_turn_or_not_at_all(found: Any) -> None:
     assert found(4, "draws_on_the_host") == [[True, True, True]] * 4
 
@@ -178,19 +173,6 @@ def test_temporary_files_are_one_for_all_ranks(found: Any, world: int) -> None:
 
 def test_a_writer_is_silent_on_other_ranks_and_knows_its_folder(found: Any) -> None:
     assert found(2, "objects_of_rank_zero")[0] == [["runs", 2], ["runs", 2]]
-
-
-def test_rows_of_all_ranks_make_the_batch_whole(found: Any) -> None:
-    x, pair, names, kind, number, yes = found(3, "rows_made_whole")[2]
-    assert (x, pair, names) == ([[0, 0], [0, 0], [1, 1]], [0, 0, 1], ["name 0", "name 0", "name 1"])
-    assert (kind, number, yes) == ("Named", 7, [True] * 3)
-
-
-@pytest.mark.parametrize("world", [2, 3, 4])
-def test_sharded_batches_are_the_whole_loaders(found: Any, world: int) -> None:
-    for same, drawn, streams, faces, noise, sizes in found(world, "sharded_batches"):
-        assert (same, drawn, streams, faces, noise) == (True, True, True, True, True)
-        assert sizes == [5, 5, 1]
 
 
 def test_messages_of_any_length_arrive(found: Any) -> None:
@@ -266,5 +248,34 @@ def test_what_a_forward_does_to_parameters_decides_how_it_runs(found: Any, world
 
 
 @pytest.mark.parametrize("world", [2, 3, 4])
-def test_rows_stay_apart_only_where_a_model_is_wrapped_that_takes_them(found: Any, world: int) -> None:
-    assert found(world, "rows_apart_only_behind_a_wrap") == [[6, 3, 6, 3, 6, 3 * world, True]] * world
+@pytest.mark.parametrize(
+    "check",
+    [
+        *("batches_are_the_whole_loaders", "batches_of_anything", "steps_are_those_of_whole_batches"),
+        *("large_ones_do_not_travel", "changes_in_place", "batches_that_no_model_sees"),
+    ],
+)
+def test_batches_of_which_ranks_load_their_rows_are_whole_to_the_script(
+    found: Any, world: int, check: str
+) -> None:
+    for facts in found(world, check):
+        assert set(facts) == {True}
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_labels_travel_with_the_outputs(found: Any, world: int) -> None:
+    """One collective a step, and none for batches that no model sees."""
+    assert found(world, "labels_travel_with_the_forward") == [[[1, 1, 1], True, 0]] * world
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_a_thread_and_rank_0_alone_have_the_whole_loader(found: Any, world: int) -> None:
+    whole = [[True, 5], [True, 2]]
+    wanted = [whole, whole, [True, [0, 1, 2, 0, 1]]]
+    assert found(world, "where_not_all_ranks_come_by") == [wanted] * world
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_samples_that_make_no_batch_are_refused_on_every_rank(found: Any, world: int) -> None:
+    assert found(world, "samples_of_different_shapes") == [[True, 2]] * world
+    assert found(world, "mistaken_collate") == [True] * world

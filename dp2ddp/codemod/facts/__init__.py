@@ -11,10 +11,8 @@ from dp2ddp.codemod.facts.apart import Apart
 from dp2ddp.codemod.facts.devices import DeviceIndex, find_device_indices
 from dp2ddp.codemod.facts.effects import Effect, Mention, find_effects, find_mentions
 from dp2ddp.codemod.facts.entry import NO_ENTRY, Entry, find_entry, last_import
-from dp2ddp.codemod.facts.flow import Flow, find_flow
-from dp2ddp.codemod.facts.forward_effects import ForwardEffects, find_forward_effects
 from dp2ddp.codemod.facts.frozen import wraps_frozen_models_only
-from dp2ddp.codemod.facts.loaders import Loader, find_loaders
+from dp2ddp.codemod.facts.loaders import Loader, against_sharding, find_loaders
 from dp2ddp.codemod.facts.looked_up import lookups
 from dp2ddp.codemod.facts.memory import Kept, Memory, data_writes
 from dp2ddp.codemod.facts.models import (
@@ -70,7 +68,6 @@ class Facts:
     training: Training
     loaders: tuple[Loader, ...]
     feeds: Feeds
-    flow: Flow
     names: Names
     program: Script  # all files as one
     others: tuple[Facts, ...] = ()
@@ -150,16 +147,14 @@ class Facts:
             and all(wrap.kind is Kind.WRAP and wrap.is_readable for wrap in self.all_wraps)
         )
 
-    @property
-    def forward_effects(self) -> ForwardEffects:
-        """What wrapped forwards may do beside their outputs, and who may notice."""
-        unseen = self._wrapped_otherwise or self._redefined
-        return find_forward_effects(self.program, self.all_wraps, self.training, self.places, unseen)
-
-    @property
-    def data_stopper(self) -> str | None:
-        """What keeps the ranks' rows from staying apart (None: nothing)."""
-        return self._redefined or self._wrapped_otherwise or self.flow.stopper
+    @cached_property
+    def shard_stopper(self) -> str | None:
+        """What keeps each rank from loading its own rows alone (None: nothing)."""
+        found = (
+            why for one in self.files for why in against_sharding(one.script, one.loaders, one.shared_loaders)
+        )
+        none = None if any(one.loaders for one in self.files) else "no DataLoader is made"
+        return none or self._redefined or self._wrapped_otherwise or next(found, None)
 
     @cached_property
     def shared_loaders(self) -> tuple[Call, ...]:
@@ -248,7 +243,6 @@ class _Whole:
     wraps: tuple[Wrap, ...]
     training: Training
     loaders: tuple[Loader, ...]
-    flow: Flow
     origins: Origins
     feeds: Mapping[Script, Feeds]
     wraps_frozen_only: bool
@@ -286,7 +280,6 @@ def _read_together(modules: Modules) -> _Whole:
         wraps=wraps,
         training=training,
         loaders=loaders,
-        flow=find_flow(program, wraps, loaders, training),
         origins=Origins(program, wraps),
         wraps_frozen_only=wraps_frozen_models_only(program, wraps),
         feeds={one: find_feeds(one, modules, reach, places, training.words) for one in modules.scripts},
@@ -305,9 +298,8 @@ def _effects_of_all(script: Script, whole: _Whole) -> Iterator[Effect]:
 
 
 def _facts_of(script: Script, whole: _Whole) -> Facts:
-    """Of one file; the training, and the way of the batches, are those of the whole project."""
+    """Of one file; the training is that of the whole project."""
     here = script.scopes.parents
-    loops = tuple(loop for loop in whole.flow.loops if loop.loop in here)
     return Facts(
         script=script,
         modules=whole.modules,
@@ -325,7 +317,6 @@ def _facts_of(script: Script, whole: _Whole) -> Facts:
         training=whole.training,
         loaders=tuple(loader for loader in whole.loaders if loader.call.node in here),
         feeds=whole.feeds[script],
-        flow=replace(whole.flow, loops=loops),
         names=Names(script),
         program=whole.program,
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.collates import collates_alone
 from dp2ddp.codemod.facts.modules import Modules
-from dp2ddp.codemod.facts.samples import gives_tuples, is_plain_data_set, returns_tuples
+from dp2ddp.codemod.facts.samples import is_plain_data_set
 from dp2ddp.codemod.facts.script import Call, Script, literal
 
 LOADER = "torch.utils.data.DataLoader"
@@ -35,7 +35,6 @@ class Loader:
 
     call: Call
     stopper: str | None
-    tuples: bool  # its batches are tuples, lists or dicts for sure, and not tensors
 
 
 def calls_of_loaders(script: Script, modules: Modules) -> Iterator[Call]:
@@ -46,15 +45,22 @@ def calls_of_loaders(script: Script, modules: Modules) -> Iterator[Call]:
 
 
 def find_loaders(script: Script) -> tuple[Loader, ...]:
-    return tuple(_loader(script, call) for call in script.calls_of(LOADER))
+    return tuple(Loader(call, next(_stoppers(script, call), None)) for call in script.calls_of(LOADER))
 
 
-def _loader(script: Script, call: Call) -> Loader:
-    collate = call.argument(None, "collate_fn")
-    tuples = gives_tuples(script, call.argument(0, "dataset")) and (
-        collate is None or returns_tuples(script, collate)
-    )
-    return Loader(call, next(_stoppers(script, call), None), tuples)
+def against_sharding(
+    script: Script, loaders: Sequence[Loader], in_main_flow: Sequence[Call]
+) -> Iterator[str]:
+    """What keeps ranks from loading their own rows alone; `in_main_flow`: loaders made where all ranks come by."""
+    known = {loader.call.node for loader in loaders}
+    for call in in_main_flow:
+        if call.node not in known:
+            yield f"a loader class of its own may load in another way ({script.where(call.node)})"
+    for loader in loaders:
+        if loader.stopper:
+            yield f"{loader.stopper} ({script.where(loader.call.node)})"
+        elif loader.call.node not in {call.node for call in in_main_flow}:
+            yield f"a loader is made where not all ranks come by ({script.where(loader.call.node)})"
 
 
 def _stoppers(script: Script, call: Call) -> Iterator[str]:

@@ -36,12 +36,6 @@ def is_plain_data_set(script: Script, node: ast.AST | None) -> bool:
     return bool(makers) and all(_is_plain_maker(script, made) for made in makers)
 
 
-def gives_tuples(script: Script, node: ast.AST | None) -> bool:
-    """Whether every sample is a tuple, a list or a dict, and never a tensor."""
-    makers = list(_makers(script, node))
-    return bool(makers) and all(_is_tuple_maker(script, made) for made in makers)
-
-
 def _makers(
     script: Script, node: ast.AST | None, asked: frozenset[ast.AST] = frozenset()
 ) -> Iterator[ast.Call | None]:
@@ -97,27 +91,6 @@ def _is_plain_maker(script: Script, made: ast.Call | None) -> bool:
         return _transforms_plainly(script, made)
     definition = script.scopes.definition(made.func)
     return isinstance(definition, ast.ClassDef) and loads_plainly(script, definition, made)
-
-
-def _is_tuple_maker(script: Script, made: ast.Call | None) -> bool:
-    if made is None:
-        return False
-    if script.scopes.name(made.func) in (*PLAIN_DATA_SETS, *WITH_TRANSFORMS):
-        return True
-    definition = script.scopes.definition(made.func)
-    method = methods_of(definition).get("__getitem__") if isinstance(definition, ast.ClassDef) else None
-    return method is not None and _returns_tuples(method)
-
-
-def returns_tuples(script: Script, node: ast.AST) -> bool:
-    """Whether a function of the script gives tuples, lists or dicts."""
-    function = script.scopes.definition(node)
-    return isinstance(function, ast.FunctionDef) and _returns_tuples(function)
-
-
-def _returns_tuples(function: ast.FunctionDef) -> bool:
-    results = [one.value for one in ast.walk(function) if isinstance(one, ast.Return)]
-    return bool(results) and all(isinstance(one, (ast.Tuple, ast.List, ast.Dict)) for one in results)
 
 
 def _from_tuple(script: Script, name: ast.Name) -> ast.AST | None:

@@ -39,7 +39,6 @@ class Training:
     names: frozenset[Variable]  # every variable that may hold a wrapped model
     forwards: tuple[ast.Call, ...]  # calls of wrapped models
     backwards: tuple[ast.Call, ...]
-    use_stopper: Stopper | None  # the first use of a wrapped model that is not followed
     reducer_stopper: str | None
 
     @property
@@ -54,15 +53,14 @@ def find_training(script: Script, wraps: tuple[Wrap, ...], places: Places, reach
     backwards = tuple(
         call.node for call in script.calls if call.method == "backward" and _is_main(places, call)
     )
-    use = next(find_uses(script, wraps, names), None)
     stoppers = chain(
         _about_wraps(script, wraps),
         touched_gradients(script, places, reach),
-        (use,) if use else (),
+        find_uses(script, wraps, names),
         _about_loop(script, places, reach, wraps, forwards, backwards),
     )
     found = next((f"{one.why} ({script.where(one.node)})" for one in stoppers), None)
-    return Training(names, forwards, backwards, use, found)
+    return Training(names, forwards, backwards, found)
 
 
 def _is_main(places: Places, call: Call) -> bool:

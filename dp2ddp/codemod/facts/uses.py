@@ -148,14 +148,6 @@ def _is_quiet_call(script: Script, call: ast.Call) -> bool:
     return name.startswith(QUIET_NAMES) or name in ASKING or name == "torch.nn.DataParallel"
 
 
-def running_copies(script: Script, names: Set[Variable]) -> Iterator[ast.Call]:
-    """Copies of the wrapper, an average of its past say, of which more is used than parameters and states."""
-    for call in script.calls:
-        copied = (call.name or "").startswith(COPIES) and call.node.args
-        if copied and script.variable(call.node.args[0]) in names and not _is_known_inner(script, call.node):
-            yield call.node
-
-
 def _is_known_inner(script: Script, inner: ast.expr) -> bool:
     """`model.module`: harmless where no layer is run and no graph is made past the wrapper."""
     return Quiet(script).holds(inner)

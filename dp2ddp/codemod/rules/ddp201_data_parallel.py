@@ -146,7 +146,9 @@ class DataParallel(Rule):
                 yield DropArgument(found, call.node, _REASONS[position])
         # A dim given by position moves up to second place, which is where the new wrapper has it too.
         if strategy.join.value == "outputs":
-            yield SetArgument(call.node, "split", "False", "the loader gives each rank its own rows already")
+            yield SetArgument(
+                call.node, "whole_outputs", "True", "asked for: every rank gets all outputs at once"
+            )
 
 
 def _unknown_world(facts: Facts, wrap: Wrap) -> Iterator[Note]:

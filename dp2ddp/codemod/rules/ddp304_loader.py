@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Lift, PassTo, Replace
+from dp2ddp.codemod.edits import Finding, Lift, PassTo
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
@@ -15,16 +14,16 @@ class Loader(Rule):
     """Load only the rank's rows of every batch.
 
     ## What it does
-    `DataLoader(...)` becomes `shard(DataLoader, ...)`, if all loaders of the script feed the wrapped model in
-    plain loops.
+    `DataLoader(...)` becomes `shard(DataLoader, ...)`. The script sees whole batches, as before: a tensor of which
+    each rank holds its own rows, and which is made whole where something needs all of it.
 
     ## Why
-    Loading the whole batch on every rank is always right, but costs W times the loading.
+    Each sample is loaded once in all, by the rank whose replica gets it, and nothing is sent.
 
     ## Safety
-    Needs a proof: a map-style data set whose `__getitem__` neither draws random numbers nor changes anything,
-    the default collate, one forward of the wrapped model for each batch, and everything that is used of the
-    batch behind it. `batch_size` stays the global one; so do `len(loader)`, `.dataset` and `.sampler`.
+    Needs a proof: map-style data sets whose `__getitem__` neither draws random numbers nor changes anything, and
+    collate functions that make each row of its own sample. Otherwise rank 0 loads for all (DDP307). `batch_size`
+    stays the global one; so do `len(loader)`, `.dataset` and `.sampler`.
 
     ## References
     SEMANTICS 1 to 9.
@@ -68,11 +67,3 @@ class Loader(Rule):
         for loader in facts.loaders:
             yield PassTo(loader.call.node, facts.names.helper("shard"), because)
             yield Lift("shard", because)
-            if strategy.join.value == "batch":
-                yield from _made_whole(facts, loader.call.node)
-
-
-def _made_whole(facts: Facts, loader: ast.Call) -> Iterator[Finding]:
-    because = "each rank loads its own rows; the batch is made whole again"
-    yield Replace(loader, f"{facts.names.helper('whole_batches')}({{loader}})", because, {"loader": loader})
-    yield Lift("whole_batches", because)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dp2ddp.verify.causes.cause import Entry
 
 _WRAP = ("DDP201", "DDP203", "DDP204", "DDP205")
-_DATA = ("DDP302", "DDP303", "DDP304", "DDP305", "DDP306", "DDP307")
+_DATA = ("DDP302", "DDP303", "DDP304", "DDP306", "DDP307")
 _OUTSIDE = ("DDP501", "DDP502", "DDP503", "DDP504", "DDP505", "DDP506")
 
 DATA_PARALLEL = (
@@ -626,7 +626,7 @@ OUTSIDE = (
         "Reduce sums and counts over all ranks before dividing, printing and deciding: a metric of this "
         "rank's rows is not "
         "the metric.",
-        ("DDP305", *_OUTSIDE),
+        _OUTSIDE,
     ),
     Entry(
         "other-output",

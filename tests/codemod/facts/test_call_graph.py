@@ -124,5 +124,5 @@ def test_what_stands_ten_calls_away_is_found() -> None:
     """A data set whose samples are plain, or draw, at the end of a long chain of calls."""
     plain = facts_of(HEAD + chain(10, "float(i)") + DATA + TRAIN)
     drawn = facts_of(HEAD + chain(10, "random.random()") + DATA + TRAIN)
-    assert "draw" not in (plain.data_stopper or "")
-    assert "may draw random numbers" in (drawn.data_stopper or "")
+    assert "draw" not in (plain.shard_stopper or "")
+    assert "may draw random numbers" in (drawn.shard_stopper or "")

@@ -33,7 +33,7 @@ FIXED = "tf = transforms.Compose([transforms.Resize(8), transforms.ToTensor()])\
 
 
 def stopper(text: str, **modules: str) -> str:
-    return facts_of(HEAD + text + LOOP, **modules).flow.stopper or ""
+    return facts_of(HEAD + text + LOOP, **modules).shard_stopper or ""
 
 
 @pytest.mark.parametrize(

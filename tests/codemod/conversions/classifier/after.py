@@ -9,7 +9,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from dp2ddp.templates.batches import shard
 from dp2ddp.templates.ddp import ExactDDP
 from dp2ddp.templates.process import join_process_group, world_size
-from dp2ddp.templates.rows import gather_rows
 from dp2ddp.templates.voice import on_rank_zero, save_on_rank_zero, to_own_device
 
 parser = argparse.ArgumentParser(description='PyTorch CIFAR10 Training')
@@ -32,7 +31,7 @@ net = nn.Sequential(nn.Flatten(), nn.Linear(192, 10))
 net = net.to(device)
 if world_size() > 1:
     print("Let's use", world_size(), "GPUs!")
-    net = ExactDDP(net, split=False)
+    net = ExactDDP(net)
 
 if args.resume:
     checkpoint = torch.load('./checkpoint/ckpt.pth', map_location=to_own_device)
@@ -49,7 +48,6 @@ def train(epoch):
         inputs, targets = inputs.to(device), targets.cuda()
         optimizer.zero_grad()
         outputs = net(inputs)
-        targets = gather_rows(targets)
         loss = criterion(outputs, targets)
         loss.backward()
         optimizer.step()

@@ -13,7 +13,6 @@ from torchvision import datasets, transforms
 from dp2ddp.templates.batches import shard
 from dp2ddp.templates.ddp import ExactDDP
 from dp2ddp.templates.process import join_process_group, world_size
-from dp2ddp.templates.rows import gather_rows
 from dp2ddp.templates.tracking import tracker_on_rank_zero
 from dp2ddp.templates.turns import rank_zero_first
 from dp2ddp.templates.voice import on_rank_zero, open_on_rank_zero, save_on_rank_zero
@@ -30,7 +29,7 @@ class Trainer:
         self.model = model.to(self.device)
         if len(gpu_ids) > 1:
             self.model = ExactDDP(
-                self.model, split=False,
+                self.model,
             )
         self.epochs = epochs
         self.optimizer = torch.optim.Adam(self.model.parameters())
@@ -47,9 +46,7 @@ class Trainer:
             for images, labels in loader:
                 images, labels = images.to(self.device), labels.to(self.device)
                 self.optimizer.zero_grad()
-                labels = gather_rows(labels)
                 loss = nn.functional.cross_entropy(self.model(images), labels)
-                images = gather_rows(images)
                 loss.backward()
                 self.optimizer.step()
                 total += loss.item() * images.size(0)
