@@ -1,5 +1,6 @@
 """What one replica is called with: the rules of torch/nn/parallel/scatter_gather.py, scatter_kwargs."""
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -56,8 +57,15 @@ def split_argument(value: Any, world: int, take: Take) -> tuple[int, Any]:
 
 def chunk_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
     """Rows of each chunk as torch.chunk cuts them, which may be fewer than ranks: 5 over 4 is 2, 2, 1."""
-    numberless = torch.empty(tensor.shape, device="meta")
-    return tuple(chunk.shape[dim] for chunk in numberless.chunk(world, dim))
+    if not -tensor.dim() <= dim < tensor.dim():
+        tensor.chunk(world, dim)  # raises what torch says of that
+    return sizes_of_chunks(tensor.shape[dim], world)
+
+
+@functools.lru_cache(maxsize=1024)
+def sizes_of_chunks(rows: int, world: int) -> tuple[int, ...]:
+    """Rows of each chunk, of so many in all."""
+    return tuple(len(chunk) for chunk in torch.empty(rows, device="meta").chunk(world))
 
 
 def rank_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:

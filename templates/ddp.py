@@ -221,7 +221,7 @@ class GraphDDP(DistributedDataParallel):
     def run(self, call: Callable[[], Any]) -> Report:
         """Do a replica's work, which gives its described output."""
         contents = self.contents
-        are_held = are_held_elsewhere(contents.parts)  # before the graph holds them
+        are_held = are_held_elsewhere(contents.holders)  # before the graph holds them
         before, versions = stream_marks(), contents.versions()
         outputs: tuple[Any, ...] = ()
         error = None
@@ -272,7 +272,7 @@ class GraphDDP(DistributedDataParallel):
         contents = self.contents
         if contents.is_training and not self.trained:
             copies = {id(p): copies.get(id(p), p).clone() for p in contents.parameters}
-        far = [part for part in contents.parts if held_buffers(part) and not reads_no_buffer(part)]
+        far = [part for part in contents.holders if not reads_no_buffer(part)]
         return {**copies, **{id(one): one.clone() for one in tensors_of(map(held_buffers, far))}}
 
     def follow(self, reports: Sequence[Report]) -> None:
@@ -302,8 +302,7 @@ class GraphDDP(DistributedDataParallel):
 
     def leave_buffers(self, are_held: bool) -> None:
         """Rank 0 has changed buffers. The others get them now, if somebody would not ask for them."""
-        parts = [part for part in self.contents.parts if held_buffers(part)]
-        self.far_buffers.leave(parts)
+        self.far_buffers.leave(self.contents.holders)
         if are_held or "looked_up" not in vars(self) or self.contents.is_compiled or self.compiler:
             self.far_buffers.arrive()
             self.changes_behind = self.is_training and torch.is_grad_enabled()
@@ -313,7 +312,7 @@ class GraphDDP(DistributedDataParallel):
 
         Also those that came at once: a checkpoint runs layers again in backward, and they may have changed since.
         """
-        parts = [part for part in self.contents.parts if held_buffers(part)]
+        parts = self.contents.holders
         if self.changes_behind:
             self.far_buffers.leave(parts)
             self.far_buffers.arrive()

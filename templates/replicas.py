@@ -31,7 +31,12 @@ class Contents:
     @property
     def buffers(self) -> list[torch.Tensor]:
         """Each time anew: what holds a buffer is taken for somebody who wants to see its changes."""
-        return tensors_of(map(held_buffers, self.parts))
+        return tensors_of(map(held_buffers, self.holders))
+
+    @property
+    def holders(self) -> list[torch.nn.Module]:
+        """The parts that have buffers; each time anew, too, since calls of parts may register some."""
+        return [part for part in self.parts if part._buffers]
 
     @property
     def is_training(self) -> bool:
@@ -50,21 +55,23 @@ class Contents:
         """The parameters that want a gradient."""
         return [parameter for parameter in self.parameters if parameter.requires_grad]
 
-    @property
+    @functools.cached_property
     def is_compiled(self) -> bool:
         """Whether any part is what torch.compile has made of one."""
         return any(map(is_compiled, self.parts))
 
     def versions(self) -> tuple[list[int], list[int]]:
         """Numbers that grow when a buffer, or a parameter, is changed in place."""
-        return [one._version for one in self.buffers], [one._version for one in self.parameters]
+        version = operator.attrgetter("_version")
+        return [*map(version, self.buffers)], [*map(version, self.parameters)]
 
 
 def contents_of(module: torch.nn.Module) -> Contents:
     """What a module is made of."""
     parts = parts_of(module)
     parameters = {id(one): one for part in parts for one in part._parameters.values() if one is not None}
-    scripted = [part for part in parts if isinstance(part, torch.jit.ScriptModule)]
+    kinds = {kind for kind in set(map(type, parts)) if issubclass(kind, torch.jit.ScriptModule)}
+    scripted = [part for part in parts if type(part) in kinds] if kinds else []
     return Contents(parts, list(parameters.values()), tensors_of(map(held_buffers, scripted)))
 
 
