@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 23927fe4): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 65e298ea): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -102,8 +102,15 @@ def split_argument(value: Any, world: int, take: Take) -> tuple[int, Any]:
 
 def chunk_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
     """Rows of each chunk as torch.chunk cuts them, which may be fewer than ranks: 5 over 4 is 2, 2, 1."""
-    numberless = torch.empty(tensor.shape, device="meta")
-    return tuple(chunk.shape[dim] for chunk in numberless.chunk(world, dim))
+    if not -tensor.dim() <= dim < tensor.dim():
+        tensor.chunk(world, dim)  # raises what torch says of that
+    return sizes_of_chunks(tensor.shape[dim], world)
+
+
+@functools.lru_cache(maxsize=1024)
+def sizes_of_chunks(rows: int, world: int) -> tuple[int, ...]:
+    """Rows of each chunk, of so many in all."""
+    return tuple(len(chunk) for chunk in torch.empty(rows, device="meta").chunk(world))
 
 
 def rank_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
@@ -2740,7 +2747,12 @@ class Contents:
     @property
     def buffers(self) -> list[torch.Tensor]:
         """Each time anew: what holds a buffer is taken for somebody who wants to see its changes."""
-        return tensors_of(map(held_buffers, self.parts))
+        return tensors_of(map(held_buffers, self.holders))
+
+    @property
+    def holders(self) -> list[torch.nn.Module]:
+        """The parts that have buffers; each time anew, too, since calls of parts may register some."""
+        return [part for part in self.parts if part._buffers]
 
     @property
     def is_training(self) -> bool:
@@ -2759,21 +2771,23 @@ class Contents:
         """The parameters that want a gradient."""
         return [parameter for parameter in self.parameters if parameter.requires_grad]
 
-    @property
+    @functools.cached_property
     def is_compiled(self) -> bool:
         """Whether any part is what torch.compile has made of one."""
         return any(map(is_compiled, self.parts))
 
     def versions(self) -> tuple[list[int], list[int]]:
         """Numbers that grow when a buffer, or a parameter, is changed in place."""
-        return [one._version for one in self.buffers], [one._version for one in self.parameters]
+        version = operator.attrgetter("_version")
+        return [*map(version, self.buffers)], [*map(version, self.parameters)]
 
 
 def contents_of(module: torch.nn.Module) -> Contents:
     """What a module is made of."""
     parts = parts_of(module)
     parameters = {id(one): one for part in parts for one in part._parameters.values() if one is not None}
-    scripted = [part for part in parts if isinstance(part, torch.jit.ScriptModule)]
+    kinds = {kind for kind in set(map(type, parts)) if issubclass(kind, torch.jit.ScriptModule)}
+    scripted = [part for part in parts if type(part) in kinds] if kinds else []
     return Contents(parts, list(parameters.values()), tensors_of(map(held_buffers, scripted)))
 
 
@@ -3268,7 +3282,7 @@ class GraphDDP(DistributedDataParallel):
     def run(self, call: Callable[[], Any]) -> Report:
         """Do a replica's work, which gives its described output."""
         contents = self.contents
-        are_held = are_held_elsewhere(contents.parts)  # before the graph holds them
+        are_held = are_held_elsewhere(contents.holders)  # before the graph holds them
         before, versions = stream_marks(), contents.versions()
         outputs: tuple[Any, ...] = ()
         error = None
@@ -3319,7 +3333,7 @@ class GraphDDP(DistributedDataParallel):
         contents = self.contents
         if contents.is_training and not self.trained:
             copies = {id(p): copies.get(id(p), p).clone() for p in contents.parameters}
-        far = [part for part in contents.parts if held_buffers(part) and not reads_no_buffer(part)]
+        far = [part for part in contents.holders if not reads_no_buffer(part)]
         return {**copies, **{id(one): one.clone() for one in tensors_of(map(held_buffers, far))}}
 
     def follow(self, reports: Sequence[Report]) -> None:
@@ -3349,8 +3363,7 @@ class GraphDDP(DistributedDataParallel):
 
     def leave_buffers(self, are_held: bool) -> None:
         """Rank 0 has changed buffers. The others get them now, if somebody would not ask for them."""
-        parts = [part for part in self.contents.parts if held_buffers(part)]
-        self.far_buffers.leave(parts)
+        self.far_buffers.leave(self.contents.holders)
         if are_held or "looked_up" not in vars(self) or self.contents.is_compiled or self.compiler:
             self.far_buffers.arrive()
             self.changes_behind = self.is_training and torch.is_grad_enabled()
@@ -3360,7 +3373,7 @@ class GraphDDP(DistributedDataParallel):
 
         Also those that came at once: a checkpoint runs layers again in backward, and they may have changed since.
         """
-        parts = [part for part in self.contents.parts if held_buffers(part)]
+        parts = self.contents.holders
         if self.changes_behind:
             self.far_buffers.leave(parts)
             self.far_buffers.arrive()
