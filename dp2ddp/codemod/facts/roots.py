@@ -168,12 +168,40 @@ class Roots:
         """What a name of the function's own stands for: by assignments, loops, `with`, and as a parameter."""
         scopes = self.script.scopes
         home = scopes.lookup(name.id, scopes.scope_of[name])
-        for one in self._stored.get(name.id, ()):
-            if scopes.lookup(one.id, scopes.scope_of[one]) is home:
-                for given in self._given(one):
-                    yield from self._of(given, seen)
+        stored = [
+            one
+            for one in self._stored.get(name.id, ())
+            if scopes.lookup(one.id, scopes.scope_of[one]) is home
+        ]
+        just_bound = self._just_bound(name, stored)
+        if just_bound is not None:
+            yield from self._of(just_bound, seen)
+            return
+        for one in stored:
+            for given in self._given(one):
+                yield from self._of(given, seen)
         for given in self._handed_in(name.id, function):
             yield from self._of(given, seen)
+
+    def _just_bound(self, name: ast.Name, stored: list[ast.Name]) -> ast.expr | None:
+        """What `points = moved(points)` has bound it to, further up in the same block, with nothing else in between."""
+        scopes = self.script.scopes
+        statement = scopes.statement(name)
+        function = scopes.function(name)
+        if not isinstance(statement, (ast.Expr, ast.Assign, ast.Return)) or any(
+            scopes.function(one) is not function for one in stored
+        ):
+            return None
+        holder = scopes.parents.get(statement)
+        blocks = (getattr(holder, part, None) for part in ("body", "orelse", "finalbody"))
+        block = next((one for one in blocks if isinstance(one, list) and statement in one), [statement])
+        binding = {one for one in stored if isinstance(one.ctx, ast.Store)}
+        for before in reversed(block[: block.index(statement)]):
+            if isinstance(before, ast.Assign) and len(before.targets) == 1 and before.targets[0] in binding:
+                return before.value
+            if any(one in stored for one in ast.walk(before)):
+                return None
+        return None
 
     def _given(self, stored: ast.Name) -> Iterator[ast.expr]:
         below: ast.AST = stored
@@ -196,7 +224,7 @@ class Roots:
             return
 
     def _handed_in(self, name: str, function: ast.AST) -> Iterator[ast.expr]:
-        """What the calls in forwards give to a parameter of a helper of theirs."""
+        """What the calls in forwards, and where samples are loaded, give to a parameter of a helper of theirs."""
         if not isinstance(function, Function) or name not in {
             one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)
         }:
@@ -205,7 +233,7 @@ class Roots:
 
     @cached_property
     def _handed_over(self) -> dict[Variable, list[ast.expr]]:
-        """What parameters are given by calls in forwards, and by functools.partial."""
+        """What parameters are given by such calls, and by functools.partial."""
         found: dict[Variable, list[ast.expr]] = {}
         for call in self.script.calls:
             if call.name == "functools.partial" and call.node.args:
@@ -213,7 +241,7 @@ class Roots:
                 given = (*call.node.args[1:], *(one.value for one in call.node.keywords))
                 for one in ast.walk(function.args) if isinstance(function, Function) else ():
                     found.setdefault((function, getattr(one, "arg", "")), []).extend(given)
-            elif self.places.of(call.node) is Place.FORWARD:
+            elif self.places.of(call.node) in (Place.FORWARD, Place.WORKER):
                 for parameter, one in handed_over(self.script, call.node):
                     found.setdefault(parameter, []).append(one)
         return found

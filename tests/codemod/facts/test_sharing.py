@@ -9,7 +9,14 @@ from tests.codemod.scripts import converted, facts_of
 TEXT = """
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
+import numpy as np
 seen = []
+def moved(row):
+    found = np.add(row, 1).astype("float32")
+    return found
+def jittered(row):
+    row += 1
+    return row
 class Rows(Dataset):
     def __init__(self, rows):
         self.rows, self.taken, self.order, self.table = rows, 0, [], {}
@@ -37,6 +44,12 @@ def stopper(line: str, behind: str = "") -> str | None:
         pytest.param("print(i)", id="prints: one process does, as it always did"),
         pytest.param("self.table[i] = 1", id="a cache"),
         pytest.param("row = self.rows[i].copy()\n        row[0] = 1", id="a copy"),
+        pytest.param(
+            "row = self.rows[i]\n        row = row.astype(int)\n        row[0] = 1", id="another by its name"
+        ),
+        pytest.param(
+            "row = self.rows[i]\n        row = moved(row)\n        np.random.shuffle(row)", id="moved"
+        ),
     ],
 )
 def test_whatever_samples_do_rank_0_does_it(line: str) -> None:
@@ -49,6 +62,31 @@ def test_whatever_samples_do_rank_0_does_it(line: str) -> None:
         ("self.order.append(i)", "print(rows.order)", "self.order"),
         ("self.table[i] = 1", "print(sum(rows.table.values()))", "self.table"),
         ("self.rows[i] += 1", "print(max(rows.rows))", "self.rows"),
+        (
+            "row = self.rows[i].copy()\n        row = self.rows[i]\n        row[0] = 1",
+            "print(rows.rows)",
+            "self.rows",
+        ),
+        (
+            "row = self.rows[i]\n        if i:\n            row = row.astype(int)\n        row[0] = 1",
+            "print(rows.rows)",
+            "self.rows",
+        ),
+        (
+            "row = self.rows[i]\n        row = jittered(row)\n        np.random.shuffle(row)",
+            "print(rows.rows)",
+            "self.rows",
+        ),
+        (
+            "row = self.rows[i]\n        row = row.astype(int)\n        for row in self.rows:\n            row[0] = 1",
+            "print(rows.rows)",
+            "self.rows",
+        ),
+        (
+            "row = self.rows[i]\n        for _ in range(2):\n            row[0] = 1\n            row = row.copy()",
+            "print(rows.rows)",
+            "self.rows",
+        ),
         ("seen.append(i)", "print(seen)", "seen"),
         ("global seen\n        seen = i", "print(seen)", "seen"),
     ],
