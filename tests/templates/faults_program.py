@@ -21,10 +21,13 @@ import rank_program
 import torch
 import torch._dynamo
 import torch.nn.functional as F
+from dp2ddp.templates.ddp import ExactDDP
+from dp2ddp.templates.half import HalfPrecision
 from dp2ddp.templates.parted import own_rows_of, rows_of
 from dp2ddp.templates.process import exchange, own_rank, world_size
 from dp2ddp.templates.tracking import tracker_on_rank_zero
 from dp2ddp.templates.voice import object_on_rank_zero, on_rank_zero, open_on_rank_zero, save_on_rank_zero
+from reference import Devices, ReferenceDataParallel
 from torch import nn
 
 T = torch.Tensor
@@ -317,6 +320,47 @@ def compiled_inductor() -> Any:
     return with_compiled("inductor")
 
 
+class HalfLater(nn.Module):
+    """Computes in float16 from its second step on: by itself, or as the script around it says."""
+
+    def __init__(self, is_inside: bool) -> None:
+        super().__init__()
+        self.line, self.is_inside, self.step = nn.Linear(3, 3), is_inside, nn.Parameter(torch.zeros(1))
+        self.steps = [False, True, True]
+
+    def forward(self, x: T, step: int) -> T:
+        with torch.autocast("cpu", torch.float16, enabled=self.is_inside and self.steps[step]):
+            return self.line(x).float() + 0 * self.step
+
+
+def gradients_in_half(make: Callable[[nn.Module], nn.Module], is_inside: bool) -> list[list[float]]:
+    """Gradients of 40,000 where the numbers of float16 end at 65,504, from the second step on."""
+    torch.manual_seed(3)
+    module = HalfLater(is_inside)
+    net, found = make(module), []
+    for step in range(3):
+        with torch.autocast("cpu", torch.float16, enabled=not is_inside and step > 0):
+            (net(torch.ones(world_size(), 3), step).sum() * 40000.0).backward()
+        assert module.line.weight.grad is not None
+        found.append(module.line.weight.grad.reshape(-1).tolist())
+        module.zero_grad()
+    return found
+
+
+def float16_from_a_later_step() -> Any:
+    """[by itself, by the script] of gradients that are finite, and DataParallel's."""
+    devices, found = Devices(), []
+    devices.seed(1)
+    for is_inside in (True, False):
+        HalfPrecision.seen, HalfPrecision.is_named = False, None
+        ours = gradients_in_half(ExactDDP, is_inside)
+        wanted = gradients_in_half(
+            lambda module: ReferenceDataParallel(module, devices, world_size(), 0), is_inside
+        )
+        found.append([numpy.allclose(one, other, rtol=1e-2) for one, other in zip(ours, wanted, strict=True)])
+    return found
+
+
 CHECKS: dict[str, Callable[[], Any]] = {
     check.__name__: check
     for check in (
@@ -326,6 +370,7 @@ CHECKS: dict[str, Callable[[], Any]] = {
         counted,
         one_rank_alone,
         in_a_thread,
+        float16_from_a_later_step,
         compiled_eager,
         compiled_inductor,
         log_file,

@@ -17,6 +17,7 @@ import torch._dynamo  # every optimizer imports it: once here, and not once a ra
 import torch.distributed
 from checks import CHECKS
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
+from dp2ddp.templates.half import HalfPrecision
 from dp2ddp.templates.process import join_process_group
 from lean_checks import LEAN_CHECKS
 from loaded_checks import LOADED_CHECKS
@@ -82,6 +83,7 @@ def be_a_rank(rank: int, world: int, port: int, folder: Path) -> None:
     warnings.simplefilter("ignore")
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
+    HalfPrecision.is_named = False  # but by checks about it
     join_process_group()
     found = work(world)
     (folder / f"{world}_{rank}.json").write_text(json.dumps(found))

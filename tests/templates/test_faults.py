@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dp2ddp.templates import half
 
 pytestmark = pytest.mark.torchrun
 HERE = Path(__file__).parent
@@ -76,3 +77,17 @@ def test_a_thread_that_the_script_starts_is_refused_rows_of_other_ranks(found: A
 def test_compiled_functions_get_the_whole_with_its_gradients(found: Any, world: int, backend: str) -> None:
     for each in found[world]:
         assert each[f"compiled_{backend}"] == {"right": [True] * 3, "graphs of helpers": []}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_float16_from_a_later_step_on_overflows_no_sooner_than_dataparallels(found: Any, world: int) -> None:
+    assert [each["float16_from_a_later_step"] for each in found[world]] == [[[True] * 3] * 2] * world
+
+
+def test_the_helpers_themselves_speak_of_autocast_in_other_words() -> None:
+    """Or no project would be taken as one without it."""
+    helpers = HERE.parents[1] / "examples" / "ddp_helpers.py"
+    assert "class HalfPrecision" in helpers.read_text()
+    assert not half.AUTOCASTS.search(helpers.read_text())
+    assert half.AUTOCASTS.search("with torch.cuda.amp.autocast(enabled=amp):")
+    assert half.AUTOCASTS.search("from torch.cuda.amp import GradScaler, autocast as ac")
