@@ -1,0 +1,125 @@
+"""Conversions that their owner goes on to edit, without a thought for ranks: right, or refused."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from ranks import TORCHRUN
+
+# What the owner writes into script and conversion alike, behind the loop over the loader of the conversion.
+EDITS = {
+    "counts samples by the batch's size": """
+seen, right = 0, 0
+for x, y in loader:
+    seen += x.size(0)
+    right += (net(x).argmax(1) == y).sum().item()
+print(seen, right, len(x), x.shape[0], y.numel())
+""",
+    "a second loader": """
+other = DataLoader(TensorDataset(data[:22] * 2, labels[:22]), batch_size=8)
+for x, y in other:
+    out = net(x)
+    loss = F.cross_entropy(out, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"{loss.item():.5f}", len(out), len(y))
+""",
+    "a new metric": """
+confusion, scores = torch.zeros(5, 5), []
+with torch.no_grad():
+    for x, y in loader:
+        out = net(x)
+        for t, p in zip(y.view(-1), out.argmax(1).view(-1)):
+            confusion[t.long(), p.long()] += 1
+        scores.extend(out.softmax(1).max(1).values.tolist())
+        spread = (out - out.mean(0)).std().item()
+print(confusion.tolist(), len(scores), f"{sum(scores):.4f} {spread:.4f}", [f"{one:.4f}" for one in sorted(scores)[:5]])
+""",
+    "outputs kept over an epoch": """
+kept = [(net(x).detach(), y) for x, y in loader]
+out, y = torch.cat([o for o, _ in kept]), torch.cat([y for _, y in kept])
+print(tuple(out.shape), len(y), f"{F.cross_entropy(out, y).item():.5f} {out.cumsum(0)[-1].norm().item():.3f}")
+""",
+    "a batch that is written into": """
+for x, y in loader:
+    x[0] = 0.0
+    x[:, 1] *= 2
+    y[y == 2] = 1
+    print(f"{F.cross_entropy(net(x), y).item():.5f}", int(y.sum()), f"{x.sum().item():.3f}")
+""",
+}
+# share: large batches, so that each rank moves its rows alone; shard: samples that load alone
+SCRIPT = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+data, labels = torch.randn(38, 4000), torch.arange(38) % 5
+net = nn.DataParallel(nn.Linear(4000, 5))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
+loader = DataLoader(TensorDataset(data, labels), batch_size=8, shuffle=True)
+for x, y in loader:
+    loss = F.cross_entropy(net(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+# later
+"""
+
+
+@pytest.fixture
+def converted(tmp_path: Path) -> Callable[[str], tuple[str, str]]:
+    """Script and conversion, for one way to load; the script's `# later` is in both."""
+
+    def convert(data: str) -> tuple[str, str]:
+        (tmp_path / "train.py").write_text(SCRIPT)
+        command = [sys.executable, "-m", "dp2ddp", "convert", "train.py", "--data", data]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+        text = (tmp_path / "train_ddp.py").read_text()
+        assert f"{data}(DataLoader" in text
+        return SCRIPT, text
+
+    return convert
+
+
+def ended(folder: Path, texts: tuple[str, str], lines: str) -> list[subprocess.CompletedProcess[str]]:
+    """The script in one process, and the conversion on two ranks, with these lines in both."""
+    commands = [sys.executable, "train.py"], [*TORCHRUN, "2", "train_ddp.py"]
+    found = []
+    for command, text in zip(commands, texts, strict=True):
+        (folder / command[-1]).write_text(text.replace("# later", lines))
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        found.append(
+            subprocess.run(
+                command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+            )
+        )
+    assert found[0].returncode == 0, found[0].stderr
+    return found
+
+
+@pytest.mark.torchrun
+def test_where_batches_are_shared_all_that_the_owner_adds_is_right(
+    tmp_path: Path, converted: Callable[[str], tuple[str, str]]
+) -> None:
+    alone, ranks = ended(tmp_path, converted("share"), "".join(EDITS.values()))
+    assert ranks.returncode == 0, ranks.stderr
+    assert ranks.stdout == alone.stdout
+    assert len(alone.stdout.splitlines()) >= 11
+
+
+@pytest.mark.torchrun
+@pytest.mark.parametrize("name", ["counts samples by the batch's size", "a second loader"])
+def test_where_each_rank_loads_its_rows_it_is_right_or_raises(
+    tmp_path: Path, converted: Callable[[str], tuple[str, str]], name: str
+) -> None:
+    alone, ranks = ended(tmp_path, converted("shard"), EDITS[name])
+    assert ranks.returncode != 0 or ranks.stdout == alone.stdout
