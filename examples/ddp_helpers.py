@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 65e298ea): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition ef36270f): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -20,6 +20,7 @@ import operator
 import os
 import pickle
 import random
+import re
 import secrets
 import shutil
 import signal
@@ -2454,6 +2455,13 @@ class HalfPrecision:
     """Whether autocast has been entered with float16 in this process, be it inside of a forward."""
 
     seen = False
+    is_named: "bool | None" = (
+        None  # whether the project's own files speak of autocast; None: not looked at yet
+    )
+
+
+# What enters autocast, in a forward too: that a step does so is known too late for that step.
+AUTOCASTS = re.compile(r"autocast\s*\(|import [^\n]*\bautocast\b|\bcustom_fwd\b")
 
 
 def notice_half_precision() -> None:
@@ -2477,9 +2485,33 @@ def may_be_half(parameters: "list[torch.nn.Parameter]") -> bool:
     """Whether something may be computed in float16: by autocast, by apex, or as the parameters are."""
     return (
         HalfPrecision.seen
+        or autocasts_somewhere()
         or "apex.amp" in sys.modules
         or any(parameter.dtype == torch.float16 for parameter in parameters)
     )
+
+
+def autocasts_somewhere() -> bool:
+    """Whether a file of the project may enter autocast: libraries do so only to leave it."""
+    if HalfPrecision.is_named is None:
+        HalfPrecision.is_named = any(AUTOCASTS.search(text) for text in texts_of_project())
+    return HalfPrecision.is_named
+
+
+def texts_of_project() -> "list[str]":
+    """The modules that are imported by now, but for Python's, the libraries' and this one."""
+    places = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    libraries = (*places, os.path.dirname(os.path.dirname(torch.__file__)))
+    found = []
+    for name, module in [*sys.modules.items()]:
+        path = getattr(module, "__file__", None) or ""
+        if path.endswith(".py") and not path.startswith(libraries) and not name.startswith("dp2ddp."):
+            try:
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    found.append(file.read())
+            except OSError:
+                found.append("@custom" + "_fwd")  # it may be so
+    return found
 
 
 # Bytes of a rank's tensors that still travel with its other news.
