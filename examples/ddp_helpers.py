@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition ef36270f): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition e356931f): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -2138,12 +2138,14 @@ class RowsIntoWhole(torch.autograd.Function):
 
 
 def replica_is_done(link: torch.Tensor) -> None:
-    """Tell the FromWhole that a link came from that the replica has run, and what comes next is the backward pass."""
+    """Tell the nodes that a link came through that the replica has run, and what comes next is the backward pass."""
     node: Any = link.grad_fn
-    while node is not None and not hasattr(node, "replica_is_done"):  # .to(device) may stand between
+    while (
+        node is not None
+    ):  # links go from one node to the next as first inputs; .to(device) may stand between
+        if hasattr(node, "replica_is_done"):
+            node.replica_is_done = True
         node = node.next_functions[0][0] if node.next_functions else None
-    if node is not None:
-        node.replica_is_done = True
 
 
 def added(
@@ -2512,6 +2514,281 @@ def texts_of_project() -> "list[str]":
             except OSError:
                 found.append("@custom" + "_fwd")  # it may be so
     return found
+
+
+EARLY_BYTES = 2**20
+
+
+BUCKET_BYTES = 25 * 2**20
+
+
+TOO_LATE = (
+    "A hook came to a parameter between a forward pass and its backward pass, when the ranks had settled how its "
+    "gradient is summed. Register it before the forward pass."
+)
+
+
+SOON = 2**62
+
+
+class SumsOfModel:
+    """What is known of how one model's gradients are summed."""
+
+    def __init__(self) -> None:
+        self.at_once = False  # all ranks have agreed that nothing waits
+        # Of this rank: something looks at gradients on their way into .grad, or adds to them there.
+        self.met_others = False
+        # Of this rank: backward passes so far, and whether reentrant checkpoints brought gradients apart from the rest.
+        self.passes = 0
+        self.met_reentrant = False
+
+    @property
+    def may_set_out(self) -> bool:
+        """Whether this rank saw backward passes in which all gradients of a layer came together."""
+        return self.passes > 0 and not self.met_reentrant
+
+
+class Crossing:
+    """One forward pass of a model, from the parameters that all ranks hold to this rank's replica."""
+
+    def __init__(self, model: SumsOfModel) -> None:
+        self.model = model
+        self.nodes: list[Any] = []  # those of CopiesForReplica
+        self.sets_out = False  # all ranks have agreed that large sums begin as soon as they can
+
+    def settle(self, at_once: bool, sets_out: bool) -> None:
+        """All ranks have told of their forward passes."""
+        self.model.at_once |= at_once
+        self.sets_out = sets_out and not self.model.at_once
+        for node in self.nodes if self.sets_out else ():
+            node._set_sequence_nr(SOON)
+        self.nodes.clear()
+
+
+class CopiesForReplica(torch.autograd.Function):
+    """FromWhole of parameters: what all ranks hold alike becomes this rank's copies, whose gradients add up.
+
+    The first output is the link (see FromWhole). The last parameters of a module are the first to have their
+    gradients, so their node is made last: links go from one to the next, and sums set out in the same order on all
+    ranks.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, crossing: Crossing, link: torch.Tensor, *parameters: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.crossing, ctx.parameters = crossing, parameters
+        ctx.set_materialize_grads(False)
+        ctx.replica_is_done, ctx.early, ctx.sum = False, [], None
+        own = (link.clone(), *(parameter.view_as(parameter) for parameter in parameters))
+        ctx.forms = [(one.shape, one.dtype, one.device) for one in own]
+        ctx.save_for_backward(own[0])
+        return own
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
+        if gradients[0] is None and ctx.replica_is_done:  # a reentrant checkpoint: see FromWhole
+            ctx.crossing.model.met_reentrant = True
+            if ctx.sum is None:
+                ctx.early.append(gradients)
+            else:
+                ctx.sum.add_later(gradients[1:])
+            return (None,) * (2 + len(ctx.parameters))
+        each = zip(*ctx.early, gradients, strict=True)
+        link_gradient, *own = (added(found, *form) for found, form in zip(each, ctx.forms, strict=True))
+        ctx.early = []
+        if torch.is_grad_enabled():  # there will be gradients of gradients
+            (link,) = ctx.saved_tensors
+            link_gradient = link + link_gradient
+        ways = destinations(ctx)
+        if ways == {"nowhere"}:  # asked for is the gradient of something else, of the inputs say
+            return (None, link_gradient, *(None for _ in own))
+        if ways == {"grad"} and not ctx.crossing.model.at_once and not torch.is_grad_enabled():
+            if has_hooks(ctx.parameters):
+                raise RuntimeError(TOO_LATE)
+            LateSums.of_this_backward().add(ctx, own)
+            return (None, link_gradient, *(None for _ in own))
+        return (None, link_gradient, *IntoWhole.apply(tuple(None for _ in own), link_gradient, *own))
+
+
+def copies_for_replica(
+    crossing: Crossing, link: torch.Tensor, parameters: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """The link, and copies of parameters for this rank's replica."""
+    copies: list[torch.Tensor] = []
+    for bucket in buckets_of(parameters):
+        link, *some = CopiesForReplica.apply(crossing, link, *bucket)
+        crossing.nodes.append(link.grad_fn)
+        copies += some
+    return link, copies
+
+
+def buckets_of(parameters: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
+    """Parameters in their order, cut into as few parts as hold BUCKET_BYTES each."""
+    buckets: list[list[torch.Tensor]] = []
+    room = 0
+    for parameter in parameters:
+        size = parameter.nbytes
+        if not buckets or size > room:
+            buckets.append([])
+            room = BUCKET_BYTES
+        buckets[-1].append(parameter)
+        room -= size
+    return buckets
+
+
+def destinations(ctx: Any) -> "set[str]":
+    """Where the gradients of this node go in this backward pass: "grad", "nowhere", and "elsewhere" (autograd.grad)."""
+    found = set()
+    for node, _ in ctx.next_functions[1:]:
+        if node is None:  # frozen since the wrap
+            continue
+        try:
+            found.add("grad" if torch._C._will_engine_execute_node(node) else "nowhere")
+        except RuntimeError:  # what torch answers where autograd.grad asks for a parameter's gradient
+            found.add("elsewhere")
+    return found
+
+
+def has_hooks(parameters: Sequence[torch.Tensor]) -> bool:
+    """Whether something looks at gradients of these parameters before, or when, they have come into .grad."""
+    return any(one._backward_hooks or getattr(one, "_post_accumulate_grad_hooks", None) for one in parameters)
+
+
+class LateSum:
+    """Gradients by one node of CopiesForReplica, which add up over the ranks in one backward pass."""
+
+    def __init__(self, ctx: Any, gradients: Sequence[torch.Tensor]) -> None:
+        self.node, self.crossing = ctx, ctx.crossing
+        self.parameters: Sequence[torch.Tensor] = ctx.parameters
+        self.before = [state_of_gradient(parameter) for parameter in ctx.parameters]
+        self.gradients = [*gradients]
+        self.flats: list[
+            tuple[list[int], torch.Tensor]
+        ] = []  # gradients of a kind in a row, and their places
+        self.works: list[Any] = []  # once it has set out
+        self.rest: list[LateSum] = []  # what came when it had set out
+
+    def add_later(self, gradients: Sequence[torch.Tensor | None]) -> None:
+        """Gradients that came by themselves, when the others had been here."""
+        given = [
+            torch.zeros_like(p) if one is None else one
+            for p, one in zip(self.parameters, gradients, strict=True)
+        ]
+        if self.works:
+            self.rest.append(LateSum(self.node, given))
+        else:
+            self.gradients = [more + before for more, before in zip(given, self.gradients, strict=True)]
+
+    def flatten(self) -> None:
+        """Lay the gradients in rows."""
+        self.flats = [
+            (places, torch.cat([self.gradients[i].reshape(-1) for i in places]))
+            for places in alike(self.gradients)
+        ]
+        self.gradients = []
+
+    def totals(self) -> list[torch.Tensor]:
+        """The sums, one for each parameter."""
+        found = [*self.parameters]
+        for places, flat in self.flats:
+            parts = flat.split([self.parameters[i].numel() for i in places])
+            for i, part in zip(places, parts, strict=True):
+                found[i] = part.view(self.parameters[i].shape)
+        return found
+
+
+class LateSums:
+    """All sums of one backward pass, in the order in which its gradients came."""
+
+    passes: "dict[int, LateSums]" = {}  # by the number that autograd has for it
+
+    def __init__(self) -> None:
+        self.sums: list[LateSum] = []
+
+    @classmethod
+    def of_this_backward(cls) -> "LateSums":
+        """Those of the backward pass that this runs in."""
+        number = torch._C._current_graph_task_id()
+        if number not in cls.passes:
+            found = cls.passes[number] = LateSums()
+            torch.autograd.Variable._execution_engine.queue_callback(lambda: found.finish(number))
+        return cls.passes[number]
+
+    @classmethod
+    def forget(cls) -> None:
+        """Outside of any backward pass: one that raised has left its sums, and they are nobody's."""
+        if cls.passes and torch._C._current_graph_task_id() == -1:
+            cls.passes.clear()
+
+    def add(self, ctx: Any, gradients: Sequence[torch.Tensor]) -> None:
+        """Add up a node's gradients over the ranks by the end of the backward pass."""
+        one = ctx.sum = LateSum(ctx, gradients)
+        self.sums.append(one)
+        if ctx.crossing.sets_out and sum(gradient.nbytes for gradient in gradients) >= EARLY_BYTES:
+            one.flatten()
+            one.works = [start_sum(flat) for _, flat in one.flats]
+
+    def finish(self, number: int) -> None:
+        """The backward pass is over: let all gradients be whole."""
+        del self.passes[number]
+        for one in self.sums:
+            one.node.sum = one.node = None
+        every = [each for one in self.sums for each in (one, *one.rest)]
+        for model in {id(one.crossing.model): one.crossing.model for one in every}.values():
+            model.passes += 1
+        sum_together([one for one in every if not one.works])
+        for one in every:
+            for work in one.works:
+                work.wait()
+        with torch.no_grad():
+            give_sums(every)
+
+
+def sum_together(sums: Sequence[LateSum]) -> None:
+    """Begin sums that have not set out, with one collective for all gradients of a kind."""
+    for one in sums:
+        one.flatten()
+    rows = [(one, i) for one in sums for i in range(len(one.flats))]
+    for group in alike([one.flats[i][1] for one, i in rows]):
+        some = [rows[place] for place in group]
+        flats = [one.flats[i][1] for one, i in some]
+        whole = flats[0] if len(flats) == 1 else torch.cat(flats)
+        work = start_sum(whole)
+        for (one, i), part in zip(some, whole.split([flat.numel() for flat in flats]), strict=True):
+            one.flats[i] = one.flats[i][0], part
+            one.works.append(work)
+
+
+def give_sums(sums: Sequence[LateSum]) -> None:
+    """Add sums to .grad: what came from several forward passes adds up first, as in autograd's buffers."""
+    totals: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    for one in sums:
+        for p, before, total in zip(one.parameters, one.before, one.totals(), strict=True):
+            if id(p) in totals:
+                total = totals[id(p)][1] + total
+            elif state_of_gradient(p) != before:
+                one.crossing.model.met_others = True
+            totals[id(p)] = p, total
+    wanting = [pair for pair in totals.values() if pair[0].requires_grad]
+    have = [(p.grad, total) for p, total in wanting if p.grad is not None]
+    for p, total in wanting:
+        if p.grad is None:
+            p.grad = total if p.is_contiguous() else torch.empty_like(p).copy_(total)
+    if have:
+        torch._foreach_add_([grad for grad, _ in have], [total for _, total in have])
+
+
+def state_of_gradient(parameter: torch.Tensor) -> tuple[Any, int]:
+    """Which tensor .grad is, and a number that grows when something is added to it."""
+    found = parameter.grad
+    return (None, 0) if found is None else (id(found), found._version)
+
+
+def start_sum(flat: torch.Tensor) -> Any:
+    """Begin to add up a tensor over the ranks, in place."""
+    real = torch.view_as_real(flat) if flat.is_complex() else flat
+    return torch.distributed.all_reduce(real, async_op=True)
 
 
 # Bytes of a rank's tensors that still travel with its other news.
@@ -3168,7 +3445,9 @@ class Report:
     changed_parameters: bool = False
     drew_on_host: bool = False  # from streams that all replicas share
     moved_parameters: bool = False  # given other data, or hooks
-    buffers_are_held: bool = False
+    buffers_are_held: bool = False  # by somebody who would not see what comes to them later
+    sums_at_once: bool = False  # gradients are looked at on their way into .grad
+    sums_set_out: bool = False
 
 
 def raised_behind_helpers() -> Any:
@@ -3210,6 +3489,8 @@ class GraphDDP(DistributedDataParallel):
         self.far_buffers = BuffersOfRankZero()
         self.mail = Mail()
         self.kept_replica = KeptReplica()
+        self.sums = SumsOfModel()
+        self.crossing = Crossing(self.sums)
         self.compiler: Callable[[torch.nn.Module], torch.nn.Module] | None = None
 
     def compile(self, *args: Any, **options: Any) -> None:
@@ -3239,6 +3520,9 @@ class GraphDDP(DistributedDataParallel):
         letters = self.mail.exchange(kind, report, tensors, (inputs, kwargs))
         replica_is_done(link)
         reports = [letter.value for letter in letters]
+        self.crossing.settle(
+            any(report.sums_at_once for report in reports), all(report.sums_set_out for report in reports)
+        )
         self.follow(reports)
         link = self.tie(link)
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
@@ -3262,16 +3546,22 @@ class GraphDDP(DistributedDataParallel):
         world, grad = world_size(), torch.is_grad_enabled()
         parameters, device = self.parameters_in_graph(), self.device
         cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad}
-        sparse = self.sparse_parameters() if parameters else set()
-        layouts: list[Layout] = [p.shape if p in sparse else None for p in parameters]
+        apart = self.sparse_parameters() if parameters else set()
+        sparse, dense = [p for p in parameters if p in apart], [p for p in parameters if p not in apart]
+        layouts: list[Layout] = [p.shape for p in sparse]
         layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
         if layouts:
-            link, *own = FromWhole.apply(tuple(layouts), *parameters, *cut.values())
+            link, *own = FromWhole.apply(tuple(layouts), *sparse, *cut.values())
         else:
-            link, own = torch.zeros((), device=device, requires_grad=grad), []
-        copies, chunks = own[: len(parameters)], dict(zip(cut, own[len(parameters) :], strict=True))
+            link, own = torch.zeros((), device=device, requires_grad=grad and not parameters), []
+        LateSums.forget()
+        self.sums.met_others |= has_hooks(dense)
+        self.crossing = Crossing(self.sums)
+        link, copies = copies_for_replica(self.crossing, link.to(device), dense)
+        stand_ins = {id(p): copy for p, copy in zip((*dense, *sparse), (*copies, *own), strict=False)}
+        chunks = dict(zip(cut, own[len(sparse) :], strict=True))
         part = split_arguments(inputs, kwargs, own_rank(), world, lambda tensor: self.take(tensor, chunks))
-        return link.to(device), dict(zip(map(id, parameters), copies, strict=True)), part
+        return link, stand_ins, part
 
     def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
         """The number of chunks of an input, and this rank's, on its device."""
@@ -3338,6 +3628,8 @@ class GraphDDP(DistributedDataParallel):
             parameters,
             bool(on_host) and not self.in_turn,
             buffers_are_held=are_held,
+            sums_at_once=self.sums.met_others,
+            sums_set_out=self.sums.may_set_out,
         )
 
     @contextlib.contextmanager
@@ -3520,7 +3812,8 @@ class GraphDDP(DistributedDataParallel):
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
         own = ("dim", "whole_outputs", "trained", "far_buffers", "changes_behind", "mail", "kept_replica", "compiler",
-               "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up")  # fmt: skip
+               "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up", "sums",
+               "crossing")  # fmt: skip
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
@@ -3535,11 +3828,14 @@ class GraphDDP(DistributedDataParallel):
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
+        sums = SumsOfModel()
         return {
             **vars(self),
             "far_buffers": BuffersOfRankZero(),
             "mail": Mail(),
             "kept_replica": KeptReplica(),
+            "sums": sums,
+            "crossing": Crossing(sums),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:

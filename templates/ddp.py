@@ -35,6 +35,7 @@ from .buffers import (
 )
 from .compiled import compiler_with, is_compiled, uncompiled
 from .half import may_be_half, notice_half_precision
+from .late_sums import Crossing, LateSums, SumsOfModel, copies_for_replica, has_hooks
 from .mail import Letter, Mail
 from .missing import MissingGradients
 from .outputs import Face, describe_output, gather_outputs, joinable_shapes
@@ -76,6 +77,8 @@ class Report:
     drew_on_host: bool = False  # from streams that all replicas share
     moved_parameters: bool = False  # given other data, or hooks
     buffers_are_held: bool = False  # by somebody who would not see what comes to them later
+    sums_at_once: bool = False  # gradients are looked at on their way into .grad
+    sums_set_out: bool = False  # gradients come in the same order on all ranks that say so
 
 
 def raised_behind_helpers() -> Any:
@@ -117,6 +120,8 @@ class GraphDDP(DistributedDataParallel):
         self.far_buffers = BuffersOfRankZero()
         self.mail = Mail()
         self.kept_replica = KeptReplica()
+        self.sums = SumsOfModel()
+        self.crossing = Crossing(self.sums)
         self.compiler: Callable[[torch.nn.Module], torch.nn.Module] | None = None
 
     def compile(self, *args: Any, **options: Any) -> None:
@@ -146,6 +151,9 @@ class GraphDDP(DistributedDataParallel):
         letters = self.mail.exchange(kind, report, tensors, (inputs, kwargs))
         replica_is_done(link)
         reports = [letter.value for letter in letters]
+        self.crossing.settle(
+            any(report.sums_at_once for report in reports), all(report.sums_set_out for report in reports)
+        )
         self.follow(reports)
         link = self.tie(link)
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
@@ -169,16 +177,22 @@ class GraphDDP(DistributedDataParallel):
         world, grad = world_size(), torch.is_grad_enabled()
         parameters, device = self.parameters_in_graph(), self.device
         cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad}
-        sparse = self.sparse_parameters() if parameters else set()
-        layouts: list[Layout] = [p.shape if p in sparse else None for p in parameters]
+        apart = self.sparse_parameters() if parameters else set()
+        sparse, dense = [p for p in parameters if p in apart], [p for p in parameters if p not in apart]
+        layouts: list[Layout] = [p.shape for p in sparse]
         layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
         if layouts:
-            link, *own = FromWhole.apply(tuple(layouts), *parameters, *cut.values())
+            link, *own = FromWhole.apply(tuple(layouts), *sparse, *cut.values())
         else:
-            link, own = torch.zeros((), device=device, requires_grad=grad), []
-        copies, chunks = own[: len(parameters)], dict(zip(cut, own[len(parameters) :], strict=True))
+            link, own = torch.zeros((), device=device, requires_grad=grad and not parameters), []
+        LateSums.forget()
+        self.sums.met_others |= has_hooks(dense)
+        self.crossing = Crossing(self.sums)
+        link, copies = copies_for_replica(self.crossing, link.to(device), dense)
+        stand_ins = {id(p): copy for p, copy in zip((*dense, *sparse), (*copies, *own), strict=False)}
+        chunks = dict(zip(cut, own[len(sparse) :], strict=True))
         part = split_arguments(inputs, kwargs, own_rank(), world, lambda tensor: self.take(tensor, chunks))
-        return link.to(device), dict(zip(map(id, parameters), copies, strict=True)), part
+        return link, stand_ins, part
 
     def take(self, tensor: torch.Tensor, chunks: dict[int, torch.Tensor]) -> tuple[int, torch.Tensor]:
         """The number of chunks of an input, and this rank's, on its device."""
@@ -245,6 +259,8 @@ class GraphDDP(DistributedDataParallel):
             parameters,
             bool(on_host) and not self.in_turn,
             buffers_are_held=are_held,
+            sums_at_once=self.sums.met_others,
+            sums_set_out=self.sums.may_set_out,
         )
 
     @contextlib.contextmanager
@@ -427,7 +443,8 @@ class GraphDDP(DistributedDataParallel):
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
         own = ("dim", "whole_outputs", "trained", "far_buffers", "changes_behind", "mail", "kept_replica", "compiler",
-               "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up")  # fmt: skip
+               "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up", "sums",
+               "crossing")  # fmt: skip
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
@@ -442,11 +459,14 @@ class GraphDDP(DistributedDataParallel):
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
+        sums = SumsOfModel()
         return {
             **vars(self),
             "far_buffers": BuffersOfRankZero(),
             "mail": Mail(),
             "kept_replica": KeptReplica(),
+            "sums": sums,
+            "crossing": Crossing(sums),
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:

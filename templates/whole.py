@@ -96,12 +96,14 @@ class RowsIntoWhole(torch.autograd.Function):
 
 
 def replica_is_done(link: torch.Tensor) -> None:
-    """Tell the FromWhole that a link came from that the replica has run, and what comes next is the backward pass."""
+    """Tell the nodes that a link came through that the replica has run, and what comes next is the backward pass."""
     node: Any = link.grad_fn
-    while node is not None and not hasattr(node, "replica_is_done"):  # .to(device) may stand between
+    while (
+        node is not None
+    ):  # links go from one node to the next as first inputs; .to(device) may stand between
+        if hasattr(node, "replica_is_done"):
+            node.replica_is_done = True
         node = node.next_functions[0][0] if node.next_functions else None
-    if node is not None:
-        node.replica_is_done = True
 
 
 def added(

@@ -7,10 +7,12 @@ import copy
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed
 import torch.nn.functional as F
+from dp2ddp.templates import late_sums
 from dp2ddp.templates.buffers import GuardedBuffers
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
 from dp2ddp.templates.process import alone, exchange, own_rank, world_size
@@ -135,6 +137,78 @@ def a_gan_step() -> Any:
     with counted() as calls:
         step()
     return [name for name, _ in calls]
+
+
+def sums_of_a_gan() -> Any:
+    """Summed in the graph: what each of DCGAN's three backwards exchanges, and an attack that wants no sums."""
+    torch.manual_seed(1)
+    critic, maker = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)), nn.Linear(3, 4)
+    d, g = GraphDDP(critic), GraphDDP(maker)
+    found = []
+    for _ in range(2):
+        real, fake = torch.randn(4 * world_size(), 4), g(torch.randn(4 * world_size(), 3))
+        for given in (real, fake.detach(), fake):
+            loss = F.softplus(d(given)).mean()
+            with counted() as calls:
+                loss.backward()  # type: ignore[no-untyped-call]
+            found.append([name for name, _ in calls])
+    x = real.clone().requires_grad_(True)
+    loss = d(x).sum()
+    with counted() as calls:
+        torch.autograd.grad(loss, x)
+    return [*found[3:], [name for name, _ in calls]]
+
+
+def large_sums_set_out_alone() -> Any:
+    """How many numbers each sum of a step adds up: a weight that fills its bucket, and all behind it."""
+    torch.manual_seed(1)
+    module = nn.Sequential(nn.Linear(600, 500), nn.Linear(500, 560), nn.Linear(560, 2))
+    net = GraphDDP(module)
+    x = torch.randn(2 * world_size(), 600)
+    found = []
+    with mock.patch.object(late_sums, "BUCKET_BYTES", 1_200_000):
+        for rows in (2 * world_size(), 2 * world_size(), 1):
+            with counted() as calls:
+                net(x[:rows]).sum().backward()
+            found.append([size // 4 for name, size in calls if name == "all_reduce"])
+    return found
+
+
+def a_backward_that_raised() -> Any:
+    """What is summed late is forgotten where a backward pass raises; .grad is as it was, and the next pass is right."""
+    torch.manual_seed(1)
+    module = nn.Linear(3, 2)
+    net = GraphDDP(module)
+    x = torch.randn(2 * world_size(), 3)
+    net(x).sum().backward()
+    assert module.weight.grad is not None
+    wanted = module.weight.grad.clone()
+
+    def refuse(gradient: torch.Tensor) -> None:
+        raise FloatingPointError("not this time")
+
+    inputs = x.clone().requires_grad_(True)
+    inputs.register_hook(refuse)
+    said = ""
+    try:
+        net(inputs).sum().backward()
+    except FloatingPointError as error:
+        said = str(error)
+    kept = torch.equal(module.weight.grad, wanted)
+    net(x).sum().backward()
+    return [said, kept, torch.equal(module.weight.grad, 2 * wanted), len(late_sums.LateSums.passes)]
+
+
+def a_hook_behind_the_forward() -> Any:
+    """The ranks have settled how gradients are summed: one that comes now would see nothing, so it is refused."""
+    module = nn.Linear(3, 2)
+    loss = GraphDDP(module)(torch.ones(2 * world_size(), 3)).sum()
+    module.weight.register_hook(lambda gradient: gradient)
+    try:
+        loss.backward()
+    except RuntimeError as error:
+        return str(error)[:32]
+    return "nothing"
 
 
 def is_far(module: nn.Module) -> bool:
@@ -425,6 +499,10 @@ LEAN_CHECKS: dict[str, Callable[[], Any]] = {
     for check in (
         what_a_step_exchanges,
         a_gan_step,
+        sums_of_a_gan,
+        large_sums_set_out_alone,
+        a_backward_that_raised,
+        a_hook_behind_the_forward,
         buffers_come_to_whoever_looks,
         running_averages_are_replica_zeros,
         whoever_holds_a_buffer_sees_it_change,

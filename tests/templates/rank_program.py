@@ -11,11 +11,13 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 import torch._dynamo  # every optimizer imports it: once here, and not once a rank
 import torch.distributed
 from checks import CHECKS
+from dp2ddp.templates import late_sums
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
 from dp2ddp.templates.half import HalfPrecision
 from dp2ddp.templates.process import join_process_group
@@ -51,6 +53,15 @@ def compare(name: str, kind: type[nn.Module], world: int, dtype: torch.dtype) ->
     }
 
 
+def compare_soon(name: str, world: int) -> dict[str, Any]:
+    """The same of GraphDDP whose sums are taken for large: each layer's sets out as soon as it can."""
+    with (
+        mock.patch.object(late_sums, "EARLY_BYTES", 0),
+        mock.patch.object(late_sums, "BUCKET_BYTES", 600),
+    ):
+        return compare(name, GraphDDP, world, torch.float64)
+
+
 def relative_difference(one: torch.Tensor, other: torch.Tensor) -> float:
     if one.shape != other.shape or not torch.equal(one.isnan(), other.isnan()):
         return float("inf")
@@ -67,6 +78,7 @@ def work(world: int) -> dict[str, Any]:
             for dtype in (torch.float64, torch.float32) if world == 2 else (torch.float64,):
                 key = f"{name} {kind.__qualname__} {str(dtype)[6:]}"
                 found[key] = attempt(lambda n=name, k=kind, d=dtype: compare(n, k, world, d))  # type: ignore[misc]
+        found[f"{name} soon"] = attempt(lambda n=name: compare_soon(n, world))  # type: ignore[misc]
     for name, check in {**CHECKS, **LEAN_CHECKS, **LOADED_CHECKS}.items():
         found[name] = attempt(check)
     return found

@@ -27,6 +27,12 @@ GRAPH_ONLY = {
     "gradients_asked_for_by_autograd_grad",
     "module_method_alone_in_a_step",
     "reentrant_checkpoints",
+    "penalty_under_accumulation",
+    "hooks_on_parameters",
+    "gradients_of_some",
+    "backwards_in_any_order",
+    "three_backwards_of_a_gan",
+    "two_models_teach_each_other",
 }
 
 
@@ -488,6 +494,119 @@ def reentrant_checkpoints(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.
         yield from train(wrap(module), module, mean_loss, rows)
 
 
+def penalty_under_accumulation(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
+    """Gradients come to .grad by the model and past it, in one backward pass, beside what is there already."""
+    seed(0)
+    module = Net()
+    net, optimizer = wrap(module), torch.optim.SGD(module.parameters(), 0.05)
+    for step, (x, y) in enumerate(batches(uneven(world), 6)):
+        loss = F.cross_entropy(net(x), y) + 0.1 * sum(p.pow(2).sum() for p in module.parameters())
+        loss.backward()
+        yield from gradients(module)
+        if step % 3 == 2:
+            optimizer.step()
+            optimizer.zero_grad()
+    yield from state(module)
+
+
+def hooks_on_parameters(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
+    """They see the whole gradient, once, and may change it; then they go."""
+    seed(0)
+    module = Net()
+    net, optimizer = wrap(module), torch.optim.SGD(module.parameters(), 0.05)
+    seen: list[torch.Tensor] = []
+
+    def clip(gradient: torch.Tensor) -> torch.Tensor:
+        seen.append(gradient.clone())
+        return gradient.clamp(-0.01, 0.01)
+
+    hooks = [module.head.weight.register_hook(clip)]
+    for step, (x, y) in enumerate(batches(uneven(world), 3)):
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), y).backward()
+        yield from [*seen, *gradients(module)]
+        seen.clear()
+        optimizer.step()
+        if step == 1:
+            hooks.pop().remove()
+
+
+def gradients_of_some(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
+    """backward(inputs=...), an attack on the inputs by autograd.grad, and layers frozen behind their forward."""
+    seed(0)
+    module = Net(nn.LayerNorm)
+    net = wrap(module)
+    for x, y in batches(uneven(world), 3):
+        F.cross_entropy(net(x), y).backward(inputs=[module.head.weight])
+        yield from gradients(module)
+        x = x.clone().requires_grad_(True)
+        yield from torch.autograd.grad(F.cross_entropy(net(x), y), x)
+        loss = F.cross_entropy(net(x), y)
+        module.body.requires_grad_(False)
+        loss.backward()
+        assert x.grad is not None
+        yield from [x.grad, *gradients(module)]
+        module.body.requires_grad_(True)
+
+
+def backwards_in_any_order(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
+    """Two forwards and then two backwards; a backward of a penalty alone in between; one output in both losses."""
+    seed(0)
+    module = Net()
+    net, optimizer = wrap(module), torch.optim.SGD(module.parameters(), 0.05)
+    for x, y in batches(uneven(world), 3):
+        optimizer.zero_grad()
+        first, second = net(x), net(2 * x)
+        F.cross_entropy(first, y).backward(retain_graph=True)
+        module.head.weight.pow(2).sum().backward()
+        (F.cross_entropy(second, y) + first.pow(2).mean()).backward()
+        yield from gradients(module)
+        optimizer.step()
+    yield from state(module)
+
+
+def three_backwards_of_a_gan(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
+    """DCGAN: each backward reaches one forward of each model; the critic's third gradients are never used."""
+    seed(9)
+    critic, maker = perceptron(20, 32, 1, norm=True), perceptron(8, 32, 20, norm=True)
+    d, g = wrap(critic), wrap(maker)
+    d_step = torch.optim.SGD(critic.parameters(), 1e-2)
+    g_step = torch.optim.SGD(maker.parameters(), 1e-2)
+    for x, _ in batches(uneven(world), 3):
+        critic.zero_grad()
+        F.softplus(-d(x)).mean().backward()
+        fake = g(torch.randn(len(x), 8))
+        F.softplus(d(fake.detach())).mean().backward()
+        yield from gradients(critic)
+        d_step.step()
+        maker.zero_grad()
+        F.softplus(-d(fake)).mean().backward()
+        g_step.step()
+        yield from gradients(maker) + gradients(critic)
+    yield from state(critic) + state(maker)
+
+
+def two_models_teach_each_other(wrap: Wrap, seed: Seed, world: int) -> Iterator[torch.Tensor]:
+    """Deep mutual learning: two models, a loss and a backward for each."""
+    seed(2)
+    modules = [Net(), Net()]
+    nets = [wrap(module) for module in modules]
+    steps = [torch.optim.SGD(module.parameters(), 0.05, momentum=0.9) for module in modules]
+    for x, y in batches(uneven(world), 3):
+        scores = [net(x) for net in nets]
+        losses = [
+            F.cross_entropy(own, y)
+            + F.kl_div(own.log_softmax(1), other.detach().softmax(1), reduction="batchmean")
+            for own, other in (scores, scores[::-1])
+        ]
+        for step, loss in zip(steps, losses, strict=True):
+            step.zero_grad()
+            loss.backward()
+        yield from gradients(modules[0]) + gradients(modules[1])
+        for step in steps:
+            step.step()
+
+
 SCENARIOS: dict[str, Scenario] = {
     "mean_of_even_chunks": simple(mean_loss, 24),
     "mean_of_uneven_chunks": simple(mean_loss),
@@ -529,6 +648,12 @@ SCENARIOS: dict[str, Scenario] = {
             alternating_models,
             fewer_rows_than_ranks,
             reentrant_checkpoints,
+            penalty_under_accumulation,
+            hooks_on_parameters,
+            gradients_of_some,
+            backwards_in_any_order,
+            three_backwards_of_a_gan,
+            two_models_teach_each_other,
         )
     },
 }

@@ -71,6 +71,14 @@ def test_every_number_is_dataparallels(found: Any, case: str, world: int) -> Non
         assert answer["difference"] <= 1e-12
 
 
+@pytest.mark.parametrize("world", [2, 3, 4])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_sums_that_set_out_while_backward_runs_are_the_same(found: Any, name: str, world: int) -> None:
+    for answer in found(world, f"{name} soon"):
+        assert answer["compared"] > 0
+        assert answer["difference"] <= 1e-12
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_two_ranks_agree_with_dataparallel_to_the_last_bit_in_float32(found: Any, case: str) -> None:
     name, kind = case.split()
@@ -216,6 +224,32 @@ def test_a_step_exchanges_one_message_beside_gradients(found: Any, world: int) -
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_a_gan_exchanges_its_forwards_and_the_gradient_between_its_models(found: Any, world: int) -> None:
     assert found(world, "a_gan_step") == [["all_gather"] * 5] * world
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_a_backward_sums_the_gradients_of_all_models_at_once(found: Any, world: int) -> None:
+    critic, both, none = (
+        ["all_reduce"],
+        ["all_gather", "all_reduce"],
+        ["all_gather"],
+    )  # of the inputs' gradient
+    assert found(world, "sums_of_a_gan") == [[critic, critic, both, none]] * world
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_large_sums_go_alone_once_the_ranks_have_agreed(found: Any, world: int) -> None:
+    first, rest = 600 * 500, 500 + 500 * 560 + 560 + 560 * 2 + 2
+    together, apart = [rest + first], [rest, first]
+    assert found(world, "large_sums_set_out_alone") == [[together, apart, together]] * world
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_a_backward_that_raises_leaves_nothing_behind(found: Any, world: int) -> None:
+    assert found(world, "a_backward_that_raised") == [["not this time", True, True, 0]] * world
+
+
+def test_a_hook_that_comes_between_forward_and_backward_is_refused(found: Any) -> None:
+    assert found(2, "a_hook_behind_the_forward") == ["A hook came to a parameter betwe"] * 2
 
 
 @pytest.mark.parametrize("world", [2, 3, 4])
