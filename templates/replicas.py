@@ -199,7 +199,7 @@ class KeptReplica:
         if alone and is_same_makeup(makeup_of(self.parts), self.made):
             self.failures = 0
             for part in self.parts:
-                part._buffers.clear()  # or they would seem to be held by somebody
+                vars(part)["_buffers"] = {}  # or they would seem to be held by somebody
             return
         self.drop()
         self.failures += 1
