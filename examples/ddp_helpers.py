@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition e356931f): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6ab2fe28): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -3224,7 +3224,7 @@ class KeptReplica:
         if alone and is_same_makeup(makeup_of(self.parts), self.made):
             self.failures = 0
             for part in self.parts:
-                part._buffers.clear()  # or they would seem to be held by somebody
+                vars(part)["_buffers"] = {}  # or they would seem to be held by somebody
             return
         self.drop()
         self.failures += 1
