@@ -3,7 +3,7 @@
 `python benchmarks/coverage.py FOLDER` prints a Markdown table of the scripts in tests/corpus and of the repositories of
 public_list.toml that lie in FOLDER, then the share that is lean, then the reasons of the others, the commonest first.
 `--corpus` and `--public` print one half. Lean is: each sample is loaded once in all, each rank moves its own rows
-alone, no batch goes over the network, and ranks do not wait for each other to run the model.
+alone, and no batch goes over the network. Whether ranks run the model at once or in turn is a column of its own.
 
 What it cannot know: batches under 64 KB, and of classes of the script's own, are moved whole; and a function that
 couples rows makes a large output whole where it is called. Only a run shows these (`dp2ddp bench`). Python 3.11.
@@ -12,6 +12,7 @@ couples rows makes a large output whole where it is called. Only a run shows the
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -69,7 +70,7 @@ def main() -> None:
         rows += list(table("tests/corpus", corpus()))
     if "--corpus" not in sys.argv:
         rows += list(table("public list", public(Path(given[0]).resolve())))
-    reasons = Counter(f"{row.why_not}" for row in rows if row.why_not)
+    reasons = Counter(re.sub(r" \([^()]*\)|`[^`]*`", "", row.why_not) for row in rows if row.why_not)
     print("\n| how often | what keeps it |\n|---|---|")
     for reason, count in reasons.most_common():
         print(f"| {count} | {reason} |")
@@ -130,12 +131,10 @@ def described(name: str, chosen: Strategy, takes_turns: bool) -> Row:
     """The words for a strategy."""
     data, join = chosen.data.value, chosen.join.value
     sends = data == "feed" or (data, join) == ("shard", "batch")
-    own = (data, join) == ("shard", "outputs") or data == "share"
+    own = data == "share" or data == "shard" and join != "batch"
     why_not = None
     if sends or not own:
-        why_not = f"{data}: {chosen.data.because}"
-    elif takes_turns:
-        why_not = f"in turn: {chosen.gradients.because}"
+        why_not = chosen.data.because.rpartition("share: ")[2].removesuffix(")")
     moves = "own rows" if own else "whole batches"
     return Row(name, LOADS[data], moves, join, chosen.gradients.value, takes_turns, why_not)
 

@@ -10,6 +10,7 @@ import random
 import signal
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -134,6 +135,28 @@ def iterable_without_workers() -> Any:
 
 def one_at_a_time() -> Any:
     return same_as_one_process(rows, batch_size=None)
+
+
+def pinned() -> Any:
+    """Without a GPU torch pins nothing, and says so once."""
+    return same_as_one_process(wide_rows, batch_size=4, num_workers=1, pin_memory=True)
+
+
+class Late(TensorDataset):
+    """Its first rows take long: other workers' batches overtake them, if that is allowed."""
+
+    def __getitem__(self, index: Any) -> Any:
+        if index < 4:
+            time.sleep(0.5)
+        return super().__getitem__(index)
+
+
+def out_of_order() -> Any:
+    """Batches as they come: the same on all ranks, and each row once."""
+    data = Late(torch.arange(16.0).view(16, 1).expand(16, 9000).contiguous())
+    loader = share(DataLoader, data, batch_size=4, num_workers=2, in_order=False)
+    found = [x[:, 0].tolist() for (x,) in loader]
+    return [sorted(sum(found, [])) == list(range(16)), len({str(one) for one in exchange(found)})]
 
 
 def started_by(way: str) -> Any:
@@ -459,6 +482,8 @@ CHECKS: dict[str, Callable[[], Any]] = {
         iterable_with_workers,
         iterable_without_workers,
         one_at_a_time,
+        pinned,
+        out_of_order,
         spawned,
         forkserver,
         begins_while_it_is_made,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -32,7 +34,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
 SAME = (
     *("without_workers", "without_workers_mapped", "two_workers_mapped", "persistent_workers"),
     *("iterable_with_workers", "iterable_without_workers", "one_at_a_time"),
-    *("begins_while_it_is_made", "by_names_in_the_file_system"),
+    *("begins_while_it_is_made", "by_names_in_the_file_system", "pinned", "out_of_order"),
 )
 
 
@@ -160,3 +162,67 @@ def test_few_open_files_are_enough_also_for_batches_that_are_kept(tmp_path: Path
     ended = run(tmp_path, "few", workers)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.strip() == str([400 * 9000.0] * 2)
+
+
+LARGE = """
+import os, resource, sys
+import torch
+from torch.utils.data import DataLoader, Dataset
+from dp2ddp.templates.process import exchange, join_process_group, own_rank
+from dp2ddp.templates.shared import share
+
+join_process_group()
+
+class Rows(Dataset):
+    def __len__(self):
+        return int(sys.argv[1])
+
+    def __getitem__(self, index):
+        return torch.full((int(sys.argv[2]),), float(index))
+
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+total = 0.0
+for number, x in enumerate(share(DataLoader, Rows(), batch_size=3, shuffle=True, num_workers=int(sys.argv[3]))):
+    total += float(x.double().sum())
+    if number == 3:
+        break
+grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
+told = exchange((grown, total))
+if own_rank() == 0:
+    print([one for one, _ in told], len({one for _, one in told}))
+"""
+
+
+def test_a_list_of_indices_is_in_rank_0s_memory_alone(tmp_path: Path) -> None:
+    """Of 3 million here (a permutation of 100 million: 4592 MB on rank 0, 0 MB on the others, for W = 2 and 4)."""
+    (tmp_path / "train.py").write_text(LARGE)
+    command = [*TORCHRUN, "3", str(tmp_path / "train.py"), "3000000", "10", "0"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    (first, *others), alike = ast.literal_eval(ended.stdout.strip().replace("] ", "], "))
+    assert first > 100
+    assert max(others) < 20
+    assert alike == 1
+
+
+@pytest.mark.parametrize(("size", "workers"), [("64M", "2"), ("1M", "0"), ("1M", "1")])
+def test_little_shared_memory_is_enough_where_it_is_for_one_process(
+    tmp_path: Path, size: str, workers: str
+) -> None:
+    """As in a container, by a mount of its own. Of 1 MB torch says itself that a batch of workers does not fit."""
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
+        pytest.skip("mounts of one's own are not permitted here")
+    script = tmp_path / "train.py"
+    script.write_text(LARGE)
+    mount = (
+        f"mount -t tmpfs -o size={size} tmpfs /dev/shm && exec {shlex.join([*TORCHRUN, '2', str(script)])}"
+    )
+    command = ["unshare", "-m", "bash", "-c", f"{mount} 15 1000000 {workers}"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert end_all(script) == 0
+    if (size, workers) == ("1M", "1"):
+        for rank in (0, 1):
+            assert f"[rank{rank}]: RuntimeError: unable to allocate shared memory" in ended.stderr
+    else:
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout.strip().endswith("] 1")
