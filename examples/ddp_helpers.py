@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 6ab2fe28): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 16b2df8b): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -1072,7 +1072,7 @@ def own_whole(rows: RowsOnRanks) -> torch.Tensor:
 
 def as_array(rows: RowsOnRanks, convert: Callable[[torch.Tensor], Any]) -> Any:
     """numpy's view of the whole; it is read-only where writing into it would not reach all that shares the memory."""
-    if rows.requires_grad or not rows.family.others(rows):
+    if rows.requires_grad or not rows.family.others(rows) or known_members(rows) is not None:
         return convert(plain(rows) if rows.requires_grad else own_whole(rows))
     array = convert(plain(rows))
     array.flags.writeable = False
@@ -1873,6 +1873,8 @@ def shard_of(loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool 
 class ShardedLoader(DataLoader[Any]):
     """A DataLoader with another's settings that loads one rank's rows of each of its batches."""
 
+    differs_by_rank = True  # nothing that replicas fill, see memory.py
+
     def __init__(self, loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool) -> None:
         vars(self).update(vars(loader))
         self.whole, self.seen_whole = loader, seen_whole
@@ -1934,6 +1936,8 @@ def own_rows(batch: list[Any], rank: int, world: int) -> list[Any]:
 
 class RankBatches:
     """One pass over a sharded loader."""
+
+    differs_by_rank = True
 
     def __init__(self, batches: Iterator[Any], share: Share, length: int, seen_whole: bool) -> None:
         self.batches = batches
@@ -3996,13 +4000,14 @@ def set_generator_state(generator: Any, state: Any) -> None:
 
 
 def has_attributes(value: Any) -> bool:
-    """Whether this is an object of the script's own, whose methods may change it."""
+    """Whether this is an object of the script's own, whose methods may change it; and not one that each rank has."""
     others = (torch.nn.Module, torch.Tensor, type, ModuleType, *FUNCTIONS)
     foreign = ("torch", "numpy", "builtins", "_thread", "threading", "functools")
     return (
         hasattr(value, "__dict__")
         and not isinstance(value, (*others, *CONTAINERS))
         and not type(value).__module__.startswith(foreign)
+        and not hasattr(type(value), "differs_by_rank")
     )
 
 

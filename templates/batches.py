@@ -46,6 +46,8 @@ def shard_of(loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool 
 class ShardedLoader(DataLoader[Any]):
     """A DataLoader with another's settings that loads one rank's rows of each of its batches."""
 
+    differs_by_rank = True  # nothing that replicas fill, see memory.py
+
     def __init__(self, loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool) -> None:
         vars(self).update(vars(loader))
         self.whole, self.seen_whole = loader, seen_whole
@@ -107,6 +109,8 @@ def own_rows(batch: list[Any], rank: int, world: int) -> list[Any]:
 
 class RankBatches:
     """One pass over a sharded loader."""
+
+    differs_by_rank = True
 
     def __init__(self, batches: Iterator[Any], share: Share, length: int, seen_whole: bool) -> None:
         self.batches = batches

@@ -16,6 +16,7 @@ import torch
 import torch.distributed
 
 from .outputs import Face, face_of
+from .parted import RowsOnRanks
 from .process import own_rank
 from .rows import as_bytes
 
@@ -81,7 +82,7 @@ class Memory:
             self.generators.append(value)
         self.labels[id(value)] = Known(len(self.known))
         self.known.append(value)
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) and not isinstance(value, RowsOnRanks):
             self.bits[len(self.known) - 1] = bits_of(value)
         if isinstance(value, queue.Queue):
             self.learn(value.queue)
@@ -340,13 +341,14 @@ def is_array(value: Any) -> bool:
 
 
 def has_attributes(value: Any) -> bool:
-    """Whether this is an object of the script's own, whose methods may change it."""
+    """Whether this is an object of the script's own, whose methods may change it; and not one that each rank has."""
     others = (torch.nn.Module, torch.Tensor, type, ModuleType, *FUNCTIONS)
     foreign = ("torch", "numpy", "builtins", "_thread", "threading", "functools")
     return (
         hasattr(value, "__dict__")
         and not isinstance(value, (*others, *CONTAINERS))
         and not type(value).__module__.startswith(foreign)
+        and not hasattr(type(value), "differs_by_rank")
     )
 
 

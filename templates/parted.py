@@ -395,7 +395,7 @@ def own_whole(rows: RowsOnRanks) -> torch.Tensor:
 
 def as_array(rows: RowsOnRanks, convert: Callable[[torch.Tensor], Any]) -> Any:
     """numpy's view of the whole; it is read-only where writing into it would not reach all that shares the memory."""
-    if rows.requires_grad or not rows.family.others(rows):
+    if rows.requires_grad or not rows.family.others(rows) or known_members(rows) is not None:
         return convert(plain(rows) if rows.requires_grad else own_whole(rows))
     array = convert(plain(rows))
     array.flags.writeable = False

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from dp2ddp.templates.batches import see_whole, shard
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
+from dp2ddp.templates.in_turn import InTurnDDP
 from dp2ddp.templates.loaded import MOST_WAITING, WAITING
 from dp2ddp.templates.parted import RowsOnRanks, is_parted
 from dp2ddp.templates.process import exchange, own_rank, world_size
@@ -231,6 +232,34 @@ def mistaken_collate() -> Any:
     return False
 
 
+class Reaching(nn.Module):
+    """Draws on the host, so that ranks take turns; its forward can reach the loader and a batch of it."""
+
+    def __init__(self, loader: Any, batch: Any) -> None:
+        super().__init__()
+        self.line = nn.Linear(6, 2).double()
+        self.loader, self.batch, self.count = loader, [batch], [0]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count[0] += len(self.loader)
+        out: torch.Tensor = self.line(x + random.random())
+        return out
+
+
+def what_replicas_can_reach_stays_each_ranks_own() -> Any:
+    """In turns, ranks take over what replicas fill, and not whose rows a loader gives."""
+    loader = shard(loader_of, 10, 5)
+    net = InTurnDDP(Reaching(loader, next(iter(loader))[0]))
+    found = []
+    for x, y in loader:
+        net(x)
+        found += y.tolist()
+    return [
+        found == [n % 3 for n in range(10)],
+        net.module.count == [2 * 2 * len(torch.arange(5).chunk(world_size()))],
+    ]
+
+
 LOADED_CHECKS: dict[str, Callable[[], Any]] = {
     check.__name__: check
     for check in (
@@ -244,5 +273,6 @@ LOADED_CHECKS: dict[str, Callable[[], Any]] = {
         samples_of_different_shapes,
         batches_that_no_model_sees,
         mistaken_collate,
+        what_replicas_can_reach_stays_each_ranks_own,
     )
 }

@@ -206,6 +206,7 @@ BATCHES: dict[str, Callable[[T, T], Any]] = {
     "normalised over the batch": lambda x, y: (x - x.mean(0)) / x.std(0),
     "numpy, written into": lambda x, y: (x.numpy().__setitem__(0, 5.0), x)[1],
     "numpy of a view": lambda x, y: torch.from_numpy(x[:, 1:].numpy() * 2),
+    "numpy of its data, written into": lambda x, y: (x.data.numpy().__setitem__(0, 5.0), x + x.data)[1],
     "its storage": lambda x, y: (torch.frombuffer(x.numpy().data, dtype=x.dtype).zero_(), x)[1],
     "one by one": lambda x, y: torch.stack([row * 2 for row in x]),
     "a row of a view that stays": lambda x, y: (z := x.t(), x.__setitem__(1, 4.0), z[0].mul_(2), x + z.t())[
