@@ -1,5 +1,6 @@
 """What one replica is called with: the rules of torch/nn/parallel/scatter_gather.py, scatter_kwargs."""
 
+import copy
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -84,3 +85,17 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from tensors_in(item)
+
+
+def map_tensors(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """The same with something else in the place of each tensor, in tuples, lists and dicts."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        made = copy.copy(value)  # of its own kind: a defaultdict cannot be called with items
+        made.update((key, map_tensors(item, change)) for key, item in value.items())
+        return made
+    if not isinstance(value, (tuple, list)):
+        return value
+    items = [map_tensors(item, change) for item in value]
+    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from .arguments import tensors_in
-from .rows import concatenate_ranks
+from .rows import from_all_ranks
 
 # Bytes up to which a tensor travels with other news: no exchange more, and float32 to the last bit.
 SMALL_WHOLE = 64 * 1024
@@ -31,7 +31,7 @@ class LoadedRows:
     def make_whole(self) -> torch.Tensor:
         """All rows; all ranks have to come here, if they are not known yet."""
         if self.whole is None:
-            self.whole = concatenate_ranks(self.own, self.sizes)
+            self.whole = from_all_ranks(self.own, self.sizes)
         return self.whole
 
 

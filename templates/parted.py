@@ -16,11 +16,11 @@ from typing import Any, TypeGuard
 
 import torch
 
-from .arguments import rank_sizes
+from .arguments import map_tensors, rank_sizes, tensors_in
 from .compiled import uncompiled
 from .loaded import LoadedRows, Origin, is_large
 from .process import own_rank, world_size
-from .rows import concatenate_ranks, own_slice
+from .rows import RowsMade, concatenate_ranks, from_all_ranks, own_slice
 
 
 class RowsOnRanks(torch.Tensor):
@@ -45,7 +45,7 @@ class RowsOnRanks(torch.Tensor):
         shape: "Sequence[int] | None" = None,
         strides: "Sequence[int] | None" = None,
     ) -> "RowsOnRanks":
-        """The whole tensor of which `own` are this rank's rows; outside of autograd (see rows_of)."""
+        """The whole tensor of which `own` are this rank's rows; outside of autograd."""
         if shape is None or strides is None:
             own = (
                 own.contiguous()
@@ -148,11 +148,6 @@ def contiguous_strides(shape: Sequence[int]) -> list[int]:
     return strides
 
 
-def rows_of(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
-    """This rank's rows in, the whole tensor out, as autograd sees it; the gradient is the own rows' part again."""
-    return IntoRows.apply(own, tuple(sizes), dim)
-
-
 def join_parts(own: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tensor:
     """All ranks' rows as one tensor: whole on each rank if it is small, parted as they are if it is large."""
     if dim != 0 or own.layout != torch.strided or not is_large(own, sizes, dim):
@@ -172,7 +167,13 @@ def part_whole(whole: Any) -> Any:
     if not collect_leaves(whole, leaves):
         return whole
     memories = [one.untyped_storage()._cdata for one in leaves if isinstance(one, torch.Tensor)]
-    return with_parts(whole, {memory for memory in memories if memories.count(memory) == 1})
+    single = {memory for memory in memories if memories.count(memory) == 1}
+
+    def part(tensor: torch.Tensor) -> torch.Tensor:
+        is_known = tensor.untyped_storage()._cdata in single
+        return rows_of_whole(tensor) if is_known and is_partable(tensor) else tensor
+
+    return map_tensors(whole, part)
 
 
 def collect_leaves(value: Any, leaves: list[Any]) -> bool:
@@ -184,17 +185,6 @@ def collect_leaves(value: Any, leaves: list[Any]) -> bool:
     leaves.append(value)
     strided = type(value) is torch.Tensor and value.layout is torch.strided
     return strided or isinstance(value, (str, bytes, int, float, complex, type(None)))
-
-
-def with_parts(value: Any, memories: "set[int]") -> Any:
-    """A batch with RowsOnRanks in the place of large tensors that lie in these memories."""
-    if type(value) is dict:
-        return {key: with_parts(each, memories) for key, each in value.items()}
-    if type(value) in (tuple, list):
-        return type(value)(with_parts(each, memories) for each in value)
-    if not isinstance(value, torch.Tensor) or value.untyped_storage()._cdata not in memories:
-        return value
-    return rows_of_whole(value) if is_partable(value) else value
 
 
 def rows_of_whole(whole: torch.Tensor) -> torch.Tensor:
@@ -236,37 +226,6 @@ def own_times(gradient: torch.Tensor, sizes: Sequence[int], dim: int, factor: fl
     return own_numbers(gradient, sizes, dim) * factor
 
 
-def own_rows_of(tensor: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
-    """This rank's rows of a whole tensor, as autograd sees it."""
-    return OutOfRows.apply(tensor, tuple(sizes), dim)
-
-
-class IntoRows(torch.autograd.Function):
-    """own rows -> whole; backward: the own rows of the whole gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, own: torch.Tensor, sizes: tuple[int, ...], dim: int) -> torch.Tensor:
-        ctx.layout = sizes, dim
-        return RowsOnRanks.of(own.detach(), sizes, dim)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return own_rows_of(gradient, *ctx.layout), None, None
-
-
-class OutOfRows(torch.autograd.Function):
-    """whole -> own rows; backward: the whole gradient, of which the others have the other rows."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, sizes: tuple[int, ...], dim: int) -> torch.Tensor:
-        ctx.layout = sizes, dim
-        return own_numbers(tensor, sizes, dim).clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return rows_of(gradient, *ctx.layout), None, None
-
-
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """The whole as a plain tensor of this rank; autograd goes on through it."""
     return AsPlain.apply(tensor) if isinstance(tensor, RowsOnRanks) else tensor
@@ -286,21 +245,12 @@ class AsPlain(torch.autograd.Function):
 
 def with_wholes(value: Any) -> Any:
     """A value with all rows in it, before one rank goes on alone; also in tuples, lists and dicts."""
-    if isinstance(value, RowsOnRanks):
-        return plain(value)
-    if isinstance(value, dict):
-        return {key: with_wholes(item) for key, item in value.items()} if holds_rows(value) else value
-    if isinstance(value, (tuple, list)) and holds_rows(value):
-        items = [with_wholes(item) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
+    return map_tensors(value, plain) if holds_rows(value) else value
 
 
 def holds_rows(value: Any) -> bool:
     """Whether there are RowsOnRanks in it."""
-    if isinstance(value, dict):
-        return any(map(holds_rows, value.values()))
-    return any(map(holds_rows, value)) if isinstance(value, (tuple, list)) else isinstance(value, RowsOnRanks)
+    return any(isinstance(tensor, RowsOnRanks) for tensor in tensors_in(value))
 
 
 def is_parted(value: Any) -> TypeGuard[RowsOnRanks]:
@@ -328,32 +278,6 @@ def join_own(rows: RowsOnRanks) -> torch.Tensor:
         return whole
     placed = torch.empty_strided(rows.shape, rows.stride(), dtype=whole.dtype, device=whole.device)
     return placed.copy_(whole)
-
-
-def from_all_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
-    """torch.cat of what the ranks bring; all of them have to come here."""
-    if world_size() == 1:
-        raise RuntimeError(
-            "These rows lie on several ranks, and only one rank asks for all of them. Ask where all ranks come by."
-        )
-    if threading.get_ident() != RowsMade.thread and is_thread_beside():
-        raise RuntimeError(
-            "A thread asks for rows of the other ranks, whose threads go at their own pace. Hand the thread "
-            "x.detach().cpu().numpy(), which is the whole."
-        )
-    return concatenate_ranks(own, sizes, dim)
-
-
-class RowsMade:
-    """The thread in which the script runs the wrapped model, and takes its batches: there the ranks go side by side."""
-
-    thread = threading.get_ident()
-
-
-def is_thread_beside() -> bool:
-    """Whether this is neither Python's first thread nor one of autograd's."""
-    thread = threading.current_thread()
-    return thread is not threading.main_thread() and not isinstance(thread, threading._DummyThread)
 
 
 CROSSES = (
@@ -451,7 +375,7 @@ def run_on_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         become_whole(rows)
         about_to_change(rows)
     viewed = [value for argument, value in given if argument.alias_info is not None and is_parted(value)]
-    found = func(*with_plain(args), **with_plain(kwargs))
+    found = func(*map_tensors(args, plain_numbers), **map_tensors(kwargs, plain_numbers))
     if viewed:  # a view of the whole, by which nobody can write into the rows of the other ranks
         views = [
             whole_view(one.clone(), viewed[0]) for one in (found if isinstance(found, list) else [found])
@@ -530,15 +454,6 @@ def span_of(tensor: torch.Tensor) -> int:
     """How many elements of memory a tensor reaches over."""
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     return 1 + sum((size - 1) * step for size, step in steps) if tensor.numel() else 0
-
-
-def with_plain(value: Any) -> Any:
-    """Arguments with the wholes in place of rows."""
-    if isinstance(value, RowsOnRanks):
-        return plain_numbers(value)
-    if isinstance(value, dict):
-        return {key: with_plain(item) for key, item in value.items()}
-    return type(value)(with_plain(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .arguments import tensors_in
+from .arguments import map_tensors, tensors_in
 from .compiled import uncompiled
 from .ddp import GraphDDP, Report, called_data_parallel
 from .outputs import Branch, Face, describe_output, face_of, gather_outputs, joinable_shapes
@@ -174,7 +174,9 @@ class RunByHand:
         report = Report(())
         if own_rank() in self.numbers:
             place = self.numbers.index(own_rank())
-            part, keywords = with_tensors((inputs[place], kwargs[place]), stand_ins)
+            part, keywords = map_tensors(
+                (inputs[place], kwargs[place]), lambda one: stand_ins.get(id(one), one)
+            )
             report = self.wrapper.run(lambda: describe_part(self.modules[place](*part, **keywords), tensors))
         reports = self.exchange_reports(report)
         self.wrapper.follow(reports)
@@ -208,18 +210,6 @@ def links_of(module: Any) -> Iterator[torch.Tensor]:
         yield module.replica_link
     elif isinstance(module, torch.nn.Module) and any(p.requires_grad for p in module.parameters()):
         raise RuntimeError("parallel_apply_on_ranks is given a module that replicate_on_ranks did not make")
-
-
-def with_tensors(value: Any, stand_ins: "dict[int, torch.Tensor]") -> Any:
-    """A value with other tensors in the places of some of its own."""
-    if isinstance(value, torch.Tensor):
-        return stand_ins.get(id(value), value)
-    if isinstance(value, dict):
-        return type(value)((key, with_tensors(item, stand_ins)) for key, item in value.items())
-    if isinstance(value, (tuple, list)):
-        items = [with_tensors(item, stand_ins) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
 
 
 def describe_part(output: Any, tensors: list[torch.Tensor]) -> Any:

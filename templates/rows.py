@@ -1,12 +1,13 @@
 """Rows that lie on different ranks, brought together in rank order."""
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.distributed
 
-from .process import own_rank
+from .process import own_rank, world_size
 
 
 def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
@@ -22,6 +23,32 @@ def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> 
     whole = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
     # Not a view: scripts write into what a forward returned, and autograd lets nobody write into a Function's views.
     return whole if dim == 0 else whole.movedim(0, dim).clone(memory_format=torch.contiguous_format)
+
+
+def from_all_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """torch.cat of what the ranks bring; all of them have to come here."""
+    if world_size() == 1:
+        raise RuntimeError(
+            "These rows lie on several ranks, and only one rank asks for all of them. Ask where all ranks come by."
+        )
+    if threading.get_ident() != RowsMade.thread and is_thread_beside():
+        raise RuntimeError(
+            "A thread asks for rows of the other ranks, whose threads go at their own pace. Hand the thread "
+            "x.detach().cpu().numpy(), which is the whole."
+        )
+    return concatenate_ranks(own, sizes, dim)
+
+
+class RowsMade:
+    """The thread in which the script runs the wrapped model, and takes its batches: there the ranks go side by side."""
+
+    thread = threading.get_ident()
+
+
+def is_thread_beside() -> bool:
+    """Whether this is neither Python's first thread nor one of autograd's."""
+    thread = threading.current_thread()
+    return thread is not threading.main_thread() and not isinstance(thread, threading._DummyThread)
 
 
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:

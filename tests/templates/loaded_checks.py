@@ -199,7 +199,22 @@ def where_not_all_ranks_come_by() -> Any:
     alone = on_rank_zero(read)
     (x, y), *_ = loader
     kinds = [isinstance(x, RowsOnRanks), on_rank_zero(lambda one: one.tolist(), y)]
-    return exchange([found, alone if own_rank() == 0 else found, kinds])[0]
+    (x, y), *_ = loader
+    kinds.append(refusal(lambda: on_rank_zero(lambda: y.tolist())))
+    asked: list[str] = []
+    thread = threading.Thread(target=lambda: asked.append(refusal(lambda: (y + 1).tolist())))
+    thread.start()
+    thread.join()
+    return exchange([found, alone if own_rank() == 0 else found, [*kinds, *asked, y.tolist()]])[0]
+
+
+def refusal(ask: Callable[[], Any]) -> str:
+    """The first words of what somebody is told who asks where not all ranks come by."""
+    try:
+        ask()
+    except RuntimeError as error:
+        return " ".join(str(error).split()[:4])
+    return ""
 
 
 def samples_of_different_shapes() -> Any:

@@ -20,8 +20,9 @@ import torch
 import torch.nn.functional as F
 from dp2ddp.templates import loaded, parted
 from dp2ddp.templates.batches import see_whole
-from dp2ddp.templates.parted import RowsOnRanks, own_rows_of, plain, rows_of
+from dp2ddp.templates.parted import RowsOnRanks, plain
 from dp2ddp.templates.process import own_rank, world_size
+from own_rows import own_rows_of, rows_of
 from torch import nn
 
 T = torch.Tensor

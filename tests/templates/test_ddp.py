@@ -306,7 +306,8 @@ def test_labels_travel_with_the_outputs(found: Any, world: int) -> None:
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_a_thread_and_rank_0_alone_have_the_whole_loader(found: Any, world: int) -> None:
     whole = [[True, 5], [True, 2]]
-    wanted = [whole, whole, [True, [0, 1, 2, 0, 1]]]
+    refused = ["These rows lie on", "A thread asks for"]
+    wanted = [whole, whole, [True, [0, 1, 2, 0, 1], *refused, [0, 1, 2, 0, 1]]]
     assert found(world, "where_not_all_ranks_come_by") == [wanted] * world
 
 
