@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 16b2df8b): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 0b5e71b5): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -130,6 +130,20 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from tensors_in(item)
+
+
+def map_tensors(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
+    """The same with something else in the place of each tensor, in tuples, lists and dicts."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        made = copy.copy(value)  # of its own kind: a defaultdict cannot be called with items
+        made.update((key, map_tensors(item, change)) for key, item in value.items())
+        return made
+    if not isinstance(value, (tuple, list)):
+        return value
+    items = [map_tensors(item, change) for item in value]
+    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
 
 
 # Events that change files, and which of their arguments are paths (Python's audit events table).
@@ -498,6 +512,32 @@ def concatenate_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> 
     return whole if dim == 0 else whole.movedim(0, dim).clone(memory_format=torch.contiguous_format)
 
 
+def from_all_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """torch.cat of what the ranks bring; all of them have to come here."""
+    if world_size() == 1:
+        raise RuntimeError(
+            "These rows lie on several ranks, and only one rank asks for all of them. Ask where all ranks come by."
+        )
+    if threading.get_ident() != RowsMade.thread and is_thread_beside():
+        raise RuntimeError(
+            "A thread asks for rows of the other ranks, whose threads go at their own pace. Hand the thread "
+            "x.detach().cpu().numpy(), which is the whole."
+        )
+    return concatenate_ranks(own, sizes, dim)
+
+
+class RowsMade:
+    """The thread in which the script runs the wrapped model, and takes its batches: there the ranks go side by side."""
+
+    thread = threading.get_ident()
+
+
+def is_thread_beside() -> bool:
+    """Whether this is neither Python's first thread nor one of autograd's."""
+    thread = threading.current_thread()
+    return thread is not threading.main_thread() and not isinstance(thread, threading._DummyThread)
+
+
 def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """The memory of a contiguous tensor as a vector of bytes."""
     return tensor.reshape(-1).view(torch.uint8)
@@ -567,7 +607,7 @@ class LoadedRows:
     def make_whole(self) -> torch.Tensor:
         """All rows; all ranks have to come here, if they are not known yet."""
         if self.whole is None:
-            self.whole = concatenate_ranks(self.own, self.sizes)
+            self.whole = from_all_ranks(self.own, self.sizes)
         return self.whole
 
 
@@ -758,7 +798,7 @@ class RowsOnRanks(torch.Tensor):
         shape: "Sequence[int] | None" = None,
         strides: "Sequence[int] | None" = None,
     ) -> "RowsOnRanks":
-        """The whole tensor of which `own` are this rank's rows; outside of autograd (see rows_of)."""
+        """The whole tensor of which `own` are this rank's rows; outside of autograd."""
         if shape is None or strides is None:
             own = (
                 own.contiguous()
@@ -880,7 +920,13 @@ def part_whole(whole: Any) -> Any:
     if not collect_leaves(whole, leaves):
         return whole
     memories = [one.untyped_storage()._cdata for one in leaves if isinstance(one, torch.Tensor)]
-    return with_parts(whole, {memory for memory in memories if memories.count(memory) == 1})
+    single = {memory for memory in memories if memories.count(memory) == 1}
+
+    def part(tensor: torch.Tensor) -> torch.Tensor:
+        is_known = tensor.untyped_storage()._cdata in single
+        return rows_of_whole(tensor) if is_known and is_partable(tensor) else tensor
+
+    return map_tensors(whole, part)
 
 
 def collect_leaves(value: Any, leaves: list[Any]) -> bool:
@@ -892,17 +938,6 @@ def collect_leaves(value: Any, leaves: list[Any]) -> bool:
     leaves.append(value)
     strided = type(value) is torch.Tensor and value.layout is torch.strided
     return strided or isinstance(value, (str, bytes, int, float, complex, type(None)))
-
-
-def with_parts(value: Any, memories: "set[int]") -> Any:
-    """A batch with RowsOnRanks in the place of large tensors that lie in these memories."""
-    if type(value) is dict:
-        return {key: with_parts(each, memories) for key, each in value.items()}
-    if type(value) in (tuple, list):
-        return type(value)(with_parts(each, memories) for each in value)
-    if not isinstance(value, torch.Tensor) or value.untyped_storage()._cdata not in memories:
-        return value
-    return rows_of_whole(value) if is_partable(value) else value
 
 
 def rows_of_whole(whole: torch.Tensor) -> torch.Tensor:
@@ -963,21 +998,12 @@ class AsPlain(torch.autograd.Function):
 
 def with_wholes(value: Any) -> Any:
     """A value with all rows in it, before one rank goes on alone; also in tuples, lists and dicts."""
-    if isinstance(value, RowsOnRanks):
-        return plain(value)
-    if isinstance(value, dict):
-        return {key: with_wholes(item) for key, item in value.items()} if holds_rows(value) else value
-    if isinstance(value, (tuple, list)) and holds_rows(value):
-        items = [with_wholes(item) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
+    return map_tensors(value, plain) if holds_rows(value) else value
 
 
 def holds_rows(value: Any) -> bool:
     """Whether there are RowsOnRanks in it."""
-    if isinstance(value, dict):
-        return any(map(holds_rows, value.values()))
-    return any(map(holds_rows, value)) if isinstance(value, (tuple, list)) else isinstance(value, RowsOnRanks)
+    return any(isinstance(tensor, RowsOnRanks) for tensor in tensors_in(value))
 
 
 def is_parted(value: Any) -> TypeGuard[RowsOnRanks]:
@@ -1005,32 +1031,6 @@ def join_own(rows: RowsOnRanks) -> torch.Tensor:
         return whole
     placed = torch.empty_strided(rows.shape, rows.stride(), dtype=whole.dtype, device=whole.device)
     return placed.copy_(whole)
-
-
-def from_all_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
-    """torch.cat of what the ranks bring; all of them have to come here."""
-    if world_size() == 1:
-        raise RuntimeError(
-            "These rows lie on several ranks, and only one rank asks for all of them. Ask where all ranks come by."
-        )
-    if threading.get_ident() != RowsMade.thread and is_thread_beside():
-        raise RuntimeError(
-            "A thread asks for rows of the other ranks, whose threads go at their own pace. Hand the thread "
-            "x.detach().cpu().numpy(), which is the whole."
-        )
-    return concatenate_ranks(own, sizes, dim)
-
-
-class RowsMade:
-    """The thread in which the script runs the wrapped model, and takes its batches: there the ranks go side by side."""
-
-    thread = threading.get_ident()
-
-
-def is_thread_beside() -> bool:
-    """Whether this is neither Python's first thread nor one of autograd's."""
-    thread = threading.current_thread()
-    return thread is not threading.main_thread() and not isinstance(thread, threading._DummyThread)
 
 
 CROSSES = (
@@ -1123,7 +1123,7 @@ def run_on_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         become_whole(rows)
         about_to_change(rows)
     viewed = [value for argument, value in given if argument.alias_info is not None and is_parted(value)]
-    found = func(*with_plain(args), **with_plain(kwargs))
+    found = func(*map_tensors(args, plain_numbers), **map_tensors(kwargs, plain_numbers))
     if viewed:  # a view of the whole, by which nobody can write into the rows of the other ranks
         views = [
             whole_view(one.clone(), viewed[0]) for one in (found if isinstance(found, list) else [found])
@@ -1202,15 +1202,6 @@ def span_of(tensor: torch.Tensor) -> int:
     """How many elements of memory a tensor reaches over."""
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     return 1 + sum((size - 1) * step for size, step in steps) if tensor.numel() else 0
-
-
-def with_plain(value: Any) -> Any:
-    """Arguments with the wholes in place of rows."""
-    if isinstance(value, RowsOnRanks):
-        return plain_numbers(value)
-    if isinstance(value, dict):
-        return {key: with_plain(item) for key, item in value.items()}
-    return type(value)(with_plain(item) for item in value) if isinstance(value, (list, tuple)) else value
 
 
 @functools.cache
@@ -4539,7 +4530,9 @@ class RunByHand:
         report = Report(())
         if own_rank() in self.numbers:
             place = self.numbers.index(own_rank())
-            part, keywords = with_tensors((inputs[place], kwargs[place]), stand_ins)
+            part, keywords = map_tensors(
+                (inputs[place], kwargs[place]), lambda one: stand_ins.get(id(one), one)
+            )
             report = self.wrapper.run(lambda: describe_part(self.modules[place](*part, **keywords), tensors))
         reports = self.exchange_reports(report)
         self.wrapper.follow(reports)
@@ -4573,18 +4566,6 @@ def links_of(module: Any) -> Iterator[torch.Tensor]:
         yield module.replica_link
     elif isinstance(module, torch.nn.Module) and any(p.requires_grad for p in module.parameters()):
         raise RuntimeError("parallel_apply_on_ranks is given a module that replicate_on_ranks did not make")
-
-
-def with_tensors(value: Any, stand_ins: "dict[int, torch.Tensor]") -> Any:
-    """A value with other tensors in the places of some of its own."""
-    if isinstance(value, torch.Tensor):
-        return stand_ins.get(id(value), value)
-    if isinstance(value, dict):
-        return type(value)((key, with_tensors(item, stand_ins)) for key, item in value.items())
-    if isinstance(value, (tuple, list)):
-        items = [with_tensors(item, stand_ins) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
 
 
 def describe_part(output: Any, tensors: list[torch.Tensor]) -> Any:
