@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 0b5e71b5): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 283d5e96): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -518,6 +518,12 @@ def from_all_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> tor
         raise RuntimeError(
             "These rows lie on several ranks, and only one rank asks for all of them. Ask where all ranks come by."
         )
+    if RowsMade.in_replica:
+        raise RuntimeError(
+            "The wrapped module's forward asks for rows that other ranks have: of a tensor that is no argument of it, "
+            "but in an object, say, or a global name. Give it as an argument, or let rank 0 load the batches: "
+            "dp2ddp convert --data share."
+        )
     if threading.get_ident() != RowsMade.thread and is_thread_beside():
         raise RuntimeError(
             "A thread asks for rows of the other ranks, whose threads go at their own pace. Hand the thread "
@@ -530,6 +536,17 @@ class RowsMade:
     """The thread in which the script runs the wrapped model, and takes its batches: there the ranks go side by side."""
 
     thread = threading.get_ident()
+    in_replica = False
+
+
+@contextlib.contextmanager
+def inside_replica() -> Iterator[None]:
+    """The time in which a rank runs its replica."""
+    before, RowsMade.in_replica = RowsMade.in_replica, True
+    try:
+        yield
+    finally:
+        RowsMade.in_replica = before
 
 
 def is_thread_beside() -> bool:
@@ -3603,7 +3620,7 @@ class GraphDDP(DistributedDataParallel):
         before, versions = stream_marks(), contents.versions()
         outputs: tuple[Any, ...] = ()
         error = None
-        with self.replica_streams(before) as text:
+        with inside_replica(), self.replica_streams(before) as text:
             try:
                 outputs = (call(),)
             except Exception:  # it is raised on every rank, in follow

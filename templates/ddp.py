@@ -51,6 +51,7 @@ from .replicas import (
     replica_of,
     stream_marks,
 )
+from .rows import inside_replica
 from .whole import (
     FromWhole,
     Layout,
@@ -239,7 +240,7 @@ class GraphDDP(DistributedDataParallel):
         before, versions = stream_marks(), contents.versions()
         outputs: tuple[Any, ...] = ()
         error = None
-        with self.replica_streams(before) as text:
+        with inside_replica(), self.replica_streams(before) as text:
             try:
                 outputs = (call(),)
             except Exception:  # it is raised on every rank, in follow

@@ -1,7 +1,8 @@
 """Rows that lie on different ranks, brought together in rank order."""
 
+import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -31,6 +32,12 @@ def from_all_ranks(own: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> tor
         raise RuntimeError(
             "These rows lie on several ranks, and only one rank asks for all of them. Ask where all ranks come by."
         )
+    if RowsMade.in_replica:
+        raise RuntimeError(
+            "The wrapped module's forward asks for rows that other ranks have: of a tensor that is no argument of it, "
+            "but in an object, say, or a global name. Give it as an argument, or let rank 0 load the batches: "
+            "dp2ddp convert --data share."
+        )
     if threading.get_ident() != RowsMade.thread and is_thread_beside():
         raise RuntimeError(
             "A thread asks for rows of the other ranks, whose threads go at their own pace. Hand the thread "
@@ -43,6 +50,17 @@ class RowsMade:
     """The thread in which the script runs the wrapped model, and takes its batches: there the ranks go side by side."""
 
     thread = threading.get_ident()
+    in_replica = False  # there a rank goes by itself: some may have no replica to run, or not yet
+
+
+@contextlib.contextmanager
+def inside_replica() -> Iterator[None]:
+    """The time in which a rank runs its replica."""
+    before, RowsMade.in_replica = RowsMade.in_replica, True
+    try:
+        yield
+    finally:
+        RowsMade.in_replica = before
 
 
 def is_thread_beside() -> bool:
