@@ -226,7 +226,7 @@ class TestChoices:
         assert "not proven" in strategy.gradients.because
 
     def test_all_outputs_can_be_asked_for_at_once(self) -> None:
-        assert "ExactDDP" in converted(WRAP).after
+        assert "GraphDDP" in converted(WRAP).after
         assert "whole_outputs" not in converted(WRAP).after
         assert "whole_outputs=True" in converted(WRAP, join="outputs").after
 
