@@ -86,7 +86,7 @@ def test_join_asked_for_where_a_module_wraps() -> None:
     module = "import torch\ndef build():\n    return torch.nn.DataParallel(Net())\n"
     script = "import lib, torch\nnet = lib.build()\nfor x in loader:\n    net(x)\n"
     conversion = convert(project_of(script, lib=module), Options(join="outputs"))
-    assert "whole_outputs=True" in next(one.after for one in conversion.files if one.name == "lib.py")
+    assert "whole_outputs=True" in "".join(one.after for one in conversion.modules)
 
 
 def test_a_module_that_wraps_when_it_is_imported() -> None:
