@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 283d5e96): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 50a2128a): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -116,7 +116,11 @@ def sizes_of_chunks(rows: int, world: int) -> tuple[int, ...]:
 
 def rank_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
     """Rows of each rank, zeros for ranks that get none: 5 over 4 is 2, 2, 1, 0."""
-    sizes = chunk_sizes(tensor, world, dim)
+    return with_empty_ranks(chunk_sizes(tensor, world, dim), world)
+
+
+def with_empty_ranks(sizes: tuple[int, ...], world: int) -> tuple[int, ...]:
+    """Rows of each rank from those of the chunks, which may be fewer."""
     return sizes + (0,) * (world - len(sizes))
 
 
@@ -596,8 +600,7 @@ def join_leaf(found: Sequence[Any]) -> Any:
         return type(own)(item for items in found for item in items)
     if hasattr(own, "shape") and own.shape:
         parts = [torch.as_tensor(each) for each in found]
-        whole = torch.cat([part for part in parts if part.shape[0]] or parts)
-        return whole if isinstance(own, torch.Tensor) else whole.numpy()
+        return torch.cat([part for part in parts if part.shape[0]] or parts).numpy()
     if any(each != own for each in found):
         raise ValueError(f"{found} differ from rank to rank, and there is no telling how to join them.")
     return own
@@ -619,7 +622,11 @@ class LoadedRows:
     def __init__(self, own: torch.Tensor, sizes: Sequence[int], whole: "torch.Tensor | None" = None) -> None:
         self.own, self.sizes, self.whole = own, tuple(sizes), whole
         self.travels = whole is None and not is_large(own, sizes, 0)
-        self.form = zlib.crc32(repr((own.dtype, own.shape[1:])).encode())
+
+    @property
+    def form(self) -> int:
+        """A number for what all ranks' rows must have alike."""
+        return zlib.crc32(repr((self.own.dtype, self.own.shape[1:])).encode())
 
     def make_whole(self) -> torch.Tensor:
         """All rows; all ranks have to come here, if they are not known yet."""
@@ -1927,10 +1934,10 @@ class RankIndices:
 
     def indices(self, sizes: "deque[tuple[int, ...]]") -> Iterator[list[Any]]:
         """The indices to load; how many of them are which rank's goes to sizes."""
-        ranks = range(self.share.world)
+        world = self.share.world
         for batch in map(list, self.batches):
-            rows = own_rows(batch, self.share.rank, self.share.world)
-            sizes.append(tuple(len(own_rows(batch, rank, self.share.world)) for rank in ranks))
+            rows = own_rows(batch, self.share.rank, world)
+            sizes.append(with_empty_ranks(sizes_of_chunks(len(batch), world), world))
             if self.share.streams:
                 self.share.streams.enter()  # from here to the end of RankBatches.__next__
             yield rows or batch[:1]
@@ -2855,15 +2862,16 @@ def write_letter(
     value: Any, tensors: "Sequence[torch.Tensor] | None", waiting: Sequence[torch.Tensor]
 ) -> bytearray:
     """A letter: its length, that of its head, the head, and the tensors."""
+    all_tensors = [*(tensors or ()), *waiting]
     forms = [[(one.dtype, one.shape) for one in each] for each in (tensors or (), waiting)]
     head = dump_or_say_why_not((value, tensors is not None, *forms))
     ends = [next_multiple(16 + len(head), 16)]
-    for tensor in (*(tensors or ()), *waiting):
+    for tensor in all_tensors:
         ends.append(next_multiple(ends[-1] + tensor.numel() * tensor.element_size(), 16))
     content = bytearray(ends[-1])
     content[: 16 + len(head)] = ends[-1].to_bytes(8, "little") + len(head).to_bytes(8, "little") + head
     memory = torch.frombuffer(content, dtype=torch.uint8)
-    for start, tensor in zip(ends, (*(tensors or ()), *waiting), strict=False):
+    for start, tensor in zip(ends, all_tensors, strict=False):
         memory[start : start + tensor.numel() * tensor.element_size()] = as_bytes(
             tensor.detach().contiguous()
         )

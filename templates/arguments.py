@@ -71,7 +71,11 @@ def sizes_of_chunks(rows: int, world: int) -> tuple[int, ...]:
 
 def rank_sizes(tensor: torch.Tensor, world: int, dim: int) -> tuple[int, ...]:
     """Rows of each rank, zeros for ranks that get none: 5 over 4 is 2, 2, 1, 0."""
-    sizes = chunk_sizes(tensor, world, dim)
+    return with_empty_ranks(chunk_sizes(tensor, world, dim), world)
+
+
+def with_empty_ranks(sizes: tuple[int, ...], world: int) -> tuple[int, ...]:
+    """Rows of each rank from those of the chunks, which may be fewer."""
     return sizes + (0,) * (world - len(sizes))
 
 

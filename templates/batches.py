@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from .arguments import sizes_of_chunks, with_empty_ranks
 from .loaded import LoadedRows, await_forward
 from .parted import rows_of_loaded
 from .process import exchange, own_rank, random_streams, ranks_come_by, set_random_streams, world_size
@@ -92,10 +93,10 @@ class RankIndices:
 
     def indices(self, sizes: "deque[tuple[int, ...]]") -> Iterator[list[Any]]:
         """The indices to load; how many of them are which rank's goes to sizes."""
-        ranks = range(self.share.world)
+        world = self.share.world
         for batch in map(list, self.batches):
-            rows = own_rows(batch, self.share.rank, self.share.world)
-            sizes.append(tuple(len(own_rows(batch, rank, self.share.world)) for rank in ranks))
+            rows = own_rows(batch, self.share.rank, world)
+            sizes.append(with_empty_ranks(sizes_of_chunks(len(batch), world), world))
             if self.share.streams:
                 self.share.streams.enter()  # from here to the end of RankBatches.__next__
             yield rows or batch[:1]  # a rank without rows learns from one row what a batch looks like

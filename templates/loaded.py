@@ -26,7 +26,11 @@ class LoadedRows:
     def __init__(self, own: torch.Tensor, sizes: Sequence[int], whole: "torch.Tensor | None" = None) -> None:
         self.own, self.sizes, self.whole = own, tuple(sizes), whole
         self.travels = whole is None and not is_large(own, sizes, 0)
-        self.form = zlib.crc32(repr((own.dtype, own.shape[1:])).encode())
+
+    @property
+    def form(self) -> int:
+        """A number for what all ranks' rows must have alike."""
+        return zlib.crc32(repr((self.own.dtype, self.own.shape[1:])).encode())
 
     def make_whole(self) -> torch.Tensor:
         """All rows; all ranks have to come here, if they are not known yet."""

@@ -64,15 +64,16 @@ def write_letter(
     value: Any, tensors: "Sequence[torch.Tensor] | None", waiting: Sequence[torch.Tensor]
 ) -> bytearray:
     """A letter: its length, that of its head, the head, and the tensors."""
+    all_tensors = [*(tensors or ()), *waiting]
     forms = [[(one.dtype, one.shape) for one in each] for each in (tensors or (), waiting)]
     head = dump_or_say_why_not((value, tensors is not None, *forms))
     ends = [next_multiple(16 + len(head), 16)]
-    for tensor in (*(tensors or ()), *waiting):
+    for tensor in all_tensors:
         ends.append(next_multiple(ends[-1] + tensor.numel() * tensor.element_size(), 16))
     content = bytearray(ends[-1])
     content[: 16 + len(head)] = ends[-1].to_bytes(8, "little") + len(head).to_bytes(8, "little") + head
     memory = torch.frombuffer(content, dtype=torch.uint8)
-    for start, tensor in zip(ends, (*(tensors or ()), *waiting), strict=False):
+    for start, tensor in zip(ends, all_tensors, strict=False):
         memory[start : start + tensor.numel() * tensor.element_size()] = as_bytes(
             tensor.detach().contiguous()
         )

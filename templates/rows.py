@@ -110,8 +110,7 @@ def join_leaf(found: Sequence[Any]) -> Any:
         return type(own)(item for items in found for item in items)
     if hasattr(own, "shape") and own.shape:
         parts = [torch.as_tensor(each) for each in found]
-        whole = torch.cat([part for part in parts if part.shape[0]] or parts)
-        return whole if isinstance(own, torch.Tensor) else whole.numpy()
+        return torch.cat([part for part in parts if part.shape[0]] or parts).numpy()
     if any(each != own for each in found):
         raise ValueError(f"{found} differ from rank to rank, and there is no telling how to join them.")
     return own

@@ -26,7 +26,6 @@ QUIET_NAMES = (
     "logging.",
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
 )
-COPIES = ("copy.deepcopy", "copy.copy", "torch.optim.swa_utils.AveragedModel")
 ASKING = of("builtins", "print len type id str repr hasattr isinstance")
 
 
