@@ -171,7 +171,12 @@ class Facts:
             why
             for one in self.files
             for why in against_sharing(
-                one.script, self.places, self.modules.scripts, self.training.words, one.feeds.makers
+                one.script,
+                self.places,
+                self.modules.scripts,
+                self.reach,
+                self.training.words,
+                one.feeds.makers,
             )
         )
         return next(found, None)

@@ -202,6 +202,25 @@ class CallGraph:
         """A class, its bases and theirs, as far as they are the project's."""
         return _closure(owner, self._bases)
 
+    def heirs_of(self, owner: Part) -> Iterator[Part]:
+        """A class, and those that are made from it."""
+        return _closure(owner, self._heirs)
+
+    @cached_property
+    def hides_bases(self) -> bool:
+        """Whether some class has a base that the text does not name: `class Made(TABLE[name])`, `type(...)`."""
+        return any(
+            any(call.name == "builtins.type" and len(call.node.args) == 3 for call in script.calls)
+            or "__bases__" in script.by_word
+            or any(isinstance(one.ctx, ast.Store) for one in script.by_word.get("__class__", ()))
+            or any(
+                self.modules.definition(script, base) is None and script.scopes.name(base) is None
+                for node in script.nodes(ast.ClassDef)
+                for base in getattr(node, "bases", ())
+            )
+            for script in self.modules.scripts
+        )
+
     @cached_property
     def _bases(self) -> dict[ast.AST, list[Part]]:
         found: dict[ast.AST, list[Part]] = {}

@@ -149,9 +149,9 @@ class Carried:
 
     def is_shared(self, root: ast.expr) -> bool:
         """Whether a thing may have another name: it was handed in, taken from another, or given two names."""
-        return any(self._has_other_name(*one) for one in self.values(root))
+        return any(self.has_other_name(*one) for one in self.values(root))
 
-    def _has_other_name(self, script: Script, value: ast.AST | None) -> bool:
+    def has_other_name(self, script: Script, value: ast.AST | None) -> bool:
         if value is None or self._sort(script, value)[0] is Sort.FIXED:
             return False
         statement = script.scopes.parents.get(value)

@@ -43,7 +43,9 @@ def changes_at(script: Script, node: ast.AST) -> Iterator[Change]:
         case ast.Attribute(value=thing, attr=method):
             call = script.scopes.parents[node]
             called = isinstance(call, ast.Call) and call.func is node
-            if called or mutates(method):  # or handed on: `map(self.sizes.append, sizes)`
+            if (
+                called or mutates(method) and not _is_value(script, node)
+            ):  # or handed on: `map(self.sizes.append, sizes)`
                 yield Change(call if called else node, node, thing, How.METHOD, method)
         case ast.AugAssign(target=(ast.Name() | ast.Attribute()) as target):
             yield Change(node, target, target, How.OPERATOR)
@@ -51,6 +53,31 @@ def changes_at(script: Script, node: ast.AST) -> Iterator[Change]:
             yield Change(script.scopes.statement(node), node, node, How.REBOUND)
         case ast.Call():
             yield from _by_call(script, node)
+
+
+def _is_value(script: Script, node: ast.expr) -> bool:
+    """Whether something is computed with, as with no method: `flip * 2`, `if options.rotate > 0`."""
+    around = script.scopes.parents[node]
+    if isinstance(around, ast.Assign) and isinstance(name := around.targets[0], ast.Name):
+        home = script.scopes.lookup(name.id, script.scopes.scope_of[name])
+        uses = [
+            one
+            for one in script.by_word.get(name.id, ())
+            if isinstance(one, ast.Name)
+            and isinstance(one.ctx, ast.Load)
+            and script.scopes.lookup(one.id, script.scopes.scope_of[one]) is home
+        ]
+        return len(around.targets) == 1 and all(_is_operand(script, one) for one in uses)
+    return _is_operand(script, node)
+
+
+def _is_operand(script: Script, node: ast.expr) -> bool:
+    match script.scopes.parents[node]:
+        case ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.FormattedValue():
+            return True
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+            return test is node
+    return False
 
 
 def _by_call(script: Script, call: ast.Call) -> Iterator[Change]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.cached import is_cache_entry
-from dp2ddp.codemod.facts.carried import Carried
+from dp2ddp.codemod.facts.carried import Carried, Sort
 from dp2ddp.codemod.facts.changes import Change, How, changes_at, learns
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.mutating import is_in_place
@@ -16,13 +16,11 @@ from dp2ddp.codemod.facts.randomness import is_remembered
 from dp2ddp.codemod.facts.reach import Reach
 from dp2ddp.codemod.facts.roots import is_class, is_own
 from dp2ddp.codemod.facts.script import Script
-from dp2ddp.codemod.facts.tables import of
 from dp2ddp.codemod.facts.turns import FUNCTIONS, LOOPS
 
 HOOKS = ("register_forward_hook", "register_forward_pre_hook")
 BACKWARD_HOOKS = ("register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook")
 OWN_DICTS = {"__dict__", "_buffers", "_parameters", "_modules"}  # each replica has its own
-COPIES = {*of("builtins", "list tuple dict set sorted bytearray"), "copy.copy"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,9 +212,19 @@ class Memory:
         return is_self and owner is not None and self.places.kind(owner) is None
 
     def _is_of_copy(self, change: Change) -> bool:
-        """`mine = list(self.items); mine.append(x)`: the copy is changed, and not the list."""
-        made = self.script.scopes.value(change.thing)
-        return isinstance(made, ast.Call) and self.script.scopes.name(made.func) in COPIES
+        """`mine = list(self.items); mine.append(x)`: the copy is changed, and not the list.
+
+        `mine[0] += x` may change what was in the list.
+        """
+        roots = self.carried.roots
+        is_of_item = change.how is How.PART and isinstance(change.act, ast.AugAssign)
+        if roots.is_new_container(change.thing):
+            return not is_of_item
+        return roots.is_picked(change.thing) and not any(
+            sort is Sort.OBJECT  # which gives its items as it likes
+            for root in roots.of(change.thing)
+            for sort, _ in self.carried.sorts(root)
+        )
 
     def _is_of_part(self, change: Change, roots: list[ast.expr]) -> bool:
         """`self.layer.cache.append(x)`, `layer.cache[0] = x`: what a part of the model keeps, beside its parameters."""

@@ -12,9 +12,10 @@ from functools import cached_property
 from typing import TypeGuard
 
 from dp2ddp.codemod.facts.aliases import assigned, handed_over
-from dp2ddp.codemod.facts.mutating import is_in_place
+from dp2ddp.codemod.facts.mutating import FILLING_METHODS, is_in_place
 from dp2ddp.codemod.facts.places import Place, Places
 from dp2ddp.codemod.facts.script import Script, Variable, literal
+from dp2ddp.codemod.facts.tables import of
 
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 # Methods that give what an object holds, or another view of it: what is done to the result is done to the object.
@@ -69,6 +70,11 @@ PASS_ON = {  # functions whose result is, or gives, what they are given
     *("itertools.chain", "itertools.islice", "itertools.zip_longest", "itertools.chain.from_iterable"),
     *("typing.cast", "heapq.heappop"),
 }
+NEW_CONTAINERS = (ast.List, ast.ListComp, ast.Dict, ast.DictComp, ast.Set, ast.SetComp)
+COPIES = {*of("builtins", "list tuple dict set sorted bytearray"), "copy.copy"}
+
+ARRAYS_OF_INDICES = {*of("numpy", "arange argsort flatnonzero random.permutation"), "torch.randperm"}
+SIZED = {"numpy.random.choice"}  # an array, if a size is asked for
 
 
 class Roots:
@@ -173,6 +179,9 @@ class Roots:
             for one in self._stored.get(name.id, ())
             if scopes.lookup(one.id, scopes.scope_of[one]) is home
         ]
+        if home is not None and any(map(self._makes_container, home.values.get(name.id, ()))):
+            for part in self._filled_in(name):
+                yield from self._of(part, seen)
         just_bound = self._just_bound(name, stored)
         if just_bound is not None:
             yield from self._of(just_bound, seen)
@@ -184,24 +193,108 @@ class Roots:
             yield from self._of(given, seen)
 
     def _just_bound(self, name: ast.Name, stored: list[ast.Name]) -> ast.expr | None:
-        """What `points = moved(points)` has bound it to, further up in the same block, with nothing else in between."""
+        """What `points = moved(points)` has bound it to, further up in the same block, or in one around it.
+
+        Nothing in between binds it, and no loop or branch on the way out.
+        """
         scopes = self.script.scopes
-        statement = scopes.statement(name)
+        inside: ast.stmt = scopes.statement(name)
         function = scopes.function(name)
-        if not isinstance(statement, (ast.Expr, ast.Assign, ast.Return)) or any(
+        if not isinstance(inside, (ast.Expr, ast.Assign, ast.Return)) or any(
             scopes.function(one) is not function for one in stored
         ):
             return None
-        holder = scopes.parents.get(statement)
-        blocks = (getattr(holder, part, None) for part in ("body", "orelse", "finalbody"))
-        block = next((one for one in blocks if isinstance(one, list) and statement in one), [statement])
         binding = {one for one in stored if isinstance(one.ctx, ast.Store)}
-        for before in reversed(block[: block.index(statement)]):
-            if isinstance(before, ast.Assign) and len(before.targets) == 1 and before.targets[0] in binding:
-                return before.value
-            if any(one in stored for one in ast.walk(before)):
+        while True:
+            holder = scopes.parents.get(inside)
+            blocks = (getattr(holder, part, None) for part in ("body", "orelse", "finalbody"))
+            block = next((one for one in blocks if isinstance(one, list) and inside in one), [inside])
+            for before in reversed(block[: block.index(inside)]):
+                if (
+                    isinstance(before, ast.Assign)
+                    and len(before.targets) == 1
+                    and before.targets[0] in binding
+                ):
+                    return before.value
+                if any(one in stored for one in ast.walk(before)):
+                    return None
+            if not isinstance(holder, (ast.For, ast.While, ast.If, ast.With)):
                 return None
-        return None
+            if any(one in stored for one in ast.walk(holder)):
+                return None
+            inside = holder
+
+    def values_of(self, name: ast.expr) -> list[ast.expr]:
+        """All that a name of the function's own may stand for there; none if that cannot be told."""
+        if not isinstance(name, ast.Name):
+            return []
+        scopes = self.script.scopes
+        home = scopes.lookup(name.id, scopes.scope_of[name])
+        if home is None or not isinstance(home.node, (*Function, ast.Lambda)):
+            return []
+        stored = [
+            one
+            for one in self._stored.get(name.id, ())
+            if scopes.lookup(one.id, scopes.scope_of[one]) is home
+        ]
+        just_bound = self._just_bound(name, stored)
+        if just_bound is not None:
+            return [just_bound]
+        if any(one.arg == name.id for one in ast.walk(home.node.args) if isinstance(one, ast.arg)):
+            return []
+        values = [_assigned(scopes.parents[one], one) for one in stored if not self._is_added_to(one)]
+        return [one for one in values if one is not None] if None not in values else []
+
+    def _is_added_to(self, stored: ast.Name) -> bool:
+        """`found += more`: the same list, array or tensor."""
+        return isinstance(self.script.scopes.parents[stored], ast.AugAssign)
+
+    def is_new_container(self, node: ast.expr) -> bool:
+        """Whether it is a list, dict or set that the function has made: what is put in, is in no other one."""
+        values = self.values_of(node)
+        return bool(values) and all(map(self._makes_container, values))
+
+    def _makes_container(self, value: ast.expr | None) -> bool:
+        is_copy = isinstance(value, ast.Call) and self.script.scopes.name(value.func) in COPIES
+        return is_copy or isinstance(value, NEW_CONTAINERS)
+
+    def is_picked(self, node: ast.expr) -> bool:
+        """Whether it is an array, or a tensor, of picked rows: `points[np.random.choice(n, 64), :]` is no view."""
+        values = self.values_of(node)
+        return bool(values) and all(isinstance(one, ast.Subscript) and self._picks(one) for one in values)
+
+    def _picks(self, item: ast.Subscript) -> bool:
+        parts = item.slice.elts if isinstance(item.slice, ast.Tuple) else [item.slice]
+        return any(self._is_array_of_indices(one) for one in parts)
+
+    def _is_array_of_indices(self, node: ast.expr) -> bool:
+        values = self.values_of(node) if isinstance(node, ast.Name) else [node]
+        return bool(values) and all(
+            isinstance(one, ast.Call)
+            and (
+                self.script.scopes.name(one.func) in ARRAYS_OF_INDICES
+                or self.script.scopes.name(one.func) in SIZED
+                and any(not _is_none(size) for size in (*one.args[1:2], *_given_as(one, "size")))
+            )
+            for one in values
+        )
+
+    def _filled_in(self, container: ast.Name) -> Iterator[ast.expr]:
+        """What `found.append(x)`, `found[k] = x` and `found += x` put into a container of this name."""
+        scopes = self.script.scopes
+        home = scopes.lookup(container.id, scopes.scope_of[container])
+        for node in self._named.get(container.id, ()):
+            if scopes.lookup(node.id, scopes.scope_of[node]) is not home:
+                continue
+            around = scopes.parents[node]
+            above = scopes.parents[around]
+            match around, above:
+                case ast.Attribute(attr=method), ast.Call(func=func, args=args) if func is around:
+                    yield from args if method in FILLING_METHODS else ()
+                case ast.Subscript(ctx=ast.Store(), value=whole), ast.Assign(value=value) if whole is node:
+                    yield value
+                case ast.AugAssign(target=target, value=value), _ if target is node:
+                    yield value
 
     def _given(self, stored: ast.Name) -> Iterator[ast.expr]:
         below: ast.AST = stored
@@ -247,18 +340,39 @@ class Roots:
         return found
 
     @cached_property
-    def _stored(self) -> dict[str, list[ast.Name]]:
-        """Where plain names are bound."""
+    def _named(self) -> dict[str, list[ast.Name]]:
+        """Where plain names are written."""
         found: dict[str, list[ast.Name]] = {}
         for node in self.script.nodes(ast.Name):
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            if isinstance(node, ast.Name):
                 found.setdefault(node.id, []).append(node)
         return found
+
+    @cached_property
+    def _stored(self) -> dict[str, list[ast.Name]]:
+        """Where plain names are bound."""
+        return {
+            name: [one for one in nodes if not isinstance(one.ctx, ast.Load)]
+            for name, nodes in self._named.items()
+        }
 
     def _is_module(self, node: ast.Name) -> bool:
         """Whether a name is a module that is imported, of the project: its globals are shared, too."""
         name = self.script.scopes.name(node) or ""
         return name in self.places.modules.by_name
+
+
+def _assigned(statement: ast.AST, name: ast.Name) -> ast.expr | None:
+    is_plain = isinstance(statement, ast.Assign) and name in statement.targets
+    return statement.value if is_plain or isinstance(statement, ast.AnnAssign) else None  # type: ignore[attr-defined]
+
+
+def _given_as(call: ast.Call, name: str) -> list[ast.expr]:
+    return [one.value for one in call.keywords if one.arg == name]
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def default_of(script: Script, node: ast.Name) -> ast.expr | None:
