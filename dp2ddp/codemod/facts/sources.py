@@ -62,7 +62,7 @@ def find_feeds(
     makers = [call for call in script.calls if call in starters and call not in stopped]
     if makers:
         makers += [call for call in script.calls_of(*MEETING_POINTS) if places.of(call.node) is Place.MAIN]
-    live = tuple(one for one in _live(script, places) if reach.holds(script, one.node))
+    live = tuple(one for one in _live(script, modules, places) if reach.holds(script, one.node))
     return Feeds(
         script,
         tuple(makers),
@@ -92,7 +92,11 @@ def _are_read_by_loaders(modules: Modules) -> bool:
     return bool(sets)
 
 
-def _live(script: Script, places: Places) -> Iterator[Call]:
-    for call in (*unseeded_generators(script), *reseeds_from_outside(script), *shared_clocks(script)):
+def _live(script: Script, modules: Modules, places: Places) -> Iterator[Call]:
+    for call in (
+        *unseeded_generators(script),
+        *reseeds_from_outside(script),
+        *shared_clocks(script, modules),
+    ):
         if places.of(call.node) is Place.WORKER:
             yield call

@@ -88,7 +88,7 @@ class OwnClock(Rule):
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         because = "one clock for all ranks: names and decisions come from it"
-        for call in shared_clocks(facts.script):
+        for call in shared_clocks(facts.script, facts.modules):
             if facts.places.of(call.node) is Place.MAIN:
                 yield PassTo(call.node, facts.names.helper("on_rank_zero"), because)
                 yield Lift("on_rank_zero", because)
