@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from dp2ddp.codemod.facts.call_graph import IMPLICIT, Part
 from dp2ddp.codemod.facts.makers import Makers, is_self
 from dp2ddp.codemod.facts.modules import Modules
+from dp2ddp.codemod.facts.mutating import FILLING_METHODS, MUTATING_METHODS
 from dp2ddp.codemod.facts.plain_text import Plain, computes, is_format
 from dp2ddp.codemod.facts.scopes import Function
 from dp2ddp.codemod.facts.script import SETTINGS, Script
@@ -33,11 +34,14 @@ SHOWS = {
     *("time.sleep", *of("torch.distributed", "all_reduce reduce all_gather barrier")),
 }
 KINDS = of("builtins", "isinstance issubclass type hasattr callable id")  # the clock changes no kinds
-FILLS = {"append", "appendleft", "extend", "insert", "update", "add", "put", "setdefault", "push"}
+FILLS = FILLING_METHODS | {"put", "setdefault"}
 # Methods that act on the value, or on what holds it, and on nothing else.
-OWN_METHODS = {
-    *FILLS,
-    *("clear", "reset", "sort", "pop", "popleft", "close", "flush", "start", "refresh", "items"),
+OWN_METHODS = set.union(*MUTATING_METHODS.values()) - {"backward"} | {
+    "reset",
+    "close",
+    "flush",
+    "start",
+    "refresh",
 }
 DEEPEST = 12  # calls within calls
 
@@ -245,8 +249,7 @@ class Course:
 
     def _method_of_value(self, script: Script, call: ast.Call, context: Context) -> None:
         """`spent.total_seconds()`, `timer.toc()`, `text.format(x)`: the result comes from the value."""
-        assert isinstance(call.func, ast.Attribute)
-        name = call.func.attr
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else "__call__"
         if name == "keys":
             return
         if isinstance(script.scopes.parents[call], ast.Expr) and not (

@@ -81,12 +81,12 @@ class Makers:
         if isinstance(node, ast.Attribute) and is_self(node.value):
             owner = script.scopes.owner_class(node)
             family = {one for _, one in self.graph.related((script, owner))} if owner else set()
-            stored = [
+            attributes = [
                 (home, one)
                 for home, one in self.graph.stores.get(node.attr, ())
                 if not is_self(one.value) or home.scopes.owner_class(one) in family
             ]
-            return [(home, _value_of(home, one)) for home, one in stored if not _is_added_to(home, one)]
+            return [(home, _value_of(home, one)) for home, one in attributes if not _is_added_to(home, one)]
         if isinstance(node, ast.Subscript):
             told = script.told(node.value)
             items = (one for one in script.nodes(ast.Subscript) if isinstance(one, ast.Subscript))

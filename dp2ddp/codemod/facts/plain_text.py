@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from dp2ddp.codemod.facts.mutating import mutated_argument
 from dp2ddp.codemod.facts.scopes import Function
 from dp2ddp.codemod.facts.script import Script
 from dp2ddp.codemod.facts.tables import of
 
-# Functions of the value, and of nothing else.
 COMPUTES = {  # functions of the value, and of nothing else
     *of(
         "builtins",
@@ -19,7 +19,7 @@ COMPUTES = {  # functions of the value, and of nothing else
     *("json.dumps", "copy.copy", "copy.deepcopy", "torch.tensor", "torch.Tensor", "torch.FloatTensor"),
 }
 COMPUTING = ("math.", "statistics.", "datetime.", "numpy.", "collections.", "itertools.")
-NOT_COMPUTING = ("numpy.random.", "numpy.save", "numpy.load", "numpy.memmap")
+NOT_COMPUTING = ("numpy.random", "numpy.save", "numpy.load", "numpy.memmap")
 TEXT_METHODS = {"format", "join", "ljust", "rjust", "center", "replace", "format_map"}
 
 
@@ -87,7 +87,9 @@ class Plain:
 
 
 def computes(name: str) -> bool:
-    return name in COMPUTES or name.startswith(COMPUTING) and not name.startswith(NOT_COMPUTING)
+    if name.startswith(NOT_COMPUTING) or mutated_argument(name) is not None:
+        return False
+    return name in COMPUTES or name.startswith(COMPUTING)
 
 
 def is_format(script: Script, call: ast.Call) -> bool:

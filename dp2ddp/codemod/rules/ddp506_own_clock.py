@@ -25,8 +25,10 @@ class OwnClock(Rule):
     which then wait for ever.
 
     ## Safety
-    A clock that only measures (differences that are printed or logged), or whose time rank 0 alone writes, is left
-    alone: it may differ, also beside another clock that decides.
+    A clock whose time ends in lines that rank 0 alone shows or writes is left alone: it may differ, also beside
+    another clock that decides. It is followed into functions and objects of the project (meters, timers, bars) and
+    out of them, and conditions may pick its words (`if hours > 0: text += "h"`). What is given to a function that
+    is not known counts as deciding.
 
     ## References
     SEMANTICS 79.
@@ -40,19 +42,19 @@ class OwnClock(Rule):
                 import time
                 import torch
                 net = torch.nn.DataParallel(net)
-                run = "runs/" + time.strftime("%H%M")
+                train("runs/" + time.strftime("%H%M"))
                 start = time.time()
                 while time.time() - start < 60:
-                    pass
+                    step()
             """,
             after="""
                 import time
                 import torch
                 net = torch.nn.DataParallel(net)
-                run = "runs/" + on_rank_zero(time.strftime, "%H%M")
+                train("runs/" + on_rank_zero(time.strftime, "%H%M"))
                 start = on_rank_zero(time.time)
                 while on_rank_zero(time.time) - start < 60:
-                    pass
+                    step()
             """,
         ),
         Flags(
@@ -64,6 +66,7 @@ class OwnClock(Rule):
                         self.name = time.strftime("%H%M")
                         return x
                 net = torch.nn.DataParallel(Net())
+                report(net.module.name)
             """,
             message="differs from rank to rank",
         ),
