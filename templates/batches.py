@@ -24,11 +24,7 @@ def shard(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> 
     the last are fewer, or none. In everything else (len, dataset, sampler, batch_size) it answers as the whole
     loader. In threads, child processes and where rank 0 is alone it is the whole loader.
     """
-    return shard_of(make(*args, **kwargs), own_rank(), world_size(), seen_whole=True)
-
-
-def shard_of(loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool = False) -> "DataLoader[Any]":
-    """The same loader for one rank of so many; it gives that rank's rows, or the whole of which they are part."""
+    loader, world = make(*args, **kwargs), world_size()
     if world == 1:
         return loader
     if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
@@ -41,7 +37,7 @@ def shard_of(loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool 
             f"shard does not know how {type(loader).__name__} iterates. Let every rank load the whole "
             "batches instead: leave the loader as it is."
         )
-    return ShardedLoader(loader, rank, world, seen_whole)
+    return ShardedLoader(loader, own_rank(), world)
 
 
 class ShardedLoader(DataLoader[Any]):
@@ -49,9 +45,9 @@ class ShardedLoader(DataLoader[Any]):
 
     differs_by_rank = True  # nothing that replicas fill, see memory.py
 
-    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool) -> None:
+    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int) -> None:
         vars(self).update(vars(loader))
-        self.whole, self.seen_whole = loader, seen_whole
+        self.whole = loader
         self.share = Share(rank, world, own_streams=loader.num_workers == 0)
         self.worker_init_fn = WorkerStart(loader.worker_init_fn, rank)
         self.in_order = True  # or else the ranks' batches could come in different orders
@@ -62,10 +58,10 @@ class ShardedLoader(DataLoader[Any]):
         return RankIndices(self.batch_sampler, self.share)
 
     def __iter__(self) -> Any:
-        if self.seen_whole and not ranks_come_by():
+        if not ranks_come_by():
             return iter(self.whole)
         self.share.sizes = deque()
-        return RankBatches(super().__iter__(), self.share, len(self), self.seen_whole)
+        return RankBatches(super().__iter__(), self.share, len(self))
 
 
 class Share:
@@ -113,13 +109,11 @@ class RankBatches:
 
     differs_by_rank = True
 
-    def __init__(self, batches: Iterator[Any], share: Share, length: int, seen_whole: bool) -> None:
+    def __init__(self, batches: Iterator[Any], share: Share, length: int) -> None:
         self.batches = batches
-        self.rank = share.rank
         self.streams = share.streams
         self.sizes = share.sizes
         self.length = length
-        self.seen_whole = seen_whole
 
     def __len__(self) -> int:
         return self.length
@@ -133,10 +127,7 @@ class RankBatches:
         finally:
             if self.streams:
                 self.streams.leave()
-        sizes = self.sizes.popleft()
-        if self.seen_whole:
-            return see_whole(batch, sizes)
-        return batch if sizes[self.rank] else without_rows(batch)
+        return see_whole(batch, self.sizes.popleft())
 
 
 class LoadingStreams:

@@ -24,7 +24,7 @@ from dp2ddp.codemod.rule import pick_rules
 from dp2ddp.codemod.strategy import Strategy, choose
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.entries import OtherEntry
-from dp2ddp.source.files import SourceFile
+from dp2ddp.source.files import Rewrite, SourceFile
 from dp2ddp.source.helper_module import NAME
 from dp2ddp.source.parsing import parse
 from dp2ddp.source.projects import Project
@@ -52,21 +52,10 @@ class Options:
 
 
 @dataclass(frozen=True)
-class FileConversion:
-    """One file before and after."""
+class FileConversion(Rewrite):
+    """One file of the user's own before and after."""
 
-    before: SourceFile
-    after: str
     plan: Plan | None = None  # None: nothing of DataParallel in the project
-
-    @property
-    def changed(self) -> bool:
-        return self.after != self.before.text
-
-    @property
-    def data(self) -> bytes:
-        """The result in the file's own encoding."""
-        return self.before.encoded(self.after)
 
     def diff(self) -> str:
         """A unified diff that `patch` applies to the file, byte for byte; the line endings are in it."""

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from dp2ddp.codemod.lift import ImportLine, Library, Lifted, Template, read_templates
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.files import SourceFile
+from dp2ddp.source.files import Rewrite, SourceFile
 from dp2ddp.source.helper_module import OPENING, is_helper_module
 from dp2ddp.source.parsing import parse
 
@@ -26,25 +26,15 @@ class HelperPlace(Enum):
 
 
 @dataclass(frozen=True)
-class HelperModule:
+class HelperModule(Rewrite):
     """The module beside the script, before and after a conversion."""
 
-    before: SourceFile  # of no text where there is none yet
-    after: str
     added: tuple[str, ...] = ()  # definitions that were not there
     kept: tuple[str, ...] = ()  # definitions that its owner has changed, and that stay so
 
     @property
     def is_new(self) -> bool:
         return not self.before.text
-
-    @property
-    def changed(self) -> bool:
-        return self.after != self.before.text
-
-    @property
-    def data(self) -> bytes:
-        return self.before.encoded(self.after)
 
 
 def helper_module(

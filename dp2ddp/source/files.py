@@ -90,6 +90,23 @@ def decode_source(data: bytes, path: Path | None) -> SourceFile:
     return SourceFile(path, text, encoding, dominant_newline(text), bom)
 
 
+@dataclass(frozen=True)
+class Rewrite:
+    """One file before and after."""
+
+    before: SourceFile  # of no text where there is none yet
+    after: str
+
+    @property
+    def changed(self) -> bool:
+        return self.after != self.before.text
+
+    @property
+    def data(self) -> bytes:
+        """The result in the file's own encoding."""
+        return self.before.encoded(self.after)
+
+
 def dominant_newline(text: str) -> str:
     """The line ending that most lines have; a file without any gets the Unix one."""
     endings = re.findall(r"\r\n|\r|\n", text)

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from dp2ddp.templates.batches import own_rows, shard, shard_of, without_rows
+from dp2ddp.templates import batches
+from dp2ddp.templates.batches import own_rows, shard, without_rows
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
 
 WORLDS = range(2, 9)
+ShardOf = Callable[[DataLoader[Any], int, int], DataLoader[Any]]
+
+
+@pytest.fixture
+def shard_of(monkeypatch: pytest.MonkeyPatch) -> ShardOf:
+    """The loader of one rank of so many, in this process; its batches are the own rows."""
+
+    def make(whole: DataLoader[Any], rank: int, world: int) -> DataLoader[Any]:
+        monkeypatch.setattr(batches, "own_rank", lambda: rank)
+        monkeypatch.setattr(batches, "world_size", lambda: world)
+        monkeypatch.setattr(batches, "ranks_come_by", lambda: True)
+        monkeypatch.setattr(
+            batches, "see_whole", lambda batch, sizes: batch if sizes[rank] else without_rows(batch)
+        )
+        return shard(lambda: whole)
+
+    return make
 
 
 def rows_of(loader: Any) -> list[list[float]]:
@@ -41,7 +60,9 @@ def test_own_rows_are_torch_chunks(rows: int, world: int) -> None:
         pytest.param({"batch_sampler": BatchSampler(range(7), 3, False), "batch_size": 1}, id="own batches"),
     ],
 )
-def test_shards_side_by_side_are_the_batches_of_two_epochs(options: dict[str, Any], world: int) -> None:
+def test_shards_side_by_side_are_the_batches_of_two_epochs(
+    shard_of: ShardOf, options: dict[str, Any], world: int
+) -> None:
     def two_epochs(make: Any) -> list[list[float]]:
         torch.manual_seed(1)
         one = make(loader(**options))
@@ -54,7 +75,7 @@ def test_shards_side_by_side_are_the_batches_of_two_epochs(options: dict[str, An
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_workers_and_early_ends_change_nothing(workers: int) -> None:
+def test_workers_and_early_ends_change_nothing(shard_of: ShardOf, workers: int) -> None:
     torch.manual_seed(1)
     whole = loader(shuffle=True, num_workers=workers, persistent_workers=True)
     first, wanted = next(iter(whole))[0].tolist(), rows_of(whole)
@@ -66,7 +87,7 @@ def test_workers_and_early_ends_change_nothing(workers: int) -> None:
     assert [a + b for a, b in zip(*found, strict=True)] == [first, *wanted]
 
 
-def test_two_passes_at_once_do_not_mix() -> None:
+def test_two_passes_at_once_do_not_mix(shard_of: ShardOf) -> None:
     part = shard_of(loader(rows=3, batch_size=2), 1, 2)
     assert [(a[0].tolist(), b[0].tolist()) for a, b in zip(part, part, strict=True)] == [
         ([1.0], [1.0]),
@@ -74,7 +95,7 @@ def test_two_passes_at_once_do_not_mix() -> None:
     ]
 
 
-def test_it_answers_as_the_whole_loader() -> None:
+def test_it_answers_as_the_whole_loader(shard_of: ShardOf) -> None:
     whole = loader(shuffle=True, drop_last=True, timeout=0)
     part = shard_of(whole, 1, 4)
     assert isinstance(part, DataLoader)
@@ -91,7 +112,7 @@ class Augmented(TensorDataset):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_rows_on_different_ranks_are_augmented_differently(workers: int) -> None:
+def test_rows_on_different_ranks_are_augmented_differently(shard_of: ShardOf, workers: int) -> None:
     drawn = []
     for rank in range(3):
         torch.manual_seed(1)
@@ -130,7 +151,9 @@ class Stream(IterableDataset[int]):
         pytest.param(loader(batch_size=None), id="no batches"),  # type: ignore[arg-type]
     ],
 )
-def test_what_cannot_be_sharded_is_refused_with_the_alternative(whole: DataLoader[Any]) -> None:
+def test_what_cannot_be_sharded_is_refused_with_the_alternative(
+    shard_of: ShardOf, whole: DataLoader[Any]
+) -> None:
     with pytest.raises(TypeError, match="Let every rank load the whole batches instead"):
         shard_of(whole, 0, 2)
 

@@ -9,9 +9,10 @@ from functools import cached_property
 
 from dp2ddp.codemod.facts.apart import Apart
 from dp2ddp.codemod.facts.devices import DeviceIndex, find_device_indices
-from dp2ddp.codemod.facts.effects import Effect, Mention, find_effects, find_mentions
+from dp2ddp.codemod.facts.effects import Effect, find_effects
 from dp2ddp.codemod.facts.entry import NO_ENTRY, Entry, find_entry, last_import
 from dp2ddp.codemod.facts.frozen import wraps_frozen_models_only
+from dp2ddp.codemod.facts.handed_on import Mention, find_mentions
 from dp2ddp.codemod.facts.loaders import Loader, against_sharding, find_loaders
 from dp2ddp.codemod.facts.looked_up import lookups
 from dp2ddp.codemod.facts.memory import Kept, Memory, data_writes

@@ -8,7 +8,8 @@ found, never too little.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -68,13 +69,7 @@ class CallGraph:
 
     def reached(self, roots: Iterable[Part]) -> Iterator[Part]:
         """The roots, and the functions that they call, each once."""
-        pending, seen = list(roots), set[ast.AST]()
-        while pending:
-            part = pending.pop()
-            if part[1] not in seen:
-                seen.add(part[1])
-                yield part
-                pending += self.callees(part)
+        return closure(roots, self.callees)
 
     def means(self, script: Script, node: ast.AST) -> Iterator[Part]:
         """The functions of the project that a name or an attribute means; a class means none."""
@@ -194,17 +189,17 @@ class CallGraph:
     def related(self, owner: Part) -> tuple[Part, ...]:
         """A class, its bases and theirs, and the classes that are made from it: where `self.NAME` may be defined."""
         if owner[1] not in self._related:
-            found = dict.fromkeys((*_closure(owner, self._bases), *_closure(owner, self._heirs)))
+            found = dict.fromkeys((*self.bases_of(owner), *self.heirs_of(owner)))
             self._related[owner[1]] = tuple(found)
         return self._related[owner[1]]
 
     def bases_of(self, owner: Part) -> Iterator[Part]:
         """A class, its bases and theirs, as far as they are the project's."""
-        return _closure(owner, self._bases)
+        return closure([owner], lambda part: self._bases.get(part[1], ()))
 
     def heirs_of(self, owner: Part) -> Iterator[Part]:
         """A class, and those that are made from it."""
-        return _closure(owner, self._heirs)
+        return closure([owner], lambda part: self._heirs.get(part[1], ()))
 
     @cached_property
     def hides_bases(self) -> bool:
@@ -281,11 +276,12 @@ def _results(script: Script, function: ast.AST) -> Iterator[tuple[Script, ast.AS
         yield from ((script, one.value) for one in ast.walk(function) if isinstance(one, ast.Return))
 
 
-def _closure(start: Part, steps: dict[ast.AST, list[Part]]) -> Iterator[Part]:
-    pending, seen = [start], set[ast.AST]()
+def closure(roots: Iterable[Part], steps: Callable[[Part], Iterable[Part]]) -> Iterator[Part]:
+    """The roots, and what steps lead to from them, each once; the nearest first."""
+    pending, seen = deque(roots), set[ast.AST]()
     while pending:
-        part = pending.pop(0)
+        part = pending.popleft()
         if part[1] not in seen:
             seen.add(part[1])
             yield part
-            pending += steps.get(part[1], ())
+            pending += steps(part)

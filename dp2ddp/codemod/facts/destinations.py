@@ -183,3 +183,26 @@ def has_path_looks(script: Script, node: ast.AST) -> bool:
     if isinstance(node, ast.JoinedStr):
         return any(isinstance(one, ast.Constant) and has_path_looks(script, one) for one in node.values)
     return destination(script, node) is Destination.PATH
+
+
+def is_path(script: Script, function: ast.Attribute) -> bool:
+    """Whether the object of a method is a pathlib.Path, as far as the text tells."""
+    owner = function.value
+    if function.attr in ("rename", "replace", "open"):
+        return _makes_path(script, owner)
+    return not isinstance(owner, ast.Call) or _makes_path(script, owner)
+
+
+def _makes_path(script: Script, node: ast.AST | None, depth: int = 5) -> bool:
+    """`Path(...)`, `Path(...) / "x"`, `path.parent`, or a name for one; `x = x.parent` is not followed for ever."""
+    if depth == 0:
+        return False
+    match script.scopes.value(node):
+        case ast.Call(func=func):
+            chained = isinstance(func, ast.Attribute) and _makes_path(script, func.value, depth - 1)
+            return chained or (script.scopes.name(func) or "").startswith("pathlib.")
+        case ast.BinOp(left=left, op=ast.Div()):
+            return _makes_path(script, left, depth - 1) or isinstance(left, (ast.Name, ast.Attribute))
+        case ast.Attribute(attr="parent"):
+            return True
+    return False

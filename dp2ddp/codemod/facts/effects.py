@@ -18,6 +18,7 @@ from dp2ddp.codemod.facts.destinations import (
     destination,
     destinations,
     has_path_looks,
+    is_path,
 )
 from dp2ddp.codemod.facts.methods import method_called
 from dp2ddp.codemod.facts.modules import Modules
@@ -56,7 +57,7 @@ TRACKERS = {
     ),
 }
 WRITERS = {  # made by rank 0; nothing is read from them
-    *("cv2.VideoWriter", "imageio.get_writer", "loguru.logger.add"),
+    *("cv2.VideoWriter", "imageio.get_writer", "loguru.logger.add", "loguru.logger.configure"),
     *of("tensorboard_logger", "configure log_value"),
 }
 # Libraries whose modules, classes and functions are rank 0's as a whole (templates/tracking.py).
@@ -89,8 +90,6 @@ STARTERS = (
     *("concurrent.futures.ThreadPoolExecutor", "concurrent.futures.ProcessPoolExecutor"),
 )
 
-
-PARTIALS = ("functools.partial", "functools.partialmethod")
 FILE_MODE = r"[wax][bt]?\+?|[wax]\+[bt]?|r[bt]?\+[bt]?"
 DEPTH = 6  # objects that come from objects end somewhere
 QUIET_LIBRARIES = (
@@ -114,23 +113,10 @@ class Effect:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Mention:
-    """A function that writes, handed on to be called elsewhere: `functools.partial(torch.save, ...)`."""
-
-    node: ast.expr
-    kind: str
-    completed_by: ast.Call | None  # the partial() whose first argument it is
-
-
 def find_effects(script: Script, modules: Modules) -> tuple[Effect, ...]:
     finder = _Finder(script, modules)
     found = ((call, finder.kind(call)) for call in script.calls)
     return tuple(Effect(call, kind) for call, kind in found if kind)
-
-
-def find_mentions(script: Script, modules: Modules) -> tuple[Mention, ...]:
-    return tuple(_Finder(script, modules).mentions())
 
 
 class _Finder:
@@ -301,77 +287,6 @@ class _Finder:
         inner = function.value if isinstance(function, ast.Attribute) else function
         return self._is_foreign(call, inner, depth - 1)
 
-    def mentions(self) -> Iterator[Mention]:
-        """Functions that write, as values: handed to partial(), kept in a table, given as a default."""
-        for node in self.script.nodes(ast.Name, ast.Attribute):
-            assert isinstance(node, (ast.Name, ast.Attribute))
-            parent = self.script.scopes.parents[node]
-            if not isinstance(node.ctx, ast.Load) or isinstance(parent, ast.Attribute):
-                continue
-            kind = self._kind_of_mention(node)
-            if (
-                kind is None
-                or _is_only_named(node, parent)
-                or self._runs_elsewhere(parent)
-                or self._is_done(parent)
-            ):
-                continue
-            yield Mention(node, kind, self._completed_by(node, parent))
-
-    def _completed_by(self, node: ast.expr, parent: ast.AST) -> ast.Call | None:
-        if isinstance(parent, ast.Call) and self.script.scopes.name(parent.func) in PARTIALS:
-            return parent if parent.args[:1] == [node] else None
-        return None
-
-    def _is_done(self, parent: ast.AST) -> bool:
-        """Whether a helper of ours is given it: `on_rank_zero(np.save, ...)`, `partial(on_rank_zero, np.save)`."""
-        given = (parent.func, *parent.args) if isinstance(parent, ast.Call) else ()
-        return any(
-            is_helper(self.script.told(one)) for one in given if isinstance(one, (ast.Name, ast.Attribute))
-        )
-
-    def _kind_of_mention(self, node: ast.Name | ast.Attribute) -> str | None:
-        name = self.script.scopes.name(node)
-        if name == "torch.save":
-            return "save"
-        if name is not None:
-            return "saver" if name in FUNCTIONS or name in FOLDERS_AND_FILES else None
-        parent = self.script.scopes.parents[node]
-        given = isinstance(parent, ast.Call) and self.script.scopes.name(parent.func) in PARTIALS
-        if not given or not isinstance(node, ast.Attribute) or node.attr in self.own_methods | NO_SINKS:
-            return None
-        return "saver" if SAVES.match(node.attr) or node.attr in TEXT_METHODS else None
-
-    def _runs_elsewhere(self, parent: ast.AST) -> bool:
-        """Whether it is given to a thread, a process or a pool, which rank 0 alone has."""
-        while isinstance(parent, (ast.keyword, ast.Tuple, ast.List)):
-            parent = self.script.scopes.parents[parent]
-        if not isinstance(parent, ast.Call):
-            return False
-        name = self.script.scopes.name(parent.func) or ""
-        method = parent.func.attr if isinstance(parent.func, ast.Attribute) else ""
-        return name in STARTERS or method in (
-            "submit",
-            "apply_async",
-            "imap",
-            "imap_unordered",
-            "starmap",
-            "map",
-        )
-
-
-def is_helper(name: str) -> bool:
-    return name.rstrip("_").endswith("on_rank_zero")
-
-
-def _is_only_named(node: ast.expr, parent: ast.AST) -> bool:
-    """The function of a call, a second name of which each use is seen, and what is only looked at."""
-    if isinstance(parent, ast.Call) and parent.func is node:
-        return True
-    if isinstance(parent, ast.Assign) and parent.value is node:
-        return all(isinstance(target, ast.Name) for target in parent.targets)
-    return isinstance(parent, (ast.Compare, ast.Expr, ast.FormattedValue, ast.Subscript))
-
 
 def _mentions_of(finder: _Finder, call: Call) -> Iterator[ast.AST]:
     """Where the object that a call makes is used by its name."""
@@ -417,29 +332,6 @@ def writes(mode: ast.expr | None) -> bool:
         return False
     text = literal(mode)
     return not isinstance(text, str) or any(letter in text for letter in "wax+")
-
-
-def is_path(script: Script, function: ast.Attribute) -> bool:
-    """Whether the object of a method is a pathlib.Path, as far as the text tells."""
-    owner = function.value
-    if function.attr in ("rename", "replace", "open"):
-        return _makes_path(script, owner)
-    return not isinstance(owner, ast.Call) or _makes_path(script, owner)
-
-
-def _makes_path(script: Script, node: ast.AST | None, depth: int = 5) -> bool:
-    """`Path(...)`, `Path(...) / "x"`, `path.parent`, or a name for one; `x = x.parent` is not followed for ever."""
-    if depth == 0:
-        return False
-    match script.scopes.value(node):
-        case ast.Call(func=func):
-            chained = isinstance(func, ast.Attribute) and _makes_path(script, func.value, depth - 1)
-            return chained or (script.scopes.name(func) or "").startswith("pathlib.")
-        case ast.BinOp(left=left, op=ast.Div()):
-            return _makes_path(script, left, depth - 1) or isinstance(left, (ast.Name, ast.Attribute))
-        case ast.Attribute(attr="parent"):
-            return True
-    return False
 
 
 def downloads(script: Script) -> Iterator[Call]:

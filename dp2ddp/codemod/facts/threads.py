@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.codemod.facts.call_graph import Part, closure
 from dp2ddp.codemod.facts.draws import TORCH_DRAWS, host_stream
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.mutating import QUEUE_METHODS, SHUFFLES, mutated_argument, mutates
@@ -16,7 +17,6 @@ from dp2ddp.codemod.facts.script import Call, Script
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 SHARED = ("queue.", "threading.", "multiprocessing.", "torch.multiprocessing.")  # asked on rank 0
-Part = tuple[Script, ast.AST]
 THREADS = ("threading.Thread", "threading.Timer")
 
 
@@ -31,7 +31,7 @@ def why_not(
         return None  # a pool: what runs in it is handed over by its results
     if not isinstance(target[1], (*FUNCTIONS, ast.ClassDef)):
         return "runs what cannot be followed"
-    parts = list(_reached(target, modules))
+    parts = list(closure([target], lambda part: _called(part, target[1], modules)))
     if any(_mentions(node, models) for _, node in parts):
         return "runs the wrapped model in a thread"
     leak = next(_leaks(parts, _has_private_arguments(script, call)), None)
@@ -93,19 +93,12 @@ def _is_thread(script: Script, call: Call, modules: Modules) -> bool:
     return call.name in THREADS
 
 
-def _reached(target: Part, modules: Modules) -> Iterator[Part]:
-    """The target, and the functions of the project that it calls."""
-    seen: set[ast.AST] = set()
-    queue = [target]
-    while queue:
-        script, node = queue.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        yield script, node
-        calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
-        found = (_function(script, one.func, modules) for one in calls)
-        queue.extend(one for one in found if one and not _is_method_of(target[1], one))
+def _called(part: Part, target: ast.AST, modules: Modules) -> Iterator[Part]:
+    """The functions of the project that a function calls, but for the methods of a class that is a thread."""
+    script, node = part
+    calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
+    found = (_function(script, one.func, modules) for one in calls)
+    return (one for one in found if one and not _is_method_of(target, one))
 
 
 def _is_method_of(owner: ast.AST, part: Part) -> bool:

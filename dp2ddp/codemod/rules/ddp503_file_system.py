@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, Import, Lift, PassTo, Replace
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.effects import Effect, Mention
+from dp2ddp.codemod.facts.effects import Effect
+from dp2ddp.codemod.facts.handed_on import Mention
 from dp2ddp.codemod.facts.handles import is_only_closed
 from dp2ddp.codemod.facts.places import Place
 from dp2ddp.codemod.facts.sinks import TEMPORARY
