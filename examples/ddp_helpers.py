@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 50a2128a): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 1f909817): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -1249,26 +1249,17 @@ def by_element(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(layouts) != 1 or any(isinstance(one, (list, tuple)) and rows_in(one) for one in given):
         return NotImplemented
     sizes, place = layouts.pop()  # the rows' dimension, counted from the last
-    total = sum(sizes)
     changed = [value for argument, value in bound(func, args, kwargs) if writes(argument)]
     if any(not is_parted(one) for one in changed):
         return NotImplemented
-    for one in tensors:
-        height = one.shape[-place] if one.dim() >= place else 1
-        if height != total and height != 1:
-            return NotImplemented  # one row in all, beside more
-
-    def own_of(value: Any) -> Any:
-        if is_parted(value):
-            return value.own
-        numbers = plain_numbers(value) if isinstance(value, torch.Tensor) else value
-        if isinstance(value, torch.Tensor) and value.dim() >= place and value.shape[-place] == total > 1:
-            return own_slice(numbers, sizes, value.dim() - place)
-        return numbers
-
+    own = [own_beside(one, sizes, place) for one in given]
+    if any(part is None is not one for part, one in zip(own, given, strict=True)):
+        return NotImplemented  # one row in all, beside more
     for rows in changed:
         about_to_change(rows)
-    found = func(*map(own_of, args), **{key: own_of(value) for key, value in kwargs.items()})
+    if changed:
+        own = [own_beside(one, sizes, place) for one in given]  # in memory that may be changed
+    found = func(*own[: len(args)], **dict(zip(kwargs, own[len(args) :], strict=True)))
     if changed:
         return changed[0]
     first = max(filter(is_parted, tensors), key=lambda one: one.dim())
@@ -1713,28 +1704,40 @@ def class_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return holding(found, rows.sizes, 0, times)
 
 
-def own_beside(tensor: torch.Tensor, rows: RowsOnRanks) -> "torch.Tensor | None":
-    """The part of a tensor that these rows meet when both are broadcast; None if they do not lie alike."""
-    place = rows.dim() - rows.part_dim  # counted from the last
-    if is_parted(tensor):
-        return own_alike(tensor, rows) if tensor.dim() == rows.dim() else None
-    if tensor.dim() < place or tensor.shape[-place] == 1 < sum(rows.sizes):
-        return plain_numbers(tensor)
-    if tensor.shape[-place] != sum(rows.sizes):
-        return None
-    return own_slice(plain_numbers(tensor), rows.sizes, tensor.dim() - place)
+def own_beside(value: Any, sizes: Sequence[int], place: int) -> Any:
+    """The part of an argument that the own rows meet when both are broadcast; None if it does not lie alike.
+
+    The rows' dimension is `place`, counted from the last; what is no tensor is its own part.
+    """
+    if is_parted(value):
+        return value.own if (value.sizes, value.dim() - value.part_dim) == (sizes, place) else None
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.dim() < place:
+        return plain_numbers(value)
+    if value.shape[-place] == sum(sizes):
+        return own_slice(plain_numbers(value), sizes, value.dim() - place)
+    return plain_numbers(value) if value.shape[-place] == 1 else None
+
+
+def own_pair(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> "tuple[dict[str, Any], RowsOnRanks, dict[str, Any]] | None":
+    """The arguments of a loss of each element beside its target's, its rows, and the own parts of the arguments."""
+    given = named(func, args, kwargs)
+    rows = next(filter(is_parted, given.values()))
+    place = rows.dim() - rows.part_dim
+    own = {name: own_beside(one, rows.sizes, place) for name, one in given.items()}
+    lies_alike = all(own[name] is not None or one is None for name, one in given.items())
+    return (given, rows, own) if lies_alike and given["self"].shape == rows.shape else None
 
 
 def pair_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mse_loss and its relatives: of each element beside its target's, then their mean or sum."""
-    names = [one.name for one in func._schema.arguments]
-    given = named(func, args, kwargs)
-    rows = next(filter(is_parted, given.values()))
-    own = {
-        name: own_beside(one, rows) if isinstance(one, torch.Tensor) else one for name, one in given.items()
-    }
-    if any(own[name] is None is not given[name] for name in names) or given["self"].shape != rows.shape:
+    pair = own_pair(func, args, kwargs)
+    if pair is None:
         return NotImplemented
+    given, rows, own = pair
     reduction = given["reduction"]
     if reduction == NO_REDUCTION:
         return RowsOnRanks.of(func(**own), rows.sizes, rows.part_dim)
@@ -1746,13 +1749,10 @@ def pair_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def pair_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mse_loss_backward and its relatives: the mean is over all rows."""
-    given = named(func, args, kwargs)
-    rows = next(filter(is_parted, given.values()))
-    own: dict[str, Any] = {
-        name: own_beside(one, rows) if isinstance(one, torch.Tensor) else one for name, one in given.items()
-    }
-    if any(own[name] is None is not given[name] for name in given) or given["self"].shape != rows.shape:
+    pair = own_pair(func, args, kwargs)
+    if pair is None:
         return NotImplemented
+    given, rows, own = pair
     times = 1.0 if given["reduction"] == NO_REDUCTION else ahead(rows)
     if given["reduction"] == MEAN_REDUCTION:
         own |= {"grad_output": own["grad_output"] / rows.numel(), "reduction": SUM_REDUCTION}
@@ -1865,11 +1865,7 @@ def shard(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> 
     the last are fewer, or none. In everything else (len, dataset, sampler, batch_size) it answers as the whole
     loader. In threads, child processes and where rank 0 is alone it is the whole loader.
     """
-    return shard_of(make(*args, **kwargs), own_rank(), world_size(), seen_whole=True)
-
-
-def shard_of(loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool = False) -> "DataLoader[Any]":
-    """The same loader for one rank of so many; it gives that rank's rows, or the whole of which they are part."""
+    loader, world = make(*args, **kwargs), world_size()
     if world == 1:
         return loader
     if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
@@ -1882,7 +1878,7 @@ def shard_of(loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool 
             f"shard does not know how {type(loader).__name__} iterates. Let every rank load the whole "
             "batches instead: leave the loader as it is."
         )
-    return ShardedLoader(loader, rank, world, seen_whole)
+    return ShardedLoader(loader, own_rank(), world)
 
 
 class ShardedLoader(DataLoader[Any]):
@@ -1890,9 +1886,9 @@ class ShardedLoader(DataLoader[Any]):
 
     differs_by_rank = True  # nothing that replicas fill, see memory.py
 
-    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool) -> None:
+    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int) -> None:
         vars(self).update(vars(loader))
-        self.whole, self.seen_whole = loader, seen_whole
+        self.whole = loader
         self.share = Share(rank, world, own_streams=loader.num_workers == 0)
         self.worker_init_fn = WorkerStart(loader.worker_init_fn, rank)
         self.in_order = True  # or else the ranks' batches could come in different orders
@@ -1903,10 +1899,10 @@ class ShardedLoader(DataLoader[Any]):
         return RankIndices(self.batch_sampler, self.share)
 
     def __iter__(self) -> Any:
-        if self.seen_whole and not ranks_come_by():
+        if not ranks_come_by():
             return iter(self.whole)
         self.share.sizes = deque()
-        return RankBatches(super().__iter__(), self.share, len(self), self.seen_whole)
+        return RankBatches(super().__iter__(), self.share, len(self))
 
 
 class Share:
@@ -1954,13 +1950,11 @@ class RankBatches:
 
     differs_by_rank = True
 
-    def __init__(self, batches: Iterator[Any], share: Share, length: int, seen_whole: bool) -> None:
+    def __init__(self, batches: Iterator[Any], share: Share, length: int) -> None:
         self.batches = batches
-        self.rank = share.rank
         self.streams = share.streams
         self.sizes = share.sizes
         self.length = length
-        self.seen_whole = seen_whole
 
     def __len__(self) -> int:
         return self.length
@@ -1974,10 +1968,7 @@ class RankBatches:
         finally:
             if self.streams:
                 self.streams.leave()
-        sizes = self.sizes.popleft()
-        if self.seen_whole:
-            return see_whole(batch, sizes)
-        return batch if sizes[self.rank] else without_rows(batch)
+        return see_whole(batch, self.sizes.popleft())
 
 
 class LoadingStreams:

@@ -183,6 +183,8 @@ def refuse_rows(value: Any) -> None:
 
 def object_on_rank_zero(factory: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Make an object (a SummaryWriter, a log file's handler) on rank 0; the other ranks get a Silence."""
+    if (getattr(factory, "__module__", None) or "").startswith("loguru."):
+        return sinks_on_rank_zero(factory, *args, **kwargs)
     made: list[Any] = []
     if isinstance(factory, type) and issubclass(factory, logging.Handler):
         format_records_at_once()
@@ -193,6 +195,34 @@ def object_on_rank_zero(factory: Callable[..., Any], *args: Any, **kwargs: Any) 
 
     facts = on_rank_zero(make)
     return made[0] if made else Silence(**facts)
+
+
+# What loguru's logger.add takes for whatever sink, and by which it makes the text of a record.
+SINK_OPTIONS = ("level", "format", "filter", "colorize", "serialize", "backtrace", "diagnose", "catch")
+
+
+def sinks_on_rank_zero(set_up: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """loguru's logger.add or logger.configure: rank 0 has the sinks, the others have as many that go nowhere.
+
+    loguru makes the text of a record only where a sink takes it, and all ranks must make it: a large output is
+    written out by all of them together. Returns the numbers of the rank's own sinks, as loguru does.
+    """
+    made: list[Any] = []
+    on_rank_zero(lambda: made.append(set_up(*args, **kwargs)))
+    if made:
+        return made[0]
+    if "handlers" in kwargs:
+        return set_up(**{**kwargs, "handlers": [silent_sink(one) for one in kwargs["handlers"] or ()]})
+    return set_up(**silent_sink(kwargs)) if set_up.__name__ == "add" else set_up(*args, **kwargs)
+
+
+def silent_sink(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a sink of loguru that makes the same texts, and does nothing with them."""
+    return {"sink": hear_nothing, **{name: value for name, value in options.items() if name in SINK_OPTIONS}}
+
+
+def hear_nothing(message: Any) -> None:
+    """A sink of loguru."""
 
 
 def plain_attributes(thing: Any) -> dict[str, Any]:
