@@ -5,7 +5,8 @@ float32 run drifts away from DataParallel's however right it is. Added in order 
 same to the last bit, so that any bit that differs means something.
 
 The factor W that the template puts on gradients, and the 1/W by which torch's reducer undoes it, are left out as well:
-a third of three times x is not always x.
+a third of three times x is not always x. With them goes what undoes itself of earlier backward passes, whose sums all
+ranks hold in .grad (accumulation): the reducer sums .grad as a whole. So these sums stand aside meanwhile.
 """
 
 from __future__ import annotations
@@ -112,8 +113,10 @@ def _hooking(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
         if not getattr(self, _HOOKED, False) and hasattr(self, "reducer"):
-            factor = 1.0 if type(self.module).__name__ == "ReducedCall" else 1 / self.process_group.size()
-            ours = _Hook(self.process_group, factor)
+            is_template = type(self.module).__name__ == "ReducedCall"
+            ours = _Hook(self.process_group, 1.0 if is_template else 1 / self.process_group.size())
+            if is_template:
+                Aside([one for one in self.module.parameters() if one.requires_grad])
             self.register_comm_hook(ours, _call)
             setattr(self, _HOOKED, ours)
         return original(self, *inputs, **kwargs)
@@ -145,6 +148,39 @@ class _Hook:
         future: torch.futures.Future[Any] = torch.futures.Future()
         future.set_result(total)
         return future
+
+
+class Aside:
+    """The gradients that parameters have from earlier backward passes, during the next one."""
+
+    def __init__(self, parameters: list[torch.nn.Parameter]) -> None:
+        self.held: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
+        for one in parameters:
+            one.register_hook(functools.partial(self.hold, one))  # type: ignore[no-untyped-call]
+
+    def hold(self, parameter: torch.nn.Parameter, gradient: torch.Tensor) -> None:
+        """A gradient is about to be added to .grad."""
+        if parameter.grad is None:
+            return
+        if not self.held:
+            _at_the_end(self.add_later)
+        self.held.append((parameter, parameter.grad))
+        parameter.grad = None
+
+    def add_later(self) -> None:
+        """Behind the reducer, whose own callback came into the queue after this one."""
+        _at_the_end(self.add)
+
+    def add(self) -> None:
+        with torch.no_grad(), torch._C.DisableTorchFunction():
+            for parameter, earlier in self.held:
+                parameter.grad = earlier if parameter.grad is None else earlier.add_(parameter.grad)
+        self.held.clear()
+
+
+def _at_the_end(callback: Callable[[], None]) -> None:
+    """Of the backward pass that is running."""
+    torch.autograd.Variable._execution_engine.queue_callback(callback)
 
 
 def _call(ours, bucket):  # type: ignore[no-untyped-def]  # torch compares annotations by value; ours would be texts
