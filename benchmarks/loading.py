@@ -3,7 +3,7 @@
 The same loop over the same samples with three loaders, one after another, round by round, so that other programs on
 the machine disturb all alike: `share` as conversions have it; the port by hand (DistributedSampler, a share of the
 batch and of the workers for each rank); and the one process of DataParallel. All have the same workers together. A step
-looks at the rank's own rows and ends with a collective, as a reducer's does; nothing else is computed.
+looks at the rank's own rows, and nothing else is computed or exchanged.
 Seconds are those of an epoch: of the rank that took longest, from the start of the workers to their end; until the
 first batch; and of the processor, for all ranks and workers together. Of each the median and the quickest.
 """
@@ -103,8 +103,6 @@ def run_epoch(loader: DataLoader[Any], together: bool) -> dict[str, float]:
     for images, _ in loader:
         first = first or time.perf_counter() - begin
         images.to("cpu").flatten(1).mean(1)
-        if together:
-            dist.all_reduce(torch.zeros(8))
     wall = time.perf_counter() - begin
     return {"wall": wall, "first": first, "processor": processor_seconds() - used}
 
