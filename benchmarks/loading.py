@@ -20,17 +20,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from dp2ddp.templates.process import join_process_group  # type: ignore[import-not-found]
+from dp2ddp.templates.shared import share  # type: ignore[import-not-found]
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
-
-from dp2ddp.templates.process import join_process_group
-from dp2ddp.templates.shared import share
 
 KINDS = ("share", "port", "DataParallel")
 EPOCHS = 4  # in a run, of which the first is left out
@@ -79,7 +79,10 @@ def loader_of(kind: str, data: Crops) -> DataLoader[Any]:
     """The loader of one version."""
     shape = data.shape
     if kind == "share":
-        return share(DataLoader, data, batch_size=shape.batch, shuffle=True, num_workers=shape.workers)
+        shared: DataLoader[Any] = share(
+            DataLoader, data, batch_size=shape.batch, shuffle=True, num_workers=shape.workers
+        )
+        return shared
     if kind == "DataParallel":
         return DataLoader(data, batch_size=shape.batch, shuffle=True, num_workers=shape.workers)
     world = dist.get_world_size()
@@ -135,8 +138,10 @@ def run(kind: str, shape: str, world: int) -> list[dict[str, float]]:
         ranks = [json.loads(file.read_text()) for file in Path(counts).iterdir()]
     if ended.returncode or not ranks:
         raise RuntimeError(f"{kind} of {shape} ended with {ended.returncode}: {ended.stderr[-2000:]}")
-    join = {"wall": max, "first": max, "processor": sum}
-    return [{name: join[name](one[name] for one in epoch) for name in join} for epoch in zip(*ranks, strict=True)][1:]
+    join: dict[str, Callable[[Iterable[float]], float]] = {"wall": max, "first": max, "processor": sum}
+    return [
+        {name: join[name](one[name] for one in epoch) for name in join} for epoch in zip(*ranks, strict=True)
+    ][1:]
 
 
 def compare(shape: str, world: int, rounds: int) -> str:
@@ -146,7 +151,7 @@ def compare(shape: str, world: int, rounds: int) -> str:
         for kind in KINDS:
             found[kind] += run(kind, shape, world)
     lines = []
-    for kind, epochs in found.items():
+    for kind in KINDS:
         cells = [shape, kind]
         for name, beside in (("wall", "port"), ("first", "port"), ("processor", "DataParallel")):
             for choose in (statistics.median, min):
@@ -156,7 +161,14 @@ def compare(shape: str, world: int, rounds: int) -> str:
     return "\n".join(lines)
 
 
-COLUMNS = ("shape", "loader", "epoch (ratio to the port)", "quickest", "first batch (to the port)", "quickest")
+COLUMNS: tuple[str, ...] = (
+    "shape",
+    "loader",
+    "epoch (ratio to the port)",
+    "quickest",
+    "first batch (to the port)",
+    "quickest",
+)
 COLUMNS += ("processor (to DataParallel)", "least")
 
 

@@ -215,9 +215,12 @@ class Thing:
 
 
 def strange(samples: Any) -> dict[str, Any]:
+    tagged: Any = torch.ones(2, 20000)
+    tagged.tag = "left"
     return {
         **everything(samples),
         "quantised": torch.quantize_per_tensor(torch.ones(2, 20000), 0.5, 3, torch.qint8),
+        "tagged": tagged,
     }
 
 
@@ -233,6 +236,8 @@ def everything(samples: Any) -> dict[str, Any]:
         "sparse": torch.eye(4).to_sparse(),
         "rows": torch.eye(3).to_sparse_csr(),
         "quantised": None,  # torch itself cannot hand one over from a worker
+        "tagged": None,  # nor what hangs on a tensor
+        "many": [torch.full((2, 3), float(i)) for i in range(40)],  # small ones beside the large
         "half": x.bfloat16(),
         "complex": torch.complex(x, x).conj(),
         "empty": [torch.empty(0), torch.empty(0, 3)],
@@ -270,6 +275,8 @@ def digest(batch: dict[str, Any]) -> list[Any]:
         [int(batch["single"]), batch["single"].dim()],
         [batch["expanded"].tolist(), batch["expanded"].stride()],
         [float(batch["numpy"][0].sum()), float(batch["numpy"][1]), batch["numpy"][0].flags.writeable],
+        getattr(batch["tagged"], "tag", None),
+        [float(one.sum()) for one in batch["many"]],
         [batch["leaf"].requires_grad, batch["leaf"].is_leaf],
         [type(batch["parameter"]).__name__, batch["parameter"].requires_grad],
         [float(one.sum()) for one in batch["far apart"]],
