@@ -44,6 +44,9 @@ class Noisy(Dataset[Any]):
         self.order.append(index)
         self.histogram[index % 4] += 1
         drawn = [random.random(), numpy.random.rand(), float(torch.rand(())), self.own.random()]
+        if index % 3 == 0:  # these keep a number for the next time
+            drawn += [random.gauss(0, 1), numpy.random.randn()]
+        drawn = (drawn + drawn)[:6]
         return index, torch.tensor(drawn, dtype=torch.float64), torch.full((self.width,), float(index))
 
     def left(self) -> list[Any]:
@@ -86,7 +89,7 @@ def told(batches: Any, stop: int = 99) -> list[Any]:
         found.append([part.tolist() if isinstance(part, torch.Tensor) else part for part in batch])
         if number == stop:
             break
-    return [*found, float(torch.rand(())), random.random(), numpy.random.rand()]
+    return [*found, float(torch.rand(())), random.gauss(0, 1), numpy.random.randn()]
 
 
 def same_as_one_process(make_data: Callable[[], Any], kind: Any = DataLoader, **options: Any) -> list[Any]:
@@ -297,6 +300,27 @@ def strange_batches() -> Any:
     return found
 
 
+def how_it_goes() -> Any:
+    """Of each batch how many pieces of memory go by a descriptor, and whether they are the worker's own."""
+    found: list[Any] = []
+    send = shared.Line.pass_on
+
+    def pass_on(line: Any, packed: Any) -> None:
+        found.append([len(packed.files), packed.lent is not None])
+        send(line, packed)
+
+    shared.Line.pass_on = pass_on  # type: ignore[method-assign]
+    try:
+        for workers in (1, 0):
+            for batch in share(DataLoader, wide_rows(), batch_size=5, num_workers=workers):
+                assert len(batch) == 3
+            for batch in share(DataLoader, rows(), batch_size=5, num_workers=workers):
+                assert len(batch) == 3
+    finally:
+        shared.Line.pass_on = send  # type: ignore[method-assign]
+    return exchange(found)[0]
+
+
 def rows_leave_their_table() -> Any:
     """Rows of a large table go without the table."""
     table = torch.arange(2_000_000.0).view(1000, 2000)
@@ -497,6 +521,7 @@ CHECKS: dict[str, Callable[[], Any]] = {
         by_names_in_the_file_system,
         two_nodes,
         strange_batches,
+        how_it_goes,
         rows_leave_their_table,
         writes_stay,
         memory_goes,

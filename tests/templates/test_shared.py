@@ -62,6 +62,12 @@ def test_a_batch_of_anything_is_the_same_on_every_rank(found: Found, world: int)
     assert found(world, "strange_batches") == [[[], []]] * world
 
 
+def test_large_tensors_of_workers_are_handed_on_and_labels_travel_inside(found: Found) -> None:
+    inside, own, copied = [0, False], [1, True], [1, False]
+    passes = [[inside, batches, batches, inside] for batches in (own, inside, copied, inside)]
+    assert found(2, "how_it_goes") == [sum(passes, [])] * 2
+
+
 def test_rows_of_a_table_go_without_the_table(found: Found) -> None:
     for is_first, sizes in found(4, "rows_leave_their_table"):
         assert sizes == [8_000_000 if is_first else 8000] * 3
