@@ -14,7 +14,7 @@ import io
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -45,10 +45,13 @@ from .replicas import (
     Contents,
     DeviceStream,
     KeptReplica,
+    are_bare,
     changed_streams,
     contents_of,
     default_generator,
+    device_mark,
     replica_of,
+    standing_in,
     stream_marks,
 )
 from .rows import inside_replica
@@ -82,8 +85,23 @@ class Report:
     sums_set_out: bool = False  # gradients come in the same order on all ranks that say so
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a replica's work on this rank."""
+
+    outputs: tuple[Any, ...]
+    error: ExceptionWrapper | None
+    text: str
+    drawn: dict[str, Any]  # the random streams that were drawn from
+
+    def report(self, untold: Collection[str] = (), **news: bool) -> Report:
+        """What the others are told; of random streams, where rank 0's are now."""
+        told = self.drawn.keys() - untold if own_rank() == 0 else ()
+        return Report(self.outputs, self.error, self.text, random_streams(told) if told else {}, **news)
+
+
 def raised_behind_helpers() -> Any:
-    """sys.exc_info(), with the traceback from the first frame on that is not torch's nor one of the two of `run`."""
+    """sys.exc_info(), with the traceback from the first frame on that is not torch's nor one of those of `attempt`."""
     kind, error, trace = sys.exc_info()
     inner = trace.tb_next.tb_next if trace is not None and trace.tb_next is not None else None
     torchs = os.path.dirname(torch.__file__) + os.sep
@@ -104,6 +122,9 @@ class GraphDDP(DistributedDataParallel):
 
     Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
     that come or thaw later. With whole_outputs=True every rank gets all outputs at once, also large ones.
+    With pure_forward=True nothing is done for a forward that leaves traces: the module itself runs, as in a port by
+    hand. It is for modules whose forward sets no attribute, changes no buffer but running averages, prints nothing,
+    draws nothing on the host, and does not ask which parameters there are; dp2ddp convert proves that.
     It is a DistributedDataParallel by name only: for isinstance, .module, and the keys of the state dict.
     """
 
@@ -112,11 +133,14 @@ class GraphDDP(DistributedDataParallel):
     device_stream = DeviceStream()
     changes_behind = False  # whether layers may have run again since the buffers came
 
-    def __init__(self, module: torch.nn.Module, dim: int = 0, whole_outputs: bool = False) -> None:
+    def __init__(
+        self, module: torch.nn.Module, dim: int = 0, whole_outputs: bool = False, pure_forward: bool = False
+    ) -> None:
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = dim
         self.whole_outputs = whole_outputs
+        self.pure_forward = pure_forward
         self.trained = False
         self.far_buffers = BuffersOfRankZero()
         self.mail = Mail()
@@ -217,6 +241,8 @@ class GraphDDP(DistributedDataParallel):
         """Call a replica with its part of the inputs. The tensors of its output go to the list."""
         if not self.has_rows(part):
             return Report(())
+        if self.runs_itself(copies):
+            return self.run_module(part, copies, tensors)
         kept, self.kept_replica = self.kept_replica, KeptReplica()  # one within this forward has its own
         report = self.run(
             lambda: describe_output(self.replica(copies, kept)(*part.inputs, **part.kwargs), tensors)
@@ -224,6 +250,29 @@ class GraphDDP(DistributedDataParallel):
         kept.give_back(report.error is None)
         self.kept_replica = kept
         return report
+
+    def runs_itself(self, copies: dict[int, torch.Tensor]) -> bool:
+        """Whether no replica is needed: nothing that forward does would stay behind in the module."""
+        if not self.pure_forward or self.compiler is not None:
+            return False
+        first_training = self.is_training and not self.trained  # in which layers may look at the data
+        return not first_training and are_bare(self.contents.parts, bool(copies))
+
+    def run_module(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
+        """Call the module itself with its part of the inputs. The tensors of its output go to the list."""
+        contents = self.contents
+        are_held = are_held_elsewhere(contents.holders)
+        with standing_in(contents.parts, contents.holders, copies):
+            outcome = self.attempt(
+                lambda: describe_output(self.module(*part.inputs, **part.kwargs), tensors),
+                device_mark(self.device),
+            )
+        return outcome.report(
+            changed_buffers=contents.is_training,
+            buffers_are_held=are_held,
+            sums_at_once=self.sums.met_others,
+            sums_set_out=self.sums.may_set_out,
+        )
 
     def replica(self, copies: dict[int, torch.Tensor], kept: KeptReplica) -> torch.nn.Module:
         """What this rank runs of the module."""
@@ -237,7 +286,22 @@ class GraphDDP(DistributedDataParallel):
         """Do a replica's work, which gives its described output."""
         contents = self.contents
         are_held = are_held_elsewhere(contents.holders)  # before the graph holds them
-        before, versions = stream_marks(), contents.versions()
+        versions = contents.versions()
+        outcome = self.attempt(call, stream_marks())
+        on_host = self.host_streams(outcome.drawn)
+        buffers, parameters = (now != then for now, then in zip(contents.versions(), versions, strict=True))
+        return outcome.report(
+            on_host if self.in_turn else (),
+            changed_buffers=buffers or contents.is_training,
+            changed_parameters=parameters,
+            drew_on_host=bool(on_host) and not self.in_turn,
+            buffers_are_held=are_held,
+            sums_at_once=self.sums.met_others,
+            sums_set_out=self.sums.may_set_out,
+        )
+
+    def attempt(self, call: Callable[[], Any], before: dict[str, Any]) -> "Outcome":
+        """Do a replica's work, and see what came of it; `before` marks the random streams that it may draw from."""
         outputs: tuple[Any, ...] = ()
         error = None
         with inside_replica(), self.replica_streams(before) as text:
@@ -247,22 +311,8 @@ class GraphDDP(DistributedDataParallel):
                 error = ExceptionWrapper(
                     raised_behind_helpers(), where=f"in replica {own_rank()} on device {self.device}"
                 )
-            drawn = changed_streams(stream_marks(), before)
-        on_host = self.host_streams(drawn)
-        told = drawn.keys() - (on_host if self.in_turn else ()) if own_rank() == 0 else ()
-        buffers, parameters = (now != then for now, then in zip(contents.versions(), versions, strict=True))
-        return Report(
-            outputs,
-            error,
-            text.getvalue(),
-            random_streams(told) if told else {},
-            buffers or contents.is_training,
-            parameters,
-            bool(on_host) and not self.in_turn,
-            buffers_are_held=are_held,
-            sums_at_once=self.sums.met_others,
-            sums_set_out=self.sums.may_set_out,
-        )
+            drawn = changed_streams(stream_marks(before), before)
+        return Outcome(outputs, error, text.getvalue(), drawn)
 
     @contextlib.contextmanager
     def replica_streams(self, before: dict[str, Any]) -> Iterator[io.StringIO]:
@@ -443,9 +493,9 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("dim", "whole_outputs", "trained", "far_buffers", "changes_behind", "mail", "kept_replica", "compiler",
-               "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up", "sums",
-               "crossing")  # fmt: skip
+        own = ("dim", "whole_outputs", "pure_forward", "trained", "far_buffers", "changes_behind", "mail",
+               "kept_replica", "compiler", "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up",
+               "sums", "crossing")  # fmt: skip
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
@@ -518,8 +568,10 @@ class ExactDDP(GraphDDP):
     scales_rows = False  # in this forward pass; otherwise the parameters' gradients are scaled
     ties_all = True  # whether this forward pass brings zeros to all parameters
 
-    def __init__(self, module: torch.nn.Module, dim: int = 0, whole_outputs: bool = False) -> None:
-        super().__init__(module, dim, whole_outputs)
+    def __init__(
+        self, module: torch.nn.Module, dim: int = 0, whole_outputs: bool = False, pure_forward: bool = False
+    ) -> None:
+        super().__init__(module, dim, whole_outputs, pure_forward)
         self.reducing: tuple[Any, ...] = ()
         self.missing = MissingGradients()
         notice_half_precision()
@@ -570,6 +622,8 @@ class ExactDDP(GraphDDP):
             self.missing.watch(whole)
 
     def run_replica(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
+        if self.runs_itself(copies):
+            return super().run_replica(part, copies, tensors)
         places = {p.data_ptr() for p in self.contents.parameters}
         report = super().run_replica(part, copies, tensors)
         if copies:

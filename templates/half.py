@@ -59,15 +59,23 @@ def autocasts_somewhere() -> bool:
 
 def texts_of_project() -> "list[str]":
     """The modules that are imported by now, but for Python's, the libraries' and this one."""
-    places = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return [text_of(module) for name, module in [*sys.modules.items()] if not is_of_library(name)]
+
+
+def is_of_library(name: str) -> bool:
+    """Whether a module is Python's, installed, or dp2ddp's own."""
+    places = (sysconfig.get_path(place) for place in ("stdlib", "platstdlib", "purelib", "platlib"))
     libraries = (*places, os.path.dirname(os.path.dirname(torch.__file__)))
-    found = []
-    for name, module in [*sys.modules.items()]:
-        path = getattr(module, "__file__", None) or ""
-        if path.endswith(".py") and not path.startswith(libraries) and not name.startswith("dp2ddp."):
-            try:
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    found.append(file.read())
-            except OSError:
-                found.append("@custom" + "_fwd")  # it may be so
-    return found
+    package = name.partition(".")[0]  # torch.ops, for one, names a file that is none
+    paths = (getattr(sys.modules.get(one), "__file__", None) or "" for one in (name, package))
+    return package == "dp2ddp" or any(path.startswith(libraries) for path in paths)
+
+
+def text_of(module: Any) -> str:
+    """The text of a module that lies in a file of Python's."""
+    path = getattr(module, "__file__", None) or ""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read() if path.endswith(".py") else ""
+    except OSError:
+        return "@custom" + "_fwd" if path else ""  # it may be so

@@ -7,13 +7,13 @@ import operator
 import random
 import sys
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from .buffers import held_buffers, tensors_of
+from .buffers import GuardedBuffers, held_buffers, tensors_of
 from .compiled import bind_to_replicas, compiled_replica, is_compiled
 from .process import JOINED
 
@@ -210,6 +210,42 @@ class KeptReplica:
         self.parts, self.made_of, self.made, self.holders = [], (), (), []
 
 
+def are_bare(parts: Sequence[torch.nn.Module], have_copies: bool) -> bool:
+    """Whether parts run as their classes have it, without hooks, and can compute with other parameters if they must."""
+    if any(part._forward_hooks or part._forward_pre_hooks for part in parts):
+        return False
+    return not have_copies or are_copied_plainly(parts)
+
+
+@contextlib.contextmanager
+def standing_in(
+    parts: Sequence[torch.nn.Module],
+    holders: Sequence[torch.nn.Module],
+    stand_ins: Mapping[int, torch.Tensor],
+) -> Iterator[None]:
+    """A block in which the module itself computes with other tensors in place of parameters, told by their id().
+
+    Its running averages are its own, also while rank 0's are newer: it only writes them, and rank 0's come later.
+    """
+    computing = [part for part in parts if part._parameters] if stand_ins else []
+    averaging = [part for part in holders if type(part._buffers) is GuardedBuffers]
+    parameters, buffers = [part._parameters for part in computing], [part._buffers for part in averaging]
+    for part in computing:
+        vars(part)["_parameters"] = {
+            name: one if one is None else stand_ins.get(id(one), one)
+            for name, one in part._parameters.items()
+        }
+    for part in averaging:
+        vars(part)["_buffers"] = held_buffers(part)
+    try:
+        yield
+    finally:
+        for part, own in zip(computing, parameters, strict=True):
+            vars(part)["_parameters"] = own
+        for part, guarded in zip(averaging, buffers, strict=True):
+            vars(part)["_buffers"] = guarded
+
+
 def are_copied_plainly(parts: Sequence[torch.nn.Module]) -> bool:
     """Whether all parts are nothing but their attributes, and none is compiled."""
     return all(map(is_copied_plainly, set(map(type, parts)))) and not any(map(is_compiled, parts))
@@ -350,17 +386,26 @@ def same_state(one: Any, other: Any) -> bool:
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
 
 
-def stream_marks() -> dict[str, Any]:
+def stream_marks(names: "Collection[str]" = ("random", "torch", "cuda", "numpy")) -> dict[str, Any]:
     """Something of each random stream that is another as soon as something is drawn; of torch's, the state itself.
 
     Python and numpy take 250 microseconds to tell their states, which is more than a small layer takes.
     """
-    marks: dict[str, Any] = {"random": mark_of_random(vars(random)["_inst"]), "torch": torch.get_rng_state()}
-    if torch.cuda.is_initialized():
+    marks: dict[str, Any] = {}
+    if "random" in names:
+        marks["random"] = mark_of_random(vars(random)["_inst"])
+    if "torch" in names:
+        marks["torch"] = torch.get_rng_state()
+    if "cuda" in names and torch.cuda.is_initialized():
         marks["cuda"] = torch.cuda.get_rng_state()
-    if "numpy" in sys.modules:
+    if "numpy" in names and "numpy" in sys.modules:
         marks["numpy"] = mark_of_numpy(sys.modules["numpy"].random.mtrand._rand)
     return marks
+
+
+def device_mark(device: torch.device) -> dict[str, Any]:
+    """stream_marks() of a device's own stream alone."""
+    return stream_marks(("cuda" if device.type == "cuda" else "torch",))
 
 
 def mark_of_random(generator: Any) -> Any:
