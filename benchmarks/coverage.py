@@ -3,7 +3,8 @@
 `python benchmarks/coverage.py FOLDER` prints a Markdown table of the scripts in tests/corpus and of the repositories of
 public_list.toml that lie in FOLDER, then the share that is lean, then the reasons of the others, the commonest first.
 `--corpus` and `--public` print one half. Lean is: each sample is loaded once in all, each rank moves its own rows
-alone, and no batch goes over the network. Whether ranks run the model at once or in turn is a column of its own.
+alone, and no batch goes over the network. What runs is a column of its own: the module,
+a replica of it, or replicas in turn.
 
 What it cannot know: batches under 64 KB, and of classes of the script's own, are moved whole; and a function that
 couples rows makes a large output whole where it is called. Only a run shows these (`dp2ddp bench`). Python 3.11.
@@ -15,7 +16,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,8 +52,9 @@ class Row:
     moves: str
     join: str
     gradients: str
-    takes_turns: bool
+    runs: str
     why_not: str | None  # what keeps it from being lean (None: it is)
+    why_replica: str | None  # what keeps the module itself from running (None: it does)
 
 
 LOADS = {
@@ -63,6 +65,9 @@ LOADS = {
 }
 
 
+COLUMNS = ("loads", "moves", "join", "gradients", "runs", "why not lean", "why a replica")
+
+
 def main() -> None:
     given = [one for one in sys.argv[1:] if not one.startswith("--")]
     rows: list[Row] = []
@@ -70,9 +75,15 @@ def main() -> None:
         rows += list(table("tests/corpus", corpus()))
     if "--corpus" not in sys.argv:
         rows += list(table("public list", public(Path(given[0]).resolve())))
-    reasons = Counter(re.sub(r" \([^()]*\)|`[^`]*`", "", row.why_not) for row in rows if row.why_not)
-    print("\n| how often | what keeps it |\n|---|---|")
-    for reason, count in reasons.most_common():
+    print_counts("what keeps it from being lean", (row.why_not for row in rows))
+    print_counts("why a replica runs", (row.why_replica for row in rows))
+
+
+def print_counts(title: str, reasons: Iterable[str | None]) -> None:
+    """How often each reason is given, without places and names."""
+    counts = Counter(re.sub(r" \([^()]*\)|`[^`]*`", "", reason) for reason in reasons if reason)
+    print(f"\n| how often | {title} |\n|---|---|")
+    for reason, count in counts.most_common():
         print(f"| {count} | {reason} |")
 
 
@@ -97,16 +108,14 @@ def public(folder: Path) -> Iterator[Started]:
 
 def table(title: str, scripts: Iterator[Started]) -> Iterator[Row]:
     """Print a line for each script that has a strategy, and the share that is lean."""
-    print(
-        f"\n## {title}\n\n| script | loads | moves | join | gradients | turns | why not lean |\n|{'---|' * 7}"
-    )
+    print(f"\n## {title}\n\n| script | {' | '.join(COLUMNS)} |\n|{'---|' * 8}")
     rows = []
     for script in scripts:
         row = row_of(script)
         if row is not None:
             rows.append(row)
-            turns = "in turn" if row.takes_turns else "at once"
-            told = (row.name, row.loads, row.moves, row.join, row.gradients, turns, row.why_not or "")
+            told = [row.name, row.loads, row.moves, row.join, row.gradients, row.runs]
+            told += [row.why_not or "", row.why_replica or ""]
             print(f"| {' | '.join(told)} |", flush=True)
             yield row
     lean = sum(row.why_not is None for row in rows)
@@ -120,7 +129,7 @@ def row_of(script: Started) -> Row | None:
         project = read_project(script.path, script.as_module)
         conversion = convert(project)
     except Exception as error:
-        return Row(script.name, "?", "?", "?", "?", False, f"{type(error).__name__}: {error}")
+        return Row(script.name, "?", "?", "?", "?", "?", f"{type(error).__name__}: {error}", None)
     if conversion.strategy is None or conversion.hazards or not conversion.changed:
         return None
     takes_turns = gather_facts(project).takes_turns
@@ -129,14 +138,20 @@ def row_of(script: Started) -> Row | None:
 
 def described(name: str, chosen: Strategy, takes_turns: bool) -> Row:
     """The words for a strategy."""
-    data, join = chosen.data.value, chosen.join.value
-    sends = data == "feed" or (data, join) == ("shard", "batch")
-    own = data == "share" or data == "shard" and join != "batch"
-    why_not = None
-    if sends or not own:
-        why_not = chosen.data.because.rpartition("share: ")[2].removesuffix(")")
-    moves = "own rows" if own else "whole batches"
-    return Row(name, LOADS[data], moves, join, chosen.gradients.value, takes_turns, why_not)
+    data = chosen.data.value
+    own = data in ("share", "shard")
+    why_not = None if own else chosen.data.because.rpartition("share: ")[2].removesuffix(")")
+    is_replica = chosen.forward.value == "replica"
+    return Row(
+        name,
+        LOADS[data],
+        "own rows" if own else "whole batches",
+        chosen.join.value,
+        chosen.gradients.value,
+        "replicas, in turn" if takes_turns else "a replica" if is_replica else "the module",
+        why_not,
+        chosen.forward.because.partition("does: ")[2] if is_replica else None,
+    )
 
 
 if __name__ == "__main__":

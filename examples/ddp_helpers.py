@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition ab439bcb): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition e1a7b51c): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -37,7 +37,7 @@ import warnings
 import weakref
 import zlib
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from types import CodeType, FunctionType, MethodType, ModuleType, TracebackType
@@ -1249,17 +1249,26 @@ def by_element(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(layouts) != 1 or any(isinstance(one, (list, tuple)) and rows_in(one) for one in given):
         return NotImplemented
     sizes, place = layouts.pop()  # the rows' dimension, counted from the last
+    total = sum(sizes)
     changed = [value for argument, value in bound(func, args, kwargs) if writes(argument)]
     if any(not is_parted(one) for one in changed):
         return NotImplemented
-    own = [own_beside(one, sizes, place) for one in given]
-    if any(part is None is not one for part, one in zip(own, given, strict=True)):
-        return NotImplemented  # one row in all, beside more
+    for one in tensors:
+        height = one.shape[-place] if one.dim() >= place else 1
+        if height != total and height != 1:
+            return NotImplemented  # one row in all, beside more
+
+    def own_of(value: Any) -> Any:
+        if is_parted(value):
+            return value.own
+        numbers = plain_numbers(value) if isinstance(value, torch.Tensor) else value
+        if isinstance(value, torch.Tensor) and value.dim() >= place and value.shape[-place] == total > 1:
+            return own_slice(numbers, sizes, value.dim() - place)
+        return numbers
+
     for rows in changed:
         about_to_change(rows)
-    if changed:
-        own = [own_beside(one, sizes, place) for one in given]  # in memory that may be changed
-    found = func(*own[: len(args)], **dict(zip(kwargs, own[len(args) :], strict=True)))
+    found = func(*map(own_of, args), **{key: own_of(value) for key, value in kwargs.items()})
     if changed:
         return changed[0]
     first = max(filter(is_parted, tensors), key=lambda one: one.dim())
@@ -1704,40 +1713,28 @@ def class_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return holding(found, rows.sizes, 0, times)
 
 
-def own_beside(value: Any, sizes: Sequence[int], place: int) -> Any:
-    """The part of an argument that the own rows meet when both are broadcast; None if it does not lie alike.
-
-    The rows' dimension is `place`, counted from the last; what is no tensor is its own part.
-    """
-    if is_parted(value):
-        return value.own if (value.sizes, value.dim() - value.part_dim) == (sizes, place) else None
-    if not isinstance(value, torch.Tensor):
-        return value
-    if value.dim() < place:
-        return plain_numbers(value)
-    if value.shape[-place] == sum(sizes):
-        return own_slice(plain_numbers(value), sizes, value.dim() - place)
-    return plain_numbers(value) if value.shape[-place] == 1 else None
-
-
-def own_pair(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> "tuple[dict[str, Any], RowsOnRanks, dict[str, Any]] | None":
-    """The arguments of a loss of each element beside its target's, its rows, and the own parts of the arguments."""
-    given = named(func, args, kwargs)
-    rows = next(filter(is_parted, given.values()))
-    place = rows.dim() - rows.part_dim
-    own = {name: own_beside(one, rows.sizes, place) for name, one in given.items()}
-    lies_alike = all(own[name] is not None or one is None for name, one in given.items())
-    return (given, rows, own) if lies_alike and given["self"].shape == rows.shape else None
+def own_beside(tensor: torch.Tensor, rows: RowsOnRanks) -> "torch.Tensor | None":
+    """The part of a tensor that these rows meet when both are broadcast; None if they do not lie alike."""
+    place = rows.dim() - rows.part_dim  # counted from the last
+    if is_parted(tensor):
+        return own_alike(tensor, rows) if tensor.dim() == rows.dim() else None
+    if tensor.dim() < place or tensor.shape[-place] == 1 < sum(rows.sizes):
+        return plain_numbers(tensor)
+    if tensor.shape[-place] != sum(rows.sizes):
+        return None
+    return own_slice(plain_numbers(tensor), rows.sizes, tensor.dim() - place)
 
 
 def pair_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mse_loss and its relatives: of each element beside its target's, then their mean or sum."""
-    pair = own_pair(func, args, kwargs)
-    if pair is None:
+    names = [one.name for one in func._schema.arguments]
+    given = named(func, args, kwargs)
+    rows = next(filter(is_parted, given.values()))
+    own = {
+        name: own_beside(one, rows) if isinstance(one, torch.Tensor) else one for name, one in given.items()
+    }
+    if any(own[name] is None is not given[name] for name in names) or given["self"].shape != rows.shape:
         return NotImplemented
-    given, rows, own = pair
     reduction = given["reduction"]
     if reduction == NO_REDUCTION:
         return RowsOnRanks.of(func(**own), rows.sizes, rows.part_dim)
@@ -1749,10 +1746,13 @@ def pair_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def pair_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mse_loss_backward and its relatives: the mean is over all rows."""
-    pair = own_pair(func, args, kwargs)
-    if pair is None:
+    given = named(func, args, kwargs)
+    rows = next(filter(is_parted, given.values()))
+    own: dict[str, Any] = {
+        name: own_beside(one, rows) if isinstance(one, torch.Tensor) else one for name, one in given.items()
+    }
+    if any(own[name] is None is not given[name] for name in given) or given["self"].shape != rows.shape:
         return NotImplemented
-    given, rows, own = pair
     times = 1.0 if given["reduction"] == NO_REDUCTION else ahead(rows)
     if given["reduction"] == MEAN_REDUCTION:
         own |= {"grad_output": own["grad_output"] / rows.numel(), "reduction": SUM_REDUCTION}
@@ -1865,7 +1865,11 @@ def shard(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> 
     the last are fewer, or none. In everything else (len, dataset, sampler, batch_size) it answers as the whole
     loader. In threads, child processes and where rank 0 is alone it is the whole loader.
     """
-    loader, world = make(*args, **kwargs), world_size()
+    return shard_of(make(*args, **kwargs), own_rank(), world_size(), seen_whole=True)
+
+
+def shard_of(loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool = False) -> "DataLoader[Any]":
+    """The same loader for one rank of so many; it gives that rank's rows, or the whole of which they are part."""
     if world == 1:
         return loader
     if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
@@ -1878,7 +1882,7 @@ def shard(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> 
             f"shard does not know how {type(loader).__name__} iterates. Let every rank load the whole "
             "batches instead: leave the loader as it is."
         )
-    return ShardedLoader(loader, own_rank(), world)
+    return ShardedLoader(loader, rank, world, seen_whole)
 
 
 class ShardedLoader(DataLoader[Any]):
@@ -1886,9 +1890,9 @@ class ShardedLoader(DataLoader[Any]):
 
     differs_by_rank = True  # nothing that replicas fill, see memory.py
 
-    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int) -> None:
+    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool) -> None:
         vars(self).update(vars(loader))
-        self.whole = loader
+        self.whole, self.seen_whole = loader, seen_whole
         self.share = Share(rank, world, own_streams=loader.num_workers == 0)
         self.worker_init_fn = WorkerStart(loader.worker_init_fn, rank)
         self.in_order = True  # or else the ranks' batches could come in different orders
@@ -1899,10 +1903,10 @@ class ShardedLoader(DataLoader[Any]):
         return RankIndices(self.batch_sampler, self.share)
 
     def __iter__(self) -> Any:
-        if not ranks_come_by():
+        if self.seen_whole and not ranks_come_by():
             return iter(self.whole)
         self.share.sizes = deque()
-        return RankBatches(super().__iter__(), self.share, len(self))
+        return RankBatches(super().__iter__(), self.share, len(self), self.seen_whole)
 
 
 class Share:
@@ -1950,11 +1954,13 @@ class RankBatches:
 
     differs_by_rank = True
 
-    def __init__(self, batches: Iterator[Any], share: Share, length: int) -> None:
+    def __init__(self, batches: Iterator[Any], share: Share, length: int, seen_whole: bool) -> None:
         self.batches = batches
+        self.rank = share.rank
         self.streams = share.streams
         self.sizes = share.sizes
         self.length = length
+        self.seen_whole = seen_whole
 
     def __len__(self) -> int:
         return self.length
@@ -1968,7 +1974,10 @@ class RankBatches:
         finally:
             if self.streams:
                 self.streams.leave()
-        return see_whole(batch, self.sizes.popleft())
+        sizes = self.sizes.popleft()
+        if self.seen_whole:
+            return see_whole(batch, sizes)
+        return batch if sizes[self.rank] else without_rows(batch)
 
 
 class LoadingStreams:
@@ -2512,18 +2521,26 @@ def autocasts_somewhere() -> bool:
 
 def texts_of_project() -> "list[str]":
     """The modules that are imported by now, but for Python's, the libraries' and this one."""
-    places = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return [text_of(module) for name, module in [*sys.modules.items()] if not is_of_library(name)]
+
+
+def is_of_library(name: str) -> bool:
+    """Whether a module is Python's, installed, or dp2ddp's own."""
+    places = (sysconfig.get_path(place) for place in ("stdlib", "platstdlib", "purelib", "platlib"))
     libraries = (*places, os.path.dirname(os.path.dirname(torch.__file__)))
-    found = []
-    for name, module in [*sys.modules.items()]:
-        path = getattr(module, "__file__", None) or ""
-        if path.endswith(".py") and not path.startswith(libraries) and not name.startswith("dp2ddp."):
-            try:
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    found.append(file.read())
-            except OSError:
-                found.append("@custom" + "_fwd")  # it may be so
-    return found
+    package = name.partition(".")[0]  # torch.ops, for one, names a file that is none
+    paths = (getattr(sys.modules.get(one), "__file__", None) or "" for one in (name, package))
+    return package == "dp2ddp" or any(path.startswith(libraries) for path in paths)
+
+
+def text_of(module: Any) -> str:
+    """The text of a module that lies in a file of Python's."""
+    path = getattr(module, "__file__", None) or ""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read() if path.endswith(".py") else ""
+    except OSError:
+        return "@custom" + "_fwd" if path else ""
 
 
 EARLY_BYTES = 2**20
@@ -3246,6 +3263,63 @@ class KeptReplica:
         self.parts, self.made_of, self.made, self.holders = [], (), (), []
 
 
+def are_bare(parts: Sequence[torch.nn.Module], have_copies: bool) -> bool:
+    """Whether parts run as their classes have it, without hooks, and can compute with other parameters if they must."""
+    if any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in parts):
+        return False
+    if not all(map(is_known_layer, set(map(type, parts)))) or any(map(renews_rows, parts)):
+        return False
+    return not have_copies or are_copied_plainly(parts)
+
+
+@functools.cache
+def is_known_layer(kind: type) -> bool:
+    """Whether all that a class is made of is the project's, or is one of torch's or torchvision's that only compute."""
+    return all(
+        one in (object, torch.nn.Module)
+        or one.__module__.startswith(("torch.nn.modules.", "torchvision.models.", "torchvision.ops."))
+        and not one.__module__.startswith("torchvision.models.detection")
+        and not issubclass(one, (torch.nn.SyncBatchNorm, torch.nn.modules.lazy.LazyModuleMixin))
+        or not is_of_library(one.__module__)
+        for one in kind.__mro__
+    )
+
+
+def renews_rows(part: torch.nn.Module) -> bool:
+    """Whether a table of vectors changes those that it looks up: with max_norm."""
+    tables = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    return isinstance(part, tables) and part.max_norm is not None
+
+
+@contextlib.contextmanager
+def standing_in(
+    parts: Sequence[torch.nn.Module],
+    holders: Sequence[torch.nn.Module],
+    stand_ins: Mapping[int, torch.Tensor],
+) -> Iterator[None]:
+    """A block in which the module itself computes with other tensors in place of parameters, told by their id().
+
+    Its running averages are its own, also while rank 0's are newer: it only writes them, and rank 0's come later.
+    """
+    computing = [part for part in parts if part._parameters] if stand_ins else []
+    averaging = [part for part in holders if type(part._buffers) is GuardedBuffers]
+    parameters, buffers = [part._parameters for part in computing], [part._buffers for part in averaging]
+    for part in computing:
+        vars(part)["_parameters"] = {
+            name: one if one is None else stand_ins.get(id(one), one)
+            for name, one in part._parameters.items()
+        }
+    for part in averaging:
+        vars(part)["_buffers"] = held_buffers(part)
+    try:
+        yield
+    finally:
+        for part, own in zip(computing, parameters, strict=True):
+            vars(part)["_parameters"] = own
+        for part, guarded in zip(averaging, buffers, strict=True):
+            vars(part)["_buffers"] = guarded
+
+
 def are_copied_plainly(parts: Sequence[torch.nn.Module]) -> bool:
     """Whether all parts are nothing but their attributes, and none is compiled."""
     return all(map(is_copied_plainly, set(map(type, parts)))) and not any(map(is_compiled, parts))
@@ -3386,17 +3460,26 @@ def same_state(one: Any, other: Any) -> bool:
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
 
 
-def stream_marks() -> dict[str, Any]:
+def stream_marks(names: "Collection[str]" = ("random", "torch", "cuda", "numpy")) -> dict[str, Any]:
     """Something of each random stream that is another as soon as something is drawn; of torch's, the state itself.
 
     Python and numpy take 250 microseconds to tell their states, which is more than a small layer takes.
     """
-    marks: dict[str, Any] = {"random": mark_of_random(vars(random)["_inst"]), "torch": torch.get_rng_state()}
-    if torch.cuda.is_initialized():
+    marks: dict[str, Any] = {}
+    if "random" in names:
+        marks["random"] = mark_of_random(vars(random)["_inst"])
+    if "torch" in names:
+        marks["torch"] = torch.get_rng_state()
+    if "cuda" in names and torch.cuda.is_initialized():
         marks["cuda"] = torch.cuda.get_rng_state()
-    if "numpy" in sys.modules:
+    if "numpy" in names and "numpy" in sys.modules:
         marks["numpy"] = mark_of_numpy(sys.modules["numpy"].random.mtrand._rand)
     return marks
+
+
+def device_mark(device: torch.device) -> dict[str, Any]:
+    """stream_marks() of a device's own stream alone."""
+    return stream_marks(("cuda" if device.type == "cuda" else "torch",))
 
 
 def mark_of_random(generator: Any) -> Any:
@@ -3461,8 +3544,23 @@ class Report:
     sums_set_out: bool = False
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a replica's work on this rank."""
+
+    outputs: tuple[Any, ...]
+    error: ExceptionWrapper | None
+    text: str
+    drawn: dict[str, Any]  # the random streams that were drawn from
+
+    def report(self, untold: Collection[str] = (), **news: bool) -> Report:
+        """What the others are told; of random streams, where rank 0's are now."""
+        told = self.drawn.keys() - untold if own_rank() == 0 else ()
+        return Report(self.outputs, self.error, self.text, random_streams(told) if told else {}, **news)
+
+
 def raised_behind_helpers() -> Any:
-    """sys.exc_info(), with the traceback from the first frame on that is not torch's nor one of the two of `run`."""
+    """sys.exc_info(), with the traceback from the first frame on that is not torch's nor one of those of `attempt`."""
     kind, error, trace = sys.exc_info()
     inner = trace.tb_next.tb_next if trace is not None and trace.tb_next is not None else None
     torchs = os.path.dirname(torch.__file__) + os.sep
@@ -3483,6 +3581,9 @@ class GraphDDP(DistributedDataParallel):
 
     Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
     that come or thaw later. With whole_outputs=True every rank gets all outputs at once, also large ones.
+    With pure_forward=True nothing is done for a forward that leaves traces: the module itself runs, as in a port by
+    hand. It is for modules whose forward sets no attribute, changes no buffer but running averages, prints nothing,
+    draws nothing on the host, and does not ask which parameters there are; dp2ddp convert proves that.
     It is a DistributedDataParallel by name only: for isinstance, .module, and the keys of the state dict.
     """
 
@@ -3491,11 +3592,14 @@ class GraphDDP(DistributedDataParallel):
     device_stream = DeviceStream()
     changes_behind = False  # whether layers may have run again since the buffers came
 
-    def __init__(self, module: torch.nn.Module, dim: int = 0, whole_outputs: bool = False) -> None:
+    def __init__(
+        self, module: torch.nn.Module, dim: int = 0, whole_outputs: bool = False, pure_forward: bool = False
+    ) -> None:
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = dim
         self.whole_outputs = whole_outputs
+        self.pure_forward = pure_forward
         self.trained = False
         self.far_buffers = BuffersOfRankZero()
         self.mail = Mail()
@@ -3596,6 +3700,8 @@ class GraphDDP(DistributedDataParallel):
         """Call a replica with its part of the inputs. The tensors of its output go to the list."""
         if not self.has_rows(part):
             return Report(())
+        if self.runs_itself(copies):
+            return self.run_module(part, copies, tensors)
         kept, self.kept_replica = self.kept_replica, KeptReplica()  # one within this forward has its own
         report = self.run(
             lambda: describe_output(self.replica(copies, kept)(*part.inputs, **part.kwargs), tensors)
@@ -3603,6 +3709,29 @@ class GraphDDP(DistributedDataParallel):
         kept.give_back(report.error is None)
         self.kept_replica = kept
         return report
+
+    def runs_itself(self, copies: dict[int, torch.Tensor]) -> bool:
+        """Whether no replica is needed: nothing that forward does would stay behind in the module."""
+        if not self.pure_forward or self.compiler is not None:
+            return False
+        first_training = self.is_training and not self.trained  # in which layers may look at the data
+        return not first_training and are_bare(self.contents.parts, bool(copies))
+
+    def run_module(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
+        """Call the module itself with its part of the inputs. The tensors of its output go to the list."""
+        contents = self.contents
+        are_held = are_held_elsewhere(contents.holders)
+        with standing_in(contents.parts, contents.holders, copies):
+            outcome = self.attempt(
+                lambda: describe_output(self.module(*part.inputs, **part.kwargs), tensors),
+                device_mark(self.device),
+            )
+        return outcome.report(
+            changed_buffers=contents.is_training,
+            buffers_are_held=are_held,
+            sums_at_once=self.sums.met_others,
+            sums_set_out=self.sums.may_set_out,
+        )
 
     def replica(self, copies: dict[int, torch.Tensor], kept: KeptReplica) -> torch.nn.Module:
         """What this rank runs of the module."""
@@ -3616,7 +3745,22 @@ class GraphDDP(DistributedDataParallel):
         """Do a replica's work, which gives its described output."""
         contents = self.contents
         are_held = are_held_elsewhere(contents.holders)  # before the graph holds them
-        before, versions = stream_marks(), contents.versions()
+        versions = contents.versions()
+        outcome = self.attempt(call, stream_marks())
+        on_host = self.host_streams(outcome.drawn)
+        buffers, parameters = (now != then for now, then in zip(contents.versions(), versions, strict=True))
+        return outcome.report(
+            on_host if self.in_turn else (),
+            changed_buffers=buffers or contents.is_training,
+            changed_parameters=parameters,
+            drew_on_host=bool(on_host) and not self.in_turn,
+            buffers_are_held=are_held,
+            sums_at_once=self.sums.met_others,
+            sums_set_out=self.sums.may_set_out,
+        )
+
+    def attempt(self, call: Callable[[], Any], before: dict[str, Any]) -> "Outcome":
+        """Do a replica's work, and see what came of it; `before` marks the random streams that it may draw from."""
         outputs: tuple[Any, ...] = ()
         error = None
         with inside_replica(), self.replica_streams(before) as text:
@@ -3626,22 +3770,8 @@ class GraphDDP(DistributedDataParallel):
                 error = ExceptionWrapper(
                     raised_behind_helpers(), where=f"in replica {own_rank()} on device {self.device}"
                 )
-            drawn = changed_streams(stream_marks(), before)
-        on_host = self.host_streams(drawn)
-        told = drawn.keys() - (on_host if self.in_turn else ()) if own_rank() == 0 else ()
-        buffers, parameters = (now != then for now, then in zip(contents.versions(), versions, strict=True))
-        return Report(
-            outputs,
-            error,
-            text.getvalue(),
-            random_streams(told) if told else {},
-            buffers or contents.is_training,
-            parameters,
-            bool(on_host) and not self.in_turn,
-            buffers_are_held=are_held,
-            sums_at_once=self.sums.met_others,
-            sums_set_out=self.sums.may_set_out,
-        )
+            drawn = changed_streams(stream_marks(before), before)
+        return Outcome(outputs, error, text.getvalue(), drawn)
 
     @contextlib.contextmanager
     def replica_streams(self, before: dict[str, Any]) -> Iterator[io.StringIO]:
@@ -3822,9 +3952,9 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("dim", "whole_outputs", "trained", "far_buffers", "changes_behind", "mail", "kept_replica", "compiler",
-               "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up", "sums",
-               "crossing")  # fmt: skip
+        own = ("dim", "whole_outputs", "pure_forward", "trained", "far_buffers", "changes_behind", "mail",
+               "kept_replica", "compiler", "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up",
+               "sums", "crossing")  # fmt: skip
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
@@ -3884,8 +4014,10 @@ class ExactDDP(GraphDDP):
     scales_rows = False  # in this forward pass; otherwise the parameters' gradients are scaled
     ties_all = True  # whether this forward pass brings zeros to all parameters
 
-    def __init__(self, module: torch.nn.Module, dim: int = 0, whole_outputs: bool = False) -> None:
-        super().__init__(module, dim, whole_outputs)
+    def __init__(
+        self, module: torch.nn.Module, dim: int = 0, whole_outputs: bool = False, pure_forward: bool = False
+    ) -> None:
+        super().__init__(module, dim, whole_outputs, pure_forward)
         self.reducing: tuple[Any, ...] = ()
         self.missing = MissingGradients()
         notice_half_precision()
@@ -3936,6 +4068,8 @@ class ExactDDP(GraphDDP):
             self.missing.watch(whole)
 
     def run_replica(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
+        if self.runs_itself(copies):
+            return super().run_replica(part, copies, tensors)
         places = {p.data_ptr() for p in self.contents.parameters}
         report = super().run_replica(part, copies, tensors)
         if copies:
@@ -4631,10 +4765,6 @@ def rank_device() -> torch.device:
 SMALL_BATCH = 1 << 16
 
 
-# Bytes up to which a storage travels inside even if others are mapped: to copy it costs less.
-SMALL_STORAGE = 1 << 14
-
-
 # How many storages of workers are handed on each by a descriptor of its own; more are copied together into one file.
 MOST_HANDLES = 16
 
@@ -4739,11 +4869,12 @@ class SharedBatches:
 
     def __next__(self) -> Any:
         if ranks_come_by():
-            batch = part_whole(self.from_rank_zero(lambda: next(self.batches)))
+            batch = self.from_rank_zero(lambda: next(self.batches))
         else:
             if self.batches is None:
                 self.begin()
             batch = next(self.batches)
+        batch = part_whole(batch) if ranks_come_by() else batch
         return pin_memory.pin_memory(batch) if self.pins else batch
 
     def _shutdown_workers(self) -> None:
@@ -4754,19 +4885,19 @@ class SharedBatches:
     def from_rank_zero(self, work: Callable[[], Any]) -> Any:
         """What rank 0 gets by this work, or its exception, on every rank; what it leaves behind, too."""
         line = Line.between_ranks()
-        if line.rank > 0:
+        if own_rank() > 0:
             value, error, streams, left = line.receive()
             set_random_streams(streams)
             self.belongings.set(left)
             if error is not None:
                 raise_alike(as_exception(error))
             return value
-        streams, marks = stream_marks(), self.belongings.marks()
+        streams = random_streams()
+        marks = self.belongings.marks()
         value, error = attempt(work)
-        moved = changed_streams(stream_marks(), streams)
+        streams = changed_streams(random_streams(), streams)
         left = self.belongings.changed_since(marks)
-        told = None if error is None else sendable(error), random_streams(moved) if moved else {}, left
-        value = line.send(value, told, self.loader.num_workers > 0)
+        value = line.send(value, (sendable(error), streams, left), self.loader.num_workers > 0)
         if error is not None:
             raise_alike(error)
         return value
@@ -4829,10 +4960,9 @@ class Line:
         """To the first ranks of the other nodes, and to the others of this one."""
         if self.leaders is not None and self.rank == 0:
             send_to_nodes(packed, self.leaders)
-        content = pickle.dumps((packed.message, packed.places, bytes(packed.inside)), protocol=5)
         for rank, one in self.sockets.items():
             try:
-                send_with_files(one, content, packed.files)
+                send_packed(one, packed)
             except OSError as error:
                 raise RuntimeError(f"rank {rank} has ended, and gets no more batches ({error})") from error
         packed.close()
@@ -4931,7 +5061,12 @@ def pack_batch(value: Any, by_workers: bool) -> Packed:
     """The value's pickle, and its storages: handed on if workers have made them in shared memory, or copied once."""
     message, storages, viewed = pickle_batch(value, frozenset())
     if by_workers and may_be_handed_on(storages):
-        return hand_storages_on(message, storages)
+        packed = Packed(message, [])
+        packed.lent = [one for one in storages if one.nbytes()]
+        packed.files = [one._share_fd_cpu_()[0] for one in packed.lent]
+        numbers = iter(range(len(packed.files)))
+        packed.places = [(next(numbers) if one.nbytes() else -1, 0, one.nbytes()) for one in storages]
+        return packed
     loose = {
         one._cdata
         for one in storages
@@ -4943,60 +5078,31 @@ def pack_batch(value: Any, by_workers: bool) -> Packed:
 
 
 def may_be_handed_on(storages: "Sequence[torch.UntypedStorage]") -> bool:
-    """Whether those that are not small lie in shared memory that has a descriptor, and the small ones are few."""
-    large = [one for one in storages if one.nbytes() > SMALL_STORAGE]
-    bytes_of_large = sum(one.nbytes() for one in large)
+    """Whether each lies in shared memory that has a descriptor."""
+    filled = [one for one in storages if one.nbytes()]
     return (
         torch.multiprocessing.get_sharing_strategy() == "file_descriptor"
-        and len(large) <= MOST_HANDLES
-        and bytes_of_large > SMALL_BATCH >= sum(one.nbytes() for one in storages) - bytes_of_large
-        and all(one.is_shared() for one in large)
+        and len(filled) <= MOST_HANDLES
+        and sum(one.nbytes() for one in filled) > SMALL_BATCH
+        and all(one.is_shared() for one in filled)
     )
-
-
-def hand_storages_on(message: bytes, storages: "Sequence[torch.UntypedStorage]") -> Packed:
-    """By the descriptors that they have; small ones inside the message."""
-    small = [one for one in storages if one.nbytes() <= SMALL_STORAGE]
-    packed = copy_inside(message, small)
-    packed.lent = [one for one in storages if one.nbytes() > SMALL_STORAGE]
-    packed.files = [one._share_fd_cpu_()[0] for one in packed.lent]
-    inside, numbers = iter(packed.places), iter(range(len(packed.files)))
-    packed.places = [
-        next(inside) if one.nbytes() <= SMALL_STORAGE else (next(numbers), 0, one.nbytes())
-        for one in storages
-    ]
-    return packed
 
 
 def copy_storages(message: bytes, storages: "Sequence[torch.UntypedStorage]") -> Packed:
     """Inside the message if they are small, in one file without a name if not."""
-    begins, end = laid_out(storages)
-    file = file_in_memory(end) if end > SMALL_BATCH else None
-    if file is None:
-        return copy_inside(message, storages)
-    for begin, one in zip(begins, storages, strict=True):
-        write_at(file, begin, bytes_of_storage(one))
-    places = [(0, begin, one.nbytes()) for begin, one in zip(begins, storages, strict=True)]
-    return Packed(message, places, b"", [file])
-
-
-def copy_inside(message: bytes, storages: "Sequence[torch.UntypedStorage]") -> Packed:
-    """In bytes that travel with the message."""
-    begins, end = laid_out(storages)
-    inside = bytearray(end)
-    for begin, one in zip(begins, storages, strict=True):
-        inside[begin : begin + one.nbytes()] = bytes_of_storage(one)
-    places = [(-1, begin, one.nbytes()) for begin, one in zip(begins, storages, strict=True)]
-    return Packed(message, places, inside)
-
-
-def laid_out(storages: "Sequence[torch.UntypedStorage]") -> tuple[list[int], int]:
-    """Where each storage begins, one behind the other; and where the last one ends."""
-    begins, end = [], 0
+    places, end = [], 0
     for one in storages:
-        begins.append(end)
+        places.append((0, end, one.nbytes()))
         end += -(-one.nbytes() // ALIGNED) * ALIGNED
-    return begins, end
+    file = file_in_memory(end) if end > SMALL_BATCH else None
+    if file is not None:
+        for (_, begin, _), one in zip(places, storages, strict=True):
+            write_at(file, begin, bytes_of_storage(one))
+        return Packed(message, places, b"", [file])
+    inside = bytearray(end)
+    for (_, begin, size), one in zip(places, storages, strict=True):
+        inside[begin : begin + size] = bytes_of_storage(one)
+    return Packed(message, [(-1, begin, size) for _, begin, size in places], inside)
 
 
 def file_in_memory(size: int) -> int | None:
@@ -5046,65 +5152,32 @@ class BatchPickler(pickle.Pickler):
         self.numbers: dict[int, int] = {}
         self.viewed: dict[int, int] = {}
 
-    def number_of(self, storage: "torch.UntypedStorage") -> int:
+    def persistent_id(self, thing: Any) -> Any:
+        if isinstance(thing, torch.storage.TypedStorage):
+            storage, dtype = thing._untyped_storage, thing.dtype
+        elif isinstance(thing, torch.UntypedStorage):
+            storage, dtype = thing, None
+        else:
+            return None
+        if storage.device.type != "cpu":
+            return None
         number = self.numbers.setdefault(storage._cdata, len(self.storages))
         if number == len(self.storages):
             self.storages.append(storage)
-        return number
+        return number, dtype
 
-    def reducer_override(
-        self, thing: Any
-    ) -> Any:  # not persistent_id, which is asked for each number and text
-        if isinstance(thing, torch.Tensor):
-            return self.reduce_tensor(thing)
-        if isinstance(thing, torch.storage.TypedStorage) and thing.device.type == "cpu":
-            return typed_storage_at, (self.number_of(thing._untyped_storage), thing.dtype)
-        if isinstance(thing, torch.UntypedStorage) and thing.device.type == "cpu":
-            return storage_at, (self.number_of(thing),)
+    def reducer_override(self, thing: Any) -> Any:
+        if not isinstance(thing, torch.Tensor) or thing.layout != torch.strided:
+            return NotImplemented
+        if thing.device.type == "cuda":
+            return to_device_of_rank, (thing.detach().cpu(), thing.requires_grad)
+        if thing.device.type != "cpu" or type(thing) is not torch.Tensor:
+            return NotImplemented
+        key = thing.untyped_storage()._cdata
+        if key in self.loose and not (thing.requires_grad and not thing.is_leaf):
+            return thing.detach().clone().requires_grad_(thing.requires_grad).__reduce_ex__(5)
+        self.viewed[key] = self.viewed.get(key, 0) + thing.nbytes
         return NotImplemented
-
-    def reduce_tensor(self, tensor: torch.Tensor) -> Any:
-        if tensor.layout != torch.strided:
-            return NotImplemented
-        if tensor.device.type == "cuda":
-            return to_device_of_rank, (tensor.detach().cpu(), tensor.requires_grad)
-        if tensor.device.type != "cpu" or type(tensor) is not torch.Tensor:
-            return NotImplemented
-        storage = tensor.untyped_storage()
-        key = storage._cdata
-        if key in self.loose and not (tensor.requires_grad and not tensor.is_leaf):
-            return tensor.detach().clone().requires_grad_(tensor.requires_grad).__reduce_ex__(5)
-        self.viewed[key] = self.viewed.get(key, 0) + tensor.nbytes
-        if not is_only_numbers(tensor):
-            return NotImplemented
-        place = self.number_of(storage), tensor.dtype, tensor.storage_offset()
-        return tensor_at, (*place, tuple(tensor.shape), tensor.stride())
-
-
-def is_only_numbers(tensor: Any) -> bool:
-    """Whether a tensor is numbers in places, and nothing else is to be told of it."""
-    more = tensor.requires_grad, tensor.is_quantized, tensor.is_conj(), tensor.is_neg(), vars(tensor)
-    return not any(more) and not any(getattr(tensor, "names", ()))
-
-
-def storage_at(storages: "Sequence[torch.UntypedStorage]", number: int) -> "torch.UntypedStorage":
-    """The storage of this number."""
-    return storages[number]
-
-
-def typed_storage_at(storages: "Sequence[torch.UntypedStorage]", number: int, dtype: torch.dtype) -> Any:
-    """The same, as torch's own pickles want it."""
-    return torch.storage.TypedStorage(wrap_storage=storages[number], dtype=dtype, _internal=True)
-
-
-def tensor_at(
-    storages: "Sequence[torch.UntypedStorage]",
-    number: int,
-    dtype: torch.dtype,
-    *place: Any,
-) -> torch.Tensor:
-    """A tensor that lies in a storage at a place: its first element, its shape, its strides."""
-    return torch.empty(0, dtype=dtype, device="cpu").set_(storages[number], *place)
 
 
 def to_device_of_rank(tensor: torch.Tensor, requires_grad: bool) -> torch.Tensor:
@@ -5119,19 +5192,21 @@ class BatchUnpickler(pickle.Unpickler):
         super().__init__(io.BytesIO(message))
         self.storages = storages
 
-    def find_class(self, module: str, name: str) -> Any:
-        found = super().find_class(module, name)
-        is_ours = found is tensor_at or found is storage_at or found is typed_storage_at
-        return functools.partial(found, self.storages) if is_ours else found
+    def persistent_load(self, told: Any) -> Any:
+        number, dtype = told
+        storage = self.storages[number]
+        return (
+            storage
+            if dtype is None
+            else torch.storage.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
+        )
 
 
 def unpack_batch(packed: Packed) -> Any:
     """The value. What a rank writes into mapped memory becomes its own, page by page: no other rank sees it."""
     files = [bytes_of_storage(mapped(file, n)) for file, n in zip(packed.files, packed.sizes(), strict=True)]
     storages = [
-        piece_of(files[file], begin, size)
-        if file >= 0
-        else piece_of(packed.inside[begin : begin + size], 0, size)
+        piece_of(files[file], begin, size) if file >= 0 else piece_of(packed.inside, begin, size).clone()
         for file, begin, size in packed.places
     ]
     return BatchUnpickler(packed.message, storages).load()
@@ -5150,11 +5225,12 @@ def piece_of(memory: Any, begin: int, size: int) -> "torch.UntypedStorage":
     return torch.frombuffer(memory, dtype=torch.uint8, count=size, offset=begin).untyped_storage()
 
 
-def send_with_files(way: socket.socket, content: bytes, files: Sequence[int]) -> None:
-    """Over a Unix socket, at once: the other end is woken once."""
-    head = len(content).to_bytes(8, "little") + len(files).to_bytes(8, "little")
-    whole = memoryview(head + content)
-    way.sendall(whole[socket.send_fds(way, [whole], files) :])
+def send_packed(way: socket.socket, packed: Packed) -> None:
+    """Over a Unix socket."""
+    body = pickle.dumps((packed.message, packed.places, bytes(packed.inside)), protocol=5)
+    head = len(body).to_bytes(8, "little") + len(packed.files).to_bytes(8, "little")
+    socket.send_fds(way, [head], packed.files)
+    way.sendall(body)
 
 
 def receive_packed(way: socket.socket) -> Packed:

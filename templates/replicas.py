@@ -15,6 +15,7 @@ import torch
 
 from .buffers import GuardedBuffers, held_buffers, tensors_of
 from .compiled import bind_to_replicas, compiled_replica, is_compiled
+from .half import is_of_library
 from .process import JOINED
 
 
@@ -212,9 +213,30 @@ class KeptReplica:
 
 def are_bare(parts: Sequence[torch.nn.Module], have_copies: bool) -> bool:
     """Whether parts run as their classes have it, without hooks, and can compute with other parameters if they must."""
-    if any(part._forward_hooks or part._forward_pre_hooks for part in parts):
+    if any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in parts):
+        return False
+    if not all(map(is_known_layer, set(map(type, parts)))) or any(map(renews_rows, parts)):
         return False
     return not have_copies or are_copied_plainly(parts)
+
+
+@functools.cache
+def is_known_layer(kind: type) -> bool:
+    """Whether all that a class is made of is the project's, or is one of torch's or torchvision's that only compute."""
+    return all(
+        one in (object, torch.nn.Module)
+        or one.__module__.startswith(("torch.nn.modules.", "torchvision.models.", "torchvision.ops."))
+        and not one.__module__.startswith("torchvision.models.detection")
+        and not issubclass(one, (torch.nn.SyncBatchNorm, torch.nn.modules.lazy.LazyModuleMixin))
+        or not is_of_library(one.__module__)
+        for one in kind.__mro__
+    )
+
+
+def renews_rows(part: torch.nn.Module) -> bool:
+    """Whether a table of vectors changes those that it looks up: with max_norm."""
+    tables = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    return isinstance(part, tables) and part.max_norm is not None
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Three choices, each with its reason: who loads what, where the ranks come together, how gradients are summed.
+"""Four choices, each with its reason: who loads what, where ranks come together, how gradients are summed, what runs.
 
 Each has a safe answer that always works; a faster one is taken only where facts prove it (DESIGN.md section 3).
 """
@@ -31,7 +31,18 @@ class Strategy:
     data: Choice
     join: Choice
     gradients: Choice
+    forward: Choice
     shares: bool  # rank 0 iterates the loaders for all ranks
+
+    @property
+    def choices(self) -> dict[str, Choice]:
+        """What is chosen, by the word for it."""
+        return {
+            "data": self.data,
+            "join": self.join,
+            "gradients": self.gradients,
+            "forward": self.forward,
+        }
 
     @property
     def wrapper(self) -> str:
@@ -48,6 +59,7 @@ def choose(
         data=loading,
         join=_OUTPUTS if join == "outputs" else _ROWS,
         gradients=_asked(gradients, _choose_gradients(facts), safe="graph"),
+        forward=_choose_forward(facts),
         shares=loading.value == "share" or loading.value == "feed" and facts.share_stopper is None,
     )
 
@@ -111,3 +123,10 @@ def _choose_gradients(facts: Facts) -> Choice:
             "one forward and one backward of the wrapped model a step, nothing else touches gradients",
         )
     return Choice("graph", f"{stopper}; summing inside the graph is right for everything")
+
+
+def _choose_forward(facts: Facts) -> Choice:
+    trace = facts.forward_trace
+    if trace is None:
+        return Choice("module", "the module itself runs on a rank's rows: its forward only computes")
+    return Choice("replica", f"a rank runs a copy of the module, as DataParallel does: {trace}")

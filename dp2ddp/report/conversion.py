@@ -26,14 +26,7 @@ def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
     strategy = conversion.strategy
     if strategy and conversion.changed:
         yield ""
-        yield from (
-            _choice(kind, one)
-            for kind, one in (
-                ("data", strategy.data),
-                ("join", strategy.join),
-                ("gradients", strategy.gradients),
-            )
-        )
+        yield from (_choice(kind, one) for kind, one in strategy.choices.items())
         if conversion.helpers:
             yield f"  helpers: {_helpers(conversion.helpers)}"
         yield ""
@@ -150,9 +143,7 @@ def _how_to_answer(hazards: tuple[Planned, ...]) -> Iterator[str]:
 def conversion_json(conversion: Conversion, written: str | None) -> str:
     """The same as JSON."""
     strategy = conversion.strategy
-    choices = (
-        {"data": strategy.data, "join": strategy.join, "gradients": strategy.gradients} if strategy else {}
-    )
+    choices = strategy.choices if strategy else {}
     document = {
         "version": VERSION,
         "file": conversion.before.name,

@@ -40,7 +40,7 @@ print("==> Building model..")
 net = ResNet(num_classes=trainset.classes)
 net = net.to(device)
 if device == "cuda":
-    net = ExactDDP(net)
+    net = ExactDDP(net, pure_forward=True)
 
 checkpoint_path = os.path.join(args.out, "best.pth")
 if args.resume:

@@ -46,7 +46,7 @@ def main():
     device = torch.device("cuda")
     loader = share(DataLoader, TwoViews(150), batch_size=32, shuffle=True)
     model = Encoder().to(device)
-    model = ExactDDP(model)
+    model = ExactDDP(model, pure_forward=True)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3, weight_decay=1e-4)
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
 

@@ -67,7 +67,7 @@ model = Model(input_size, hidden_size, output_size, num_layers)
 
 # device_ids = None 决定参与训练的GPU有哪些
 # output_device = None 决定汇总结果的GPU是哪个
-model = GraphDDP(model)
+model = GraphDDP(model, pure_forward=True)
 model.to('cuda')
 
 # %% cell 6

@@ -52,7 +52,7 @@ class Model(nn.Module):
 model = Model(input_size, hidden_size, output_size, num_layers)
 
 # device_ids = None: which GPUs take part; output_device = None: which GPU gets the result
-model = GraphDDP(model)
+model = GraphDDP(model, pure_forward=True)
 model.to('cuda')
 
 for data in random_loader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import socket
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import scenarios
 import torch
 import torch._dynamo  # every optimizer imports it: once here, and not once a rank
 import torch.distributed
@@ -24,13 +26,13 @@ from dp2ddp.templates.process import join_process_group
 from lean_checks import LEAN_CHECKS
 from loaded_checks import LOADED_CHECKS
 from reference import Devices, ReferenceDataParallel
-from scenarios import GRAPH_ONLY, SCENARIOS
+from scenarios import GRAPH_ONLY, IMPURE, SCENARIOS
 from torch import nn
 
 WORLDS = (2, 3, 4)
 
 
-def compare(name: str, kind: type[nn.Module], world: int, dtype: torch.dtype) -> dict[str, Any]:
+def compare(name: str, kind: Callable[..., nn.Module], world: int, dtype: torch.dtype) -> dict[str, Any]:
     """The largest relative difference to DataParallel's numbers, and how many of them are not the same bits."""
     torch.set_default_dtype(dtype)
     devices = Devices()
@@ -51,6 +53,13 @@ def compare(name: str, kind: type[nn.Module], world: int, dtype: torch.dtype) ->
         ),
         "compared": len(pairs),
     }
+
+
+def compare_pure(name: str, kind: type[nn.Module], world: int) -> dict[str, Any]:
+    """The same of a wrapper that is told that forward leaves no traces; over more steps, since the first is careful."""
+    wrap = functools.partial(kind, pure_forward=True)
+    with mock.patch.object(scenarios, "STEPS", 4):
+        return compare(name, wrap, world, torch.float64)
 
 
 def compare_soon(name: str, world: int) -> dict[str, Any]:
@@ -78,6 +87,9 @@ def work(world: int) -> dict[str, Any]:
             for dtype in (torch.float64, torch.float32) if world == 2 else (torch.float64,):
                 key = f"{name} {kind.__qualname__} {str(dtype)[6:]}"
                 found[key] = attempt(lambda n=name, k=kind, d=dtype: compare(n, k, world, d))  # type: ignore[misc]
+            if name not in IMPURE:
+                key = f"{name} {kind.__qualname__} pure"
+                found[key] = attempt(lambda n=name, k=kind: compare_pure(n, k, world))  # type: ignore[misc]
         found[f"{name} soon"] = attempt(lambda n=name: compare_soon(n, world))  # type: ignore[misc]
     for name, check in {**CHECKS, **LEAN_CHECKS, **LOADED_CHECKS}.items():
         found[name] = attempt(check)

@@ -36,6 +36,11 @@ GRAPH_ONLY = {
 }
 
 
+# Whose forward leaves traces, or runs again in backward.
+IMPURE = {"buffers_written_in_forward", "reentrant_checkpoints"}
+STEPS = 2
+
+
 class Net(nn.Module):
     """Batch statistics, dropout on demand, a layer that is never used, and every kind of output."""
 
@@ -64,7 +69,7 @@ class Net(nn.Module):
         return outputs.get(mode, scores)
 
 
-def batches(rows: int, steps: int = 2) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def batches(rows: int, steps: int | None = None) -> list[tuple[torch.Tensor, torch.Tensor]]:
     generator = torch.Generator().manual_seed(5)
     dtype = torch.get_default_dtype()
     return [
@@ -72,7 +77,7 @@ def batches(rows: int, steps: int = 2) -> list[tuple[torch.Tensor, torch.Tensor]
             torch.randn(rows, 20, generator=generator, dtype=dtype),
             torch.randint(0, 5, (rows,), generator=generator),
         )
-        for _ in range(steps)
+        for _ in range(steps or STEPS)
     ]
 
 

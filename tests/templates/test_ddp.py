@@ -15,7 +15,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from scenarios import GRAPH_ONLY, SCENARIOS  # noqa: E402
+from scenarios import GRAPH_ONLY, IMPURE, SCENARIOS  # noqa: E402
 
 pytestmark = pytest.mark.torchrun
 
@@ -67,6 +67,14 @@ def look_up(folder: Path, world: int, key: str) -> list[Any]:
 @pytest.mark.parametrize("case", CASES)
 def test_every_number_is_dataparallels(found: Any, case: str, world: int) -> None:
     for answer in found(world, f"{case} float64"):
+        assert answer["compared"] > 0
+        assert answer["difference"] <= 1e-12
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+@pytest.mark.parametrize("case", [case for case in CASES if case.split()[0] not in IMPURE])
+def test_modules_whose_forward_leaves_no_traces_run_themselves(found: Any, case: str, world: int) -> None:
+    for answer in found(world, f"{case} pure"):
         assert answer["compared"] > 0
         assert answer["difference"] <= 1e-12
 

@@ -40,6 +40,7 @@ from dp2ddp.codemod.facts.script import Call, Script
 from dp2ddp.codemod.facts.sharing import against_sharing, shared_loaders
 from dp2ddp.codemod.facts.sources import Feeds, find_feeds
 from dp2ddp.codemod.facts.threads import runs_in_threads_alone
+from dp2ddp.codemod.facts.traces import trace_of_forward
 from dp2ddp.codemod.facts.training import Training, find_training
 from dp2ddp.source.projects import Project
 
@@ -197,6 +198,13 @@ class Facts:
         if self.takes_turns:
             return "replicas share random streams of the host, or what they fill, and take turns"
         return self._redefined or self._wrapped_otherwise or self.training.reducer_stopper
+
+    @cached_property
+    def forward_trace(self) -> str | None:
+        """By what the forward of a model may leave a trace, so that a replica of it must run (None: by nothing)."""
+        if self.takes_turns:
+            return "replicas share random streams of the host, or what they fill"
+        return self._redefined or self._wrapped_otherwise or trace_of_forward(self.modules, self.places)
 
     @cached_property
     def _redefined(self) -> str | None:

@@ -134,7 +134,7 @@ class DataParallel(Rule):
     def _convert(self, facts: Facts, wrap: Wrap, strategy: Strategy) -> Iterator[Finding]:
         wrapper = "InTurnDDP" if facts.takes_turns else strategy.wrapper
         call, helper = wrap.call, facts.names.helper(wrapper)
-        because = f"a rank runs its chunk on its own device; gradients: {strategy.gradients.value}"
+        because = f"a rank runs its rows on its own device; gradients: {strategy.gradients.value}"
         yield Replace(call.node.func, helper, because)
         yield Lift(wrapper, because="takes DataParallel's place")
         yield from _unknown_world(facts, wrap)
@@ -149,6 +149,8 @@ class DataParallel(Rule):
             yield SetArgument(
                 call.node, "whole_outputs", "True", "asked for: every rank gets all outputs at once"
             )
+        if strategy.forward.value == "module":
+            yield SetArgument(call.node, "pure_forward", "True", because)
 
 
 def _unknown_world(facts: Facts, wrap: Wrap) -> Iterator[Note]:

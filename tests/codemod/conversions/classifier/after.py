@@ -31,7 +31,7 @@ net = nn.Sequential(nn.Flatten(), nn.Linear(192, 10))
 net = net.to(device)
 if world_size() > 1:
     print("Let's use", world_size(), "GPUs!")
-    net = ExactDDP(net)
+    net = ExactDDP(net, pure_forward=True)
 
 if args.resume:
     checkpoint = torch.load('./checkpoint/ckpt.pth', map_location=to_own_device)

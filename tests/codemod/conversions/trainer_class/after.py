@@ -29,7 +29,7 @@ class Trainer:
         self.model = model.to(self.device)
         if len(gpu_ids) > 1:
             self.model = ExactDDP(
-                self.model,
+                self.model, pure_forward=True,
             )
         self.epochs = epochs
         self.optimizer = torch.optim.Adam(self.model.parameters())

@@ -13,8 +13,8 @@ join_process_group()
 
 torch.manual_seed(7)
 
-G = GraphDDP(nn.Linear(16, 64)).cuda()
-D = GraphDDP(nn.Linear(64, 1)).cuda()
+G = GraphDDP(nn.Linear(16, 64), pure_forward=True).cuda()
+D = GraphDDP(nn.Linear(64, 1), pure_forward=True).cuda()
 opt_g = torch.optim.Adam(G.parameters(), 2e-4)
 opt_d = torch.optim.Adam(D.parameters(), 2e-4)
 bce = nn.BCEWithLogitsLoss()

@@ -1,0 +1,458 @@
+"""Whether the forward of a model leaves traces: then each rank has to run a replica of it, as DataParallel does.
+
+A forward without traces only computes. It sets no attribute, changes nothing that is there before and after it, prints
+and writes nothing, draws on no stream of the host, and asks for nothing that a replica answers otherwise (a replica has
+no parameters()). Proven from the text of the project: what is called there is in one of the tables below, or a function
+of the project, which is looked at too. What layers of libraries do is asked when the script runs (is_known_layer in
+templates/replicas.py).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.facts.aliases import assigned
+from dp2ddp.codemod.facts.changes import How, changes_at
+from dp2ddp.codemod.facts.modules import Modules
+from dp2ddp.codemod.facts.mutating import mutates
+from dp2ddp.codemod.facts.places import Place, Places
+from dp2ddp.codemod.facts.roots import Roots, is_own
+from dp2ddp.codemod.facts.scopes import SCRIPT, Function
+from dp2ddp.codemod.facts.script import Call, Script, literal
+from dp2ddp.codemod.facts.tables import of
+from dp2ddp.codemod.facts.uses import Stopper
+
+COMPUTING = {  # what is called by name and only computes
+    *of(
+        "builtins",
+        "len range zip enumerate list tuple dict set int float bool str slice super max min sum abs",
+    ),
+    *of(
+        "builtins",
+        "isinstance issubclass sorted reversed round any all map filter type format repr hasattr pow",
+    ),
+    *of("builtins", "getattr callable divmod ValueError TypeError NotImplementedError RuntimeError KeyError"),
+    *of("builtins", "AssertionError Exception IndexError complex frozenset object"),
+    *of("collections", "OrderedDict namedtuple defaultdict"),
+    *of("functools", "reduce partial"),
+    *of("einops", "rearrange reduce repeat einsum"),
+    *of(
+        "torch.nn",
+        "Identity ReLU ReLU6 LeakyReLU ELU SELU GELU SiLU Sigmoid Tanh Softmax LogSoftmax Softplus Flatten",
+    ),
+    *of(
+        "torch.nn",
+        "Dropout Dropout2d MaxPool1d MaxPool2d AvgPool1d AvgPool2d AdaptiveAvgPool1d AdaptiveAvgPool2d",
+    ),
+    *of(
+        "torch.nn", "AdaptiveMaxPool2d Upsample ReflectionPad2d ZeroPad2d MSELoss L1Loss SmoothL1Loss NLLLoss"
+    ),
+    *of("torch.nn", "CrossEntropyLoss BCELoss BCEWithLogitsLoss KLDivLoss CosineSimilarity PairwiseDistance"),
+    *of("torch.autograd", "Variable"),
+    *of("torch.cuda", "is_available amp.autocast"),
+    "torch.amp.autocast",
+}
+COMPUTING_MODULES = (
+    *("math.", "numpy.", "torch.nn.functional.", "torch.linalg.", "torch.fft.", "torch.special."),
+    *("torch.nn.utils.rnn.", "torchvision.ops."),
+)
+# Of torch's own functions, these do more than compute from what they are given.
+TORCH_MORE = {
+    *(
+        "save",
+        "load",
+        "manual_seed",
+        "seed",
+        "set_rng_state",
+        "get_rng_state",
+        "compile",
+        "from_file",
+        "Generator",
+    ),
+    *(
+        "set_default_dtype",
+        "set_default_device",
+        "set_default_tensor_type",
+        "set_grad_enabled",
+        "set_num_threads",
+    ),
+    *("batch_norm", "instance_norm", "normal", "initial_seed"),
+}
+FUNCTIONAL_MORE = {"batch_norm", "instance_norm"}  # change averages that they are given
+NUMPY_MORE = ("numpy.random.", "numpy.save", "numpy.load", "numpy.memmap", "numpy.put", "numpy.copyto")
+DECORATORS = {
+    *of("builtins", "property staticmethod classmethod"),
+    *of("torch", "no_grad enable_grad"),
+    *of("torch.cuda.amp", "custom_fwd custom_bwd autocast"),
+    *of("torch.amp", "custom_fwd custom_bwd"),
+    "abc.abstractmethod",
+}
+METHODS = {  # of tensors, texts and collections: these only compute
+    *(
+        "abs",
+        "add",
+        "addcmul",
+        "all",
+        "allclose",
+        "amax",
+        "amin",
+        "any",
+        "argmax",
+        "argmin",
+        "argsort",
+        "baddbmm",
+    ),
+    *(
+        "bernoulli",
+        "bmm",
+        "bool",
+        "byte",
+        "cat",
+        "ceil",
+        "char",
+        "chunk",
+        "clamp",
+        "clone",
+        "contiguous",
+        "cos",
+    ),
+    *(
+        "cpu",
+        "cuda",
+        "cummax",
+        "cumprod",
+        "cumsum",
+        "detach",
+        "diag",
+        "diagonal",
+        "dim",
+        "div",
+        "dot",
+        "double",
+    ),
+    *("eq", "erf", "exp", "expand", "expand_as", "flatten", "flip", "float", "floor", "fmod", "gather", "ge"),
+    *(
+        "get_device",
+        "gt",
+        "half",
+        "index_select",
+        "int",
+        "inverse",
+        "is_contiguous",
+        "is_floating_point",
+        "isnan",
+    ),
+    *(
+        "item",
+        "kthvalue",
+        "le",
+        "lerp",
+        "log",
+        "log1p",
+        "log2",
+        "log_softmax",
+        "logical_and",
+        "logical_not",
+        "new",
+    ),
+    *(
+        "logical_or",
+        "logsumexp",
+        "long",
+        "lt",
+        "masked_fill",
+        "masked_select",
+        "matmul",
+        "max",
+        "maximum",
+        "mean",
+    ),
+    *(
+        "median",
+        "min",
+        "minimum",
+        "mm",
+        "movedim",
+        "mul",
+        "multinomial",
+        "mv",
+        "narrow",
+        "ndimension",
+        "ne",
+        "neg",
+    ),
+    *("nelement", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "nonzero", "norm", "numel"),
+    *(
+        "permute",
+        "pinverse",
+        "pow",
+        "prod",
+        "ravel",
+        "reciprocal",
+        "relu",
+        "renorm",
+        "repeat",
+        "repeat_interleave",
+    ),
+    *(
+        "reshape",
+        "roll",
+        "rot90",
+        "round",
+        "rsqrt",
+        "scatter",
+        "scatter_add",
+        "select",
+        "sigmoid",
+        "sign",
+        "sin",
+    ),
+    *(
+        "size",
+        "softmax",
+        "sort",
+        "split",
+        "sqrt",
+        "square",
+        "squeeze",
+        "std",
+        "stride",
+        "sub",
+        "sum",
+        "t",
+        "tan",
+    ),
+    *(
+        "tanh",
+        "to",
+        "tolist",
+        "topk",
+        "trace",
+        "transpose",
+        "tril",
+        "triu",
+        "type",
+        "type_as",
+        "unbind",
+        "unfold",
+    ),
+    *("unique", "unsqueeze", "var", "view", "view_as", "where", "short", "swapaxes"),
+    *(
+        "items",
+        "keys",
+        "values",
+        "get",
+        "format",
+        "join",
+        "split",
+        "startswith",
+        "endswith",
+        "lower",
+        "upper",
+    ),
+    *("strip", "replace", "index", "count", "copy", "flatten_parameters", "save_for_backward"),
+}
+LAYERS = {  # of models that libraries make
+    *("conv1", "bn1", "relu", "maxpool", "layer0", "layer1", "layer2", "layer3", "layer4", "avgpool", "fc"),
+    *("features", "classifier", "backbone", "encoder", "decoder", "head", "body", "forward"),
+}
+# What a replica answers otherwise than the module, or what shows that parameters are other objects.
+OF_REPLICAS = {
+    *("parameters", "named_parameters", "buffers", "named_buffers", "state_dict", "_parameters", "_buffers"),
+    *("_modules", "__dict__", "is_leaf", "data_ptr", "register_buffer", "register_parameter", "add_module"),
+    *("register_hook", "register_forward_hook", "register_forward_pre_hook", "_is_replica", "is_replica"),
+}
+MAGIC = {
+    "__getattr__",
+    "__getattribute__",
+    "__setattr__",
+    "__delattr__",
+    "__call__",
+    "_replicate_for_data_parallel",
+}
+# By these come classes that are in no file that was read.
+UNREAD = {
+    *of("builtins", "exec __import__ compile"),
+    *of("importlib", "import_module"),
+    *of("torch.hub", "load"),
+    *of("torch.jit", "load script trace"),
+    "torch.nn.modules.module.register_module_forward_hook",
+    "torch.nn.modules.module.register_module_forward_pre_hook",
+}
+
+
+def trace_of_forward(modules: Modules, places: Places) -> str | None:
+    """The first thing by which a forward may leave a trace, and where; None: there is none."""
+    for script in modules.scripts:
+        for stopper in _traces(script, modules, places):
+            where = script.where(stopper.node)
+            where = where if script is modules.entry else f"{script.shown}, {where}"
+            return f"{stopper.why} ({where})"
+    return None
+
+
+def _traces(script: Script, modules: Modules, places: Places) -> Iterator[Stopper]:
+    for call in script.calls:
+        if call.name in UNREAD and not _is_read(modules, call):
+            yield Stopper(f"`{_short(script, call.node.func)}` brings code that is not read", call.node)
+    for node in script.nodes(ast.ClassDef):
+        if isinstance(node, ast.ClassDef) and places.kind(node) == "module":
+            yield from _traces_of_class(script, node)
+    for one in modules.graph.stores.get("forward", ()) if script is modules.entry else ():
+        yield Stopper("a forward is replaced", one[1])
+    for function, place in places.functions.items():
+        if place is Place.FORWARD and modules.home.get(function) is script:
+            yield from _unknown_decorators(script, getattr(function, "decorator_list", []))
+    roots = Roots(script, places)
+    for node in script.scopes.nodes:
+        if places.of(node) is Place.FORWARD:
+            yield from _traces_of(script, modules, roots, node)
+
+
+def _is_read(modules: Modules, call: Call) -> bool:
+    """`import_module("models." + name)`, of a package of the project: all its modules are read (source/projects.py)."""
+    given = call.argument(0)
+    while isinstance(given, ast.BinOp):
+        given = given.left
+    text = literal(given.values[0] if isinstance(given, ast.JoinedStr) and given.values else given)
+    return isinstance(text, str) and text.rpartition(".")[0] in modules.by_name
+
+
+def _traces_of_class(script: Script, node: ast.ClassDef) -> Iterator[Stopper]:
+    """How attributes of a module are found, or calls of it, may be its own."""
+    if node.keywords:
+        yield Stopper("its class has another metaclass", node)
+    yield from _unknown_decorators(script, node.decorator_list)
+    for one in node.body:
+        if _name(one) in MAGIC:
+            yield Stopper(f"its class has a {_name(one)} of its own", one)
+
+
+def _unknown_decorators(script: Script, decorators: list[ast.expr]) -> Iterator[Stopper]:
+    for one in decorators:
+        if script.scopes.name(one.func if isinstance(one, ast.Call) else one) not in DECORATORS:
+            yield Stopper(f"the decorator `{_short(script, one)}` is not known", one)
+
+
+def _traces_of(script: Script, modules: Modules, roots: Roots, node: ast.AST) -> Iterator[Stopper]:
+    """What one node of a forward does beside computing."""
+    if isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom, ast.Delete)):
+        yield Stopper("it stops on its way, or deletes something", node)
+    if isinstance(node, ast.Attribute) and node.attr in OF_REPLICAS:
+        yield Stopper(f"`.{node.attr}` is another thing in a replica", node)
+    if isinstance(node, (ast.Attribute, ast.Name)) and script.scopes.name(node) in PARAMETERS:
+        yield Stopper("a replica's parameters are no nn.Parameter", node)
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and not _is_context(script, node):
+        yield Stopper(f"forward sets `{_short(script, node)}`", node)
+    for change in changes_at(script, node):
+        if change.how is How.REBOUND or _may_change(change.how, change.method) and roots.of(change.thing):
+            yield Stopper(f"forward changes `{_short(script, change.thing)}`", change.act)
+    if isinstance(node, ast.Call):
+        yield from _traces_of_call(script, modules, roots, node)
+
+
+PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter"}
+
+
+def _may_change(how: How, method: str) -> bool:
+    return how is not How.METHOD or mutates(method)
+
+
+def _is_context(script: Script, node: ast.Attribute) -> bool:
+    """`ctx.scale = scale`, in a torch.autograd.Function."""
+    function = script.scopes.function(node)
+    first = function.args.args[0].arg if isinstance(function, Function) and function.args.args else None
+    owner = script.scopes.owner_class(node)
+    bases = {script.scopes.name(base) for base in owner.bases} if owner else set()
+    is_function = bool(bases & {"torch.autograd.Function", "torch.autograd.function.Function"})
+    return is_function and isinstance(node.value, ast.Name) and node.value.id == first
+
+
+def _traces_of_call(script: Script, modules: Modules, roots: Roots, node: ast.Call) -> Iterator[Stopper]:
+    name = script.scopes.name(node.func)
+    call = Call(node, name, node.func.attr if isinstance(node.func, ast.Attribute) else None)
+    inplace = call.keyword("inplace")
+    if inplace is not None and literal(inplace.value) is not False and node.args and roots.of(node.args[0]):
+        yield Stopper(f"forward changes `{_short(script, node.args[0])}`", node)
+    if not (
+        _is_own(script, modules, node)
+        or (_is_known_method(modules, call) if name is None else _computes(name))
+    ):
+        yield Stopper(f"`{_short(script, node.func)}` may do more than compute", node)
+
+
+def _is_own(script: Script, modules: Modules, node: ast.Call) -> bool:
+    """A function of the project, which is looked at, too; or a class that only names its parts."""
+    function = node.func
+    if isinstance(function, ast.Attribute) and function.attr == "apply":  # of a torch.autograd.Function
+        return bool(modules.definitions(script, function.value))
+    found = modules.definitions(script, function)
+    if not found:
+        return False
+    return all(
+        isinstance(one, Function)
+        or isinstance(one, ast.ClassDef)
+        and not any(isinstance(each, Function) for each in one.body)
+        and not one.keywords
+        for _, one in found
+    )
+
+
+def _computes(name: str) -> bool:
+    """Whether a function that has a name only computes."""
+    if name in COMPUTING:
+        return True
+    module, _, last = name.rpartition(".")
+    if module == "torch":
+        return last not in TORCH_MORE and not last.startswith(("_", "set_", "use_"))
+    if module == "torch.cuda":
+        return last.endswith("Tensor")
+    if module == "torch.nn.functional":
+        return last not in FUNCTIONAL_MORE
+    return name.startswith(COMPUTING_MODULES) and not name.startswith(NUMPY_MORE)
+
+
+def _is_known_method(modules: Modules, call: Call) -> bool:
+    """`x.view(...)`, `self.layer(x)`, `layer(x)`: of a tensor, or a part of the model, which is looked at, too."""
+    function = call.node.func
+    if is_own(function):
+        return _is_layer(modules, function.attr)
+    if isinstance(function, ast.Attribute):
+        named = function.attr in METHODS or function.attr in LAYERS or _names_part(modules, function.attr)
+        return named or mutates(function.attr)  # what it changes is asked elsewhere
+    return isinstance(function, (ast.Name, ast.Subscript, ast.Call, ast.IfExp))
+
+
+def _is_layer(modules: Modules, name: str) -> bool:
+    """Whether what `self.NAME` is set to is no function that may do more than compute: `self.log = print` is one."""
+    return all(
+        called is None or _computes(called) or called.startswith(SCRIPT)
+        for script, target in modules.graph.stores.get(name, ())
+        for called in _functions_given_to(script, target)
+    )
+
+
+def _functions_given_to(script: Script, target: ast.Attribute) -> Iterator[str | None]:
+    """The qualified names of what an assignment gives to an attribute, where they are names and no calls."""
+    statement = script.scopes.statement(target)
+    if not isinstance(statement, ast.Assign):
+        return
+    for whole in statement.targets:
+        for to, value in assigned(script, whole, statement.value):
+            if to is target and isinstance(value, (ast.Name, ast.Attribute)):
+                yield script.scopes.name(value)
+
+
+def _names_part(modules: Modules, name: str) -> bool:
+    """Whether the project has a method of this name, or an attribute."""
+    return name in modules.graph.stores or any(name in one.own_methods for one in modules.scripts)
+
+
+def _name(node: ast.stmt) -> str:
+    return node.name if isinstance(node, Function) else ""
+
+
+def _short(script: Script, node: ast.AST) -> str:
+    line = " ".join(script.told(node).split())
+    return line if len(line) <= 50 else line[:47] + "..."
