@@ -37,7 +37,10 @@ class TestWriting:
         result = convert(script)
 
         assert result.exit_code == 0
-        assert "GraphDDP(torch.nn.Linear(2, 2))" in (script.parent / "train_ddp.py").read_text()
+        assert (
+            "GraphDDP(torch.nn.Linear(2, 2), pure_forward=True)"
+            in (script.parent / "train_ddp.py").read_text()
+        )
         assert script.read_text() == SCRIPT
 
     def test_the_report_says_how_to_start_it(self, script: Path) -> None:
@@ -213,7 +216,7 @@ class TestLooking:
         result = convert("-", stdin=SCRIPT.encode())
 
         assert result.exit_code == 0
-        assert "net = GraphDDP(torch.nn.Linear(2, 2))\n" in result.stdout
+        assert "net = GraphDDP(torch.nn.Linear(2, 2), pure_forward=True)\n" in result.stdout
         assert "edits" in result.stderr
 
     @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ class TestConvert:
 
         assert result.exit_code == 0, result.output
         text = training.with_name("train_ddp.py").read_text()
-        assert "model = ExactDDP(nn.Linear(3, 2).cuda())" in text
+        assert "model = ExactDDP(nn.Linear(3, 2).cuda(), pure_forward=True)" in text
         assert [int(number) for number in re.findall(r"^# %% cell (\d+)$", text, re.MULTILINE)] == [
             1,
             2,
@@ -81,7 +81,7 @@ class TestConvert:
     def test_the_report_names_cells_and_lines_and_lists_what_was_set_aside(self, training: Path) -> None:
         said = convert(training, "--check").stdout
 
-        assert "cell 3, line 1:  a rank runs its chunk on its own device" in said
+        assert "cell 3, line 1:  a rank runs its rows on its own device" in said
         assert "cell 4, line 2:  done once, by rank 0" in said
         assert (
             "note    cell 1, line 1:  `%matplotlib inline` is set aside: it sets up the notebook (DDP911)"

@@ -127,7 +127,7 @@ class TestFolder:
         assert sorted(name for name in after if after[name] != before.get(name)) == CHANGED
         assert after["lib/models/net.py"] == MODELS.replace(
             "import torch.nn as nn\n", "import torch.nn as nn\nfrom ddp_helpers import ExactDDP\n"
-        ).replace("nn.DataParallel(", "ExactDDP(")
+        ).replace("nn.DataParallel(Net().cuda())", "ExactDDP(Net().cuda(), pure_forward=True)")
         assert 'os.system("rm -r everything")' in after["lib/utils.py"]
 
     def test_without_a_place_nothing_is_written_and_the_ways_are_named(self, project: Path) -> None:

@@ -126,7 +126,7 @@ CHANGE = Change(
     + "# more\n" * 20,
     (
         Reason(3, "line 3", "DDP101", "each rank joins before anything random or on a device"),
-        Reason(4, "line 4", "DDP201", "a rank runs its chunk on its own device; gradients: reducer"),
+        Reason(4, "line 4", "DDP201", "a rank runs its rows on its own device; gradients: reducer"),
     ),
 )
 SURROUNDINGS = (("command", "dp2ddp verify train.py -n 2"), ("torch", "2.9.0"), ("seed", "20"))

@@ -204,7 +204,11 @@ class Facts:
         """By what the forward of a model may leave a trace, so that a replica of it must run (None: by nothing)."""
         if self.takes_turns:
             return "replicas share random streams of the host, or what they fill"
-        return self._redefined or self._wrapped_otherwise or trace_of_forward(self.modules, self.places)
+        return (
+            self._redefined
+            or self._wrapped_otherwise
+            or trace_of_forward(self.modules, self.places, self.all_wraps)
+        )
 
     @cached_property
     def _redefined(self) -> str | None:

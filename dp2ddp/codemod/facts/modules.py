@@ -23,6 +23,8 @@ class Modules:
     def __init__(self, project: Project) -> None:
         self.by_name: dict[str, Script] = {}  # a file that is imported by two names stands under both
         self.entry_module = project.entry_module
+        self.missing = project.missing  # imports that were not found
+        self.unread = list(project.unread)  # files that were found, but are no Python
         self._asked: set[tuple[str, str]] = set()
         self._splits: dict[str, tuple[str | None, str]] = {}
         self.by_name.update(self._parsed(project.modules))
@@ -36,7 +38,8 @@ class Modules:
             try:
                 script = Script(module.source, module.name, self)
             except SourceError:
-                continue  # Python itself will say so when the script runs
+                self.unread.append(module.source.name)  # Python itself will say so when the script runs
+                continue
             for name in (module.name, *module.other_names):
                 yield name, script
 

@@ -10,10 +10,12 @@ templates/replicas.py).
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 
 from dp2ddp.codemod.facts.aliases import assigned
 from dp2ddp.codemod.facts.changes import How, changes_at
+from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.mutating import mutates
 from dp2ddp.codemod.facts.places import Place, Places
@@ -282,14 +284,66 @@ UNREAD = {
 }
 
 
-def trace_of_forward(modules: Modules, places: Places) -> str | None:
+# Libraries by the names that they are imported by: where one of them is not installed here, it is still no file of the
+# project. Any other import that is not found may be one, which nobody has read.
+LIBRARIES = {
+    *("torch", "torchvision", "torchaudio", "torchtext", "torchmetrics", "torchsummary", "torchnet", "apex"),
+    *("timm", "transformers", "tokenizers", "numpy", "scipy", "pandas", "sklearn", "skimage", "cv2", "PIL"),
+    *("matplotlib", "seaborn", "imageio", "h5py", "lmdb", "numba", "librosa", "soundfile", "tensorboard"),
+    *("tensorboardX", "tensorboard_logger", "wandb", "mlflow", "visdom", "tensorflow", "tqdm", "progress"),
+    *("progressbar", "blessings", "yaml", "yacs", "easydict", "omegaconf", "hydra", "docopt", "absl"),
+    *("loguru", "termcolor", "colorama", "tabulate", "prettytable", "rich", "six", "natsort", "einops"),
+    *("nltk", "spacy", "regex", "ftfy", "unidecode", "inflect", "pycocotools", "albumentations", "imgaug"),
+    *("plyfile", "gdown", "requests", "dill", "json_tricks", "cPickle", "StringIO", "sets", "IPython"),
+    *("ipdb", "gym", "accelerate", "lightning", "pytorch_lightning", "ignite", "elasticsearch", "pexpect"),
+    *("chardet", "graphviz", "dominate", "accimage", "mc", "nested_dict"),
+}
+
+
+def trace_of_forward(modules: Modules, places: Places, wraps: Sequence[Wrap]) -> str | None:
     """The first thing by which a forward may leave a trace, and where; None: there is none."""
+    missing = next(_not_read(modules, wraps), None)
+    if missing:
+        return f"`{missing}` was not read, and may have layers"
     for script in modules.scripts:
         for stopper in _traces(script, modules, places):
             where = script.where(stopper.node)
             where = where if script is modules.entry else f"{script.shown}, {where}"
             return f"{stopper.why} ({where})"
     return None
+
+
+def _not_read(modules: Modules, wraps: Sequence[Wrap]) -> Iterator[str]:
+    """Files and names that layers may come from, and that nobody has read."""
+    yield from (name for name in modules.missing if name not in LIBRARIES)
+    yield from modules.unread
+    if modules.entry.source.path is None:  # from stdin: nothing was looked for
+        yield from _imported(modules)
+    for wrap in wraps:
+        script = modules.home[wrap.call.node]
+        names = (one for one in ast.walk(wrap.module or ast.Pass()) if isinstance(one, ast.Name))
+        yield from (one.id for one in names if not _is_made(script, one, wrap))
+
+
+def _imported(modules: Modules) -> Iterator[str]:
+    """What the script imports that is no known library."""
+    for node in modules.entry.nodes(ast.Import, ast.ImportFrom):
+        names = (
+            [one.name for one in node.names]
+            if isinstance(node, ast.Import)
+            else [getattr(node, "module", "")]
+        )
+        tops = {(name or ".").partition(".")[0] for name in names}
+        yield from sorted(tops - LIBRARIES - sys.stdlib_module_names - modules.by_name.keys())
+
+
+def _is_made(script: Script, name: ast.Name, wrap: Wrap) -> bool:
+    """Whether something but the wrap itself gives a name its meaning."""
+    home = script.scopes.lookup(name.id, script.scopes.scope_of[name])
+    if home is None or name.id not in home.values:
+        return script.scopes.name(name) is not None
+    here = script.scopes.statement(wrap.call.node)
+    return any(value is None or script.scopes.statement(value) is not here for value in home.values[name.id])
 
 
 def _traces(script: Script, modules: Modules, places: Places) -> Iterator[Stopper]:

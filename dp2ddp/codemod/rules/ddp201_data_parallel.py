@@ -20,6 +20,9 @@ class DataParallel(Rule):
     Puts `ExactDDP` (DDP's reducer, where that is proven right), `GraphDDP` (gradients summed inside the graph) or
     `InTurnDDP` (replicas share random streams of the host, or what they fill)
     in the place of `DataParallel`, and drops `device_ids` and `output_device`: a rank has one device. `dim` stays.
+    Where the forward is proven to do nothing but compute (it sets no attribute, prints nothing, draws nothing on the
+    host), `pure_forward=True` lets the module itself run, as in a port by hand; else a replica of it runs, from
+    which nothing comes back, as from DataParallel's.
 
     ## Why
     DataParallel copies the weights to every GPU in every step and gathers everything on the first, in one process.

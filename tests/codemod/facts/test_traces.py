@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from pathlib import Path
 
 import pytest
 
+from dp2ddp.codemod.facts import gather_facts
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.projects import Project
 from tests.codemod.scripts import facts_of
 
 SCRIPT = """
@@ -196,3 +200,31 @@ def test_what_is_looked_at_lies_in_other_files_too() -> None:
     found = facts_of(text, parts=part.format("self.x = x")).forward_trace
     assert found is not None
     assert "parts.py, line 4" in found
+
+
+UNREAD = "import torch\nimport {}, wandb\nnet = torch.nn.DataParallel({}.Net())\n"
+
+
+def test_what_was_not_found_may_have_layers_unless_it_is_a_known_library() -> None:
+    script = SourceFile(Path("train.py"), UNREAD.format("resnet", "resnet"))
+    for missing, why in (
+        (("wandb",), None),
+        (("resnet", "wandb"), "`resnet` was not read, and may have layers"),
+    ):
+        assert gather_facts(Project(script, missing=missing)).forward_trace == why
+
+
+def test_files_that_are_no_python_may_have_layers() -> None:
+    found = facts_of(UNREAD.format("resnet", "resnet"), resnet="def (:\n").forward_trace
+    assert found == "`resnet.py` was not read, and may have layers"
+
+
+def test_a_script_from_stdin_stands_alone() -> None:
+    assert facts_of(UNREAD.format("torchvision", "torchvision")).forward_trace is None
+    assert "`resnet` was not read" in (facts_of(UNREAD.format("resnet", "resnet")).forward_trace or "")
+
+
+def test_a_model_that_comes_from_nowhere_may_have_layers() -> None:
+    assert "`net` was not read" in (
+        facts_of("import torch\nnet = torch.nn.DataParallel(net)\n").forward_trace or ""
+    )

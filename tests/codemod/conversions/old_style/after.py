@@ -14,7 +14,7 @@ args = parser.parse_args()
 
 
 def main():
-	model = GraphDDP(Net().cuda(), pure_forward=True)
+	model = GraphDDP(Net().cuda())
 	cudnn.benchmark = True
 	for x, y in batches():
 		x = Variable(x.cuda(non_blocking=True))	# to the GPU
