@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition e1a7b51c): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 6be9c8a2): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -1249,26 +1249,17 @@ def by_element(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(layouts) != 1 or any(isinstance(one, (list, tuple)) and rows_in(one) for one in given):
         return NotImplemented
     sizes, place = layouts.pop()  # the rows' dimension, counted from the last
-    total = sum(sizes)
     changed = [value for argument, value in bound(func, args, kwargs) if writes(argument)]
     if any(not is_parted(one) for one in changed):
         return NotImplemented
-    for one in tensors:
-        height = one.shape[-place] if one.dim() >= place else 1
-        if height != total and height != 1:
-            return NotImplemented  # one row in all, beside more
-
-    def own_of(value: Any) -> Any:
-        if is_parted(value):
-            return value.own
-        numbers = plain_numbers(value) if isinstance(value, torch.Tensor) else value
-        if isinstance(value, torch.Tensor) and value.dim() >= place and value.shape[-place] == total > 1:
-            return own_slice(numbers, sizes, value.dim() - place)
-        return numbers
-
+    own = [own_beside(one, sizes, place) for one in given]
+    if any(part is None is not one for part, one in zip(own, given, strict=True)):
+        return NotImplemented  # one row in all, beside more
     for rows in changed:
         about_to_change(rows)
-    found = func(*map(own_of, args), **{key: own_of(value) for key, value in kwargs.items()})
+    if changed:
+        own = [own_beside(one, sizes, place) for one in given]  # in memory that may be changed
+    found = func(*own[: len(args)], **dict(zip(kwargs, own[len(args) :], strict=True)))
     if changed:
         return changed[0]
     first = max(filter(is_parted, tensors), key=lambda one: one.dim())
@@ -1713,28 +1704,40 @@ def class_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     return holding(found, rows.sizes, 0, times)
 
 
-def own_beside(tensor: torch.Tensor, rows: RowsOnRanks) -> "torch.Tensor | None":
-    """The part of a tensor that these rows meet when both are broadcast; None if they do not lie alike."""
-    place = rows.dim() - rows.part_dim  # counted from the last
-    if is_parted(tensor):
-        return own_alike(tensor, rows) if tensor.dim() == rows.dim() else None
-    if tensor.dim() < place or tensor.shape[-place] == 1 < sum(rows.sizes):
-        return plain_numbers(tensor)
-    if tensor.shape[-place] != sum(rows.sizes):
-        return None
-    return own_slice(plain_numbers(tensor), rows.sizes, tensor.dim() - place)
+def own_beside(value: Any, sizes: Sequence[int], place: int) -> Any:
+    """The part of an argument that the own rows meet when both are broadcast; None if it does not lie alike.
+
+    The rows' dimension is `place`, counted from the last; what is no tensor is its own part.
+    """
+    if is_parted(value):
+        return value.own if (value.sizes, value.dim() - value.part_dim) == (sizes, place) else None
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.dim() < place:
+        return plain_numbers(value)
+    if value.shape[-place] == sum(sizes):
+        return own_slice(plain_numbers(value), sizes, value.dim() - place)
+    return plain_numbers(value) if value.shape[-place] == 1 else None
+
+
+def own_pair(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> "tuple[dict[str, Any], RowsOnRanks, dict[str, Any]] | None":
+    """The arguments of a loss of each element beside its target's, its rows, and the own parts of the arguments."""
+    given = named(func, args, kwargs)
+    rows = next(filter(is_parted, given.values()))
+    place = rows.dim() - rows.part_dim
+    own = {name: own_beside(one, rows.sizes, place) for name, one in given.items()}
+    lies_alike = all(own[name] is not None or one is None for name, one in given.items())
+    return (given, rows, own) if lies_alike and given["self"].shape == rows.shape else None
 
 
 def pair_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mse_loss and its relatives: of each element beside its target's, then their mean or sum."""
-    names = [one.name for one in func._schema.arguments]
-    given = named(func, args, kwargs)
-    rows = next(filter(is_parted, given.values()))
-    own = {
-        name: own_beside(one, rows) if isinstance(one, torch.Tensor) else one for name, one in given.items()
-    }
-    if any(own[name] is None is not given[name] for name in names) or given["self"].shape != rows.shape:
+    pair = own_pair(func, args, kwargs)
+    if pair is None:
         return NotImplemented
+    given, rows, own = pair
     reduction = given["reduction"]
     if reduction == NO_REDUCTION:
         return RowsOnRanks.of(func(**own), rows.sizes, rows.part_dim)
@@ -1746,13 +1749,10 @@ def pair_loss(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def pair_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mse_loss_backward and its relatives: the mean is over all rows."""
-    given = named(func, args, kwargs)
-    rows = next(filter(is_parted, given.values()))
-    own: dict[str, Any] = {
-        name: own_beside(one, rows) if isinstance(one, torch.Tensor) else one for name, one in given.items()
-    }
-    if any(own[name] is None is not given[name] for name in given) or given["self"].shape != rows.shape:
+    pair = own_pair(func, args, kwargs)
+    if pair is None:
         return NotImplemented
+    given, rows, own = pair
     times = 1.0 if given["reduction"] == NO_REDUCTION else ahead(rows)
     if given["reduction"] == MEAN_REDUCTION:
         own |= {"grad_output": own["grad_output"] / rows.numel(), "reduction": SUM_REDUCTION}
@@ -1865,11 +1865,7 @@ def shard(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> 
     the last are fewer, or none. In everything else (len, dataset, sampler, batch_size) it answers as the whole
     loader. In threads, child processes and where rank 0 is alone it is the whole loader.
     """
-    return shard_of(make(*args, **kwargs), own_rank(), world_size(), seen_whole=True)
-
-
-def shard_of(loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool = False) -> "DataLoader[Any]":
-    """The same loader for one rank of so many; it gives that rank's rows, or the whole of which they are part."""
+    loader, world = make(*args, **kwargs), world_size()
     if world == 1:
         return loader
     if isinstance(loader.dataset, IterableDataset) or loader.batch_sampler is None:
@@ -1882,7 +1878,7 @@ def shard_of(loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool 
             f"shard does not know how {type(loader).__name__} iterates. Let every rank load the whole "
             "batches instead: leave the loader as it is."
         )
-    return ShardedLoader(loader, rank, world, seen_whole)
+    return ShardedLoader(loader, own_rank(), world)
 
 
 class ShardedLoader(DataLoader[Any]):
@@ -1890,9 +1886,9 @@ class ShardedLoader(DataLoader[Any]):
 
     differs_by_rank = True  # nothing that replicas fill, see memory.py
 
-    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int, seen_whole: bool) -> None:
+    def __init__(self, loader: "DataLoader[Any]", rank: int, world: int) -> None:
         vars(self).update(vars(loader))
-        self.whole, self.seen_whole = loader, seen_whole
+        self.whole = loader
         self.share = Share(rank, world, own_streams=loader.num_workers == 0)
         self.worker_init_fn = WorkerStart(loader.worker_init_fn, rank)
         self.in_order = True  # or else the ranks' batches could come in different orders
@@ -1903,10 +1899,10 @@ class ShardedLoader(DataLoader[Any]):
         return RankIndices(self.batch_sampler, self.share)
 
     def __iter__(self) -> Any:
-        if self.seen_whole and not ranks_come_by():
+        if not ranks_come_by():
             return iter(self.whole)
         self.share.sizes = deque()
-        return RankBatches(super().__iter__(), self.share, len(self), self.seen_whole)
+        return RankBatches(super().__iter__(), self.share, len(self))
 
 
 class Share:
@@ -1954,13 +1950,11 @@ class RankBatches:
 
     differs_by_rank = True
 
-    def __init__(self, batches: Iterator[Any], share: Share, length: int, seen_whole: bool) -> None:
+    def __init__(self, batches: Iterator[Any], share: Share, length: int) -> None:
         self.batches = batches
-        self.rank = share.rank
         self.streams = share.streams
         self.sizes = share.sizes
         self.length = length
-        self.seen_whole = seen_whole
 
     def __len__(self) -> int:
         return self.length
@@ -1974,10 +1968,7 @@ class RankBatches:
         finally:
             if self.streams:
                 self.streams.leave()
-        sizes = self.sizes.popleft()
-        if self.seen_whole:
-            return see_whole(batch, sizes)
-        return batch if sizes[self.rank] else without_rows(batch)
+        return see_whole(batch, self.sizes.popleft())
 
 
 class LoadingStreams:
@@ -4765,6 +4756,10 @@ def rank_device() -> torch.device:
 SMALL_BATCH = 1 << 16
 
 
+# Bytes up to which a storage travels inside even if others are mapped: to copy it costs less.
+SMALL_STORAGE = 1 << 14
+
+
 # How many storages of workers are handed on each by a descriptor of its own; more are copied together into one file.
 MOST_HANDLES = 16
 
@@ -4869,12 +4864,11 @@ class SharedBatches:
 
     def __next__(self) -> Any:
         if ranks_come_by():
-            batch = self.from_rank_zero(lambda: next(self.batches))
+            batch = part_whole(self.from_rank_zero(lambda: next(self.batches)))
         else:
             if self.batches is None:
                 self.begin()
             batch = next(self.batches)
-        batch = part_whole(batch) if ranks_come_by() else batch
         return pin_memory.pin_memory(batch) if self.pins else batch
 
     def _shutdown_workers(self) -> None:
@@ -4885,19 +4879,19 @@ class SharedBatches:
     def from_rank_zero(self, work: Callable[[], Any]) -> Any:
         """What rank 0 gets by this work, or its exception, on every rank; what it leaves behind, too."""
         line = Line.between_ranks()
-        if own_rank() > 0:
+        if line.rank > 0:
             value, error, streams, left = line.receive()
             set_random_streams(streams)
             self.belongings.set(left)
             if error is not None:
                 raise_alike(as_exception(error))
             return value
-        streams = random_streams()
-        marks = self.belongings.marks()
+        streams, marks = stream_marks(), self.belongings.marks()
         value, error = attempt(work)
-        streams = changed_streams(random_streams(), streams)
+        moved = changed_streams(stream_marks(), streams)
         left = self.belongings.changed_since(marks)
-        value = line.send(value, (sendable(error), streams, left), self.loader.num_workers > 0)
+        told = None if error is None else sendable(error), random_streams(moved) if moved else {}, left
+        value = line.send(value, told, self.loader.num_workers > 0)
         if error is not None:
             raise_alike(error)
         return value
@@ -4960,9 +4954,10 @@ class Line:
         """To the first ranks of the other nodes, and to the others of this one."""
         if self.leaders is not None and self.rank == 0:
             send_to_nodes(packed, self.leaders)
+        content = pickle.dumps((packed.message, packed.places, bytes(packed.inside)), protocol=5)
         for rank, one in self.sockets.items():
             try:
-                send_packed(one, packed)
+                send_with_files(one, content, packed.files)
             except OSError as error:
                 raise RuntimeError(f"rank {rank} has ended, and gets no more batches ({error})") from error
         packed.close()
@@ -5061,12 +5056,7 @@ def pack_batch(value: Any, by_workers: bool) -> Packed:
     """The value's pickle, and its storages: handed on if workers have made them in shared memory, or copied once."""
     message, storages, viewed = pickle_batch(value, frozenset())
     if by_workers and may_be_handed_on(storages):
-        packed = Packed(message, [])
-        packed.lent = [one for one in storages if one.nbytes()]
-        packed.files = [one._share_fd_cpu_()[0] for one in packed.lent]
-        numbers = iter(range(len(packed.files)))
-        packed.places = [(next(numbers) if one.nbytes() else -1, 0, one.nbytes()) for one in storages]
-        return packed
+        return hand_storages_on(message, storages)
     loose = {
         one._cdata
         for one in storages
@@ -5078,31 +5068,60 @@ def pack_batch(value: Any, by_workers: bool) -> Packed:
 
 
 def may_be_handed_on(storages: "Sequence[torch.UntypedStorage]") -> bool:
-    """Whether each lies in shared memory that has a descriptor."""
-    filled = [one for one in storages if one.nbytes()]
+    """Whether those that are not small lie in shared memory that has a descriptor, and the small ones are few."""
+    large = [one for one in storages if one.nbytes() > SMALL_STORAGE]
+    bytes_of_large = sum(one.nbytes() for one in large)
     return (
         torch.multiprocessing.get_sharing_strategy() == "file_descriptor"
-        and len(filled) <= MOST_HANDLES
-        and sum(one.nbytes() for one in filled) > SMALL_BATCH
-        and all(one.is_shared() for one in filled)
+        and len(large) <= MOST_HANDLES
+        and bytes_of_large > SMALL_BATCH >= sum(one.nbytes() for one in storages) - bytes_of_large
+        and all(one.is_shared() for one in large)
     )
+
+
+def hand_storages_on(message: bytes, storages: "Sequence[torch.UntypedStorage]") -> Packed:
+    """By the descriptors that they have; small ones inside the message."""
+    small = [one for one in storages if one.nbytes() <= SMALL_STORAGE]
+    packed = copy_inside(message, small)
+    packed.lent = [one for one in storages if one.nbytes() > SMALL_STORAGE]
+    packed.files = [one._share_fd_cpu_()[0] for one in packed.lent]
+    inside, numbers = iter(packed.places), iter(range(len(packed.files)))
+    packed.places = [
+        next(inside) if one.nbytes() <= SMALL_STORAGE else (next(numbers), 0, one.nbytes())
+        for one in storages
+    ]
+    return packed
 
 
 def copy_storages(message: bytes, storages: "Sequence[torch.UntypedStorage]") -> Packed:
     """Inside the message if they are small, in one file without a name if not."""
-    places, end = [], 0
-    for one in storages:
-        places.append((0, end, one.nbytes()))
-        end += -(-one.nbytes() // ALIGNED) * ALIGNED
+    begins, end = laid_out(storages)
     file = file_in_memory(end) if end > SMALL_BATCH else None
-    if file is not None:
-        for (_, begin, _), one in zip(places, storages, strict=True):
-            write_at(file, begin, bytes_of_storage(one))
-        return Packed(message, places, b"", [file])
+    if file is None:
+        return copy_inside(message, storages)
+    for begin, one in zip(begins, storages, strict=True):
+        write_at(file, begin, bytes_of_storage(one))
+    places = [(0, begin, one.nbytes()) for begin, one in zip(begins, storages, strict=True)]
+    return Packed(message, places, b"", [file])
+
+
+def copy_inside(message: bytes, storages: "Sequence[torch.UntypedStorage]") -> Packed:
+    """In bytes that travel with the message."""
+    begins, end = laid_out(storages)
     inside = bytearray(end)
-    for (_, begin, size), one in zip(places, storages, strict=True):
-        inside[begin : begin + size] = bytes_of_storage(one)
-    return Packed(message, [(-1, begin, size) for _, begin, size in places], inside)
+    for begin, one in zip(begins, storages, strict=True):
+        inside[begin : begin + one.nbytes()] = bytes_of_storage(one)
+    places = [(-1, begin, one.nbytes()) for begin, one in zip(begins, storages, strict=True)]
+    return Packed(message, places, inside)
+
+
+def laid_out(storages: "Sequence[torch.UntypedStorage]") -> tuple[list[int], int]:
+    """Where each storage begins, one behind the other; and where the last one ends."""
+    begins, end = [], 0
+    for one in storages:
+        begins.append(end)
+        end += -(-one.nbytes() // ALIGNED) * ALIGNED
+    return begins, end
 
 
 def file_in_memory(size: int) -> int | None:
@@ -5152,32 +5171,65 @@ class BatchPickler(pickle.Pickler):
         self.numbers: dict[int, int] = {}
         self.viewed: dict[int, int] = {}
 
-    def persistent_id(self, thing: Any) -> Any:
-        if isinstance(thing, torch.storage.TypedStorage):
-            storage, dtype = thing._untyped_storage, thing.dtype
-        elif isinstance(thing, torch.UntypedStorage):
-            storage, dtype = thing, None
-        else:
-            return None
-        if storage.device.type != "cpu":
-            return None
+    def number_of(self, storage: "torch.UntypedStorage") -> int:
         number = self.numbers.setdefault(storage._cdata, len(self.storages))
         if number == len(self.storages):
             self.storages.append(storage)
-        return number, dtype
+        return number
 
-    def reducer_override(self, thing: Any) -> Any:
-        if not isinstance(thing, torch.Tensor) or thing.layout != torch.strided:
-            return NotImplemented
-        if thing.device.type == "cuda":
-            return to_device_of_rank, (thing.detach().cpu(), thing.requires_grad)
-        if thing.device.type != "cpu" or type(thing) is not torch.Tensor:
-            return NotImplemented
-        key = thing.untyped_storage()._cdata
-        if key in self.loose and not (thing.requires_grad and not thing.is_leaf):
-            return thing.detach().clone().requires_grad_(thing.requires_grad).__reduce_ex__(5)
-        self.viewed[key] = self.viewed.get(key, 0) + thing.nbytes
+    def reducer_override(
+        self, thing: Any
+    ) -> Any:  # not persistent_id, which is asked for each number and text
+        if isinstance(thing, torch.Tensor):
+            return self.reduce_tensor(thing)
+        if isinstance(thing, torch.storage.TypedStorage) and thing.device.type == "cpu":
+            return typed_storage_at, (self.number_of(thing._untyped_storage), thing.dtype)
+        if isinstance(thing, torch.UntypedStorage) and thing.device.type == "cpu":
+            return storage_at, (self.number_of(thing),)
         return NotImplemented
+
+    def reduce_tensor(self, tensor: torch.Tensor) -> Any:
+        if tensor.layout != torch.strided:
+            return NotImplemented
+        if tensor.device.type == "cuda":
+            return to_device_of_rank, (tensor.detach().cpu(), tensor.requires_grad)
+        if tensor.device.type != "cpu" or type(tensor) is not torch.Tensor:
+            return NotImplemented
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self.loose and not (tensor.requires_grad and not tensor.is_leaf):
+            return tensor.detach().clone().requires_grad_(tensor.requires_grad).__reduce_ex__(5)
+        self.viewed[key] = self.viewed.get(key, 0) + tensor.nbytes
+        if not is_only_numbers(tensor):
+            return NotImplemented
+        place = self.number_of(storage), tensor.dtype, tensor.storage_offset()
+        return tensor_at, (*place, tuple(tensor.shape), tensor.stride())
+
+
+def is_only_numbers(tensor: Any) -> bool:
+    """Whether a tensor is numbers in places, and nothing else is to be told of it."""
+    more = tensor.requires_grad, tensor.is_quantized, tensor.is_conj(), tensor.is_neg(), vars(tensor)
+    return not any(more) and not any(getattr(tensor, "names", ()))
+
+
+def storage_at(storages: "Sequence[torch.UntypedStorage]", number: int) -> "torch.UntypedStorage":
+    """The storage of this number."""
+    return storages[number]
+
+
+def typed_storage_at(storages: "Sequence[torch.UntypedStorage]", number: int, dtype: torch.dtype) -> Any:
+    """The same, as torch's own pickles want it."""
+    return torch.storage.TypedStorage(wrap_storage=storages[number], dtype=dtype, _internal=True)
+
+
+def tensor_at(
+    storages: "Sequence[torch.UntypedStorage]",
+    number: int,
+    dtype: torch.dtype,
+    *place: Any,
+) -> torch.Tensor:
+    """A tensor that lies in a storage at a place: its first element, its shape, its strides."""
+    return torch.empty(0, dtype=dtype, device="cpu").set_(storages[number], *place)
 
 
 def to_device_of_rank(tensor: torch.Tensor, requires_grad: bool) -> torch.Tensor:
@@ -5192,21 +5244,19 @@ class BatchUnpickler(pickle.Unpickler):
         super().__init__(io.BytesIO(message))
         self.storages = storages
 
-    def persistent_load(self, told: Any) -> Any:
-        number, dtype = told
-        storage = self.storages[number]
-        return (
-            storage
-            if dtype is None
-            else torch.storage.TypedStorage(wrap_storage=storage, dtype=dtype, _internal=True)
-        )
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        is_ours = found is tensor_at or found is storage_at or found is typed_storage_at
+        return functools.partial(found, self.storages) if is_ours else found
 
 
 def unpack_batch(packed: Packed) -> Any:
     """The value. What a rank writes into mapped memory becomes its own, page by page: no other rank sees it."""
     files = [bytes_of_storage(mapped(file, n)) for file, n in zip(packed.files, packed.sizes(), strict=True)]
     storages = [
-        piece_of(files[file], begin, size) if file >= 0 else piece_of(packed.inside, begin, size).clone()
+        piece_of(files[file], begin, size)
+        if file >= 0
+        else piece_of(packed.inside[begin : begin + size], 0, size)
         for file, begin, size in packed.places
     ]
     return BatchUnpickler(packed.message, storages).load()
@@ -5225,12 +5275,11 @@ def piece_of(memory: Any, begin: int, size: int) -> "torch.UntypedStorage":
     return torch.frombuffer(memory, dtype=torch.uint8, count=size, offset=begin).untyped_storage()
 
 
-def send_packed(way: socket.socket, packed: Packed) -> None:
-    """Over a Unix socket."""
-    body = pickle.dumps((packed.message, packed.places, bytes(packed.inside)), protocol=5)
-    head = len(body).to_bytes(8, "little") + len(packed.files).to_bytes(8, "little")
-    socket.send_fds(way, [head], packed.files)
-    way.sendall(body)
+def send_with_files(way: socket.socket, content: bytes, files: Sequence[int]) -> None:
+    """Over a Unix socket, at once: the other end is woken once."""
+    head = len(content).to_bytes(8, "little") + len(files).to_bytes(8, "little")
+    whole = memoryview(head + content)
+    way.sendall(whole[socket.send_fds(way, [whole], files) :])
 
 
 def receive_packed(way: socket.socket) -> Packed:

@@ -94,7 +94,7 @@ def test_the_helpers_themselves_speak_of_autocast_in_other_words() -> None:
 
 
 def test_a_process_that_imports_torch_and_no_more_speaks_of_no_autocast() -> None:
-    """torch.ops names a file that is none: taken for one that nobody can read, it made each script one with autocast."""
+    """torch.ops names a file that is none: taken for one that cannot be read, it made each script one with autocast."""
     asks = "import torch; from dp2ddp.templates.half import autocasts_somewhere; print(autocasts_somewhere())"
     told = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True)
     assert told.stdout == "False\n"
