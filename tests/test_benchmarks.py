@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -105,3 +106,29 @@ def test_data_parallel_sends_what_docs_scaling_says(ports: ModuleType) -> None:
     # 16 rows are 6 + 6 + 4: ten leave device 0, and their outputs come back; weights go to two devices
     assert found.all_ranks("between devices") == 10 * (3 * 8 * 8 * 4 + 10 * 4) + 2 * sizes.parameters
     assert found.all_ranks("between devices") == scaling.data_parallel(sizes, 3)
+
+
+ENDS = """
+import torch, torch.distributed as dist, counting
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = DistributedDataParallel(torch.nn.Linear(2, 2))
+model(torch.ones(1, 2)).sum().backward()
+assert model.reducer
+counting.let_reducers_go()
+assert not hasattr(model, "reducer")
+assert not hasattr(model, "logger")
+dist.destroy_process_group()
+"""
+
+
+def test_a_rank_that_has_counted_lets_its_reducers_go() -> None:
+    """One that outlives the interpreter aborts it now and then, and a port by hand keeps its model to the end."""
+    subprocess.run([sys.executable, "-c", ENDS], cwd=ROOT / "benchmarks" / "counted", check=True, timeout=120)
+
+
+def test_a_port_that_fails_is_no_measurement(ports: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit(3)", encoding="utf-8")
+    with pytest.raises(RuntimeError, match="train ended with 3"):
+        ports.run(tmp_path, ["train"], 5, RANK="0")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import json
 import os
 import resource
@@ -113,6 +114,20 @@ class Counts:
         }
         place = self.folder / f"rank{os.environ.get('COUNTS_RANK', '0')}.json"
         place.write_text(json.dumps(found), encoding="utf-8")
+        let_reducers_go()
+
+
+def let_reducers_go() -> None:
+    """Take the reducers of all live DistributedDataParallel objects away, at the end of the process.
+
+    One that outlives the interpreter aborts it now and then over gloo (SEMANTICS 89), also behind
+    destroy_process_group: a port by hand, or with Accelerate, that has done its work would count as failed. How a
+    run ends that fails before is not touched.
+    """
+    for thing in gc.get_objects():
+        if issubclass(type(thing), torch.nn.parallel.DistributedDataParallel):
+            vars(thing).pop("reducer", None)
+            vars(thing).pop("logger", None)  # it holds the reducer, too
 
 
 # converted scripts forget RANK when they have joined
