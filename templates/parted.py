@@ -643,12 +643,25 @@ def summed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     found, rows = along_if_it_can(func, args, kwargs), args[0]
     if found is not NotImplemented or not is_parted(rows):
         return found
-    if is_small(rows):
+    if is_small(rows) and not (counts(rows, kwargs.get("dtype")) and whole_is_far(rows)):
         return NotImplemented
     (total,) = add_up(
         [func(rows.own, *args[1:], **{**kwargs, "dtype": exact(rows.dtype, kwargs.get("dtype"))})]
     )
     return total.to(kwargs.get("dtype") or (rows.dtype if rows.is_floating_point() else total.dtype))
+
+
+def counts(rows: RowsOnRanks, dtype: "torch.dtype | None") -> bool:
+    """Whether sums are of whole numbers, which are the same in any order: of a mask, or of labels."""
+    kinds = (rows.dtype, dtype or rows.dtype)
+    return not any(kind.is_floating_point or kind.is_complex for kind in kinds)
+
+
+def whole_is_far(rows: RowsOnRanks) -> bool:
+    """Whether the whole would have to come from the other ranks."""
+    if rows.kept is not None and rows.kept_at == rows.family.changes:
+        return False
+    return rows.origin is None or rows.family.changes > 0 or rows.origin.loaded.whole is None
 
 
 def averaged(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

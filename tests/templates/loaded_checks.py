@@ -159,6 +159,23 @@ def large_ones_do_not_travel() -> Any:
     ]
 
 
+def masks_are_counted_where_they_are() -> Any:
+    """The sum of a small mask of large rows costs its own few bytes, until the whole is there anyway."""
+    net = GraphDDP(nn.Linear(600, 8000).double())
+    (x, _), *_ = shard(loader_of, 16, 16, 600)
+    out = net(x)
+
+    with counted() as calls:
+        heads = (out > 0)[:, :9]
+        sums = [(x > 0).sum(), heads.sum(), heads.sum(0), heads.sum(0, dtype=torch.int32)]
+        found = [one.tolist() for one in sums]
+    rows, head = torch.tensor(x.tolist()), torch.tensor(out.tolist())[:, :9] > 0
+    wanted = [int((rows > 0).sum()), int(head.sum()), head.sum(0).tolist(), head.sum(0).tolist()]
+    with counted() as free:
+        again = int((x > 0).sum())
+    return [found == wanted, again == wanted[0], len(calls) == 4, max(n for _, n in calls) <= 72, not free]
+
+
 def changes_in_place() -> Any:
     """What the script writes into a batch it reads back, before and behind a forward; loaded rows stay as they are."""
     net = GraphDDP(nn.Linear(6, 3).double())
@@ -314,6 +331,7 @@ LOADED_CHECKS: dict[str, Callable[[], Any]] = {
         steps_are_those_of_whole_batches,
         labels_travel_with_the_forward,
         large_ones_do_not_travel,
+        masks_are_counted_where_they_are,
         changes_in_place,
         where_not_all_ranks_come_by,
         samples_of_different_shapes,

@@ -296,6 +296,7 @@ def test_what_a_forward_does_to_parameters_decides_how_it_runs(found: Any, world
         *("batches_are_the_whole_loaders", "batches_of_anything", "steps_are_those_of_whole_batches"),
         *("large_ones_do_not_travel", "changes_in_place", "batches_that_no_model_sees"),
         *("what_replicas_can_reach_stays_each_ranks_own", "rows_that_a_forward_finds_in_an_object"),
+        "masks_are_counted_where_they_are",
     ],
 )
 def test_batches_of_which_ranks_load_their_rows_are_whole_to_the_script(
