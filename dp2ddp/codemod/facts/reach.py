@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from dp2ddp.codemod.facts.entry import is_main_guard
-from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.facts.scopes import Function
+from dp2ddp.codemod.facts.script import Script, literal
 
 ANYTHING = {"builtins.eval", "builtins.exec", "importlib.import_module", "builtins.__import__"}
 ANYTHING |= {
@@ -23,6 +24,7 @@ BY_NAME = {
     "builtins.hasattr",
     "inspect.getmembers",
 }  # of a module: all of it
+ASKS_BY_NAME = {"builtins.getattr", "builtins.dir", "inspect.getmembers", "inspect.getattr_static"}
 FINDS_CLASSES = {"__subclasses__", "__init_subclass__"}
 KEEPS_TO_ITSELF = (
     "torch.",
@@ -81,6 +83,59 @@ class Reach:
             return False
         statement = _top_statement(script, node)
         return _name(statement) is None or _name(statement) in self._running
+
+    def is_called(self, script: Script, node: ast.AST) -> bool:
+        """Whether a node can run, method by method: one whose name nothing that is reached mentions, never does.
+
+        Where attributes are looked up by names that are not known, and where a library may call a method, all count.
+        """
+        if not self.holds(script, node):
+            return False
+        around = [one for one in script.scopes.ancestors(node) if isinstance(one, Function)]
+        return self._finds_methods or all(self._is_asked_for(script, one) for one in around)
+
+    def _is_asked_for(self, script: Script, function: ast.AST) -> bool:
+        owner = script.scopes.parents[function]
+        name = _name(function) or ""  # type: ignore[arg-type]  # a definition is a statement
+        is_known = (
+            name in self.mentioned or name.startswith("__") or bool(getattr(function, "decorator_list", ()))
+        )
+        if is_known or not isinstance(owner, ast.ClassDef) or self._may_override(script, owner):
+            return True
+        return any(name == literal(one) for each in self.scripts for one in each.nodes(ast.Constant))
+
+    def _may_override(self, script: Script, owner: ast.ClassDef) -> bool:
+        """Whether a base of a class, or a keyword of it, is not the project's own: it may call what it knows."""
+        bases = [script.scopes.definition(base) for base in owner.bases if script.told(base) != "object"]
+        return bool(owner.keywords or owner.decorator_list) or any(
+            not isinstance(one, ast.ClassDef) or self._may_override(script, one) for one in bases
+        )
+
+    @cached_property
+    def _finds_methods(self) -> bool:
+        """Whether something asks objects for attributes whose names the text does not tell."""
+        for script in self.scripts:
+            if any(word in script.by_word for word in ("__getattribute__", "attrgetter", "methodcaller")):
+                return True
+            if any(
+                self._may_be_class(getattr(one, "value", None)) for one in script.by_word.get("__dict__", ())
+            ):
+                return True
+            for call in script.calls:
+                if call.name in ASKS_BY_NAME and not isinstance(literal(call.argument(1)), str):
+                    return True
+                if call.name == "builtins.vars" and self._may_be_class(call.argument(0)):
+                    return True
+        return self.everything
+
+    def _may_be_class(self, node: ast.AST | None) -> bool:
+        """A class by its name, `type(x)`, `table[name]`; any other name is taken for an object: `vars(args)`."""
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return True
+        name = node.id if isinstance(node, ast.Name) else node.attr
+        return name in ("cls", "__class__") or any(
+            getattr(one, "name", "") == name for each in self.scripts for one in each.nodes(ast.ClassDef)
+        )
 
     @cached_property
     def _running(self) -> set[str]:

@@ -20,7 +20,7 @@ from dp2ddp.codemod.facts.tables import of
 SHARED = ("multiprocessing.", "torch.multiprocessing.")
 HARMLESS = (
     *("set_start_method", "get_start_method", "set_sharing_strategy", "get_context", "cpu_count"),
-    *("current_process", "spawn"),
+    *("current_process", "spawn", "util.Finalize"),
 )
 
 COMPUTED = of(
@@ -44,7 +44,7 @@ def against_sharing(
     """What one file does that ranks which load nothing would miss; `alone`: what rank 0 has for all ranks anyway."""
     for call in script.calls:
         name = call.name or ""
-        if not reach.holds(script, call.node):
+        if not reach.is_called(script, call.node):
             continue
         if name.startswith(SHARED) and not name.endswith(HARMLESS) and call not in alone:
             yield f"workers may share what {name}() makes ({script.where(call.node)})"

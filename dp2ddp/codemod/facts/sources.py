@@ -54,8 +54,11 @@ def find_feeds(
     script: Script, modules: Modules, reach: Reach, places: Places, models: frozenset[str]
 ) -> Feeds:
     """The sources of one file; `models` are the names of the wrapped models."""
-    reached = (call for call in script.calls if reach.holds(script, call.node))
-    starters = [call for call in reached if is_starter(script, call, modules)]
+    starters = [
+        call
+        for call in script.calls
+        if is_starter(script, call, modules) and reach.is_called(script, call.node)
+    ]
     reasons = ((call, why_not(script, call, modules, places, models)) for call in starters)
     stoppers = tuple((call, why) for call, why in reasons if why)
     stopped = [call for call, _ in stoppers]

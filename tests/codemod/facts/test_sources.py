@@ -65,7 +65,7 @@ def test_a_thread_that_hands_over_by_a_queue_is_left_to_rank_0(body: str) -> Non
         ("threading.Thread(target=found.sort).start()\n", "runs what cannot be followed"),
         (
             "class Reader:\n    def go(self):\n        threading.Thread(target=self.fill).start()\n"
-            "    def fill(self):\n        self.batch = 1\n",
+            "    def fill(self):\n        self.batch = 1\nReader().go()\n",
             "changes `self.batch`",
         ),
         (
@@ -171,3 +171,50 @@ def test_what_a_process_of_rank_0_writes_is_written_once(text: str) -> None:
 )
 def test_what_the_main_flow_or_every_rank_runs_as_well_is_a_hazard(text: str) -> None:
     assert {"DDP503", "DDP906"} & {one.code for one in converted(HEAD + text).hazards}
+
+
+RANKER = """
+from multiprocessing import Pool
+class Ranker:
+    def ranked(self, one):
+        return one
+    def ranked_together(self, many):
+        with Pool(2) as pool:
+            return pool.map(self.ranked, many)
+DEFAULT = Ranker
+"""
+TRAINS = """
+import torch
+import rankers
+from torch.utils.data import DataLoader
+net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+ranker = rankers.DEFAULT()
+for x in DataLoader(rows, 4):
+    net(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("behind", "ranker", "is_called"),
+    [
+        pytest.param("", RANKER, False, id="by nobody"),
+        pytest.param("ranker.ranked([1])", RANKER, False, id="another method"),
+        pytest.param("print(vars(args))", RANKER, False, id="attributes of an object are no methods"),
+        pytest.param("print(getattr(args, 'rank'))", RANKER, False, id="an attribute by a name that is told"),
+        pytest.param("ranker.ranked_together([1])", RANKER, True, id="by the script"),
+        pytest.param("getattr(ranker, 'ranked_together')([1])", RANKER, True, id="by a text"),
+        pytest.param("getattr(ranker, args.method)([1])", RANKER, True, id="by some text"),
+        pytest.param("vars(rankers.Ranker)", RANKER, True, id="a class may be asked for any"),
+        pytest.param(
+            "", RANKER.replace("return one", "return self.ranked_together([one])"), True, id="by another"
+        ),
+        pytest.param("", RANKER.replace("Ranker:", "Ranker(Base):"), True, id="by a library perhaps"),
+        pytest.param(
+            "", RANKER.replace("    def ranked_t", "    @hook\n    def ranked_t"), True, id="decorated"
+        ),
+        pytest.param("", RANKER.replace("ranked_together", "__len__"), True, id="by Python"),
+    ],
+)
+def test_a_pool_in_a_method_that_nobody_calls_feeds_nobody(behind: str, ranker: str, is_called: bool) -> None:
+    facts = facts_of(TRAINS + behind, rankers=ranker)
+    assert (facts.feed_reason is not None) is is_called
