@@ -60,7 +60,7 @@ class Row:
 LOADS = {
     "shard": "own rows",
     "share": "rank 0, once",
-    "feed": "rank 0, once; sent to all",
+    "feed": "rank 0, once",
     "replicate": "all, on each rank",
 }
 
@@ -139,7 +139,7 @@ def row_of(script: Started) -> Row | None:
 def described(name: str, chosen: Strategy, takes_turns: bool) -> Row:
     """The words for a strategy."""
     data = chosen.data.value
-    own = data in ("share", "shard")
+    own = data in ("share", "shard", "feed")
     why_not = None if own else chosen.data.because.rpartition("share: ")[2].removesuffix(")")
     is_replica = chosen.forward.value == "replica"
     return Row(

@@ -158,22 +158,29 @@ def join_parts(own: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tenso
     return rows
 
 
-def part_whole(whole: Any) -> Any:
-    """Large tensors of a batch that all ranks have, as RowsOnRanks that need no network.
+def part_whole(whole: Any, which: "Sequence[bool]") -> Any:
+    """These tensors of a batch that all ranks have, as RowsOnRanks that need no network (partable_in(batch))."""
+    if not any(which):
+        return whole
+    marks = iter(which)
+    return map_tensors(whole, lambda tensor: rows_of_whole(tensor) if next(marks) else tensor)
 
-    In tuples, lists and dicts, and where nothing else in the batch shares their memory; any other batch stays whole.
+
+def partable_in(whole: Any) -> list[bool]:
+    """Of each tensor of a batch whether its rows are handled apart: it is large, and nothing else shares its memory.
+
+    In tuples, lists and dicts; any other batch stays whole. One rank says it for all: a view of a larger tensor may
+    lie in other memory on the others.
     """
     leaves: list[Any] = []
     if not collect_leaves(whole, leaves):
-        return whole
-    memories = [one.untyped_storage()._cdata for one in leaves if isinstance(one, torch.Tensor)]
-    single = {memory for memory in memories if memories.count(memory) == 1}
-
-    def part(tensor: torch.Tensor) -> torch.Tensor:
-        is_known = tensor.untyped_storage()._cdata in single
-        return rows_of_whole(tensor) if is_known and is_partable(tensor) else tensor
-
-    return map_tensors(whole, part)
+        return []
+    tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
+    memories = [one.untyped_storage()._cdata for one in tensors]
+    return [
+        memories.count(memory) == 1 and is_partable(tensor)
+        for tensor, memory in zip(tensors, memories, strict=True)
+    ]
 
 
 def collect_leaves(value: Any, leaves: list[Any]) -> bool:

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils import pin_memory
 
 from .left_behind import Belongings
-from .parted import part_whole
+from .parted import part_whole, partable_in
 from .process import (
     PATIENCE,
     exchange,
@@ -152,24 +152,28 @@ class SharedBatches:
             self.batches._shutdown_workers()
 
     def from_rank_zero(self, work: Callable[[], Any]) -> Any:
-        """What rank 0 gets by this work, or its exception, on every rank; what it leaves behind, too."""
+        """What rank 0 gets by this work, or its exception, on every rank; what it leaves behind, too.
+
+        Of large tensors each rank gets its rows.
+        """
         line = Line.between_ranks()
         if line.rank > 0:
-            value, error, streams, left = line.receive()
+            value, which, error, streams, left = line.receive()
             set_random_streams(streams)
             self.belongings.set(left)
             if error is not None:
                 raise_alike(as_exception(error))
-            return value
+            return part_whole(value, which)
         streams, marks = stream_marks(), self.belongings.marks()
         value, error = attempt(work)
         moved = changed_streams(stream_marks(), streams)
         left = self.belongings.changed_since(marks)
-        told = None if error is None else sendable(error), random_streams(moved) if moved else {}, left
+        which = partable_in(value)
+        told = which, None if error is None else sendable(error), random_streams(moved) if moved else {}, left
         value = line.send(value, told, self.loader.num_workers > 0)
         if error is not None:
             raise_alike(error)
-        return value
+        return part_whole(value, which)
 
 
 def raise_alike(error: BaseException) -> None:
@@ -217,7 +221,7 @@ class Line:
             packed = pack_batch((value, *rest), by_workers)
         except Exception as error:
             text = f"rank 0 cannot hand this batch on: {type(error).__name__}: {error}"
-            packed = pack_batch((None, TypeError(text), *rest[1:]), by_workers)
+            packed = pack_batch((None, rest[0], TypeError(text), *rest[2:]), by_workers)
             self.pass_on(packed)
             raise TypeError(text) from error
         self.pass_on(packed)

@@ -86,7 +86,11 @@ def _choose_data(facts: Facts, asked: str | None) -> Choice:
     if asked == "shard":
         return Choice("shard", f"asked for, not proven: {stopper}", forced=True)
     if facts.feed_reason is not None:
-        return Choice("feed", f"rank 0 reads, and every rank gets what it reads: {stopper}")
+        return Choice(
+            "feed",
+            "rank 0 reads; the others map the memory of what it reads, and each rank moves and holds its own rows: "
+            f"{stopper}",
+        )
     return _share(facts, stopper)
 
 

@@ -353,6 +353,48 @@ def methods_stay_on_rank_zero() -> Any:
     return [len(buffer), [x.tolist() for x in buffer], isinstance(iter(buffer), Fed), buffer[2].tolist()]
 
 
+class Refilled:
+    """Gives the same memory again and again, with other numbers in it, and half of a larger one."""
+
+    def __init__(self) -> None:
+        self.place, self.round = torch.zeros(101, 300, dtype=torch.float64), 0
+
+    def __next__(self) -> Any:
+        self.round += 1
+        torch.arange(30300.0, out=self.place.view(-1)).add_(self.round)
+        return {
+            "x": self.place,
+            "half": self.place.clone()[:, ::2],
+            "n": self.round,
+            "labels": torch.arange(101),
+        }
+
+
+def fed_large_batches() -> Any:
+    """Large items are rows of each rank; what is filled anew, or written by one rank, changes no other's."""
+    items = feed(Refilled() if own_rank() == 0 else None)
+    first = next(items)
+    doubled = first["x"] * 2
+    second = next(items)
+    plain = torch.arange(30300.0, dtype=torch.float64).view(101, 300)
+    right = [
+        torch.equal(doubled, (plain + 1) * 2),
+        torch.equal(first["x"], plain + 1),
+        torch.equal(second["half"], (plain + 2)[:, ::2]),
+        abs(first["x"].sum().item() - (plain + 1).sum().item()) < 1e-6,
+        second["labels"].tolist() == list(range(101)),
+    ]
+    first["x"][5:50, 3] = -1.0 - own_rank()
+    changed = plain + 1
+    changed[5:50, 3] = -1.0 - own_rank()
+    right += [torch.equal(first["x"][:, 3], changed[:, 3]), torch.equal(second["x"], plain + 2)]
+    kept = feed(collections.deque())
+    kept.append(second["x"] * 3)  # back to rank 0, as a whole
+    kept.append(second)
+    right += [torch.equal(kept[0], (plain + 2) * 3), torch.equal(kept[1]["x"], plain + 2)]
+    return [right, type(second["x"]).__name__, type(second["labels"]).__name__]
+
+
 def parts_by_hand() -> Any:
     """The parts one by one, the function, a subclass with shares of its own: each as GraphDDP."""
     ids = list(range(world_size()))
@@ -623,6 +665,7 @@ CHECKS: dict[str, Callable[[], Any]] = {
         fed_errors,
         filled_by_a_thread,
         methods_stay_on_rank_zero,
+        fed_large_batches,
         parts_by_hand,
         outputs_lie_in_memory_as_gathered_ones,
         outputs_by_hand_are_the_replicas_own,

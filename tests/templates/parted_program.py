@@ -435,7 +435,12 @@ def loaded_and_come(batch: tuple[T, T]) -> tuple[T, T]:
     return found
 
 
-MAKERS = {"shared": parted.part_whole, "apart": loaded_apart, "small": loaded_small, "come": loaded_and_come}
+MAKERS = {
+    "shared": lambda whole: parted.part_whole(whole, parted.partable_in(whole)),
+    "apart": loaded_apart,
+    "small": loaded_small,
+    "come": loaded_and_come,
+}
 
 
 def all_checks() -> Iterator[tuple[str, Check]]:

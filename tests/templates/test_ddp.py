@@ -220,6 +220,11 @@ def test_an_object_with_a_state_has_it_on_rank_0(found: Any) -> None:
     assert found(3, "methods_stay_on_rank_zero") == [[3, rows, True, rows[2]]] * 3
 
 
+@pytest.mark.parametrize("world", [2, 3])
+def test_of_large_items_each_rank_has_its_rows(found: Any, world: int) -> None:
+    assert found(world, "fed_large_batches") == [[[True] * 9, "RowsOnRanks", "Tensor"]] * world
+
+
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_a_step_exchanges_one_message_beside_gradients(found: Any, world: int) -> None:
     for facts in found(world, "what_a_step_exchanges"):
