@@ -139,7 +139,7 @@ class SharedBatches:
 
     def __next__(self) -> Any:
         if ranks_come_by():
-            batch = part_whole(self.from_rank_zero(lambda: next(self.batches)))
+            batch = self.from_rank_zero(lambda: next(self.batches))
         else:
             if self.batches is None:
                 self.begin()
@@ -461,7 +461,7 @@ class BatchPickler(pickle.Pickler):
     ) -> Any:  # not persistent_id, which is asked for each number and text
         if isinstance(thing, torch.Tensor):
             return self.reduce_tensor(thing)
-        if isinstance(thing, torch.storage.TypedStorage) and thing.device.type == "cpu":
+        if isinstance(thing, torch.storage.TypedStorage) and thing._untyped_storage.device.type == "cpu":
             return typed_storage_at, (self.number_of(thing._untyped_storage), thing.dtype)
         if isinstance(thing, torch.UntypedStorage) and thing.device.type == "cpu":
             return storage_at, (self.number_of(thing),)
