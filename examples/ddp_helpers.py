@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 3532d17c): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 262ea076): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -935,22 +935,29 @@ def join_parts(own: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tenso
     return rows
 
 
-def part_whole(whole: Any) -> Any:
-    """Large tensors of a batch that all ranks have, as RowsOnRanks that need no network.
+def part_whole(whole: Any, which: "Sequence[bool]") -> Any:
+    """These tensors of a batch that all ranks have, as RowsOnRanks that need no network (partable_in(batch))."""
+    if not any(which):
+        return whole
+    marks = iter(which)
+    return map_tensors(whole, lambda tensor: rows_of_whole(tensor) if next(marks) else tensor)
 
-    In tuples, lists and dicts, and where nothing else in the batch shares their memory; any other batch stays whole.
+
+def partable_in(whole: Any) -> list[bool]:
+    """Of each tensor of a batch whether its rows are handled apart: it is large, and nothing else shares its memory.
+
+    In tuples, lists and dicts; any other batch stays whole. One rank says it for all: a view of a larger tensor may
+    lie in other memory on the others.
     """
     leaves: list[Any] = []
     if not collect_leaves(whole, leaves):
-        return whole
-    memories = [one.untyped_storage()._cdata for one in leaves if isinstance(one, torch.Tensor)]
-    single = {memory for memory in memories if memories.count(memory) == 1}
-
-    def part(tensor: torch.Tensor) -> torch.Tensor:
-        is_known = tensor.untyped_storage()._cdata in single
-        return rows_of_whole(tensor) if is_known and is_partable(tensor) else tensor
-
-    return map_tensors(whole, part)
+        return []
+    tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
+    memories = [one.untyped_storage()._cdata for one in tensors]
+    return [
+        memories.count(memory) == 1 and is_partable(tensor)
+        for tensor, memory in zip(tensors, memories, strict=True)
+    ]
 
 
 def collect_leaves(value: Any, leaves: list[Any]) -> bool:
@@ -4877,7 +4884,7 @@ class SharedBatches:
 
     def __next__(self) -> Any:
         if ranks_come_by():
-            batch = part_whole(self.from_rank_zero(lambda: next(self.batches)))
+            batch = self.from_rank_zero(lambda: next(self.batches))
         else:
             if self.batches is None:
                 self.begin()
@@ -4890,24 +4897,28 @@ class SharedBatches:
             self.batches._shutdown_workers()
 
     def from_rank_zero(self, work: Callable[[], Any]) -> Any:
-        """What rank 0 gets by this work, or its exception, on every rank; what it leaves behind, too."""
+        """What rank 0 gets by this work, or its exception, on every rank; what it leaves behind, too.
+
+        Of large tensors each rank gets its rows.
+        """
         line = Line.between_ranks()
         if line.rank > 0:
-            value, error, streams, left = line.receive()
+            value, which, error, streams, left = line.receive()
             set_random_streams(streams)
             self.belongings.set(left)
             if error is not None:
                 raise_alike(as_exception(error))
-            return value
+            return part_whole(value, which)
         streams, marks = stream_marks(), self.belongings.marks()
         value, error = attempt(work)
         moved = changed_streams(stream_marks(), streams)
         left = self.belongings.changed_since(marks)
-        told = None if error is None else sendable(error), random_streams(moved) if moved else {}, left
+        which = partable_in(value)
+        told = which, None if error is None else sendable(error), random_streams(moved) if moved else {}, left
         value = line.send(value, told, self.loader.num_workers > 0)
         if error is not None:
             raise_alike(error)
-        return value
+        return part_whole(value, which)
 
 
 def raise_alike(error: BaseException) -> None:
@@ -4955,7 +4966,7 @@ class Line:
             packed = pack_batch((value, *rest), by_workers)
         except Exception as error:
             text = f"rank 0 cannot hand this batch on: {type(error).__name__}: {error}"
-            packed = pack_batch((None, TypeError(text), *rest[1:]), by_workers)
+            packed = pack_batch((None, rest[0], TypeError(text), *rest[2:]), by_workers)
             self.pass_on(packed)
             raise TypeError(text) from error
         self.pass_on(packed)
@@ -5195,7 +5206,7 @@ class BatchPickler(pickle.Pickler):
     ) -> Any:  # not persistent_id, which is asked for each number and text
         if isinstance(thing, torch.Tensor):
             return self.reduce_tensor(thing)
-        if isinstance(thing, torch.storage.TypedStorage) and thing.device.type == "cpu":
+        if isinstance(thing, torch.storage.TypedStorage) and thing._untyped_storage.device.type == "cpu":
             return typed_storage_at, (self.number_of(thing._untyped_storage), thing.dtype)
         if isinstance(thing, torch.UntypedStorage) and thing.device.type == "cpu":
             return storage_at, (self.number_of(thing),)
