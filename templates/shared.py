@@ -4,10 +4,12 @@ import ctypes
 import errno
 import functools
 import io
+import mmap
 import os
 import pickle
 import secrets
 import socket
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,6 +44,11 @@ MOST_HANDLES = 16
 
 # Bytes that the system is asked to read or write at once, at most.
 PORTION = 1 << 30
+
+# Files that batches of rank 0's own process were written to; again when nobody has the batch any more, since memory
+# that is fresh takes four times as long to write to. So many at most.
+WRITTEN_FILES: list[int] = []
+MOST_WRITTEN = 4
 
 # Storages begin in a file at multiples of this many bytes.
 ALIGNED = 64
@@ -172,6 +179,7 @@ class SharedBatches:
         told = which, None if error is None else sendable(error), random_streams(moved) if moved else {}, left
         value = line.send(value, told, self.loader.num_workers > 0)
         if error is not None:
+            forget_written_files()
             raise_alike(error)
         return part_whole(value, which)
 
@@ -375,7 +383,7 @@ def hand_storages_on(message: bytes, storages: "Sequence[torch.UntypedStorage]")
 def copy_storages(message: bytes, storages: "Sequence[torch.UntypedStorage]") -> Packed:
     """Inside the message if they are small, in one file without a name if not."""
     begins, end = laid_out(storages)
-    file = file_in_memory(end) if end > SMALL_BATCH else None
+    file = file_for_batch(end) if end > SMALL_BATCH else None
     if file is None:
         return copy_inside(message, storages)
     for begin, one in zip(begins, storages, strict=True):
@@ -411,6 +419,79 @@ def file_in_memory(size: int) -> int | None:
         return None
     os.ftruncate(file, size)
     return file
+
+
+def file_for_batch(size: int) -> int | None:
+    """The descriptor of a file of at least this size that nobody looks at; None if there can be none."""
+    try:
+        kept = next(filter(is_free, WRITTEN_FILES), None) if leases_tell() else None
+        if kept is None:
+            return new_file_for_batch(size)
+        if os.fstat(kept).st_size < size:
+            os.ftruncate(kept, size)
+        return open_again(kept)
+    except OSError:  # no descriptors left
+        return None
+
+
+def new_file_for_batch(size: int) -> int | None:
+    """The same of a new file, which is kept where it can be told whether it is free."""
+    made = file_in_memory(size)
+    if made is None or not leases_tell():
+        return made
+    try:  # what memfd_create itself has opened is not counted
+        WRITTEN_FILES.append(open_again(made))
+        if len(WRITTEN_FILES) > MOST_WRITTEN:
+            os.close(WRITTEN_FILES.pop(0))
+        return open_again(made)
+    finally:
+        os.close(made)
+
+
+def forget_written_files() -> None:
+    """The pass is over: what nobody has mapped is given back."""
+    while WRITTEN_FILES:
+        os.close(WRITTEN_FILES.pop())
+
+
+def open_again(file: int) -> int:
+    """A file once more, not its descriptor only: so that the system counts it, also in a message and when mapped."""
+    return os.open(f"/proc/self/fd/{file}", os.O_RDWR)
+
+
+def is_free(file: int) -> bool:
+    """Whether nobody else has the file open to write or has mapped it: a lease is given to no other (man 2 fcntl).
+
+    Children that were forked with a batch count, too, and so does a message that nobody has read yet.
+    """
+    import fcntl  # not on Windows
+
+    try:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except OSError:
+        return False
+    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    return True
+
+
+@functools.cache
+def leases_tell() -> bool:
+    """Whether leases are to be had and tell that somebody has a file: tried on one."""
+    try:
+        made = os.memfd_create("batch")
+        os.ftruncate(made, 1)
+        kept, other = open_again(made), open_again(made)
+        os.close(made)
+        found = [is_free(kept)]
+        memory = [mapped(other, 1)]
+        os.close(other)
+        found.append(is_free(kept))
+        memory.clear()
+        found.append(is_free(kept))
+        os.close(kept)
+    except (AttributeError, ImportError, OSError):
+        return False
+    return found == [False, False, True]
 
 
 def write_at(descriptor: int, begin: int, content: memoryview) -> None:
@@ -456,9 +537,8 @@ class BatchPickler(pickle.Pickler):
             self.storages.append(storage)
         return number
 
-    def reducer_override(
-        self, thing: Any
-    ) -> Any:  # not persistent_id, which is asked for each number and text
+    # not persistent_id, which is asked for each number and text
+    def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, torch.Tensor):
             return self.reduce_tensor(thing)
         if isinstance(thing, torch.storage.TypedStorage) and thing._untyped_storage.device.type == "cpu":
@@ -531,7 +611,7 @@ class BatchUnpickler(pickle.Unpickler):
 
 def unpack_batch(packed: Packed) -> Any:
     """The value. What a rank writes into mapped memory becomes its own, page by page: no other rank sees it."""
-    files = [bytes_of_storage(mapped(file, n)) for file, n in zip(packed.files, packed.sizes(), strict=True)]
+    files = [mapped(file, n) for file, n in zip(packed.files, packed.sizes(), strict=True)]
     storages = [
         piece_of(files[file], begin, size)
         if file >= 0
@@ -541,10 +621,31 @@ def unpack_batch(packed: Packed) -> Any:
     return BatchUnpickler(packed.message, storages).load()
 
 
-def mapped(file: int, size: int, shared: bool = False) -> "torch.UntypedStorage":
-    """A file's memory: the file's own, or as it is now for this process alone. The descriptor may be closed."""
-    found: Any = torch.UntypedStorage.from_file(f"/proc/self/fd/{file}", shared, size)
-    return found
+def mapped(file: int, size: int, shared: bool = False) -> memoryview:
+    """A file's memory: the file's own, or as it is now for this process alone. The descriptor may be closed.
+
+    The system's own call, since Python's mmap keeps a descriptor open, and torch's opens the file once more to read.
+    """
+    kind = mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE
+    map_memory, unmap_memory = calls_for_memory()
+    address = map_memory(None, size, mmap.PROT_READ | mmap.PROT_WRITE, kind, file, 0)
+    if address == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "a batch cannot be mapped")
+    found = (ctypes.c_ubyte * size).from_address(address)
+    weakref.finalize(found, unmap_memory, address, size).atexit = False  # tensors may be there longer
+    return memoryview(found).cast("B")
+
+
+@functools.cache
+def calls_for_memory() -> tuple[Any, Any]:
+    """mmap and munmap of the C library."""
+    library = ctypes.CDLL(None, use_errno=True)
+    map_memory, unmap_memory = library.mmap, library.munmap
+    map_memory.restype = ctypes.c_void_p
+    place = ctypes.c_void_p, ctypes.c_size_t
+    map_memory.argtypes = [*place, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    unmap_memory.argtypes = [*place]
+    return map_memory, unmap_memory
 
 
 def piece_of(memory: Any, begin: int, size: int) -> "torch.UntypedStorage":
@@ -590,7 +691,7 @@ def send_to_nodes(packed: Packed, leaders: Any) -> None:
     broadcast_bytes(torch.frombuffer(bytearray(len(head).to_bytes(8, "little")), dtype=torch.uint8), leaders)
     broadcast_bytes(torch.frombuffer(bytearray(head), dtype=torch.uint8), leaders)
     for file, size in zip(packed.files, packed.sizes(), strict=True):
-        broadcast_bytes(torch.frombuffer(bytes_of_storage(mapped(file, size)), dtype=torch.uint8), leaders)
+        broadcast_bytes(torch.frombuffer(mapped(file, size), dtype=torch.uint8), leaders)
 
 
 def receive_on_node(leaders: Any) -> Packed:
@@ -600,9 +701,7 @@ def receive_on_node(leaders: Any) -> Packed:
     message, places, inside, sizes = pickle.loads(head)
     files = [file for file in map(file_in_memory, sizes) if file is not None]
     for file, size in zip(files, sizes, strict=True):
-        broadcast_bytes(
-            torch.frombuffer(bytes_of_storage(mapped(file, size, shared=True)), dtype=torch.uint8), leaders
-        )
+        broadcast_bytes(torch.frombuffer(mapped(file, size, shared=True), dtype=torch.uint8), leaders)
     return Packed(message, places, bytearray(inside), files)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from dp2ddp.templates import shared
 from ranks import TORCHRUN, end_all
 
 pytestmark = pytest.mark.torchrun
@@ -66,6 +69,60 @@ def test_large_tensors_of_workers_are_handed_on_and_labels_travel_inside(found: 
     inside, own, copied = [0, False], [1, True], [1, False]
     passes = [[inside, batches, batches, inside] for batches in (own, inside, copied, inside)]
     assert found(2, "how_it_goes") == [sum(passes, [])] * 2
+
+
+def packed_batch(value: float) -> tuple[shared.Packed, int]:
+    """A batch of 400 KB as rank 0 hands it on, and which file it lies in."""
+    packed = shared.pack_batch([torch.full((100_000,), value), torch.tensor(value)], by_workers=False)
+    return packed, os.fstat(packed.files[0]).st_ino
+
+
+def test_a_file_is_written_to_again_only_when_nobody_has_its_batch() -> None:
+    """In a message that nobody has read, as a mapping, as a view of it, and in a child that has it from its parent."""
+    if not shared.leases_tell():
+        pytest.skip("this system does not tell who has a file")
+    shared.forget_written_files()
+    found: list[int] = []
+    try:
+        packed, file = packed_batch(1.0)
+        found.append(file)
+        found.append(packed_batch(2.0)[1])
+        (x, _), row = shared.unpack_batch(packed), None
+        packed.close()
+        found.append(packed_batch(3.0)[1])
+        row = x[5:7]
+        del x
+        found.append(packed_batch(4.0)[1])
+        assert len({*found}) == 4
+        assert row.tolist() == [1.0, 1.0]
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        del row
+        assert len({*found, packed_batch(5.0)[1]}) == 5
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    finally:
+        shared.forget_written_files()
+
+
+def test_a_file_whose_batch_is_gone_is_written_to_again() -> None:
+    if not shared.leases_tell():
+        pytest.skip("this system does not tell who has a file")
+    shared.forget_written_files()
+    files, before = set(), torch.zeros(1)
+    for number in range(1, 20):
+        packed, file = packed_batch(float(number))
+        files.add(file)
+        x, one = shared.unpack_batch(packed)
+        packed.close()
+        assert float(before.sum()) == max(number - 1, 0) * len(before)  # the batch before is as it was
+        assert x.eq(number).all()
+        assert one == number
+        x[0] = -1.0  # this process's own, and not in the file
+        before = x[1:]
+    assert len(files) == 2
+    shared.forget_written_files()
 
 
 def test_rows_of_a_table_go_without_the_table(found: Found) -> None:
