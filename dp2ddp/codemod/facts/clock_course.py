@@ -232,15 +232,15 @@ class Course:
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         if name in KINDS or name == "builtins.len" and self.makers.is_list(script, given):
             return
-        if name == "builtins.setattr" and given is call.args[0]:
+        if name == "builtins.setattr" and _is_first(call, given):
             return
         if computes(name) or is_format(script, call):
             self._take(script, call, context)
-        elif name in ("torch.save", "pickle.dump") and given is call.args[0]:
+        elif name in ("torch.save", "pickle.dump") and _is_first(call, given):
             return  # rank 0 writes it, and whoever reads it gets that
         elif found or name in SHOWS or method in LOG_METHODS and not name.startswith("torch."):
             return
-        elif self.makers.is_plain_class(script, call):
+        elif self.makers.makes_own(script, call):
             self._take(script, call, context)  # a data class: the object holds the value
         elif method in FILLS and isinstance(call.func, ast.Attribute):
             self._fill(script, call.func.value, context)
@@ -548,6 +548,10 @@ class Course:
 
 
 # --- of one node
+
+
+def _is_first(call: ast.Call, given: ast.AST) -> bool:
+    return call.args[:1] == [given] and not isinstance(given, ast.Starred)
 
 
 def _chosen(choice: ast.AST, node: ast.AST) -> Iterator[ast.AST]:

@@ -119,20 +119,20 @@ class Makers:
     def is_made_here(self, script: Script, node: ast.expr) -> bool:
         """Whether all that has the object has it by this name: classes are called for it, and nothing else."""
         makers = self._makers(script, node)
-        return bool(makers) and all(self._makes_foreign(*one) or self._makes_own(*one) for one in makers)
+        return bool(makers) and all(self._makes_foreign(*one) or self.makes_own(*one) for one in makers)
 
-    def _makes_own(self, script: Script, made: ast.AST | None) -> bool:
-        return isinstance(made, ast.Call) and self.is_plain_class(script, made)
-
-    def is_plain_class(self, script: Script, call: ast.Call) -> bool:
-        found = self.modules.definition(script, call.func)
+    def makes_own(self, script: Script, made: ast.AST | None) -> bool:
+        """Whether it is a call of a class of the project."""
+        found = self.modules.definition(script, made.func) if isinstance(made, ast.Call) else None
         return found is not None and isinstance(found[1], ast.ClassDef)
 
     def methods_named(self, name: str) -> Iterator[Part]:
+        """The methods of a name, of all classes."""
         for script in self.modules.scripts:
             yield from ((script, one) for one in script.methods_by_name.get(name, ()))
 
     def is_bar(self, script: Script, node: ast.Name) -> bool:
+        """Whether it is a library's progress bar."""
         made = _made(script, node)
         return isinstance(made, ast.Call) and (script.scopes.name(made.func) or "").startswith(BARS)
 

@@ -456,6 +456,18 @@ if getattr(run, "begin") > limit:
 """,
     "all local names": "def name():\n    t = time.time()\n    os.mkdir('a{t}'.format(**locals()))\nname()\n",
     "a library that is not known": "t = time.time()\nlibrary.watch(time.time() - t)\n",
+    "by keywords that are not followed": """
+t = time.time()
+torch.save(obj=time.time() - t, f="a.pth")
+""",
+    "set by a name": """
+class Run:
+    pass
+run = Run()
+for key, value in {"begin": time.time()}.items():
+    setattr(run, key, value)
+""",
+    "set, with a star": "t = time.time()\nsetattr(*[run, 'begin', time.time() - t])\n",
     "a deadline": "deadline = time.time() + 60\nwhile time.time() < deadline:\n    step()\n",
     "a generator": """
 def until(limit):
