@@ -82,7 +82,7 @@ TORCH_MORE = {
     *("batch_norm", "instance_norm", "normal", "initial_seed"),
 }
 FUNCTIONAL_MORE = {"batch_norm", "instance_norm"}  # change averages that they are given
-NUMPY_MORE = ("numpy.random.", "numpy.save", "numpy.load", "numpy.memmap", "numpy.put", "numpy.copyto")
+NUMPY_MORE = ("numpy.random", "numpy.save", "numpy.load", "numpy.memmap", "numpy.put", "numpy.copyto")
 DECORATORS = {
     *of("builtins", "property staticmethod classmethod"),
     *of("torch", "no_grad enable_grad"),
