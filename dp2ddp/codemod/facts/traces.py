@@ -12,9 +12,11 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 from dp2ddp.codemod.facts.aliases import assigned
 from dp2ddp.codemod.facts.changes import How, changes_at
+from dp2ddp.codemod.facts.computing import COMPUTING, DECORATORS, LAYERS, METHODS, computes
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.mutating import mutates
@@ -25,246 +27,13 @@ from dp2ddp.codemod.facts.script import Call, Script, literal
 from dp2ddp.codemod.facts.tables import of
 from dp2ddp.codemod.facts.uses import Stopper
 
-COMPUTING = {  # what is called by name and only computes
-    *of(
-        "builtins",
-        "len range zip enumerate list tuple dict set int float bool str slice super max min sum abs",
-    ),
-    *of(
-        "builtins",
-        "isinstance issubclass sorted reversed round any all map filter type format repr hasattr pow",
-    ),
-    *of("builtins", "getattr callable divmod ValueError TypeError NotImplementedError RuntimeError KeyError"),
-    *of("builtins", "AssertionError Exception IndexError complex frozenset object"),
-    *of("collections", "OrderedDict namedtuple defaultdict"),
-    *of("functools", "reduce partial"),
-    *of("einops", "rearrange reduce repeat einsum"),
-    *of(
-        "torch.nn",
-        "Identity ReLU ReLU6 LeakyReLU ELU SELU GELU SiLU Sigmoid Tanh Softmax LogSoftmax Softplus Flatten",
-    ),
-    *of(
-        "torch.nn",
-        "Dropout Dropout2d MaxPool1d MaxPool2d AvgPool1d AvgPool2d AdaptiveAvgPool1d AdaptiveAvgPool2d",
-    ),
-    *of(
-        "torch.nn", "AdaptiveMaxPool2d Upsample ReflectionPad2d ZeroPad2d MSELoss L1Loss SmoothL1Loss NLLLoss"
-    ),
-    *of("torch.nn", "CrossEntropyLoss BCELoss BCEWithLogitsLoss KLDivLoss CosineSimilarity PairwiseDistance"),
-    *of("torch.autograd", "Variable"),
-    *of("torch.cuda", "is_available amp.autocast"),
-    "torch.amp.autocast",
-}
-COMPUTING_MODULES = (
-    *("math.", "numpy.", "torch.nn.functional.", "torch.linalg.", "torch.fft.", "torch.special."),
-    *("torch.nn.utils.rnn.", "torchvision.ops."),
-)
-# Of torch's own functions, these do more than compute from what they are given.
-TORCH_MORE = {
-    *(
-        "save",
-        "load",
-        "manual_seed",
-        "seed",
-        "set_rng_state",
-        "get_rng_state",
-        "compile",
-        "from_file",
-        "Generator",
-    ),
-    *(
-        "set_default_dtype",
-        "set_default_device",
-        "set_default_tensor_type",
-        "set_grad_enabled",
-        "set_num_threads",
-    ),
-    *("batch_norm", "instance_norm", "normal", "initial_seed"),
-}
-FUNCTIONAL_MORE = {"batch_norm", "instance_norm"}  # change averages that they are given
-NUMPY_MORE = ("numpy.random", "numpy.save", "numpy.load", "numpy.memmap", "numpy.put", "numpy.copyto")
-DECORATORS = {
-    *of("builtins", "property staticmethod classmethod"),
-    *of("torch", "no_grad enable_grad"),
-    *of("torch.cuda.amp", "custom_fwd custom_bwd autocast"),
-    *of("torch.amp", "custom_fwd custom_bwd"),
-    "abc.abstractmethod",
-}
-METHODS = {  # of tensors, texts and collections: these only compute
-    *(
-        "abs",
-        "add",
-        "addcmul",
-        "all",
-        "allclose",
-        "amax",
-        "amin",
-        "any",
-        "argmax",
-        "argmin",
-        "argsort",
-        "baddbmm",
-    ),
-    *(
-        "bernoulli",
-        "bmm",
-        "bool",
-        "byte",
-        "cat",
-        "ceil",
-        "char",
-        "chunk",
-        "clamp",
-        "clone",
-        "contiguous",
-        "cos",
-    ),
-    *(
-        "cpu",
-        "cuda",
-        "cummax",
-        "cumprod",
-        "cumsum",
-        "detach",
-        "diag",
-        "diagonal",
-        "dim",
-        "div",
-        "dot",
-        "double",
-    ),
-    *("eq", "erf", "exp", "expand", "expand_as", "flatten", "flip", "float", "floor", "fmod", "gather", "ge"),
-    *(
-        "get_device",
-        "gt",
-        "half",
-        "index_select",
-        "int",
-        "inverse",
-        "is_contiguous",
-        "is_floating_point",
-        "isnan",
-    ),
-    *(
-        "item",
-        "kthvalue",
-        "le",
-        "lerp",
-        "log",
-        "log1p",
-        "log2",
-        "log_softmax",
-        "logical_and",
-        "logical_not",
-        "new",
-    ),
-    *(
-        "logical_or",
-        "logsumexp",
-        "long",
-        "lt",
-        "masked_fill",
-        "masked_select",
-        "matmul",
-        "max",
-        "maximum",
-        "mean",
-    ),
-    *(
-        "median",
-        "min",
-        "minimum",
-        "mm",
-        "movedim",
-        "mul",
-        "multinomial",
-        "mv",
-        "narrow",
-        "ndimension",
-        "ne",
-        "neg",
-    ),
-    *("nelement", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "nonzero", "norm", "numel"),
-    *(
-        "permute",
-        "pinverse",
-        "pow",
-        "prod",
-        "ravel",
-        "reciprocal",
-        "relu",
-        "renorm",
-        "repeat",
-        "repeat_interleave",
-    ),
-    *(
-        "reshape",
-        "roll",
-        "rot90",
-        "round",
-        "rsqrt",
-        "scatter",
-        "scatter_add",
-        "select",
-        "sigmoid",
-        "sign",
-        "sin",
-    ),
-    *(
-        "size",
-        "softmax",
-        "sort",
-        "split",
-        "sqrt",
-        "square",
-        "squeeze",
-        "std",
-        "stride",
-        "sub",
-        "sum",
-        "t",
-        "tan",
-    ),
-    *(
-        "tanh",
-        "to",
-        "tolist",
-        "topk",
-        "trace",
-        "transpose",
-        "tril",
-        "triu",
-        "type",
-        "type_as",
-        "unbind",
-        "unfold",
-    ),
-    *("unique", "unsqueeze", "var", "view", "view_as", "where", "short", "swapaxes"),
-    *(
-        "items",
-        "keys",
-        "values",
-        "get",
-        "format",
-        "join",
-        "split",
-        "startswith",
-        "endswith",
-        "lower",
-        "upper",
-    ),
-    *("strip", "replace", "index", "count", "copy", "flatten_parameters", "save_for_backward"),
-}
-LAYERS = {  # of models that libraries make
-    *("conv1", "bn1", "relu", "maxpool", "layer0", "layer1", "layer2", "layer3", "layer4", "avgpool", "fc"),
-    *("features", "classifier", "backbone", "encoder", "decoder", "head", "body", "forward"),
-}
 # What a replica answers otherwise than the module, or what shows that parameters are other objects.
 OF_REPLICAS = {
-    *("parameters", "named_parameters", "buffers", "named_buffers", "state_dict", "_parameters", "_buffers"),
-    *("_modules", "__dict__", "is_leaf", "data_ptr", "register_buffer", "register_parameter", "add_module"),
-    *("register_hook", "register_forward_hook", "register_forward_pre_hook", "_is_replica", "is_replica"),
+    *of("", "parameters named_parameters buffers named_buffers state_dict _parameters _buffers"),
+    *of("", "_modules __dict__ is_leaf data_ptr register_buffer register_parameter add_module"),
+    *of("", "register_hook register_forward_hook register_forward_pre_hook _is_replica is_replica"),
 }
+PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter"}
 MAGIC = {
     "__getattr__",
     "__getattribute__",
@@ -282,21 +51,18 @@ UNREAD = {
     "torch.nn.modules.module.register_module_forward_hook",
     "torch.nn.modules.module.register_module_forward_pre_hook",
 }
-
-
 # Libraries by the names that they are imported by: where one of them is not installed here, it is still no file of the
 # project. Any other import that is not found may be one, which nobody has read.
 LIBRARIES = {
-    *("torch", "torchvision", "torchaudio", "torchtext", "torchmetrics", "torchsummary", "torchnet", "apex"),
-    *("timm", "transformers", "tokenizers", "numpy", "scipy", "pandas", "sklearn", "skimage", "cv2", "PIL"),
-    *("matplotlib", "seaborn", "imageio", "h5py", "lmdb", "numba", "librosa", "soundfile", "tensorboard"),
-    *("tensorboardX", "tensorboard_logger", "wandb", "mlflow", "visdom", "tensorflow", "tqdm", "progress"),
-    *("progressbar", "blessings", "yaml", "yacs", "easydict", "omegaconf", "hydra", "docopt", "absl"),
-    *("loguru", "termcolor", "colorama", "tabulate", "prettytable", "rich", "six", "natsort", "einops"),
-    *("nltk", "spacy", "regex", "ftfy", "unidecode", "inflect", "pycocotools", "albumentations", "imgaug"),
-    *("plyfile", "gdown", "requests", "dill", "json_tricks", "cPickle", "StringIO", "sets", "IPython"),
-    *("ipdb", "gym", "accelerate", "lightning", "pytorch_lightning", "ignite", "elasticsearch", "pexpect"),
-    *("chardet", "graphviz", "dominate", "accimage", "mc", "nested_dict"),
+    *of("", "torch torchvision torchaudio torchtext torchmetrics torchsummary torchnet apex timm"),
+    *of("", "transformers tokenizers numpy scipy pandas sklearn skimage cv2 PIL matplotlib seaborn"),
+    *of("", "imageio h5py lmdb numba librosa soundfile tensorboard tensorboardX tensorboard_logger"),
+    *of("", "wandb mlflow visdom tensorflow tqdm progress progressbar blessings yaml yacs easydict"),
+    *of("", "omegaconf hydra docopt absl loguru termcolor colorama tabulate prettytable rich six"),
+    *of("", "natsort einops nltk spacy regex ftfy unidecode inflect pycocotools albumentations imgaug"),
+    *of("", "plyfile gdown requests dill json_tricks cPickle StringIO sets IPython ipdb gym accelerate"),
+    *of("", "lightning pytorch_lightning ignite elasticsearch pexpect chardet graphviz dominate"),
+    *of("", "accimage mc nested_dict"),
 }
 
 
@@ -315,14 +81,29 @@ def trace_of_forward(modules: Modules, places: Places, wraps: Sequence[Wrap]) ->
 
 def _not_read(modules: Modules, wraps: Sequence[Wrap]) -> Iterator[str]:
     """Files and names that layers may come from, and that nobody has read."""
-    yield from (name for name in modules.missing if name not in LIBRARIES)
+    yield from (name for name in modules.missing if f".{name}" not in LIBRARIES)
     yield from modules.unread
     if modules.entry.source.path is None:  # from stdin: nothing was looked for
         yield from _imported(modules)
     for wrap in wraps:
         script = modules.home[wrap.call.node]
-        names = (one for one in ast.walk(wrap.module or ast.Pass()) if isinstance(one, ast.Name))
-        yield from (one.id for one in names if not _is_made(script, one, wrap))
+        for node in ast.walk(wrap.module or ast.Pass()):
+            if isinstance(node, ast.Name) and not _is_made(script, node, wrap):
+                yield node.id
+            yield from (_short(script, one) for one in _values(script, node) if _is_loaded(script, one))
+
+
+def _values(script: Script, node: ast.AST) -> Sequence[ast.AST | None]:
+    """All that a name is set to; of anything else, itself."""
+    if not isinstance(node, ast.Name):
+        return [node]
+    home = script.scopes.lookup(node.id, script.scopes.scope_of[node])
+    return home.values.get(node.id, []) if home else []
+
+
+def _is_loaded(script: Script, value: ast.AST | None) -> TypeGuard[ast.Call]:
+    """Whether it comes out of a file, with classes from anywhere."""
+    return isinstance(value, ast.Call) and script.scopes.name(value.func) in ("torch.load", "pickle.load")
 
 
 def _imported(modules: Modules) -> Iterator[str]:
@@ -334,7 +115,8 @@ def _imported(modules: Modules) -> Iterator[str]:
             else [getattr(node, "module", "")]
         )
         tops = {(name or ".").partition(".")[0] for name in names}
-        yield from sorted(tops - LIBRARIES - sys.stdlib_module_names - modules.by_name.keys())
+        known = {name for name in tops if f".{name}" in LIBRARIES}
+        yield from sorted(tops - known - sys.stdlib_module_names - modules.by_name.keys())
 
 
 def _is_made(script: Script, name: ast.Name, wrap: Wrap) -> bool:
@@ -351,8 +133,11 @@ def _traces(script: Script, modules: Modules, places: Places) -> Iterator[Stoppe
         if call.name in UNREAD and not _is_read(modules, call):
             yield Stopper(f"`{_short(script, call.node.func)}` brings code that is not read", call.node)
     for node in script.nodes(ast.ClassDef):
-        if isinstance(node, ast.ClassDef) and places.kind(node) == "module":
+        assert isinstance(node, ast.ClassDef)
+        if places.kind(node) == "module":
             yield from _traces_of_class(script, node)
+        elif any(_name(one) == "forward" for one in node.body):
+            yield Stopper(f"{node.name} has a forward, and may be part of a model", node)
     for one in modules.graph.stores.get("forward", ()) if script is modules.entry else ():
         yield Stopper("a forward is replaced", one[1])
     for function, place in places.functions.items():
@@ -367,10 +152,7 @@ def _traces(script: Script, modules: Modules, places: Places) -> Iterator[Stoppe
 def _is_read(modules: Modules, call: Call) -> bool:
     """`import_module("models." + name)`, of a package of the project: all its modules are read (source/projects.py)."""
     given = call.argument(0)
-    while isinstance(given, ast.BinOp):
-        given = given.left
-    text = literal(given.values[0] if isinstance(given, ast.JoinedStr) and given.values else given)
-    return isinstance(text, str) and text.rpartition(".")[0] in modules.by_name
+    return given is not None and leading_text(given).rpartition(".")[0] in modules.by_name
 
 
 def _traces_of_class(script: Script, node: ast.ClassDef) -> Iterator[Stopper]:
@@ -393,7 +175,7 @@ def _traces_of(script: Script, modules: Modules, roots: Roots, node: ast.AST) ->
     """What one node of a forward does beside computing."""
     if isinstance(node, (ast.Await, ast.Yield, ast.YieldFrom, ast.Delete)):
         yield Stopper("it stops on its way, or deletes something", node)
-    if isinstance(node, ast.Attribute) and node.attr in OF_REPLICAS:
+    if isinstance(node, ast.Attribute) and f".{node.attr}" in OF_REPLICAS:
         yield Stopper(f"`.{node.attr}` is another thing in a replica", node)
     if isinstance(node, (ast.Attribute, ast.Name)) and script.scopes.name(node) in PARAMETERS:
         yield Stopper("a replica's parameters are no nn.Parameter", node)
@@ -404,9 +186,6 @@ def _traces_of(script: Script, modules: Modules, roots: Roots, node: ast.AST) ->
             yield Stopper(f"forward changes `{_short(script, change.thing)}`", change.act)
     if isinstance(node, ast.Call):
         yield from _traces_of_call(script, modules, roots, node)
-
-
-PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter"}
 
 
 def _may_change(how: How, method: str) -> bool:
@@ -431,7 +210,7 @@ def _traces_of_call(script: Script, modules: Modules, roots: Roots, node: ast.Ca
         yield Stopper(f"forward changes `{_short(script, node.args[0])}`", node)
     if not (
         _is_own(script, modules, node)
-        or (_is_known_method(modules, call) if name is None else _computes(name))
+        or (_is_known_method(script, modules, call) if name is None else computes(name))
     ):
         yield Stopper(f"`{_short(script, node.func)}` may do more than compute", node)
 
@@ -453,35 +232,63 @@ def _is_own(script: Script, modules: Modules, node: ast.Call) -> bool:
     )
 
 
-def _computes(name: str) -> bool:
-    """Whether a function that has a name only computes."""
-    if name in COMPUTING:
-        return True
-    module, _, last = name.rpartition(".")
-    if module == "torch":
-        return last not in TORCH_MORE and not last.startswith(("_", "set_", "use_"))
-    if module == "torch.cuda":
-        return last.endswith("Tensor")
-    if module == "torch.nn.functional":
-        return last not in FUNCTIONAL_MORE
-    return name.startswith(COMPUTING_MODULES) and not name.startswith(NUMPY_MORE)
-
-
-def _is_known_method(modules: Modules, call: Call) -> bool:
+def _is_known_method(script: Script, modules: Modules, call: Call) -> bool:
     """`x.view(...)`, `self.layer(x)`, `layer(x)`: of a tensor, or a part of the model, which is looked at, too."""
     function = call.node.func
     if is_own(function):
         return _is_layer(modules, function.attr)
     if isinstance(function, ast.Attribute):
-        named = function.attr in METHODS or function.attr in LAYERS or _names_part(modules, function.attr)
-        return named or mutates(function.attr)  # what it changes is asked elsewhere
-    return isinstance(function, (ast.Name, ast.Subscript, ast.Call, ast.IfExp))
+        is_known = f".{function.attr}" in METHODS | LAYERS or _names_part(modules, function.attr)
+        return is_known or mutates(function.attr)  # what it changes is asked elsewhere
+    return _gives_layer(script, modules, function)
+
+
+def _gives_layer(script: Script, modules: Modules, node: ast.AST | None) -> bool:
+    """Whether what is called is a part of the module: `layer`, `self.layers[0]`, `nn.ReLU()`, `getattr(self, "fc")`."""
+    match node:
+        case ast.Name():
+            made = script.scopes.value(node)
+            is_looked_up = isinstance(made, ast.Call) and script.scopes.name(made.func) == "builtins.getattr"
+            return not is_looked_up or _gives_layer(script, modules, made)
+        case ast.Subscript(value=value):
+            while isinstance(value, ast.Subscript):
+                value = value.value
+            home = (
+                script.scopes.lookup(value.id, script.scopes.scope_of[value])
+                if isinstance(value, ast.Name)
+                else None
+            )
+            return is_own(value) or home is not None and home is not script.scopes.top
+        case ast.IfExp(body=one, orelse=other):
+            return _gives_layer(script, modules, one) and _gives_layer(script, modules, other)
+        case ast.Attribute():
+            return is_own(node) and _is_layer(modules, node.attr)
+        case ast.Call() if script.scopes.name(node.func) == "builtins.getattr":
+            text = leading_text(node.args[1]) if len(node.args) > 1 else ""
+            return bool(text) and not any(
+                name.startswith(text) for one in modules.scripts for name in one.own_methods
+            )
+        case ast.Call():
+            return script.scopes.name(node.func) in COMPUTING
+    return False
+
+
+def leading_text(node: ast.expr) -> str:
+    """The constant text that an expression begins with."""
+    while isinstance(node, ast.BinOp):
+        node = node.left
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
+        node = node.func.value
+    if isinstance(node, ast.JoinedStr) and node.values:
+        node = node.values[0]
+    text = literal(node)
+    return text.partition("{")[0].partition("%")[0] if isinstance(text, str) else ""
 
 
 def _is_layer(modules: Modules, name: str) -> bool:
     """Whether what `self.NAME` is set to is no function that may do more than compute: `self.log = print` is one."""
     return all(
-        called is None or _computes(called) or called.startswith(SCRIPT)
+        called is None or computes(called) or called.startswith(SCRIPT)
         for script, target in modules.graph.stores.get(name, ())
         for called in _functions_given_to(script, target)
     )

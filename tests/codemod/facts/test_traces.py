@@ -101,6 +101,10 @@ COMPUTES = [
     "f = lambda v: v * 2\nx = f(x)",
     "found = {'x': x}\nfound['y'] = x.sum(1)\nx = found['y'] + found.get('x')[:, 0]",
     "x = x + self.table[: x.size(0)]",
+    "for i in range(3):\n    layer = getattr(self, 'stage%d' % i)\n    x = layer(x)",
+    "x = getattr(self, f'stage{x.dim()}')(x)",
+    "for i in range(3):\n    x = self.blocks[i](x)",
+    "x = (self.drop if self.training else self.rnn)(x)",
     "raise_if = x.isnan().any()\nif raise_if:\n    raise ValueError('nan')",
 ]
 LEAVES = {
@@ -125,8 +129,8 @@ LEAVES = {
     "assert isinstance(self.scale, nn.Parameter)": "no nn.Parameter",
     "x = checkpoint(self.blocks[0], x)": "`checkpoint` may do more",
     "F.batch_norm(x, self.table[0], self.table[1], training=True)": "`F.batch_norm` may do more",
-    "x = nn.Linear(8, 8)(x)": "`nn.Linear` may do more",
-    "x = Block(8)(x)": "`Block` may do more",
+    "x = nn.Linear(8, 8)(x)": "`nn.Linear(8, 8)` may do more",
+    "x = Block(8)(x)": "`Block(8)` may do more",
     "setattr(self, 'last', x)": "`setattr`",
     "torch.save(x, 'x.pt')": "`torch.save` may do more",
     "torch.manual_seed(0)": "`torch.manual_seed` may do more",
@@ -134,6 +138,11 @@ LEAVES = {
     "del self.last": "deletes",
     "self.tracker.update(x)": "changes `self.tracker`",
     "self.writer.add_scalar('x', x.mean())": "`self.writer.add_scalar` may do more",
+    "x = getattr(self, mode)(x)": "`getattr(self, mode)` may do more",
+    "x = getattr(self, 'help' + mode)(x)": "may do more",
+    "act = getattr(self, mode)\nx = act(x)": "`act` may do more",
+    "x = ACTS[self.mode](x)": "`ACTS[self.mode]` may do more",
+    "x = make()(x)": "`make()` may do more",
     "self.__dict__['last'] = x": "changes `self.__dict__`",
     "x = x + random.random()": "random streams of the host",
 }
@@ -228,3 +237,28 @@ def test_a_model_that_comes_from_nowhere_may_have_layers() -> None:
     assert "`net` was not read" in (
         facts_of("import torch\nnet = torch.nn.DataParallel(net)\n").forward_trace or ""
     )
+
+
+def test_a_class_with_a_forward_and_unknown_bases_may_be_part_of_a_model() -> None:
+    text = SCRIPT.format(
+        body="        x = x + 1", behind="class Odd(base()):\n    def forward(self, x):\n        pass\n"
+    )
+    assert "Odd has a forward, and may be part of a model" in (facts_of(text).forward_trace or "")
+
+
+@pytest.mark.parametrize("given", ["lambda x: print(x)", "shown", "print"])
+def test_functions_that_are_set_on_a_module_are_looked_at(given: str) -> None:
+    text = SCRIPT.format(body="        x = self.act(x)", behind="")
+    text = text.replace(
+        "self.drop = nn.Dropout(0.1)", f"self.drop = nn.Dropout(0.1)\n        self.act = {given}"
+    )
+    text = text.replace("def swish(x):", "def shown(x):\n    print(x)\n\n\ndef swish(x):")
+    assert "may do more than compute" in (facts_of(text).forward_trace or "")
+    harmless = text.replace(f"self.act = {given}", "self.act = swish")
+    assert facts_of(harmless).forward_trace is None
+
+
+def test_a_model_out_of_a_file_may_have_layers_of_any_class() -> None:
+    text = "import torch\nnet = torch.load('net.pt')\nnet = torch.nn.DataParallel(net.cuda())\n"
+    for one in (text, text.replace("(net.cuda())", "(torch.load('net.pt'))")):
+        assert "`torch.load('net.pt')` was not read" in (facts_of(one).forward_trace or "")
