@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TypeGuard
 
 from dp2ddp.codemod.facts.aliases import assigned
 from dp2ddp.codemod.facts.changes import How, changes_at
@@ -90,20 +89,15 @@ def _not_read(modules: Modules, wraps: Sequence[Wrap]) -> Iterator[str]:
         for node in ast.walk(wrap.module or ast.Pass()):
             if isinstance(node, ast.Name) and not _is_made(script, node, wrap):
                 yield node.id
-            yield from (_short(script, one) for one in _values(script, node) if _is_loaded(script, one))
+            yield from _loaded(script, node)
 
 
-def _values(script: Script, node: ast.AST) -> Sequence[ast.AST | None]:
-    """All that a name is set to; of anything else, itself."""
-    if not isinstance(node, ast.Name):
-        return [node]
-    home = script.scopes.lookup(node.id, script.scopes.scope_of[node])
-    return home.values.get(node.id, []) if home else []
-
-
-def _is_loaded(script: Script, value: ast.AST | None) -> TypeGuard[ast.Call]:
-    """Whether it comes out of a file, with classes from anywhere."""
-    return isinstance(value, ast.Call) and script.scopes.name(value.func) in ("torch.load", "pickle.load")
+def _loaded(script: Script, node: ast.AST) -> Iterator[str]:
+    """What comes out of a file, with classes from anywhere: a call, or all that a name is set to."""
+    home = script.scopes.lookup(node.id, script.scopes.scope_of[node]) if isinstance(node, ast.Name) else None
+    for value in home.values.get(node.id, []) if home and isinstance(node, ast.Name) else [node]:
+        if isinstance(value, ast.Call) and script.scopes.name(value.func) in ("torch.load", "pickle.load"):
+            yield _short(script, value)
 
 
 def _imported(modules: Modules) -> Iterator[str]:
