@@ -44,7 +44,6 @@ from .process import drop_reducer, exchange, own_rank, random_streams, set_rando
 from .replicas import (
     Contents,
     DeviceStream,
-    KeptReplica,
     are_bare,
     changed_streams,
     contents_of,
@@ -144,7 +143,6 @@ class GraphDDP(DistributedDataParallel):
         self.trained = False
         self.far_buffers = BuffersOfRankZero()
         self.mail = Mail()
-        self.kept_replica = KeptReplica()
         self.sums = SumsOfModel()
         self.crossing = Crossing(self.sums)
         self.compiler: Callable[[torch.nn.Module], torch.nn.Module] | None = None
@@ -243,13 +241,7 @@ class GraphDDP(DistributedDataParallel):
             return Report(())
         if self.runs_itself(copies):
             return self.run_module(part, copies, tensors)
-        kept, self.kept_replica = self.kept_replica, KeptReplica()  # one within this forward has its own
-        report = self.run(
-            lambda: describe_output(self.replica(copies, kept)(*part.inputs, **part.kwargs), tensors)
-        )
-        kept.give_back(report.error is None)
-        self.kept_replica = kept
-        return report
+        return self.run(lambda: describe_output(self.replica(copies)(*part.inputs, **part.kwargs), tensors))
 
     def runs_itself(self, copies: dict[int, torch.Tensor]) -> bool:
         """Whether no replica is needed: nothing that forward does would stay behind in the module."""
@@ -274,13 +266,11 @@ class GraphDDP(DistributedDataParallel):
             sums_set_out=self.sums.may_set_out,
         )
 
-    def replica(self, copies: dict[int, torch.Tensor], kept: KeptReplica) -> torch.nn.Module:
+    def replica(self, copies: dict[int, torch.Tensor]) -> torch.nn.Module:
         """What this rank runs of the module."""
-        contents, stand_ins = self.contents, self.stand_ins(copies)
-        if self.compiler is None:
-            return kept.take(contents.parts, contents.parameters, stand_ins)
-        replica = replica_of(self.module, stand_ins, contents.parts)
-        return replica if is_compiled(replica) else self.compiler(replica)
+        replica = replica_of(self.module, self.stand_ins(copies), self.contents.parts)
+        plain = self.compiler is None or is_compiled(replica)
+        return replica if plain else self.compiler(replica)  # type: ignore[misc]
 
     def run(self, call: Callable[[], Any]) -> Report:
         """Do a replica's work, which gives its described output."""
@@ -494,7 +484,7 @@ class GraphDDP(DistributedDataParallel):
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
         own = ("dim", "whole_outputs", "pure_forward", "trained", "far_buffers", "changes_behind", "mail",
-               "kept_replica", "compiler", "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up",
+               "compiler", "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up",
                "sums", "crossing")  # fmt: skip
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
@@ -515,7 +505,6 @@ class GraphDDP(DistributedDataParallel):
             **vars(self),
             "far_buffers": BuffersOfRankZero(),
             "mail": Mail(),
-            "kept_replica": KeptReplica(),
             "sums": sums,
             "crossing": Crossing(sums),
         }

@@ -6,7 +6,6 @@ import functools
 import operator
 import random
 import sys
-import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -98,13 +97,7 @@ def replica_of(
 
     What forward assigns to self stays with the copy, as with DataParallel's replicas.
     """
-    return replicas_of(stand_ins, parts_of(module) if parts is None else parts)[0]
-
-
-def replicas_of(
-    stand_ins: Mapping[int, torch.Tensor], parts: Sequence[torch.nn.Module]
-) -> list[torch.nn.Module]:
-    """Shallow copies of all parts of a module, that consist of each other, in their order: the module is the first."""
+    parts = parts_of(module) if parts is None else parts
     replicas = {id(part): empty_replica(part) for part in parts if not is_compiled(part)}
     for part in parts[::-1]:
         if is_compiled(part):
@@ -112,7 +105,7 @@ def replicas_of(
     for part in parts:
         fill_replica(part, replicas, stand_ins)
         bind_to_replicas(part, replicas)
-    return [replicas[id(part)] for part in parts]
+    return replicas[id(module)]
 
 
 def empty_replica(part: torch.nn.Module) -> torch.nn.Module:
@@ -151,64 +144,6 @@ def fill_replica(
             own["_buffers"][name] = None if buffer is None else stand_ins.get(id(buffer), buffer)
         elif buffer is not None:
             setattr(replica, name, stand_ins.get(id(buffer), buffer))
-
-
-class KeptReplica:
-    """The replica of one forward pass, for the next one: a deep net's takes as long to make as some of its layers.
-
-    It is used again if it is as it was made, nobody else holds a part of it (a checkpoint does, until backward), and
-    the module is as it was then: each attribute, parameter and part the very same object. Attributes that can change
-    within (lists, dicts, hooks) are the module's own in any replica. Buffers are filled in anew each time.
-    """
-
-    def __init__(self) -> None:
-        self.parts: list[
-            torch.nn.Module
-        ] = []  # of the replica, in the order of the module's; none if there is none
-        self.made_of: tuple[Any, ...] = ()  # what the module was then
-        self.made: tuple[Any, ...] = ()  # what the replica was then
-        self.holders: list[int] = []
-        self.failures = 0  # in a row
-        self.rests = 0  # forward passes for which it is not tried
-
-    def take(
-        self,
-        parts: list[torch.nn.Module],
-        parameters: Sequence[torch.nn.Parameter],
-        stand_ins: Mapping[int, torch.Tensor],
-    ) -> torch.nn.Module:
-        """replica_of(parts[0], stand_ins, parts); to be given back behind the forward pass."""
-        copied = stand_ins and not stand_ins.keys().isdisjoint(map(id, parameters))
-        if self.rests or copied or not are_copied_plainly(parts):
-            self.rests = max(self.rests - 1, 0)
-            self.drop()
-            return replica_of(parts[0], stand_ins, parts)
-        made_of = makeup_of(parts)
-        if self.parts and is_same_makeup(made_of, self.made_of):
-            for part, own in zip(parts, self.parts, strict=True):
-                fill_buffers(part, own, stand_ins)
-        else:
-            self.parts, self.made_of = replicas_of(stand_ins, parts), made_of
-            self.made, self.holders = makeup_of(self.parts), holders_of(self.parts)
-        return self.parts[0]
-
-    def give_back(self, all_went_well: bool) -> None:
-        """The forward pass is over, and its output has been looked through."""
-        if not self.parts:
-            return
-        alone = all_went_well and holders_of(self.parts) == self.holders
-        if alone and is_same_makeup(makeup_of(self.parts), self.made):
-            self.failures = 0
-            for part in self.parts:
-                vars(part)["_buffers"] = {}  # or they would seem to be held by somebody
-            return
-        self.drop()
-        self.failures += 1
-        self.rests = min(2**self.failures, 1000)
-
-    def drop(self) -> None:
-        """Forget the replica."""
-        self.parts, self.made_of, self.made, self.holders = [], (), (), []
 
 
 def are_bare(parts: Sequence[torch.nn.Module], have_copies: bool) -> bool:
@@ -271,44 +206,6 @@ def standing_in(
 def are_copied_plainly(parts: Sequence[torch.nn.Module]) -> bool:
     """Whether all parts are nothing but their attributes, and none is compiled."""
     return all(map(is_copied_plainly, set(map(type, parts)))) and not any(map(is_compiled, parts))
-
-
-def fill_buffers(
-    part: torch.nn.Module, replica: torch.nn.Module, stand_ins: Mapping[int, torch.Tensor]
-) -> None:
-    """Let a plain replica of a part, which has no buffers, hold its buffers or what stands for them."""
-    held = held_buffers(part)
-    if held:
-        own = {name: one if one is None else stand_ins.get(id(one), one) for name, one in held.items()}
-        replica._buffers.update(own)
-
-
-def makeup_of(parts: Sequence[torch.nn.Module]) -> tuple[Any, ...]:
-    """What parts consist of but for buffers: classes; names of attributes, parameters and parts; these themselves."""
-    names: list[str] = []
-    values: list[Any] = []
-    ends: list[int] = []
-    for part in parts:
-        own = part.__dict__
-        place = len(names) + [*own].index("_buffers")
-        names += own
-        values += own.values()
-        values[place] = None
-        for table in (own["_parameters"], own["_modules"]):
-            ends.append(len(names))
-            names += table
-            values += table.values()
-    return [*map(type, parts)], names, ends, values
-
-
-def is_same_makeup(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Whether parts consist of the very same things."""
-    return one[:3] == other[:3] and all(map(operator.is_, one[3], other[3]))
-
-
-def holders_of(parts: Sequence[torch.nn.Module]) -> list[int]:
-    """How many hold each part, strongly and weakly."""
-    return [*map(sys.getrefcount, parts), *map(weakref.getweakrefcount, parts)]
 
 
 @functools.cache

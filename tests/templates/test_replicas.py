@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import types
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from dp2ddp.templates.buffers import are_held_elsewhere
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
 from dp2ddp.templates.process import JOINED
-from dp2ddp.templates.replicas import DeviceStream, KeptReplica, parts_of, replica_of
+from dp2ddp.templates.replicas import DeviceStream, are_bare, parts_of, replica_of, standing_in
 from torch import nn
 from torch.nn.utils import parametrize, prune, weight_norm
-from torch.utils.checkpoint import checkpoint
 
 
 def own_tensors(module: nn.Module) -> dict[int, torch.Tensor]:
@@ -66,12 +64,6 @@ def test_a_replica_computes_with_what_it_is_given() -> None:
     module = nn.Linear(2, 1)
     zeros = {id(tensor): torch.zeros_like(tensor) for tensor in module.parameters()}
     assert replica_of(module, zeros)(torch.ones(1, 2)).item() == 0
-
-
-def forward(kept: KeptReplica, module: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    found: torch.Tensor = kept.take(parts_of(module), list(module.parameters()), {})(x)
-    kept.give_back(True)
-    return found
 
 
 class Layers(nn.Module):
@@ -137,116 +129,69 @@ CHANGES: dict[str, Callable[[Layers], Any]] = {
 }
 
 
+# By these a module no longer runs as its classes have it.
+BY_OTHER_WAYS = {
+    "a hook",
+    "a hook before",
+    "a method",
+    "a function",
+    "weight norm",
+    "a parametrization",
+    "pruned",
+}
+
+
 @pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm`:FutureWarning")
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_replica_that_is_kept_sees_what_has_changed(change: str) -> None:
-    torch.manual_seed(0)
-    module, x, kept = Layers(), torch.randn(4, 3), KeptReplica()
-    before = [forward(kept, module, x) for _ in range(2)]
-    assert torch.equal(*before)
-    number = id(kept.parts[0])
-    forward(kept, module, x)
-    assert id(kept.parts[0]) == number
+def test_a_module_runs_itself_if_its_layers_run_as_their_classes_have_it(change: str) -> None:
+    module = Layers()
+    assert are_bare(parts_of(module), have_copies=True)
     CHANGES[change](module)
-    for _ in range(3):
-        found = forward(kept, module, x)
-        wanted = replica_of(module, {})(x)
-        assert torch.equal(found, wanted)
-        assert not torch.equal(found, before[0])
+    assert are_bare(parts_of(module), have_copies=True) is (change not in BY_OTHER_WAYS)
 
 
-def test_a_frozen_parameter_of_a_kept_replica_gets_no_gradient() -> None:
-    module, x, kept = Layers(), torch.randn(4, 3), KeptReplica()
-    forward(kept, module, x)
-    module.first.requires_grad_(False)
-    forward(kept, module, x).sum().backward()
-    assert module.first.weight.grad is None
-    assert module.weight.grad is not None
-
-
-class Leaves(nn.Module):
-    """Something on the replica, or somebody who holds a part of it, behind its forward."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__()
-        self.what, self.seen, self.layer = what, 0, nn.Linear(3, 3)
-        self.kept: list[Any] = []
-        self.register_buffer("mask", torch.ones(3))
-
-    def forward(self, x: torch.Tensor) -> Any:
-        x = x + self.seen + getattr(self.layer, "seen", 0) + getattr(self, "fresh", 0) + self.mask
-        if self.what == "an attribute":
-            self.seen += 1
-        elif self.what == "a new attribute":
-            self.fresh = 1
-        elif self.what == "an attribute of a part":
-            self.layer.seen = 1  # type: ignore[assignment]
-        elif self.what == "another part":
-            self.layer = nn.Linear(3, 3)
-        elif self.what == "another parameter":
-            self.layer.weight = torch.zeros(3, 3)  # type: ignore[assignment]
-        elif self.what == "eval":
-            self.layer.eval()
-        elif self.what == "another buffer":
-            self.mask = self.mask + 1
-        elif self.what == "itself in a list":
-            self.kept[:] = [self.layer.forward]
-        elif self.what == "a weak reference":
-            self.kept[:] = [weakref.ref(self.layer)]
-        elif self.what == "a checkpoint":
-            return checkpoint(self.layer, x, use_reentrant=False)
-        return self.layer(x)
-
-
-LEFT = (
-    "an attribute",
-    "a new attribute",
-    "an attribute of a part",
-    "another part",
-    "another parameter",
-    "eval",
+@pytest.mark.parametrize(
+    ("layer", "have_copies", "runs"),
+    [
+        (nn.Embedding(4, 3), True, True),
+        (nn.Embedding(4, 3, max_norm=1.0), False, False),
+        (nn.SyncBatchNorm(3), False, False),
+        (nn.LazyLinear(3), False, False),
+        (nn.LSTM(3, 3), False, True),
+        (nn.LSTM(3, 3), True, False),  # keeps its weights in a list as well
+        (nn.DataParallel(nn.Linear(3, 3)), False, False),
+    ],
+    ids=lambda given: type(given).__name__ if isinstance(given, nn.Module) else str(given),
 )
-HELD = ("itself in a list", "a weak reference", "a checkpoint")
+def test_a_layer_of_a_library_runs_itself_if_it_is_known_to_only_compute(
+    layer: nn.Module, have_copies: bool, runs: bool
+) -> None:
+    assert are_bare(parts_of(nn.Sequential(layer)), have_copies) is runs
 
 
-@pytest.mark.parametrize("kind", ["nothing", "another buffer", *LEFT, *HELD])
-def test_what_a_forward_leaves_on_a_kept_replica_is_gone_in_the_next(kind: str) -> None:
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_module_computes_with_what_stands_in_and_has_its_own_again(raises: bool) -> None:
     torch.manual_seed(0)
-    module, x, kept = Leaves(kind), torch.ones(2, 3, requires_grad=True), KeptReplica()
-    found = []
-    for _ in range(12):
-        output = kept.take(parts_of(module), list(module.parameters()), {})(x)
-        kept.give_back(True)
-        found.append(output.detach())
-        assert module.training
-        assert (module.seen, module.layer.training, "fresh" in vars(module)) == (0, True, False)
-        assert torch.equal(module.mask, torch.ones(3))
-        assert bool(kept.parts) == (kind in ("nothing", "another buffer"))
-    assert all(torch.equal(one, found[0]) for one in found) or kind == "another part"
-
-
-def test_a_replica_in_use_is_not_lent_again_after_an_error() -> None:
-    module, kept = Layers(), KeptReplica()
-    forward(kept, module, torch.ones(4, 3))
-    assert kept.parts
-    with pytest.raises(RuntimeError):
-        kept.take(parts_of(module), list(module.parameters()), {})(torch.ones(4, 5))
-    kept.give_back(False)
-    assert not kept.parts
-
-
-def test_buffers_of_a_kept_replica_are_held_by_nobody_between_forwards() -> None:
-    """Or else rank 0's would be sent at once, in each step; and stand-ins for buffers are of one forward only."""
-    module, kept = Layers(), KeptReplica()
-    forward(kept, module, torch.ones(4, 3))
-    assert not are_held_elsewhere(parts_of(module))
-    for number in (1.0, 2.0):
-        stand_in = torch.full((3,), number)
-        one: Any = kept.take(parts_of(module), list(module.parameters()), {id(module.offset): stand_in})
-        assert one.offset is stand_in
-        del one
-        kept.give_back(True)
-    assert not are_held_elsewhere(parts_of(module))
+    module, x = Layers().double(), torch.randn(4, 5 if raises else 3, dtype=torch.float64)
+    parts, before = parts_of(module), {name: one.clone() for name, one in module.state_dict().items()}
+    tables = [(part._parameters, part._buffers) for part in parts]
+    copies = {id(p): (p * 2).detach().requires_grad_() for p in module.parameters()}
+    with pytest.raises(RuntimeError) if raises else contextlib.nullcontext():
+        with standing_in(parts, [part for part in parts if part._buffers], copies):
+            found = module(x)
+        twin = Layers().double()
+        twin.load_state_dict(
+            {name: one * 2 if "weight" in name or "bias" in name else one for name, one in before.items()}
+        )
+        assert torch.equal(found, twin(x))
+        found.sum().backward()
+        assert all(p.grad is None for p in module.parameters())
+        assert all(copy.grad is not None for copy in copies.values())
+    assert all(
+        part._parameters is one and part._buffers is other
+        for part, (one, other) in zip(parts, tables, strict=True)
+    )
+    assert all(torch.equal(p, before[name]) for name, p in module.named_parameters())
 
 
 def drawn(stream: DeviceStream) -> float:
