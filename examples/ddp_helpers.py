@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 22fb5ec9): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 4049590f): yours now, it needs torch alone."""
 
 import array
 import atexit
@@ -3162,13 +3162,7 @@ def replica_of(
 
     What forward assigns to self stays with the copy, as with DataParallel's replicas.
     """
-    return replicas_of(stand_ins, parts_of(module) if parts is None else parts)[0]
-
-
-def replicas_of(
-    stand_ins: Mapping[int, torch.Tensor], parts: Sequence[torch.nn.Module]
-) -> list[torch.nn.Module]:
-    """Shallow copies of all parts of a module, that consist of each other, in their order: the module is the first."""
+    parts = parts_of(module) if parts is None else parts
     replicas = {id(part): empty_replica(part) for part in parts if not is_compiled(part)}
     for part in parts[::-1]:
         if is_compiled(part):
@@ -3176,7 +3170,7 @@ def replicas_of(
     for part in parts:
         fill_replica(part, replicas, stand_ins)
         bind_to_replicas(part, replicas)
-    return [replicas[id(part)] for part in parts]
+    return replicas[id(module)]
 
 
 def empty_replica(part: torch.nn.Module) -> torch.nn.Module:
@@ -3215,64 +3209,6 @@ def fill_replica(
             own["_buffers"][name] = None if buffer is None else stand_ins.get(id(buffer), buffer)
         elif buffer is not None:
             setattr(replica, name, stand_ins.get(id(buffer), buffer))
-
-
-class KeptReplica:
-    """The replica of one forward pass, for the next one: a deep net's takes as long to make as some of its layers.
-
-    It is used again if it is as it was made, nobody else holds a part of it (a checkpoint does, until backward), and
-    the module is as it was then: each attribute, parameter and part the very same object. Attributes that can change
-    within (lists, dicts, hooks) are the module's own in any replica. Buffers are filled in anew each time.
-    """
-
-    def __init__(self) -> None:
-        self.parts: list[
-            torch.nn.Module
-        ] = []  # of the replica, in the order of the module's; none if there is none
-        self.made_of: tuple[Any, ...] = ()  # what the module was then
-        self.made: tuple[Any, ...] = ()  # what the replica was then
-        self.holders: list[int] = []
-        self.failures = 0  # in a row
-        self.rests = 0  # forward passes for which it is not tried
-
-    def take(
-        self,
-        parts: list[torch.nn.Module],
-        parameters: Sequence[torch.nn.Parameter],
-        stand_ins: Mapping[int, torch.Tensor],
-    ) -> torch.nn.Module:
-        """replica_of(parts[0], stand_ins, parts); to be given back behind the forward pass."""
-        copied = stand_ins and not stand_ins.keys().isdisjoint(map(id, parameters))
-        if self.rests or copied or not are_copied_plainly(parts):
-            self.rests = max(self.rests - 1, 0)
-            self.drop()
-            return replica_of(parts[0], stand_ins, parts)
-        made_of = makeup_of(parts)
-        if self.parts and is_same_makeup(made_of, self.made_of):
-            for part, own in zip(parts, self.parts, strict=True):
-                fill_buffers(part, own, stand_ins)
-        else:
-            self.parts, self.made_of = replicas_of(stand_ins, parts), made_of
-            self.made, self.holders = makeup_of(self.parts), holders_of(self.parts)
-        return self.parts[0]
-
-    def give_back(self, all_went_well: bool) -> None:
-        """The forward pass is over, and its output has been looked through."""
-        if not self.parts:
-            return
-        alone = all_went_well and holders_of(self.parts) == self.holders
-        if alone and is_same_makeup(makeup_of(self.parts), self.made):
-            self.failures = 0
-            for part in self.parts:
-                vars(part)["_buffers"] = {}  # or they would seem to be held by somebody
-            return
-        self.drop()
-        self.failures += 1
-        self.rests = min(2**self.failures, 1000)
-
-    def drop(self) -> None:
-        """Forget the replica."""
-        self.parts, self.made_of, self.made, self.holders = [], (), (), []
 
 
 def are_bare(parts: Sequence[torch.nn.Module], have_copies: bool) -> bool:
@@ -3335,44 +3271,6 @@ def standing_in(
 def are_copied_plainly(parts: Sequence[torch.nn.Module]) -> bool:
     """Whether all parts are nothing but their attributes, and none is compiled."""
     return all(map(is_copied_plainly, set(map(type, parts)))) and not any(map(is_compiled, parts))
-
-
-def fill_buffers(
-    part: torch.nn.Module, replica: torch.nn.Module, stand_ins: Mapping[int, torch.Tensor]
-) -> None:
-    """Let a plain replica of a part, which has no buffers, hold its buffers or what stands for them."""
-    held = held_buffers(part)
-    if held:
-        own = {name: one if one is None else stand_ins.get(id(one), one) for name, one in held.items()}
-        replica._buffers.update(own)
-
-
-def makeup_of(parts: Sequence[torch.nn.Module]) -> tuple[Any, ...]:
-    """What parts consist of but for buffers: classes; names of attributes, parameters and parts; these themselves."""
-    names: list[str] = []
-    values: list[Any] = []
-    ends: list[int] = []
-    for part in parts:
-        own = part.__dict__
-        place = len(names) + [*own].index("_buffers")
-        names += own
-        values += own.values()
-        values[place] = None
-        for table in (own["_parameters"], own["_modules"]):
-            ends.append(len(names))
-            names += table
-            values += table.values()
-    return [*map(type, parts)], names, ends, values
-
-
-def is_same_makeup(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Whether parts consist of the very same things."""
-    return one[:3] == other[:3] and all(map(operator.is_, one[3], other[3]))
-
-
-def holders_of(parts: Sequence[torch.nn.Module]) -> list[int]:
-    """How many hold each part, strongly and weakly."""
-    return [*map(sys.getrefcount, parts), *map(weakref.getweakrefcount, parts)]
 
 
 @functools.cache
@@ -3615,7 +3513,6 @@ class GraphDDP(DistributedDataParallel):
         self.trained = False
         self.far_buffers = BuffersOfRankZero()
         self.mail = Mail()
-        self.kept_replica = KeptReplica()
         self.sums = SumsOfModel()
         self.crossing = Crossing(self.sums)
         self.compiler: Callable[[torch.nn.Module], torch.nn.Module] | None = None
@@ -3714,13 +3611,7 @@ class GraphDDP(DistributedDataParallel):
             return Report(())
         if self.runs_itself(copies):
             return self.run_module(part, copies, tensors)
-        kept, self.kept_replica = self.kept_replica, KeptReplica()  # one within this forward has its own
-        report = self.run(
-            lambda: describe_output(self.replica(copies, kept)(*part.inputs, **part.kwargs), tensors)
-        )
-        kept.give_back(report.error is None)
-        self.kept_replica = kept
-        return report
+        return self.run(lambda: describe_output(self.replica(copies)(*part.inputs, **part.kwargs), tensors))
 
     def runs_itself(self, copies: dict[int, torch.Tensor]) -> bool:
         """Whether no replica is needed: nothing that forward does would stay behind in the module."""
@@ -3745,13 +3636,11 @@ class GraphDDP(DistributedDataParallel):
             sums_set_out=self.sums.may_set_out,
         )
 
-    def replica(self, copies: dict[int, torch.Tensor], kept: KeptReplica) -> torch.nn.Module:
+    def replica(self, copies: dict[int, torch.Tensor]) -> torch.nn.Module:
         """What this rank runs of the module."""
-        contents, stand_ins = self.contents, self.stand_ins(copies)
-        if self.compiler is None:
-            return kept.take(contents.parts, contents.parameters, stand_ins)
-        replica = replica_of(self.module, stand_ins, contents.parts)
-        return replica if is_compiled(replica) else self.compiler(replica)
+        replica = replica_of(self.module, self.stand_ins(copies), self.contents.parts)
+        plain = self.compiler is None or is_compiled(replica)
+        return replica if plain else self.compiler(replica)  # type: ignore[misc]
 
     def run(self, call: Callable[[], Any]) -> Report:
         """Do a replica's work, which gives its described output."""
@@ -3965,7 +3854,7 @@ class GraphDDP(DistributedDataParallel):
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
         own = ("dim", "whole_outputs", "pure_forward", "trained", "far_buffers", "changes_behind", "mail",
-               "kept_replica", "compiler", "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up",
+               "compiler", "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up",
                "sums", "crossing")  # fmt: skip
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
@@ -3986,7 +3875,6 @@ class GraphDDP(DistributedDataParallel):
             **vars(self),
             "far_buffers": BuffersOfRankZero(),
             "mail": Mail(),
-            "kept_replica": KeptReplica(),
             "sums": sums,
             "crossing": Crossing(sums),
         }
