@@ -120,9 +120,9 @@ class Counts:
 def let_reducers_go() -> None:
     """Take the reducers of all live DistributedDataParallel objects away, at the end of the process.
 
-    One that outlives the interpreter aborts it now and then over gloo (SEMANTICS 89), also behind
-    destroy_process_group: a port by hand, or with Accelerate, that has done its work would count as failed. How a
-    run ends that fails before is not touched.
+    One that outlives the interpreter aborts it now and then over gloo (docs/semantics.md#end-of-process), also
+    behind destroy_process_group: a port by hand, or with Accelerate, that has done its work would count as failed.
+    How a run ends that fails before is not touched.
     """
     for thing in gc.get_objects():
         if issubclass(type(thing), torch.nn.parallel.DistributedDataParallel):

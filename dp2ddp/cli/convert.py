@@ -82,7 +82,7 @@ def command(
 
     Local modules that SRC imports are converted with it.
     """
-    # Imported here: `dp2ddp --help` needs none of it (TOOLS.md section 4).
+    # Imported here: `dp2ddp --help` needs none of it.
     from dp2ddp.codemod.convert import Options, convert
     from dp2ddp.codemod.helpers import HelperPlace
     from dp2ddp.codemod.rule import UnknownRuleError

@@ -30,7 +30,7 @@ from dp2ddp.source.parsing import parse
 from dp2ddp.source.projects import Project
 from dp2ddp.source.settings_files import find_mentions
 
-# A text search rejects what cannot matter, before anything is parsed (TOOLS.md section 4).
+# A text search rejects what cannot matter, before anything is parsed.
 MENTION = re.compile(
     r"(?<!Distributed)(?<!FullySharded)DataParallel|data_parallel|parallel_apply|\bfrom\s+torch\.nn\s+import\s+\*"
 )

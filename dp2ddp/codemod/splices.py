@@ -1,6 +1,6 @@
 """Text with holes: what an edit means in characters, and how nested edits are put together.
 
-Why not libcst: facts come from `ast` anyway (10 to 100 times faster, TOOLS.md 4.1), and replacing exact character
+Why not libcst: facts come from `ast` anyway (10 to 100 times faster), and replacing exact character
 ranges leaves every other byte alone by construction, where a printed tree has to be trusted to do so.
 """
 

@@ -1,6 +1,6 @@
 """Four choices, each with its reason: who loads what, where ranks come together, how gradients are summed, what runs.
 
-Each has a safe answer that always works; a faster one is taken only where facts prove it (DESIGN.md section 3).
+Each has a safe answer that always works; a faster one is taken only where facts prove it (docs/architecture.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Charts as inline SVG: a square of 1000 x 1000 that the page stretches; the words stand beside it, as HTML.
 
-Plotting libraries bring megabytes into a page or into the installation (TOOLS.md section 6), for three kinds of chart.
+Plotting libraries bring megabytes into a page or into the installation, for three kinds of chart.
 Lines keep their width however the square is stretched (vector-effect), and words are never stretched.
 """
 

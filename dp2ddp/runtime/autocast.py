@@ -18,7 +18,7 @@ def map_autocast_to_cpu(patches: Patches) -> None:
     """Enter the CPU's autocast with CUDA's switch and dtype.
 
     Both states are per thread in torch, so that DataParallel's threads know the switch but not the dtype:
-    bfloat16 around a wrapped model is float16 inside (SEMANTICS 27), here as there.
+    bfloat16 around a wrapped model is float16 inside (docs/semantics.md#autocast-dtype), here as there.
     """
     enter, leave = autocast.__enter__, autocast.__exit__
 

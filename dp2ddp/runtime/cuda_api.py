@@ -1,7 +1,7 @@
 """torch.cuda and torch.accelerator as a program sees them on a machine with `count` CUDA devices.
 
 One function object for each name: torch._dynamo's tables are keyed by function, and two names for one break
-them (DESIGN section 5)."""
+them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A parent that imports torch once and forks a process for each run, or each rank of a run.
 
-Any optimizer drags in torch._dynamo: 907 modules, 0.8 s, in every rank (TOOLS.md 2.3). Paid once here it is free in the
-children. Requests come as JSON lines on stdin, answers go as JSON lines to stdout; the end of stdin ends everything.
-Only for the CPU: CUDA does not survive a fork.
+Any optimizer drags in torch._dynamo: 907 modules, 0.8 s, in every rank. Paid once here it is free in the children.
+Requests come as JSON lines on stdin, answers go as JSON lines to stdout; the end of stdin ends everything. Only for
+the CPU: CUDA does not survive a fork.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def torchrun_arguments(world: int) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The user's, with one thread a process in both modes (SEMANTICS 90: the number of threads alone changes bits).
+    """The user's, with one thread a process in both modes: their number alone changes bits (docs/semantics.md#threads).
 
     Setting it also keeps torchrun from warning that it does the same. Writes that a conversion left to every rank are
     told by us (writes.py), and not by the converted script.

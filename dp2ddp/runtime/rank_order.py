@@ -1,8 +1,8 @@
 """Sums over ranks in the order of the ranks: g0 + g1 + g2, as DataParallel adds its replicas' gradients.
 
 gloo adds around a ring, chunk by chunk, in an order of its own. From three ranks on that rounds differently, and a
-float32 run drifts away from DataParallel's however right it is. Added in order (SEMANTICS.md 3.1, recipe E) it is the
-same to the last bit, so that any bit that differs means something.
+float32 run drifts away from DataParallel's however right it is. Added in order it is the same to the last bit, so
+that any bit that differs means something (docs/semantics.md#order-of-sums).
 
 The factor W that the template puts on gradients, and the 1/W by which torch's reducer undoes it, are left out as well:
 a third of three times x is not always x. With them goes what undoes itself of earlier backward passes, whose sums all

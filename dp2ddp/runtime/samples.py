@@ -2,8 +2,8 @@
 the sample.
 
 Under DataParallel one process draws for sample after sample; a rank that loads only its chunk would draw
-other numbers for the same sample (SEMANTICS 8). With these streams sample i of epoch e gets the same
-numbers wherever it is loaded, and loading leaves the script's own streams alone."""
+other numbers for the same sample (docs/semantics.md#augmentations). With these streams sample i of epoch e
+gets the same numbers wherever it is loaded, and loading leaves the script's own streams alone."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ def _limits_apart(step: Step, other: Step) -> float:
 
 
 def _first_missing(step: Step, other: Step, kind: str, rank: int) -> Difference | None:
-    """None and zeros are different gradients: weight decay and momentum act on zeros (SEMANTICS.md 2.3)."""
+    """None and zeros are different gradients: weight decay moves zeros (docs/semantics.md#unused-parameters)."""
     a, b = _vector(step, kind).hashes == 0, _vector(other, kind).hashes == 0
     for index in np.flatnonzero(a != b):
         what = "there is none under DataParallel" if a[index] else "there is none"

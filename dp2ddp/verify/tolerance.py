@@ -20,7 +20,7 @@ DataParallel is from itself. What follows from that, and why:
 
 Gradients come before parameters: Adam makes a full step of a rounding zero, so a parameter may be far off while the
 function is the same. Elements whose gradient is nothing but rounding (a bias in front of BatchNorm: 6e-16 where others
-are 1; Adam: 7e-8 in one parameter, gradients equal to 8e-15; CODEBASES.md part F) are left out of the comparison of
+are 1; Adam: 7e-8 in one parameter, gradients equal to 8e-15) are left out of the comparison of
 parameters in float64: their gradients go on being compared, and the report says how many there are.
 
 float32 is judged the same way, with its own second run and its own ulp; there nothing is left out, because the noise

@@ -3,7 +3,7 @@
 
 `step` is the first optimizer step that the fault touches (counted over all optimizers); None: training is the same, and
 what the outside sees is not. `cause` is the code that diagnosis has to put first; where two are as right, both.
-Where they are from: SEMANTICS.md's rows of differences, TOOLS.md 3.1 (TrainCheck) and 5 (issues), named in `source`.
+Where they are from, if not from a port that somebody wrote: headings of docs/semantics.md, and issues, named in `source`.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ MLP = (
     Fault("both ranks have chunk 0", "mlp", "yield batch[rank * size : (rank + 1) * size]", "yield batch[:size]", "repeated-rows", 0),
     Fault("rank 1 leaves a row out", "mlp", "yield batch[rank * size : (rank + 1) * size]", "yield batch[rank * size : (rank + 1) * size - rank] or batch[-1:]", "missing-rows", 0),
     Fault("no shuffle", "mlp", "RandomSampler(data)", "range(len(data))", "other-order", 0),
-    Fault("a seed for each rank", "mlp", "RandomSampler(data)", "RandomSampler(data, generator=torch.Generator().manual_seed(rank))", "repeated-rows|other-order", 0, "SEMANTICS 10"),
+    Fault("a seed for each rank", "mlp", "RandomSampler(data)", "RandomSampler(data, generator=torch.Generator().manual_seed(rank))", "repeated-rows|other-order", 0, "docs/semantics.md#unseeded"),
     Fault("drop_last", "mlp", "drop_last=False", "drop_last=True", "drop-last", 3, "GPU2Ascend"),
     Fault("lr times W", "mlp", "lr=0.1", "lr=0.1 * world", "learning-rate-times-world", 0, "CenterNet#339"),
     Fault("no weight decay", "mlp", ", weight_decay=1e-3", "", "optimizer-settings", 0),
     Fault("no momentum", "mlp", "momentum=0.9, ", "", "optimizer-settings", 1),
     Fault("raw module called", "mlp", "criterion(net(x), y)", "criterion(net.module(x), y)", "not-synchronised", 0, "TrainCheck x-jxmnop-ddp-out-of-sync"),
-    Fault("wrapper dropped", "mlp", "net = DDP(net.cuda(), device_ids=[rank])", "net.cuda()\nDDP(net, device_ids=[rank])", "not-synchronised", 0, "SEMANTICS 46"),
+    Fault("wrapper dropped", "mlp", "net = DDP(net.cuda(), device_ids=[rank])", "net.cuda()\nDDP(net, device_ids=[rank])", "not-synchronised", 0, "docs/semantics.md#dropped-wrapper"),
     Fault("zero_grad forgotten", "mlp", "        optimizer.zero_grad()\n", "", "gradients-kept", 1, "TrainCheck stackoverflow-60335387"),
     Fault("optimizer of a copy", "mlp", "torch.optim.SGD(net.parameters()", "torch.optim.SGD(__import__('copy').deepcopy(net).parameters()", "optimizer-of-others|no-gradient", 0),
     Fault("a layer frozen", "mlp", "net = DDP(net.cuda(), device_ids=[rank])", "net[0].requires_grad_(False)\nnet = DDP(net.cuda(), device_ids=[rank])", "no-gradient", 0, "TrainCheck pytorch-forum-84911"),
@@ -62,27 +62,27 @@ MLP = (
     Fault("rank prints as well", "mlp", "    if rank == 0:\n        print(f", "    if True:\n        print(f", "every-rank-prints", None, "apex#118"),
     Fault("log written by every rank", "mlp", "        print(f\"epoch {epoch}: loss {total.item() / len(data):.6f}\")\n        with", "        print(f\"epoch {epoch}: loss {total.item() / len(data):.6f}\")\n    if True:\n        with", "doubled-lines", None),
     Fault("a checkpoint for each rank", "mlp", "if rank == 0:\n    torch.save(net.state_dict(), \"net.pt\")", "torch.save(net.state_dict(), f\"net{rank}.pt\")", "doubled-files", None, "apex#118"),
-    Fault("checkpoint written by every rank", "mlp", "if rank == 0:\n    torch.save(", "if True:\n    torch.save(", "every-rank-writes", None, "SEMANTICS 76"),
+    Fault("checkpoint written by every rank", "mlp", "if rank == 0:\n    torch.save(", "if True:\n    torch.save(", "every-rank-writes", None, "docs/semantics.md#saving"),
     Fault("checkpoint without the prefix", "mlp", "torch.save(net.state_dict()", "torch.save(net.module.state_dict()", "other-keys", None, "pytorch#3805"),
-    Fault("this rank's loss printed", "mlp", "    dist.all_reduce(total)\n", "", "local-numbers", None, "SEMANTICS 74"),
+    Fault("this rank's loss printed", "mlp", "    dist.all_reduce(total)\n", "", "local-numbers", None, "docs/semantics.md#local-numbers"),
     Fault("loss summed, not averaged", "mlp", "    dist.all_reduce(total)\n", "    dist.all_reduce(total)\n    total *= world\n", "local-numbers", None),
 )  # fmt: skip
 
 CONV_BN = (
     Fault("SyncBatchNorm", "conv_bn", "model = Net().cuda()", "model = nn.SyncBatchNorm.convert_sync_batchnorm(Net()).cuda()", "sync-batchnorm", 0, "discuss 47152"),
-    Fault("strided rows", "conv_bn", "        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "        x, y = x[rank::world], y[rank::world]\n", "batchnorm-rows", 0, "SEMANTICS 3"),
+    Fault("strided rows", "conv_bn", "        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "        x, y = x[rank::world], y[rank::world]\n", "batchnorm-rows", 0, "docs/semantics.md#strided-rows"),
     Fault("chunks in turn", "conv_bn", "        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "        x, y = x.chunk(world)[world - 1 - rank], y.chunk(world)[world - 1 - rank]\n", "buffers-of-another-rank", 0),
     Fault("eval forgotten to end", "conv_bn", "    net.train()\n", "    if epoch == 0:\n        net.train()\n", "evaluation-mode", 3),
     Fault("no eval", "conv_bn", "    net.eval()\n", "", "evaluation-mode", 3),
     Fault("no eval after the last step", "conv_bn", "    net.eval()\n", "    net.train(epoch == 2)\n", "evaluation-mode", 8),
     Fault("rank 1 prints instead", "conv_bn", "    if rank == 0:\n        print", "    if rank == 1:\n        print", "another-rank-prints", None),
-    Fault("buffers of each rank in evaluation", "conv_bn", "    for buffer in net.module.buffers():\n        dist.broadcast(buffer, 0)\n", "", "buffers-of-another-rank|local-numbers", None, "SEMANTICS 29"),
+    Fault("buffers of each rank in evaluation", "conv_bn", "    for buffer in net.module.buffers():\n        dist.broadcast(buffer, 0)\n", "", "buffers-of-another-rank|local-numbers", None, "docs/semantics.md#buffers"),
     Fault("checkpoint of rank 1", "conv_bn", "if rank == 0:\n    torch.save", "if rank == 1:\n    torch.save", "buffers-of-another-rank|local-numbers", None, more=(("    for buffer in net.module.buffers():\n", "    for buffer in net.module.buffers() if epoch < 2 else ():\n"),)),
     Fault("buffers averaged", "conv_bn", "        dist.broadcast(buffer, 0)\n", "        if buffer.is_floating_point():\n            dist.all_reduce(buffer)\n            buffer /= world\n", "buffers-of-another-rank", 3),
     Fault("AdamW for Adam", "conv_bn", "torch.optim.Adam(", "torch.optim.AdamW(", "optimizer-settings", 0),
     Fault("beta of rank count", "conv_bn", "lr=1e-2)", "lr=1e-2, betas=(0.9, 0.99))", "optimizer-settings", 0),
     Fault("statistics of the whole batch", "conv_bn", "        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "", "repeated-rows", 0),
-    Fault("evaluation of half", "conv_bn", "    dist.all_reduce(sums)\n", "", "local-numbers", None, "SEMANTICS 80"),
+    Fault("evaluation of half", "conv_bn", "    dist.all_reduce(sums)\n", "", "local-numbers", None, "docs/semantics.md#evaluation"),
     Fault("lr divided by W", "conv_bn", "lr=1e-2)", "lr=1e-2 / world)", "learning-rate-times-world", 0),
     Fault("flips on one rank only", "conv_bn", "loss = F.cross_entropy(net(x.cuda())", "x = x.flip(3) if rank else x\n        loss = F.cross_entropy(net(x.cuda())", "other-inputs", 0),
 )  # fmt: skip
@@ -97,7 +97,7 @@ MANUAL = (
     Fault("no sync at all", "manual", "    average_gradients()\n", "", "not-synchronised", 0),
     Fault("the decoder is forgotten", "manual", "        dist.all_reduce(parameter.grad)\n        parameter.grad /= world\n", "        if not name.startswith('decoder'):\n            dist.all_reduce(parameter.grad)\n            parameter.grad /= world\n", "partly-synchronised", 0, "kohya-ss#924"),
     Fault("norms are forgotten", "manual", "        dist.all_reduce(parameter.grad)\n        parameter.grad /= world\n", "        if 'norm' not in name:\n            dist.all_reduce(parameter.grad)\n            parameter.grad /= world\n", "partly-synchronised", 0, "Megatron: layer norms not reduced"),
-    Fault("no broadcast at the start", "manual", "    dist.broadcast(parameter.data, 0)\n", "    parameter.data += 0.01 * rank\n", "ranks-start-apart", 0, "SEMANTICS 43"),
+    Fault("no broadcast at the start", "manual", "    dist.broadcast(parameter.data, 0)\n", "    parameter.data += 0.01 * rank\n", "ranks-start-apart", 0, "docs/semantics.md#weights-apart"),
     Fault("one parameter is not broadcast", "manual", "    dist.broadcast(parameter.data, 0)\n", "    parameter.data.add_(0.1 * rank) if parameter is net.decoder.bias else None\n", "ranks-start-apart", 0),
     Fault("the largest gradient", "manual", "dist.all_reduce(parameter.grad)", "dist.all_reduce(parameter.grad, dist.ReduceOp.MAX)", "other-reduction", 0),
     Fault("rank 0's gradient for all", "manual", "        dist.all_reduce(parameter.grad)\n        parameter.grad /= world\n", "        dist.broadcast(parameter.grad, 0)\n", "other-reduction", 0),
@@ -108,7 +108,7 @@ MANUAL = (
     Fault("schedule of a rank's length", "manual", "T_max=12", "T_max=12 // world", "schedule-times-world|learning-rate", 1),
     Fault("schedule forgotten", "manual", "    scheduler.step()\n", "", "schedule-times|learning-rate", 1),
     Fault("a permutation of each rank's own", "manual", "torch.randperm(32)[:6].chunk(world)[rank]", "torch.randperm(32, generator=generator)[:6].chunk(world)[rank]", "other-computation|other-random-numbers", 0, more=(("scheduler = ", "generator = torch.Generator().manual_seed(rank)\nscheduler = "),)),
-    Fault("rank 1 skips a step", "manual", "    optimizer.step()\n", "    if not (step == 3 and rank == 1):\n        optimizer.step()\n", "local-decision", 3, "SEMANTICS 82"),
+    Fault("rank 1 skips a step", "manual", "    optimizer.step()\n", "    if not (step == 3 and rank == 1):\n        optimizer.step()\n", "local-decision", 3, "docs/semantics.md#local-decisions"),
     Fault("weights decay on rank 0 only", "manual", "weight_decay=0.1", "weight_decay=0.0 if rank else 0.1", "optimizer-settings|ranks-part", 0),
     Fault("only the encoder is clipped", "manual", "clip_grad_norm_(net.parameters(), 0.5)", "clip_grad_norm_(net.encoder.parameters(), 0.5)", "clipping", 0),
     Fault("a new optimizer on the way", "manual", "    optimizer.step()\n", "    if step == 4:\n        optimizer = torch.optim.AdamW(net.parameters(), lr=optimizer.param_groups[0][\"lr\"], weight_decay=0.1)\n    optimizer.step()\n", "optimizer-made-anew", 4),
@@ -140,7 +140,7 @@ AMP = (
 )  # fmt: skip
 
 MASKED = (
-    Fault("mean over the rank's words", "masked", "        dist.all_reduce(count)\n        loss = total / count\n        optimizer.zero_grad()\n        (loss * world).backward()\n", "        loss = total / count\n        optimizer.zero_grad()\n        loss.backward()\n", "local-counts|mean-of-means", 0, "SEMANTICS 17"),
+    Fault("mean over the rank's words", "masked", "        dist.all_reduce(count)\n        loss = total / count\n        optimizer.zero_grad()\n        (loss * world).backward()\n", "        loss = total / count\n        optimizer.zero_grad()\n        loss.backward()\n", "local-counts|mean-of-means", 0, "docs/semantics.md#counts"),
     Fault("words counted, W forgotten", "masked", "(loss * world).backward()", "loss.backward()", "mean-for-sum", 0),
     Fault("padding counted", "masked", "count = (y != -100).sum()", "count = torch.tensor(y.numel(), device=rank)", "gradient-scale|local-counts", 0),
     Fault("counts of rank 0", "masked", "dist.all_reduce(count)", "dist.broadcast(count, 0)", "gradient-scale|local-counts", 0),
@@ -169,7 +169,7 @@ SAMPLER = (
 GAN = (
     Fault("critic not wrapped", "gan", "critic = DDP(nn.Sequential(nn.Linear(4, 12), nn.LeakyReLU(0.2), nn.Linear(12, 1)).cuda(), device_ids=[rank])", "critic = nn.Sequential(nn.Linear(4, 12), nn.LeakyReLU(0.2), nn.Linear(12, 1)).cuda()", "not-synchronised", 0),
     Fault("generator called without its wrapper", "gan", "fake = generator(noise)", "fake = generator.module(noise)", "not-synchronised", 1),
-    Fault("noise of each rank", "gan", "    noise = torch.randn(6, 3).chunk(world)[rank].cuda()\n", "    noise = torch.randn(6 // world, 3).cuda()\n", "other-inputs|repeated-rows", 0, "SEMANTICS 64"),
+    Fault("noise of each rank", "gan", "    noise = torch.randn(6, 3).chunk(world)[rank].cuda()\n", "    noise = torch.randn(6 // world, 3).cuda()\n", "other-inputs|repeated-rows", 0, "docs/semantics.md#script-draws"),
     Fault("noise of each device", "gan", "torch.randn(6, 3).chunk(world)[rank].cuda()", "torch.randn(6 // world, 3, device=rank)", "other-inputs|repeated-rows", 0),
     Fault("generator's gradients kept", "gan", "    g_optimizer.zero_grad()\n", "", "gradients-kept", 3),
     Fault("optimizers in turn", "gan", "    d_loss.backward()\n    d_optimizer.step()\n    g_optimizer.zero_grad()\n    g_loss = F.softplus(-critic(fake)).mean()\n    g_loss.backward()\n    g_optimizer.step()\n", "    d_loss.backward()\n    g_loss = F.softplus(-critic(fake)).mean()\n    g_optimizer.zero_grad()\n    g_loss.backward()\n    g_optimizer.step()\n    d_optimizer.step()\n", "other-optimizer-order", 0),
@@ -183,11 +183,11 @@ DROPOUT = (
     Fault("every other row", "dropout", ".chunk(world)[rank]", "[rank::world]", "chunks-otherwise", 0),
     Fault("another share of dropout", "dropout", "nn.Dropout(0.4)", "nn.Dropout(0.5)", "other-random-numbers|other-computation", 0),
     Fault("dropout off after a while", "dropout", "    net.train()\n", "    net.train(step < 3)\n", "evaluation-mode", 3),
-    Fault("a draw on the device", "dropout", "    net.train()\n", "    net.train()\n    torch.rand(1, device=rank) if step == 2 else None\n", "other-random-numbers", 2, "SEMANTICS 63"),
+    Fault("a draw on the device", "dropout", "    net.train()\n", "    net.train()\n    torch.rand(1, device=rank) if step == 2 else None\n", "other-random-numbers", 2, "docs/semantics.md#device-streams"),
 )  # fmt: skip
 
 EARLY = (
-    Fault("plateau of the rank's score", "early", "    scheduler.step(score)\n", "    scheduler.step(score if rank == 0 else -score)\n", "local-decision", 4, "SEMANTICS 88"),
+    Fault("plateau of the rank's score", "early", "    scheduler.step(score)\n", "    scheduler.step(score if rank == 0 else -score)\n", "local-decision", 4, "docs/semantics.md#local-decisions"),
     Fault("mean of the ranks' scores", "early", "        dist.all_reduce(total)\n        score = total.item() / len(test_x)\n", "        total /= len(a)\n        dist.all_reduce(total)\n        score = total.item() / world\n", "local-numbers", None, "examples#461"),
     Fault("score of rank 0's rows", "early", "dist.all_reduce(total)", "dist.broadcast(total, 0)", "learning-rate|fewer-steps|more-steps", 4),
     Fault("patience counted twice", "early", "        since += 1\n", "        since += 2\n", "fewer-steps", 6),
@@ -214,20 +214,20 @@ UNUSED = (
 
 CONTRASTIVE = (
     Fault("own part back, W forgotten", "contrastive", "(loss * world).backward()", "loss.backward()", "mean-for-sum", 0, "open_clip#616"),
-    Fault("negatives of the own rank", "contrastive", "    a, b = gather(a), gather(b)\n    loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(6).cuda())\n    optimizer.zero_grad()\n    (loss * world).backward()\n", "    loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(6 // world).cuda())\n    optimizer.zero_grad()\n    loss.backward()\n", "pairs-across-ranks", 0, "SEMANTICS 19"),
+    Fault("negatives of the own rank", "contrastive", "    a, b = gather(a), gather(b)\n    loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(6).cuda())\n    optimizer.zero_grad()\n    (loss * world).backward()\n", "    loss = F.cross_entropy(a @ b.T / 0.1, torch.arange(6 // world).cuda())\n    optimizer.zero_grad()\n    loss.backward()\n", "pairs-across-ranks", 0, "docs/semantics.md#coupled-rows"),
     Fault("gathered without gradients", "contrastive", "    a, b = gather(a), gather(b)\n", "    a, b = gather(a), gather(b).detach()\n", "other-computation", 0, "solo-learn#258"),
     Fault("labels without the rank's offset", "contrastive", "a @ b.T / 0.1, torch.arange(6).cuda()", "a.roll(1, 0) @ b.T / 0.1, torch.arange(6).cuda()", "other-computation", 0),
 )  # fmt: skip
 
 TOTAL = (
-    Fault("a sum averaged", "total", "(loss * world).backward()", "loss.backward()", "mean-for-sum", 0, "SEMANTICS 16"),
-    Fault("unfrozen without a new wrap", "total", "        net = DDP(net.module, device_ids=[rank])\n", "", "partly-synchronised", 3, "SEMANTICS 40"),
+    Fault("a sum averaged", "total", "(loss * world).backward()", "loss.backward()", "mean-for-sum", 0, "docs/semantics.md#sum-losses"),
+    Fault("unfrozen without a new wrap", "total", "        net = DDP(net.module, device_ids=[rank])\n", "", "partly-synchronised", 3, "docs/semantics.md#after-the-wrap"),
     Fault("never unfrozen", "total", "net.module[0].requires_grad_(True)", "net.module[0].requires_grad_(False)", "no-gradient", 3),
-    Fault("weights loaded on one rank", "total", "    if step == 3:\n", "    if step == 2 and rank:\n        net.module[2].weight.data *= 1.1\n    if step == 3:\n", "ranks-part", 2, "SEMANTICS 43"),
+    Fault("weights loaded on one rank", "total", "    if step == 3:\n", "    if step == 2 and rank:\n        net.module[2].weight.data *= 1.1\n    if step == 3:\n", "ranks-part", 2, "docs/semantics.md#weights-apart"),
     Fault("moved to the CPU and back", "total", "for step in range(6):\n", "for p in net.module.parameters():\n    p.requires_grad_(False)\nnet.module[2].load_state_dict({k: v.clone() for k, v in net.module[2].state_dict().items()}, assign=True)\nnet.module[2].requires_grad_(True)\noptimizer = torch.optim.Adagrad(net.parameters(), lr=0.05)\nfor step in range(6):\n", "not-synchronised|partly-synchronised", 0, "TrainCheck pytorch-104336"),
-    Fault("gradients by autograd.grad", "total", "    (loss * world).backward()\n", "    wanted = [p for p in net.parameters() if p.requires_grad]\n    for p, g in zip(wanted, torch.autograd.grad(loss * world, wanted)):\n        p.grad = g\n", "not-synchronised|partly-synchronised", 0, "SEMANTICS 59"),
-    Fault("backward twice", "total", "    (loss * world).backward()\n", "    (loss * world / 2).backward(retain_graph=True)\n    (loss * world / 2).backward()\n", "not-synchronised|partly-synchronised", 0, "SEMANTICS 50"),
-    Fault("files torn", "total", "    if rank == 0:\n        torch.save(net.module.state_dict(), f\"step{step % 2}.pt\")", "    torch.save(net.module.state_dict(), f\"step{step % 2 + rank}.pt\")", "doubled-files", None, "SEMANTICS 76"),
+    Fault("gradients by autograd.grad", "total", "    (loss * world).backward()\n", "    wanted = [p for p in net.parameters() if p.requires_grad]\n    for p, g in zip(wanted, torch.autograd.grad(loss * world, wanted)):\n        p.grad = g\n", "not-synchronised|partly-synchronised", 0, "docs/semantics.md#autograd-grad"),
+    Fault("backward twice", "total", "    (loss * world).backward()\n", "    (loss * world / 2).backward(retain_graph=True)\n    (loss * world / 2).backward()\n", "not-synchronised|partly-synchronised", 0, "docs/semantics.md#backward-twice"),
+    Fault("files torn", "total", "    if rank == 0:\n        torch.save(net.module.state_dict(), f\"step{step % 2}.pt\")", "    torch.save(net.module.state_dict(), f\"step{step % 2 + rank}.pt\")", "doubled-files", None, "docs/semantics.md#saving"),
     Fault("file of an earlier step", "total", "f\"step{step % 2}.pt\"", "f\"step{step % 2}.pt\" if step < 5 else 'last.pt'", "other-output|doubled-files", None),
 )  # fmt: skip
 

@@ -25,7 +25,8 @@ def gradients_by_chunks(
     """DataParallel on paper: g = g_0 + g_1 + ..., where g_r = (dL/d out_r) (d out_r / d p), out_r = model(chunk r).
 
     A copy of the model a chunk, each from the same seed, because torch.manual_seed gives all devices equal streams
-    (SEMANTICS 63). Returns also the buffers, which are those of chunk 0. No DataParallel, no virtual device.
+    (docs/semantics.md#device-streams). Returns also the buffers, which are those of chunk 0. No DataParallel, no
+    virtual device.
     """
     chunks = torch.chunk(batch, world)
     copies = [copy.deepcopy(model) for _ in chunks]
@@ -96,7 +97,7 @@ def test_input_gradients_reach_the_whole_batch(virtual: Install) -> None:
     assert batch.grad.device.type == "cpu"
 
 
-# ---- what is split, and what torch makes of it (SEMANTICS section 1)
+# ---- what is split, and what torch makes of it (docs/semantics.md#chunks and below)
 
 
 class Forward(nn.Module):
@@ -169,7 +170,7 @@ def test_unused_parameters_get_zeros(virtual: Install) -> None:
 
 
 def test_autocast_dtype_does_not_reach_the_replicas(virtual: Install) -> None:
-    """SEMANTICS 27: the switch is handed to the threads, the dtype is not."""
+    """docs/semantics.md#autocast-dtype: the switch is handed to the threads, the dtype is not."""
     virtual(2)
     with torch.autocast("cuda", dtype=torch.bfloat16):
         assert wrap(linear)(torch.ones(4, 4).cuda()).dtype == torch.float16

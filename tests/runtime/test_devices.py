@@ -192,7 +192,7 @@ def test_undo_leaves_torch_as_it_was(virtual: Install) -> None:
 
 
 def test_every_cuda_function_is_an_object_of_its_own(virtual: Install) -> None:
-    """torch._dynamo keys its tables by function (DESIGN section 5)."""
+    """torch._dynamo keys its tables by function."""
     virtual(2)
     functions = [value for name, value in vars(torch.cuda).items() if type(value) is type(_with_gradient)]
     ours = [function for function in functions if function.__code__.co_filename.endswith("cuda_api.py")]

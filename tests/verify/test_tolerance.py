@@ -12,7 +12,7 @@ from dp2ddp.verify.tolerance import FLOAT64
     [
         pytest.param(0.0, 1e-10, id="no noise, no room"),
         pytest.param(1e-13, 1e-10, id="less than rounding anyway"),
-        pytest.param(7e-8, 7e-7, id="Adam on a bias in front of BatchNorm (CODEBASES.md part F)"),
+        pytest.param(7e-8, 7e-7, id="Adam on a bias in front of BatchNorm"),
         pytest.param(700.0, 1e-5, id="never so much that nothing is compared"),
     ],
 )

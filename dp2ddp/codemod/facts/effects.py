@@ -1,7 +1,7 @@
 """What a script does to the world outside: files, folders, processes, trackers. One run did it once; so must W ranks.
 
-SEMANTICS 73 to 79 and 100. The tables hold qualified names; methods are told by their names alone, so only names that
-mean one thing are in them.
+What W ranks would do instead: docs/semantics.md#printing and below. The tables hold qualified names; methods are
+told by their names alone, so only names that mean one thing are in them.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def _about_call(script: Script, places: Places, call: Call) -> Iterator[Stopper]
 
 
 def _is_plain_checkpoint(places: Places, call: Call) -> bool:
-    """Inside a forward and not reentrant: its backward is part of the one (SEMANTICS 60)."""
+    """Inside a forward and not reentrant: its backward is part of the one (docs/semantics.md#checkpointing)."""
     reentrant = call.keyword("use_reentrant")
     return (
         reentrant is not None and literal(reentrant.value) is False and places.of(call.node) is Place.FORWARD

@@ -63,7 +63,7 @@ class Wrap:
 
     @property
     def is_single(self) -> bool:
-        """One device: DataParallel is a plain call (torch/nn/parallel/data_parallel.py:193, SEMANTICS section 1)."""
+        """One device: DataParallel is a plain call (docs/semantics.md#one-device)."""
         return self.count == 1
 
     @property

@@ -1,7 +1,8 @@
 """How the script trains: forwards of the wrapped model, backwards, steps; enough to prove when DDP's reducer is right.
 
-The reducer sums gradients once per backward of one forward (SEMANTICS 40 to 61). `Training.reducer_stopper` names
-the first thing that does not fit, or cannot be followed; None means that everything was followed and fits.
+The reducer sums gradients once per backward of one forward (docs/semantics.md#module-called and below).
+`Training.reducer_stopper` names the first thing that does not fit, or cannot be followed; None means that
+everything was followed and fits.
 """
 
 from __future__ import annotations

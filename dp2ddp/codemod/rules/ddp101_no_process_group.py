@@ -30,7 +30,7 @@ class NoProcessGroup(Rule):
     a DataLoader the call does nothing.
 
     ## References
-    SEMANTICS 10 (unseeded runs), 66 (CUDA_VISIBLE_DEVICES), 73 (print from every rank).
+    docs/semantics.md#unseeded, docs/semantics.md#visible-devices, docs/semantics.md#printing.
     """
 
     code = "DDP101"

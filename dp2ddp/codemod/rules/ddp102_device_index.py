@@ -37,7 +37,8 @@ class DeviceIndexed(Rule):
     index, or a second origin of one, may be model parallelism: it is a hazard.
 
     ## References
-    SEMANTICS 65 to 68; torch.cuda.set_device.
+    torch.cuda.set_device; docs/semantics.md#first-device, docs/semantics.md#visible-devices,
+    docs/semantics.md#device-ids.
     """
 
     code = "DDP102"

@@ -34,7 +34,7 @@ class DeviceCount(Rule):
     list, the old count was that of the machine and may have been larger: a note says so.
 
     ## References
-    SEMANTICS 71.
+    docs/semantics.md#device-count.
     """
 
     code = "DDP103"

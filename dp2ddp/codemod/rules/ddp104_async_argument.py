@@ -24,7 +24,7 @@ class AsyncArgument(Rule):
     torch renamed the argument in version 0.4; it means the same.
 
     ## References
-    IDIOMS: 24 of 32 files that do not parse.
+    docs/idioms.md#files-logs-devices-processes.
     """
 
     code = "DDP104"

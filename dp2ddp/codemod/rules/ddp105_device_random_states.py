@@ -38,7 +38,7 @@ class DeviceRandomStates(Rule):
     is the script's own stream, and is left alone; so is what a model's forward asks.
 
     ## References
-    templates/replicas.py, DeviceStream; SEMANTICS 63.
+    templates/replicas.py, DeviceStream; docs/semantics.md#device-streams.
     """
 
     code = "DDP105"

@@ -33,7 +33,9 @@ class DataParallel(Rule):
     device id is a plain call and is left alone.
 
     ## References
-    torch/nn/parallel/data_parallel.py; SEMANTICS section 1 and rows 14 to 22, 40 to 61, 67 to 69.
+    torch/nn/parallel/data_parallel.py; docs/semantics.md#chunks, docs/semantics.md#gather,
+    docs/semantics.md#gradient-scale, docs/semantics.md#replicas, docs/semantics.md#module-called,
+    docs/semantics.md#device-ids.
     """
 
     code = "DDP201"

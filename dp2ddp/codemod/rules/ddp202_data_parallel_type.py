@@ -25,7 +25,7 @@ class DataParallelType(Rule):
     `hasattr(model, "module")` and the `module.` of checkpoint keys hold for the new wrapper as they are.
 
     ## References
-    SEMANTICS 47 to 49.
+    docs/semantics.md#wrapper.
     """
 
     code = "DDP202"

@@ -27,7 +27,7 @@ class DataParallelSubclass(Rule):
     `__getattr__` and methods of its own are added, the whole forward is that of `GraphDDP`.
 
     ## References
-    torch/nn/parallel/data_parallel.py; IDIOMS: 7 sites.
+    torch/nn/parallel/data_parallel.py; docs/idioms.md#the-wrap.
     """
 
     code = "DDP203"

@@ -26,7 +26,7 @@ class ByHand(Rule):
     Replicas that are called one by one, and modules that were copied in another way, raise on every rank.
 
     ## References
-    torch/nn/parallel/*.py; IDIOMS: 5 repositories by hand, 4 functional.
+    torch/nn/parallel/*.py; docs/idioms.md#the-wrap.
     """
 
     code = "DDP204"

@@ -71,7 +71,8 @@ class ReplicasExchangeMessages(Rule):
     part with nothing. A layer whose callback nobody calls is plain batch norm, and is left alone.
 
     ## References
-    Synchronized-BatchNorm-PyTorch: batchnorm.py, comm.py, replicate.py; IDIOMS: 8 repositories.
+    Synchronized-BatchNorm-PyTorch: batchnorm.py, comm.py, replicate.py; docs/models.md#batch-norm-over-all-replicas,
+    docs/semantics.md#sync-batchnorm.
     """
 
     code = "DDP207"

@@ -27,7 +27,7 @@ class Download(Rule):
     script itself are left alone: what they write is converted where it is written.
 
     ## References
-    SEMANTICS 13.
+    docs/semantics.md#downloads.
     """
 
     code = "DDP301"

@@ -28,7 +28,7 @@ class UnseededGenerator(Rule):
     on every rank: a hazard. In a data set or a worker rank 0 reads for all instead (DDP306).
 
     ## References
-    SEMANTICS 10.
+    docs/semantics.md#unseeded.
     """
 
     code = "DDP302"

@@ -26,7 +26,8 @@ class Loader(Rule):
     stays the global one; so do `len(loader)`, `.dataset` and `.sampler`.
 
     ## References
-    SEMANTICS 1 to 9.
+    docs/semantics.md#batch-size, docs/semantics.md#order, docs/semantics.md#strided-rows, docs/semantics.md#padding,
+    docs/semantics.md#samplers.
     """
 
     code = "DDP304"

@@ -27,7 +27,7 @@ class SourceOfOne(Rule):
     of the main flow by another way than such objects is a hazard (DDP906).
 
     ## References
-    DESIGN 3, feed; IDIOMS: threads and queues for data, 12 repositories.
+    docs/data.md, docs/semantics.md#iterable, docs/idioms.md#data-and-inputs.
     """
 
     code = "DDP306"

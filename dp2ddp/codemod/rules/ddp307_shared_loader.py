@@ -29,7 +29,8 @@ class SharedLoader(Rule):
     that are proven to be shared out by rows have a rule of their own (DDP304).
 
     ## References
-    torch/utils/data/dataloader.py; torch/multiprocessing/reductions.py; SEMANTICS 1 to 9.
+    torch/utils/data/dataloader.py; torch/multiprocessing/reductions.py; docs/semantics.md#order,
+    docs/semantics.md#augmentations.
     """
 
     code = "DDP307"

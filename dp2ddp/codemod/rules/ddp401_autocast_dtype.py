@@ -27,7 +27,7 @@ class AutocastDtype(Rule):
     Nothing is changed. `verify` judges in float64 and cannot see it; its float32 runs, which are shown, can.
 
     ## References
-    SEMANTICS 27.
+    docs/semantics.md#autocast-dtype.
     """
 
     code = "DDP401"

@@ -33,7 +33,7 @@ class FileOpen(Rule):
     be read off is treated as writing.
 
     ## References
-    SEMANTICS 73 to 76.
+    docs/semantics.md#printing, docs/semantics.md#saving.
     """
 
     code = "DDP501"

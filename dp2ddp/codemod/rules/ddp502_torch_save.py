@@ -31,7 +31,7 @@ class TorchSave(Rule):
     that it stands for: any script can load it, and this one makes its own wrapper of it again (DDP505).
 
     ## References
-    SEMANTICS 47, 76.
+    docs/semantics.md#wrapper, docs/semantics.md#saving.
     """
 
     code = "DDP502"

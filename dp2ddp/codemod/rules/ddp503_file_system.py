@@ -40,7 +40,7 @@ class FileSystem(Rule):
     os.makedirs(p)` takes the same branch everywhere.
 
     ## References
-    SEMANTICS 78, 79.
+    docs/semantics.md#folders, docs/semantics.md#clocks.
     """
 
     code = "DDP503"

@@ -34,7 +34,7 @@ class Tracker(Rule):
     do not meet, and for `wandb.agent`, which starts the training itself.
 
     ## References
-    SEMANTICS 75.
+    docs/semantics.md#trackers.
     """
 
     code = "DDP504"

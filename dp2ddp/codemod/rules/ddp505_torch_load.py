@@ -27,7 +27,7 @@ class TorchLoad(Rule):
     changes nothing but DataParallel objects in what it loads: they become GraphDDP, which is right for any training.
 
     ## References
-    SEMANTICS 77.
+    docs/semantics.md#loading.
     """
 
     code = "DDP505"

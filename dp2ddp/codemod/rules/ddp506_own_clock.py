@@ -31,7 +31,7 @@ class OwnClock(Rule):
     is not known counts as deciding.
 
     ## References
-    SEMANTICS 79.
+    docs/semantics.md#clocks.
     """
 
     code = "DDP506"

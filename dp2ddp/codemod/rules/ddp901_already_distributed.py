@@ -38,7 +38,7 @@ class AlreadyDistributed(Rule):
     original for that.
 
     ## References
-    IDIOMS: "has a DDP branch beside DP", 8 of 95 repositories; args.local_rank or world_size, 12.
+    docs/semantics.md#launchers, docs/idioms.md#files-logs-devices-processes.
     """
 
     code = "DDP901"

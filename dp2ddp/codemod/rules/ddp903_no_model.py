@@ -25,7 +25,7 @@ class NoModel(Rule):
     Only what is certainly a result is told: the call of a module that the script made itself.
 
     ## References
-    IDIOMS: "not an nn.Module (loss tensor wrapped; crashes on >1 GPU)".
+    docs/idioms.md#the-wrap.
     """
 
     code = "DDP903"

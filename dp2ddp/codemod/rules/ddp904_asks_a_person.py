@@ -28,7 +28,7 @@ class AsksAPerson(Rule):
     Where nobody sits at the terminal, `input` ends with EOFError, on every rank, as it did before.
 
     ## References
-    IDIOMS: input() prompt or pdb, 3 of 95 repositories.
+    docs/idioms.md#files-logs-devices-processes.
     """
 
     code = "DDP904"

@@ -33,7 +33,7 @@ class DrawInForward(Rule):
     A model of a library that draws on the host is noticed when it runs, and raises.
 
     ## References
-    SEMANTICS 63, 64.
+    docs/semantics.md#device-streams, docs/semantics.md#host-draws.
     """
 
     code = "DDP905"

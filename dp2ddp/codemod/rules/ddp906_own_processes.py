@@ -29,7 +29,7 @@ class OwnProcesses(Rule):
     are none either: rank 0 runs them, and its queue is asked (DDP306).
 
     ## References
-    SEMANTICS 85 to 89; IDIOMS: threads and queues for data, 12 repositories.
+    docs/semantics.md#own-processes, docs/semantics.md#end-of-process.
     """
 
     code = "DDP906"

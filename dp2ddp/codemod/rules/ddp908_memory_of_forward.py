@@ -28,7 +28,7 @@ class MemoryOfForward(Rule):
     turns. Neither does a cache that only forwards read, and whose entries follow from their keys.
 
     ## References
-    SEMANTICS section 1 (replicas share what the module's attributes refer to).
+    docs/semantics.md#replicas.
     """
 
     code = "DDP908"

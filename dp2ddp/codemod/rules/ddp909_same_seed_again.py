@@ -30,7 +30,7 @@ class SameSeedAgain(Rule):
     difference.
 
     ## References
-    templates/replicas.py, DeviceStream; SEMANTICS 63.
+    templates/replicas.py, DeviceStream; docs/semantics.md#device-streams.
     """
 
     code = "DDP909"

@@ -28,7 +28,7 @@ class NotebookOnly(Rule):
     stand, by os.system, once.
 
     ## References
-    IDIOMS: the wrap in a notebook cell, 4 of 95 repositories. IPython documentation, built-in magic commands.
+    IPython documentation, built-in magic commands; docs/semantics.md#notebooks.
     """
 
     code = "DDP911"

@@ -1,4 +1,4 @@
-"""DataParallel's own faults, named as such and not blamed on the port (SEMANTICS.md 1)."""
+"""DataParallel's own faults, named as such and not blamed on the port (docs/semantics.md)."""
 
 from __future__ import annotations
 
