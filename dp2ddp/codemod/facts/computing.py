@@ -69,7 +69,7 @@ METHODS = {  # of tensors, texts, collections and recurrent layers
     *of("", "std stride sub sum t tan tanh to tolist topk trace transpose tril triu type type_as"),
     *of("", "unbind unfold unique unsqueeze var view view_as where short swapaxes items keys values"),
     *of("", "get format join startswith endswith lower upper strip replace index count copy"),
-    *of("", "flatten_parameters save_for_backward"),
+    *of("", "flatten_parameters save_for_backward children modules named_children named_modules"),
 }
 LAYERS = {  # of models that libraries make; their classes are looked at when the script runs
     *of("", "conv1 bn1 relu maxpool layer0 layer1 layer2 layer3 layer4 avgpool fc features classifier"),

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from dp2ddp.codemod.facts.aliases import assigned
+from dp2ddp.codemod.facts.call_graph import Part
 from dp2ddp.codemod.facts.changes import How, changes_at
 from dp2ddp.codemod.facts.computing import COMPUTING, DECORATORS, LAYERS, METHODS, computes
 from dp2ddp.codemod.facts.models import Wrap
@@ -33,6 +34,14 @@ OF_REPLICAS = {
     *of("", "register_hook register_forward_hook register_forward_pre_hook _is_replica is_replica"),
 }
 PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter"}
+# Methods of modules and tensors that change more than what they give; these change a module, but give another tensor.
+MODULE_METHODS = {
+    *of(
+        "",
+        "train eval zero_grad load_state_dict share_memory apply backward retain_grad bfloat16 apply_ map_",
+    ),
+}
+CONVERSIONS = of("", "to cuda cpu float double half type")
 MAGIC = {
     "__getattr__",
     "__getattribute__",
@@ -130,7 +139,9 @@ def _traces(script: Script, modules: Modules, places: Places) -> Iterator[Stoppe
         assert isinstance(node, ast.ClassDef)
         if places.kind(node) == "module":
             yield from _traces_of_class(script, node)
-        elif any(_name(one) == "forward" for one in node.body):
+        elif any(_name(one) == "forward" for one in node.body) and _may_be_module(
+            modules, places, (script, node)
+        ):
             yield Stopper(f"{node.name} has a forward, and may be part of a model", node)
     for one in modules.graph.stores.get("forward", ()) if script is modules.entry else ():
         yield Stopper("a forward is replaced", one[1])
@@ -159,6 +170,23 @@ def _traces_of_class(script: Script, node: ast.ClassDef) -> Iterator[Stopper]:
             yield Stopper(f"its class has a {_name(one)} of its own", one)
 
 
+def _may_be_module(modules: Modules, places: Places, owner: Part) -> bool:
+    """Whether a class that is no module by its known bases has others, or an heir that is one."""
+    return any(
+        places.kind(one) is not None or not all(_is_plain_base(home, modules, base) for base in one.bases)
+        for home, one in modules.graph.related(owner)
+        if isinstance(one, ast.ClassDef)
+    )
+
+
+def _is_plain_base(script: Script, modules: Modules, base: ast.expr) -> bool:
+    """A class of the project, which is among the related ones, or one that makes no module."""
+    return bool(modules.definitions(script, base)) or script.scopes.name(base) in (
+        "builtins.object",
+        "abc.ABC",
+    )
+
+
 def _unknown_decorators(script: Script, decorators: list[ast.expr]) -> Iterator[Stopper]:
     for one in decorators:
         if script.scopes.name(one.func if isinstance(one, ast.Call) else one) not in DECORATORS:
@@ -176,7 +204,12 @@ def _traces_of(script: Script, modules: Modules, roots: Roots, node: ast.AST) ->
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and not _is_context(script, node):
         yield Stopper(f"forward sets `{_short(script, node)}`", node)
     for change in changes_at(script, node):
-        if change.how is How.REBOUND or _may_change(change.how, change.method) and roots.of(change.thing):
+        is_new = roots.is_new_container(change.thing)
+        is_shared = _may_change(change.how, change.method) and not is_new and roots.of(change.thing)
+        is_of_library = (
+            change.how in (How.PART, How.OPERATOR) and script.scopes.name(change.thing) is not None
+        )
+        if change.how is How.REBOUND or is_shared or is_of_library:
             yield Stopper(f"forward changes `{_short(script, change.thing)}`", change.act)
     if isinstance(node, ast.Call):
         yield from _traces_of_call(script, modules, roots, node)
@@ -229,12 +262,40 @@ def _is_own(script: Script, modules: Modules, node: ast.Call) -> bool:
 def _is_known_method(script: Script, modules: Modules, call: Call) -> bool:
     """`x.view(...)`, `self.layer(x)`, `layer(x)`: of a tensor, or a part of the model, which is looked at, too."""
     function = call.node.func
+    if isinstance(function, ast.Attribute) and f".{function.attr}" in MODULE_METHODS:
+        return False
+    if is_own(function) and function.attr == "__getattr__":  # which finds parts and parameters alone
+        return True
     if is_own(function):
-        return _is_layer(modules, function.attr)
+        is_named = _names_part(modules, function.attr) or f".{function.attr}" in LAYERS
+        return is_named and _is_layer(modules, function.attr)
     if isinstance(function, ast.Attribute):
+        if f".{function.attr}" in CONVERSIONS and _is_module(modules, function.value):
+            return False
         is_known = f".{function.attr}" in METHODS | LAYERS or _names_part(modules, function.attr)
         return is_known or mutates(function.attr)  # what it changes is asked elsewhere
     return _gives_layer(script, modules, function)
+
+
+def _is_module(modules: Modules, node: ast.expr) -> bool:
+    """Whether it is `self`, or an attribute of it that a layer is given to."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if not is_own(node):
+        return isinstance(node, ast.Name) and node.id == "self"
+    values = (
+        (script, getattr(script.scopes.statement(target), "value", None))
+        for script, target in modules.graph.stores.get(node.attr, ())
+    )
+    return any(
+        isinstance(value, ast.Call)
+        and (
+            (script.scopes.name(value.func) or "").startswith(("torch.nn.", "torchvision."))
+            or any(isinstance(one, ast.ClassDef) for _, one in modules.definitions(script, value.func))
+        )
+        and script.scopes.name(value.func) not in PARAMETERS
+        for script, value in values
+    )
 
 
 def _gives_layer(script: Script, modules: Modules, node: ast.AST | None) -> bool:
@@ -262,6 +323,8 @@ def _gives_layer(script: Script, modules: Modules, node: ast.AST | None) -> bool
             return bool(text) and not any(
                 name.startswith(text) for one in modules.scripts for name in one.own_methods
             )
+        case ast.Call(func=ast.Attribute(attr="__getattr__") as found) if is_own(found):
+            return True
         case ast.Call():
             return script.scopes.name(node.func) in COMPUTING
     return False

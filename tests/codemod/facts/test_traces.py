@@ -13,7 +13,7 @@ from dp2ddp.source.projects import Project
 from tests.codemod.scripts import facts_of
 
 SCRIPT = """
-import functools, logging, math, random, time, warnings
+import functools, logging, math, os, random, time, warnings
 import numpy as np
 import torch
 import torch.nn as nn
@@ -41,6 +41,15 @@ def swish(x):
     return x * torch.sigmoid(x)
 
 
+class Meter:
+    def observe(self, x):
+        self.seen = x
+
+    def __getitem__(self, x):
+        self.seen = x
+        return x
+
+
 class Block(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -60,6 +69,7 @@ class Net(nn.Module):
         self.register_buffer("table", torch.zeros(4, 8))
         self.scale = nn.Parameter(torch.ones(8))
         self.steps, self.history, self.log = 0, [], print
+        self.meter = Meter()
 
     def helper(self, x):
         return x
@@ -105,6 +115,10 @@ COMPUTES = [
     "x = getattr(self, f'stage{x.dim()}')(x)",
     "for i in range(3):\n    x = self.blocks[i](x)",
     "x = (self.drop if self.training else self.rnn)(x)",
+    "x = x.half().to(self.scale.dtype)\nw = self.scale.cuda()",
+    "x = super().forward(x)",
+    "x = self.__getattr__(head)(x)",
+    "outs = list()\nfor block in self.blocks:\n    outs.append(block.bn.weight)\nx = x + outs[0]",
     "raise_if = x.isnan().any()\nif raise_if:\n    raise ValueError('nan')",
 ]
 LEAVES = {
@@ -125,7 +139,7 @@ LEAVES = {
     "logger.info(x.shape)": "`logger.info` may do more",
     "warnings.warn('x')": "`warnings.warn` may do more",
     "t = time.time()": "`time.time` may do more",
-    "n = len(list(self.parameters()))": "`.parameters` is another thing",
+    "n = len(list(self.blocks[0].parameters()))": "parameters` may do more",
     "assert isinstance(self.scale, nn.Parameter)": "no nn.Parameter",
     "x = checkpoint(self.blocks[0], x)": "`checkpoint` may do more",
     "F.batch_norm(x, self.table[0], self.table[1], training=True)": "`F.batch_norm` may do more",
@@ -143,6 +157,21 @@ LEAVES = {
     "act = getattr(self, mode)\nx = act(x)": "`act` may do more",
     "x = ACTS[self.mode](x)": "`ACTS[self.mode]` may do more",
     "x = make()(x)": "`make()` may do more",
+    "self.eval()": "`self.eval` may do more",
+    "self.drop.eval()": "`self.drop.eval` may do more",
+    "self.to('cpu')": "`self.to` may do more",
+    "self.blocks[0].half()": "`self.blocks[0].half` may do more",
+    "for part in self.modules():\n    part.train()": "may do more",
+    "self.zero_grad()": "`self.zero_grad` may do more",
+    "self.apply(print)": "`self.apply` may do more",
+    "x.mean().backward()": "backward` may do more",
+    "x.map_(x, print)": "`x.map_` may do more",
+    "os.environ['A'] = '1'": "changes `os.environ`",
+    "type(self).count = 1": "sets `type(self).count`",
+    "torch.backends.cudnn.benchmark = True": "sets `torch.backends.cudnn.benchmark`",
+    "x = self.made_elsewhere(x)": "`self.made_elsewhere` may do more",
+    "self.meter.observe(x)": "replicas share",
+    "x = self.meter[x]": "replicas share",
     "self.__dict__['last'] = x": "changes `self.__dict__`",
     "x = x + random.random()": "random streams of the host",
 }
@@ -161,7 +190,7 @@ def test_a_forward_leaves_traces(body: str, why: str) -> None:
 
 
 def test_the_place_is_told() -> None:
-    assert (trace("self.last = x") or "").endswith("(line 54)")
+    assert (trace("self.last = x") or "").endswith("(line 64)")
 
 
 @pytest.mark.parametrize(
@@ -262,3 +291,20 @@ def test_a_model_out_of_a_file_may_have_layers_of_any_class() -> None:
     text = "import torch\nnet = torch.load('net.pt')\nnet = torch.nn.DataParallel(net.cuda())\n"
     for one in (text, text.replace("(net.cuda())", "(torch.load('net.pt'))")):
         assert "`torch.load('net.pt')` was not read" in (facts_of(one).forward_trace or "")
+
+
+@pytest.mark.parametrize(
+    ("bases", "heir", "leaves"),
+    [
+        ("", "", False),
+        ("(object)", "", False),
+        ("(abc.ABC)", "", False),
+        ("(Elsewhere)", "", True),
+        ("(Plain)", "", False),
+        ("", "class Both(Trainer, nn.Module):\n    pass\n", True),
+    ],
+)
+def test_a_trainer_with_a_forward_is_no_part_of_a_model(bases: str, heir: str, leaves: bool) -> None:
+    trainer = f"class Trainer{bases}:\n    def forward(self, x):\n        self.out = net(x)\n\n{heir}"
+    behind = f"import abc\nfrom timm import Elsewhere\nclass Plain:\n    pass\n\n{trainer}"
+    assert (trace("x = x + 1", behind) is not None) is leaves
