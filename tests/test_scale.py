@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +11,15 @@ from typing import Any
 import pytest
 import torch
 
+from dp2ddp.runtime.ports import free_port
+
 # images that are augmented in a worker, BatchNorm, a short last batch; losses are printed
 SCRIPT = """
 import random
 import sys
 
 import torch
+from dp2ddp.runtime.ports import free_port
 import torch.nn as nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -106,13 +108,6 @@ def start_agent(folder: Path, port: int) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def free_port() -> int:
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        port: int = place.getsockname()[1]
-        return port
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
+import secrets
 import socket
 from pathlib import Path
 from typing import Any
+
+from dp2ddp.errors import RunError
+
+PORTS = range(10_000, 32_768)  # below those that Linux gives away (net.ipv4.ip_local_port_range)
 
 
 def have_own_ports(desk: Path) -> None:
@@ -39,6 +45,12 @@ def own_port(file: Path, named: int) -> int:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on, and that nobody is given who asks the system for any.
+
+    A script is started between finding it and listening on it: ports of the system's own choice were taken meanwhile.
+    """
+    for port in secrets.SystemRandom().sample(PORTS, 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return port
+    raise RunError(f"no free port among {PORTS.start} to {PORTS.stop - 1}: 100 were tried")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import socket
 import sys
 import traceback
 import warnings
@@ -28,6 +27,8 @@ from loaded_checks import LOADED_CHECKS
 from reference import Devices, ReferenceDataParallel
 from scenarios import GRAPH_ONLY, IMPURE, SCENARIOS
 from torch import nn
+
+from dp2ddp.runtime.ports import free_port
 
 WORLDS = (2, 3, 4)
 
@@ -111,12 +112,6 @@ def be_a_rank(rank: int, world: int, port: int, folder: Path) -> None:
     join_process_group()
     found = work(world)
     (folder / f"{world}_{rank}.json").write_text(json.dumps(found))
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def main(folder: Path, worlds: tuple[int, ...]) -> int:
