@@ -220,7 +220,7 @@ class _Search:
         """`import_module("models." + name + "_model")`: any module of that package may be meant."""
         if not isinstance(node, ast.Call) or not _dotted(node.func).endswith(("import_module", "__import__")):
             return
-        text = next(iter(_leading_texts(node.args[0])), "") if node.args else ""
+        text = next(iter(leading_texts(node.args[0])), "") if node.args else ""
         package = tuple(text.split(".")[:-1])
         file = self._find(package)
         if file and file.name == "__init__.py":
@@ -360,13 +360,13 @@ def _is_installed(name: str, besides: Path | None = None) -> bool:
     return bool(real) and not (besides and any(place.is_relative_to(besides) for place in real))
 
 
-def _leading_texts(node: ast.expr) -> Iterator[str]:
+def leading_texts(node: ast.expr) -> Iterator[str]:
     """The constant text that an expression begins with."""
     match node:
         case ast.Constant(value=str(text)):
             yield text
         case ast.BinOp(left=left):
-            yield from _leading_texts(left)
+            yield from leading_texts(left)
         case ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
             yield text
         case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):

@@ -25,7 +25,8 @@ from dp2ddp.codemod.facts.roots import Roots, is_own
 from dp2ddp.codemod.facts.scopes import SCRIPT, Function
 from dp2ddp.codemod.facts.script import Call, Script, literal
 from dp2ddp.codemod.facts.tables import of
-from dp2ddp.codemod.facts.uses import Stopper
+from dp2ddp.codemod.facts.uses import Stopper, shorten
+from dp2ddp.source.projects import leading_texts
 
 # What a replica answers otherwise than the module, or what shows that parameters are other objects.
 OF_REPLICAS = {
@@ -157,7 +158,7 @@ def _traces(script: Script, modules: Modules, places: Places) -> Iterator[Stoppe
 def _is_read(modules: Modules, call: Call) -> bool:
     """`import_module("models." + name)`, of a package of the project: all its modules are read (source/projects.py)."""
     given = call.argument(0)
-    return given is not None and leading_text(given).rpartition(".")[0] in modules.by_name
+    return given is not None and _leading_text(given).rpartition(".")[0] in modules.by_name
 
 
 def _traces_of_class(script: Script, node: ast.ClassDef) -> Iterator[Stopper]:
@@ -319,7 +320,7 @@ def _gives_layer(script: Script, modules: Modules, node: ast.AST | None) -> bool
         case ast.Attribute():
             return is_own(node) and _is_layer(modules, node.attr)
         case ast.Call() if script.scopes.name(node.func) == "builtins.getattr":
-            text = leading_text(node.args[1]) if len(node.args) > 1 else ""
+            text = _leading_text(node.args[1]) if len(node.args) > 1 else ""
             return bool(text) and not any(
                 name.startswith(text) for one in modules.scripts for name in one.own_methods
             )
@@ -330,16 +331,10 @@ def _gives_layer(script: Script, modules: Modules, node: ast.AST | None) -> bool
     return False
 
 
-def leading_text(node: ast.expr) -> str:
-    """The constant text that an expression begins with."""
-    while isinstance(node, ast.BinOp):
-        node = node.left
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "format":
-        node = node.func.value
-    if isinstance(node, ast.JoinedStr) and node.values:
-        node = node.values[0]
-    text = literal(node)
-    return text.partition("{")[0].partition("%")[0] if isinstance(text, str) else ""
+def _leading_text(node: ast.expr) -> str:
+    """The constant text that an expression begins with, up to what is filled in."""
+    text = next(leading_texts(node), "")
+    return text.partition("{")[0].partition("%")[0]
 
 
 def _is_layer(modules: Modules, name: str) -> bool:
@@ -372,5 +367,4 @@ def _name(node: ast.stmt) -> str:
 
 
 def _short(script: Script, node: ast.AST) -> str:
-    line = " ".join(script.told(node).split())
-    return line if len(line) <= 50 else line[:47] + "..."
+    return shorten(script.told(node))

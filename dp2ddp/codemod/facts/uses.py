@@ -47,11 +47,12 @@ def find_uses(script: Script, wraps: tuple[Wrap, ...], names: Set[Variable]) -> 
             around = script.scopes.parents[node]
             if isinstance(around, ast.Attribute) and around.attr == "module":
                 around = script.scopes.parents[around]
-            text = _short(script.told(around))
+            text = shorten(script.told(around))
             yield Stopper(f"`{text}` uses the wrapped model in a way that is not followed", node)
 
 
-def _short(text: str) -> str:
+def shorten(text: str) -> str:
+    """A piece of code in one line of at most 50 characters."""
     line = " ".join(text.split())
     return line if len(line) <= 50 else line[:47] + "..."
 
