@@ -21,13 +21,16 @@ NEEDED = "3.10"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
-def enter() -> None:
-    """Go on inside `.venv`; make and fill it first if need be. Does nothing when we are there already."""
+def enter(extra: str = "verify") -> None:
+    """Go on inside `.venv`; make and fill it first if need be. Does nothing when we are there already.
+
+    `extra`: "verify" is what running scripts needs, "dev" what tests and documents need besides.
+    """
     if sys.version_info < OLDEST:
         stop(f"Python {NEEDED} or newer is needed, this is {sys.version.split()[0]}")
     if Path(sys.prefix).resolve() != VENV.resolve():
         make()
-    fill()
+    fill(extra)
     if Path(sys.prefix).resolve() != VENV.resolve():
         sys.stdout.flush()
         sys.exit(subprocess.call([str(PYTHON), *sys.argv]))
@@ -63,10 +66,11 @@ def check_version() -> None:
         stop(f"the Python in .venv is broken or older than {NEEDED}; remove .venv and run this again")
 
 
-def fill() -> None:
-    """Install dp2ddp with everything its tests need, unless that was done for this pyproject.toml."""
-    wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    if STAMP.exists() and STAMP.read_text() == wanted:
+def fill(extra: str = "verify") -> None:
+    """Install dp2ddp, and the extra, unless that was done for this pyproject.toml."""
+    digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    done = STAMP.read_text().split() if STAMP.exists() else []
+    if done[:1] == [digest] and (extra in done or "dev" in done):  # dev has what verify has
         return
     say("installing dp2ddp and what it needs into .venv")
     has_torch = any(VENV.glob("lib*/python*/site-packages/torch"))
@@ -74,9 +78,9 @@ def fill() -> None:
         say("the largest part is torch: gigabytes of CUDA libraries to download, 5.5 GB on disk")
     # setuptools first and no build isolation: then a second time needs no network at all
     quiet = ["--quiet"] if has_torch else []  # the rest takes seconds; progress is for gigabytes
-    pip(*quiet, "setuptools>=70.1")
-    pip(*quiet, "--no-build-isolation", "-e", str(ROOT) + "[dev]")
-    STAMP.write_text(wanted)
+    pip(*quiet, "setuptools>=77.0.3")
+    pip(*quiet, "--no-build-isolation", "-e", f"{ROOT}[{extra}]")
+    STAMP.write_text(f"{digest} {extra}")
     say("installed")
 
 

@@ -132,11 +132,11 @@ def row_of(script: Started) -> Row | None:
         return Row(script.name, "?", "?", "?", "?", "?", f"{type(error).__name__}: {error}", None)
     if conversion.strategy is None or conversion.hazards or not conversion.changed:
         return None
-    takes_turns = gather_facts(project).takes_turns
-    return described(script.name, conversion.strategy, takes_turns)
+    needs_rank_order = gather_facts(project).needs_rank_order
+    return described(script.name, conversion.strategy, needs_rank_order)
 
 
-def described(name: str, chosen: Strategy, takes_turns: bool) -> Row:
+def described(name: str, chosen: Strategy, needs_rank_order: bool) -> Row:
     """The words for a strategy."""
     data = chosen.data.value
     own = data in ("share", "shard", "feed")
@@ -148,7 +148,7 @@ def described(name: str, chosen: Strategy, takes_turns: bool) -> Row:
         "own rows" if own else "whole batches",
         chosen.join.value,
         chosen.gradients.value,
-        "replicas, in turn" if takes_turns else "a replica" if is_replica else "the module",
+        "replicas, in turn" if needs_rank_order else "a replica" if is_replica else "the module",
         why_not,
         chosen.forward.because.partition("does: ")[2] if is_replica else None,
     )

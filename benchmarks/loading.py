@@ -27,8 +27,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from dp2ddp.templates.process import join_process_group  # type: ignore[import-not-found]
-from dp2ddp.templates.shared import share  # type: ignore[import-not-found]
+from dp2ddp.templates.process import join_process_group
+from dp2ddp.templates.shared import share
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 

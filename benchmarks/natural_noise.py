@@ -10,12 +10,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from dp2ddp.comparison.compare import Comparison, compare
+from dp2ddp.comparison.tolerance import FLOAT32, FLOAT64
 from dp2ddp.runtime.run import watch
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.trace.records import read_trace
-from dp2ddp.verify.compare import Comparison, compare
-from dp2ddp.verify.tolerance import FLOAT32, FLOAT64
 
 COMMON = """
 import os, sys, torch
@@ -90,7 +90,7 @@ def tried(
         folder.mkdir()
         (folder / "train.py").write_text(COMMON + code)
         return Stage(
-            str(folder / "train.py"), mode, world, str(folder), str(folder / "desk"), "train.py",
+            str(folder / "train.py"), mode, world, str(folder), str(folder / "run"), "train.py",
             arguments=(str(steps), kind, fault, "0"), trace=str(folder / "trace"), dtype=dtype, seed=20, real=False,
             nudged=nudged, rank_order=dtype == "float32", capture=True,
         )  # fmt: skip

@@ -12,10 +12,12 @@ import json
 import os
 import shlex
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +32,28 @@ def main() -> None:
     arguments = [one for one in sys.argv[1:] if one != "--verify"]
     folder, names = Path(arguments[0]).resolve(), arguments[1:]
     measure = verified if "--verify" in sys.argv else converted
+    lines: list[int] = []
     for settings in tomllib.loads(SETTINGS.read_text())["repository"]:
         if names and settings["name"] not in names:
             continue
         place = folder / settings["source"].split("/")[1]
-        found = measure(settings, place) if place.is_dir() else "is not there"
-        print(f"{settings['name']:34} {found}", flush=True)
+        found = measure(settings, place) if place.is_dir() else Outcome("is not there")
+        lines += [found.lines] if found.lines else []
+        print(f"{settings['name']:34} {found.text}", flush=True)
+    if lines:
+        print(f"{len(lines)} converted, {statistics.median(lines):g} lines changed or added in the median")
 
 
-def converted(settings: Settings, place: Path) -> str:
-    """Strategy, hazards and changed lines of a conversion in a copy."""
+@dataclass(frozen=True)
+class Outcome:
+    """What is said of an entry; of a conversion, the lines that it changed or added."""
+
+    text: str
+    lines: int = 0
+
+
+def converted(settings: Settings, place: Path) -> Outcome:
+    """Strategy (its last word is the tier), changed lines and hazards of a conversion in a copy."""
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / place.name
         shutil.copytree(place, copy, symlinks=True)
@@ -47,29 +61,30 @@ def converted(settings: Settings, place: Path) -> str:
         try:
             report = json.loads(output)
         except ValueError:
-            return f"exit {code}: {output.strip()[-200:]}"
-        strategy = " ".join(one["value"] for one in (report["strategy"] or {}).values())
+            return Outcome(f"exit {code}: {output.strip()[-200:]}")
+        strategy = " ".join(choice["value"] for choice in (report["strategy"] or {}).values())
         hazards = " ".join(f"{one['code']}@{one['file'] or ''}:{one['line']}" for one in report["hazards"])
-        return f"exit {code}  {strategy:26} {added_lines(place, copy):4} lines  {seconds:4.0f} s  {hazards}"
+        lines = added_lines(place, copy)
+        return Outcome(f"exit {code}  {strategy:34} {lines:4} lines  {seconds:4.0f} s  {hazards}", lines)
 
 
-def verified(settings: Settings, place: Path) -> str:
+def verified(settings: Settings, place: Path) -> Outcome:
     """The verdict of a run on two devices."""
     if "steps" not in settings:
-        return f"is not run: {settings['seen']}"
+        return Outcome(f"is not run: {settings['seen']}")
     steps = ["--steps", str(settings["steps"])] if settings["steps"] else []
     code, output, seconds = run(settings, place, "verify", ["-n", "2", "--json", *steps])
     try:
         report = json.loads(output)
     except ValueError:
-        return f"exit {code}: {output.strip()[-200:]}"
+        return Outcome(f"exit {code}: {output.strip()[-200:]}")
     told = [
         f"{verdict['float64']['steps']} steps, {'the same' if verdict['same'] else 'DIFFERENT'}"
         f"{' to the last bit' if verdict['float64']['identical'] else ''}"
         for verdict in report["verdicts"]
     ]
     failed = (report["failed"] or {}).get("error") or report["failure"] or ""
-    return f"exit {code}  {'; '.join(told)} {failed}  {seconds:4.0f} s"
+    return Outcome(f"exit {code}  {'; '.join(told)} {failed}  {seconds:4.0f} s")
 
 
 def run(settings: Settings, place: Path, command: str, options: list[str]) -> tuple[int, str, float]:

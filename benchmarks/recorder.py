@@ -21,7 +21,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from dp2ddp.runtime import batches, collectives, decisions, devices, precision, rows
+from dp2ddp.runtime import collectives, decisions, forward_rows, loader_batches, precision, virtual_devices
 from dp2ddp.trace.recorder import Recorder
 
 Step = Callable[[], None]
@@ -72,7 +72,7 @@ def _endless(loader: DataLoader[Any]) -> Iterator[Any]:
 
 
 def measure(make: Any, optimizer: str, dtype: str, batch: int, steps: int) -> str:
-    installation = devices.install(2, dtype)
+    installation = virtual_devices.install(2, dtype)
     try:
         with tempfile.TemporaryDirectory() as folder:
             return _measure(training(make, optimizer, batch), Path(folder), steps)
@@ -104,8 +104,8 @@ class Recorders:
     def __init__(self) -> None:
         self._now: Recorder | None = None
         for observe in (
-            rows.observe_forwards,
-            batches.observe_batches,
+            forward_rows.observe_forwards,
+            loader_batches.observe_batches,
             decisions.observe_decisions,
             precision.observe_precision,
             collectives.observe_collectives,

@@ -1,3 +1,110 @@
-"""Move PyTorch training scripts from nn.DataParallel to DistributedDataParallel, and prove the sameness."""
+"""Move PyTorch training scripts from nn.DataParallel to DistributedDataParallel, and prove the sameness.
+
+What the commands do, as functions (docs/api.md):
+
+convert, write_conversion   the codemod: a script in, a `Conversion` out; and its files
+check                       what is wrong in files, or in the way of DDP: a `CheckResult`
+verify                      both versions run and compared: a `Report`
+bench                       both versions timed: a `Benchmark`
+write_report                any of them as a page to read, or for a pull request
+
+Nothing is loaded before it is used, and torch never into this process.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dp2ddp.api import (
+        BenchmarkError,
+        VerificationError,
+        bench,
+        check,
+        convert,
+        verify,
+        write_conversion,
+        write_report,
+    )
+    from dp2ddp.codemod.convert import Conversion
+    from dp2ddp.costs.result import Benchmark
+    from dp2ddp.errors import (
+        ConversionError,
+        Dp2DdpError,
+        HazardError,
+        MissingError,
+        OptionError,
+        RunError,
+        SourceError,
+        UnmatchedAcceptanceError,
+    )
+    from dp2ddp.progress import Progress, RunState
+    from dp2ddp.report.comparison import Report
+    from dp2ddp.review.checking import CheckResult
 
 __version__ = "0.1.0"
+
+_PLACES = {
+    "Benchmark": "dp2ddp.costs.result",
+    "BenchmarkError": "dp2ddp.api",
+    "CheckResult": "dp2ddp.review.checking",
+    "Conversion": "dp2ddp.codemod.convert",
+    "ConversionError": "dp2ddp.errors",
+    "Dp2DdpError": "dp2ddp.errors",
+    "HazardError": "dp2ddp.errors",
+    "MissingError": "dp2ddp.errors",
+    "OptionError": "dp2ddp.errors",
+    "Progress": "dp2ddp.progress",
+    "Report": "dp2ddp.report.comparison",
+    "RunError": "dp2ddp.errors",
+    "RunState": "dp2ddp.progress",
+    "SourceError": "dp2ddp.errors",
+    "UnmatchedAcceptanceError": "dp2ddp.errors",
+    "VerificationError": "dp2ddp.api",
+    "bench": "dp2ddp.api",
+    "check": "dp2ddp.api",
+    "convert": "dp2ddp.api",
+    "verify": "dp2ddp.api",
+    "write_conversion": "dp2ddp.api",
+    "write_report": "dp2ddp.api",
+}
+
+__all__ = [
+    "Benchmark",
+    "BenchmarkError",
+    "CheckResult",
+    "Conversion",
+    "ConversionError",
+    "Dp2DdpError",
+    "HazardError",
+    "MissingError",
+    "OptionError",
+    "Progress",
+    "Report",
+    "RunError",
+    "RunState",
+    "SourceError",
+    "UnmatchedAcceptanceError",
+    "VerificationError",
+    "__version__",
+    "bench",
+    "check",
+    "convert",
+    "verify",
+    "write_conversion",
+    "write_report",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Any: whatever the name stands for; type checkers read the imports above."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_PLACES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,6 +6,11 @@ import sys
 def run() -> None:
     """The command line; Ctrl-C while it is being imported is one line, too."""
     try:
+        if sys.argv[1:2] == ["check"]:
+            from dp2ddp.review.first_look import finds_nothing
+
+            if finds_nothing(sys.argv[2:]):
+                return
         from dp2ddp.cli import main
 
         main()

@@ -4,8 +4,10 @@ Dp2DdpError                 the command line prints it as one line and exits wit
 ├── SourceError             a file that cannot be read, parsed or written
 ├── ConversionError         a plan that cannot be carried out (edits that contradict each other)
 ├── HazardError             a script that cannot be converted without its owner (the command exits with 1)
+├── OptionError             options that do not go together, or do not exist (the command exits with 2)
 ├── UnmatchedAcceptanceError   an option that answers a hazard where there is none (the command exits with 2)
 ├── RunError                a script that failed, hung or could not be started
+├── MissingError            a package that is not installed, and what installs it
 └── TraceError              a record of a run that is missing or unreadable
 """
 
@@ -34,6 +36,10 @@ class HazardError(Dp2DdpError):
         self.report = report
 
 
+class OptionError(Dp2DdpError, ValueError):
+    """What is asked for does not go together, or does not exist."""
+
+
 class UnmatchedAcceptanceError(Dp2DdpError):
     """`--accept` names a hazard that is not there: a person answered for a line that has moved, say."""
 
@@ -48,3 +54,7 @@ class RunError(Dp2DdpError):
 
 class TraceError(Dp2DdpError):
     """A record of a run is missing or unreadable."""
+
+
+class MissingError(Dp2DdpError):
+    """What is asked for needs a package that a light installation does not have."""

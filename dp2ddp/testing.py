@@ -33,38 +33,33 @@ def assert_trains_the_same(
 ) -> Report:
     """Train the script with DataParallel and its DDP version, and compare every step, as `dp2ddp verify` does.
 
-    Without `converted` the script is converted first. All else is named as the options of the command are.
-    Returns the report, with one verdict for each number of devices; an AssertionError shows it where they differ.
-    Raises RunError if one of the runs fails or hangs, HazardError if the script cannot be converted without its owner,
-    ValueError if two options do not go together.
+    script: the DataParallel script; with `as_module`, a module as `python -m` takes it.
+    converted: your own DDP version; without it the script is converted first, in memory.
+    devices: one or several numbers of devices; by default what the script names, or 2.
+    arguments, converted_arguments: of the script, and of the DDP version where those are others.
+    steps: end both after so many optimizer steps. every: compare all values at each so many-th step only.
+    only_gradients: judge gradients and parameters, and show what is printed and left behind.
+    aligned: give both the same random numbers (your own version may draw others).
+    launcher: "torchrun" or "python", whichever starts your own version; by default what its text says.
+    accept: answers to hazards, as `--accept` takes them ("DDP503:41").
+    timeout: seconds without progress after which a run counts as a hang.
+
+    Returns the report, with one verdict for each number of devices. Raises AssertionError with the report as its text
+    where they differ, RunError if one of the runs fails or hangs, HazardError if the script cannot be converted without
+    its owner, ValueError if two options do not go together.
     """
     __tracebackhide__ = True  # pytest shows the test's line
+    from dp2ddp.api import verify
     from dp2ddp.report.comparison import report_text
-    from dp2ddp.trial.wanted import Wanted
-    from dp2ddp.trial.whole import verify
 
-    numbers = (devices,) if isinstance(devices, int) else tuple(devices or ())
-    wanted = Wanted(
-        script=Path(script),
-        converted=None if converted is None else Path(converted),
-        devices=numbers,
-        arguments=tuple(arguments),
-        converted_arguments=None if converted_arguments is None else tuple(converted_arguments),
-        steps=steps,
-        every=every,
-        only_gradients=only_gradients,
-        aligned=aligned,
-        launcher=launcher,
-        accept=tuple(accept),
-        patience=timeout,
-        as_module=as_module,
-    )
     try:
-        report, failure = verify(wanted)
+        report = verify(
+            script, converted=converted, devices=devices or (), arguments=arguments,
+            converted_arguments=converted_arguments, steps=steps, every=every, only_gradients=only_gradients,
+            aligned=aligned, launcher=launcher, accept=accept, timeout=timeout, as_module=as_module,
+        )  # fmt: skip
     except HazardError as error:
         raise HazardError(f"{error}\n{error.report}", error.report) from None
-    if failure:
-        raise failure
     if not report.same:
         raise AssertionError(report_text(report))
     return report

@@ -1,6 +1,6 @@
-"""Writes each example's train_ddp.py anew, and the helpers that all of them share: `python3 examples/convert.py`.
+"""Writes each example's train_ddp.py and its helpers anew: `python3 examples/convert.py`. Review the diff.
 
-Review the diff. `examples/*/ddp_helpers.py` are links to `examples/ddp_helpers.py`.
+Examples that need the full tier of helpers share them: their ddp_helpers.py is a link to `examples/ddp_helpers.py`.
 """
 
 import subprocess
@@ -13,6 +13,7 @@ sys.path.insert(0, str(HERE.parent / ".ci"))
 import environment  # noqa: E402  (found through the line above)
 
 HELPERS = "ddp_helpers.py"
+SMALL = 500  # lines: of the plain and the lean tier
 
 
 def main() -> int:
@@ -30,11 +31,16 @@ def script_of(example: Path) -> Path:
 
 def convert(example: Path) -> int:
     environment.say(f"{example.name}/train_ddp.py")
-    (example / HELPERS).unlink(missing_ok=True)
-    (example / HELPERS).symlink_to(Path("..") / HELPERS)
-    out = example / "train_ddp.py"
-    command = [sys.executable, "-m", "dp2ddp", "convert", str(script_of(example)), "-o", str(out), "--force"]
-    return subprocess.call(command)
+    helpers = example / HELPERS
+    helpers.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "dp2ddp", "convert", str(script_of(example)), "--force"]
+    command += ["-o", str(example / "train_ddp.py")]
+    answer = subprocess.call(command)
+    if len(helpers.read_text().splitlines()) > SMALL:
+        helpers.unlink()
+        helpers.symlink_to(Path("..") / HELPERS)
+        answer = subprocess.call(command)
+    return answer
 
 
 if __name__ == "__main__":

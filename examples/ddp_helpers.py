@@ -1,31 +1,22 @@
-"""What scripts need that dp2ddp converted (edition 4049590f): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition ef52dca5): yours now, it needs torch alone."""
 
-import array
 import atexit
 import contextlib
 import contextvars
 import copy
 import copyreg
 import ctypes
-import dataclasses
-import errno
 import functools
 import gc
 import inspect
 import io
 import itertools
-import logging
 import math
-import mmap
 import operator
 import os
 import pickle
 import random
-import re
-import secrets
-import shutil
 import signal
-import socket
 import sys
 import sysconfig
 import tempfile
@@ -46,12 +37,10 @@ from typing import Any, TypeGuard, TypeVar
 
 import torch
 import torch.distributed
-import torch.multiprocessing
 from torch._utils import ExceptionWrapper
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler
-from torch.utils.data._utils import pin_memory
+from torch.utils.data import DataLoader, IterableDataset
 
 
 # Cuts a tensor: (number of chunks, own chunk).
@@ -177,7 +166,7 @@ def watch_writes(rank: int) -> None:
     Rank 0 does the same, so it happens once a rank; nothing gave it to rank 0 alone. One line for each line of the
     script. Temporary files, caches and devices are left out, and so are child processes (a loader's workers).
     """
-    own, told = os.getpid(), set[str]()
+    own, reported = os.getpid(), set[str]()
     spared, here = folders_to_spare(), f"{os.getcwd()}{os.sep}"
     kept = here if here.startswith(spared) else "\0"  # a script may be started in a temporary folder
 
@@ -196,13 +185,13 @@ def watch_writes(rank: int) -> None:
             place = line_of_script(sys._getframe(1))
             if place:
                 sys.audit("ddp.write", whole, place)  # whoever runs this may want to know
-            if place and place not in told and SILENT not in os.environ:
-                told.add(place)
+            if place and place not in reported and SILENT not in os.environ:
+                reported.add(place)
                 text = f"{place}: rank {rank} writes {whole}, as rank 0 does: nothing leaves it to rank 0"
                 print(f"{text} ({SILENT}=1 hides this)\n", end="", file=sys.__stderr__, flush=True)
 
     sys.addaudithook(see)
-    torch.save = torch.serialization.save = telling_of_file(torch.save)
+    torch.save = torch.serialization.save = save_with_event(torch.save)
 
 
 def is_writing(event: str, arguments: tuple[Any, ...]) -> bool:
@@ -220,11 +209,11 @@ def is_writing(event: str, arguments: tuple[Any, ...]) -> bool:
 def folders_to_spare() -> tuple[str, ...]:
     """Temporary folders, caches, devices and Python itself."""
     home = os.path.expanduser("~")
-    found = [tempfile.gettempdir(), *filter(None, map(os.environ.get, CACHES)), sys.prefix, sys.base_prefix]
-    found += [
+    folders = [tempfile.gettempdir(), *filter(None, map(os.environ.get, CACHES)), sys.prefix, sys.base_prefix]
+    folders += [
         os.path.join(home, name) for name in (".cache", ".config", ".local", ".triton", ".nv", ".keras")
     ]
-    return tuple(f"{os.path.abspath(folder)}{os.sep}" for folder in (*found, "/dev", "/proc", "/sys"))
+    return tuple(f"{os.path.abspath(folder)}{os.sep}" for folder in (*folders, "/dev", "/proc", "/sys"))
 
 
 def line_of_script(frame: "FrameType | None") -> str:
@@ -240,7 +229,7 @@ def line_of_script(frame: "FrameType | None") -> str:
     return ""
 
 
-def telling_of_file(save: Callable[..., Any]) -> Callable[..., Any]:
+def save_with_event(save: Callable[..., Any]) -> Callable[..., Any]:
     """torch.save, which writes in C++ without an event: libraries call it, too."""
 
     @functools.wraps(save)
@@ -263,36 +252,32 @@ ALONE = contextvars.ContextVar("ALONE", default=False)
 
 # How long a rank waits for the others. Rank 0 may evaluate or download alone for longer than torch's half hour;
 # a rank that ends is noticed at once (its connections close), so this bounds only ranks that parted ways.
-PATIENCE = timedelta(hours=2)
+TIMEOUT = timedelta(hours=2)
 
 
 # Seconds after which the end of a process is forced.
 LAST_WAIT = 60
 
 
-# Bytes that go along with every exchange; what is longer needs a second round.
-FRAME = 2048
-
-
 # Of torch's generators: where this rank's own stood when it joined, and where rank 0's did, which it took over.
 JOINED: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
 
 
-def join_process_group() -> None:
+def join_process_group(map_location: Any = None) -> None:
     """Make this process one rank of the run that torchrun started; without torchrun, do nothing.
 
     Afterwards every rank has the random streams of rank 0, so that all of them shuffle, augment and
     initialise alike, and only rank 0 is heard: the other ranks' stdout and stderr go nowhere
     (uncaught exceptions do come through, and a word where a rank writes what rank 0 writes). Call it once, as early
-    as possible.
+    as possible. map_location (a function, as torch.load takes it) is for every torch.load that is not given one.
     """
     if RANK_PROCESS in os.environ or "RANK" not in os.environ:
         return
     backend = choose_backend()
-    store, rank, world = next(rendezvous("env://", timeout=PATIENCE))
+    store, rank, world = next(rendezvous("env://", timeout=TIMEOUT))
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        store = torch.distributed.distributed_c10d.PrefixStore(meet(store, rank, world), store)
-    torch.distributed.init_process_group(backend, timeout=PATIENCE, store=store, rank=rank, world_size=world)
+        store = torch.distributed.distributed_c10d.PrefixStore(name_start(store, rank, world), store)
+    torch.distributed.init_process_group(backend, timeout=TIMEOUT, store=store, rank=rank, world_size=world)
     os.environ[RANK_PROCESS] = str(os.getpid())
     atexit.register(leave_process_group)
     own = random_streams()
@@ -300,28 +285,30 @@ def join_process_group() -> None:
     set_random_streams(shared)
     JOINED.update({name: (own[name], shared[name]) for name in ("torch", "cuda") if name in own})
     if own_rank() > 0:
-        be_quiet()
+        mute_output()
         watch_writes(own_rank())
     sys.excepthook = report_exception
+    if map_location is not None:
+        torch.serialization.register_package(0, lambda storage: None, map_location)
 
 
-def meet(store: Any, rank: int, world: int) -> str:
+def name_start(store: Any, rank: int, world: int) -> str:
     """A name for this start of the ranks, which no start before it had.
 
     torchrun --max-restarts starts them anew with the store of the first start, in which the addresses of ranks that
-    are gone still stand. Rank 0 names the start, and tells whoever asks, until each rank has said that it knows.
+    are gone still stand. Rank 0 names the start, and answers whoever asks, until each rank has said that it knows.
     """
     name = uuid.uuid4().hex
     if rank > 0:
         store.set(f"asks/{rank}", name)
-        told: str = store.get(f"told/{name}").decode()
-        store.set(f"{told}/knows/{rank}", "")
-        return told
-    last, missing = time.monotonic() + PATIENCE.total_seconds(), list(range(1, world))
-    while missing := [one for one in missing if not store.check([f"{name}/knows/{one}"])]:
-        for one in missing:
-            if store.check([f"asks/{one}"]):  # a rank that is gone may have asked: the new one asks again
-                store.set(f"told/{store.get(f'asks/{one}').decode()}", name)
+        name_of_start: str = store.get(f"answers/{name}").decode()
+        store.set(f"{name_of_start}/knows/{rank}", "")
+        return name_of_start
+    last, missing = time.monotonic() + TIMEOUT.total_seconds(), list(range(1, world))
+    while missing := [other for other in missing if not store.check([f"{name}/knows/{other}"])]:
+        for other in missing:
+            if store.check([f"asks/{other}"]):  # a rank that is gone may have asked: the new one asks again
+                store.set(f"answers/{store.get(f'asks/{other}').decode()}", name)
         if time.monotonic() > last:
             raise TimeoutError(f"ranks {missing} have not joined")
         time.sleep(0.01)
@@ -352,7 +339,7 @@ def is_rank_process() -> bool:
     return os.environ.get(RANK_PROCESS) == str(os.getpid()) and has_process_group()
 
 
-def ranks_come_by() -> bool:
+def all_ranks_are_here() -> bool:
     """Whether the other ranks do the same now: they are not there in threads, and while rank 0 is alone."""
     return world_size() > 1 and threading.current_thread() is threading.main_thread()
 
@@ -367,53 +354,25 @@ def own_rank() -> int:
     return torch.distributed.get_rank() if world_size() > 1 else 0
 
 
-@contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """A block that only one rank runs: inside it, this rank is a world of one."""
-    before = ALONE.set(True)
-    try:
-        yield
-    finally:
-        ALONE.reset(before)
-
-
 def exchange(value: Any) -> list[Any]:
     """What every rank brought, in rank order; no rank goes on before all of them came."""
     if world_size() == 1:
         return [value]
-    messages = gather_bytes(dump_or_say_why_not(value))
+    messages = [b""] * world_size()
+    torch.distributed.all_gather_object(messages, pickle_or_explain(value))
     values = [pickle.loads(message) for message in messages]
-    for rank, found in enumerate(values):
-        if isinstance(found, pickle.PicklingError):
-            raise TypeError(f"rank {rank} cannot send this to the other ranks: {found}")
+    for rank, received in enumerate(values):
+        if isinstance(received, pickle.PicklingError):
+            raise TypeError(f"rank {rank} cannot send this to the other ranks: {received}")
     return values
 
 
-def dump_or_say_why_not(value: Any) -> bytes:
+def pickle_or_explain(value: Any) -> bytes:
     """The pickled value, or the pickled reason: a rank that raised here would leave the others waiting."""
     try:
         return pickle.dumps(value)
     except Exception as error:
         return pickle.dumps(pickle.PicklingError(str(error)))
-
-
-def gather_bytes(message: bytes) -> list[bytes]:
-    """Every rank's message. Up to FRAME bytes travel in one round, with their length in front."""
-    content = len(message).to_bytes(8, "little") + message
-    frames = gather_equal(content[:FRAME].ljust(FRAME, b"\0"))
-    lengths = [8 + int.from_bytes(frame[:8], "little") for frame in frames]
-    if max(lengths) > FRAME:
-        rests = gather_equal(content[FRAME:].ljust(max(lengths) - FRAME, b"\0"))
-        frames = [frame + rest for frame, rest in zip(frames, rests, strict=True)]
-    return [frame[8:length] for frame, length in zip(frames, lengths, strict=True)]
-
-
-def gather_equal(content: bytes) -> list[bytes]:
-    """Every rank's bytes, as many of them on each rank."""
-    found = [bytearray(len(content)) for _ in range(world_size())]
-    places = [torch.frombuffer(place, dtype=torch.uint8) for place in found]
-    torch.distributed.all_gather(places, torch.frombuffer(bytearray(content), dtype=torch.uint8))
-    return [bytes(place) for place in found]
 
 
 def random_streams(names: "Container[str] | None" = None) -> dict[str, Any]:
@@ -445,7 +404,7 @@ def set_random_streams(streams: dict[str, Any]) -> None:
         numpy.random.set_state((name, numpy.frombuffer(keys, dtype=numpy.uint32), *rest))
 
 
-def be_quiet() -> None:
+def mute_output() -> None:
     """Send what this process prints nowhere, by sys.__stdout__ too, except the traceback of what ends it."""
     nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
     vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
@@ -454,18 +413,18 @@ def be_quiet() -> None:
 def report_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """sys.excepthook of a rank: who it was, and the script's own lines; with FULL_TRACEBACK=1 all of them."""
     rank = torch.distributed.get_rank() if has_process_group() else os.environ.get("RANK", "?")
-    told = traceback.TracebackException(kind, error, trace)
+    summary = traceback.TracebackException(kind, error, trace)
     home = os.path.dirname(__file__) + os.sep if __name__.endswith(".templates.process") else __file__
     helpers = () if __name__ == "__main__" else (home,)  # in a script of one file they cannot be told apart
     torchs = os.path.dirname(torch.__file__) + os.sep
-    own = [frame for frame in told.stack if not frame.filename.startswith((torchs, *helpers))]
-    fault = bool(told.stack) and told.stack[-1].filename.startswith(
+    own = [frame for frame in summary.stack if not frame.filename.startswith((torchs, *helpers))]
+    fault = bool(summary.stack) and summary.stack[-1].filename.startswith(
         helpers
     )  # of these helpers: then all frames matter
     if own and not fault and not os.environ.get("FULL_TRACEBACK"):
-        told.stack = traceback.StackSummary.from_list(own)
-    text = "".join(told.format())
-    place = sys.stderr if rank == 0 else sys.__stderr__  # be_quiet leaves that one
+        summary.stack = traceback.StackSummary.from_list(own)
+    text = "".join(summary.format())
+    place = sys.stderr if rank == 0 else sys.__stderr__  # mute_output leaves that one
     print(textwrap.indent(text, f"[rank{rank}]: ", lambda line: True), end="", file=place)
 
 
@@ -594,16 +553,16 @@ def put_together(form: Any, leaves: Sequence[Any]) -> Any:
     return kind(*items) if hasattr(kind, "_fields") else kind(items)
 
 
-def join_leaf(found: Sequence[Any]) -> Any:
+def join_leaf(leaves: Sequence[Any]) -> Any:
     """One leaf of the whole batch, from every rank's own: lists and arrays in rank order, anything else as it is."""
-    own = found[0]
+    own = leaves[0]
     if isinstance(own, (list, tuple)):
-        return type(own)(item for items in found for item in items)
+        return type(own)(item for items in leaves for item in items)
     if hasattr(own, "shape") and own.shape:
-        parts = [torch.as_tensor(each) for each in found]
+        parts = [torch.as_tensor(each) for each in leaves]
         return torch.cat([part for part in parts if part.shape[0]] or parts).numpy()
-    if any(each != own for each in found):
-        raise ValueError(f"{found} differ from rank to rank, and there is no telling how to join them.")
+    if any(each != own for each in leaves):
+        raise ValueError(f"{leaves} differ from rank to rank, and there is no telling how to join them.")
     return own
 
 
@@ -637,21 +596,21 @@ class LoadedRows:
 
 
 @dataclass(frozen=True)
-class Origin:
+class LoadedOrigin:
     """Where rows come from: what was loaded, and what was done to it since, which can be done to the whole, too."""
 
     loaded: LoadedRows
     done: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = ()
 
-    def then(self, step: Callable[[torch.Tensor], torch.Tensor]) -> "Origin":
+    def then(self, step: Callable[[torch.Tensor], torch.Tensor]) -> "LoadedOrigin":
         """The origin of what one more step makes."""
-        return Origin(self.loaded, (*self.done, step))
+        return LoadedOrigin(self.loaded, (*self.done, step))
 
     def make_whole(self) -> torch.Tensor:
         """The whole of these rows."""
-        return self.behind(Origin(self.loaded), self.loaded.make_whole())
+        return self.behind(LoadedOrigin(self.loaded), self.loaded.make_whole())
 
-    def behind(self, earlier: "Origin", whole: torch.Tensor) -> torch.Tensor:
+    def behind(self, earlier: "LoadedOrigin", whole: torch.Tensor) -> torch.Tensor:
         """The same from an earlier whole on."""
         for step in self.done[len(earlier.done) :]:
             whole = step(whole)
@@ -688,12 +647,12 @@ def await_forward(loaded: LoadedRows) -> None:
     """Let the next forward pass tell all ranks of it."""
     number = next(NUMBERS)
     WAITING[number] = loaded
-    for old in [one for one in WAITING if one <= number - MOST_WAITING]:
+    for old in [waiting for waiting in WAITING if waiting <= number - MOST_WAITING]:
         WAITING.pop(old, None)
 
 
 def waiting_beside(arguments: Any, with_rows: bool) -> list[torch.Tensor]:
-    """What a letter says of the tensors that wait: a table of (number, form, does it travel), and rows that travel.
+    """What a message says of the tensors that wait: a table of (number, form, does it travel), and rows that travel.
 
     Not those of the forward pass's own arguments: the script has done with them, mostly. Of them it is only asked
     whether they have the same form on all ranks, as the samples of one batch must.
@@ -710,22 +669,24 @@ def waiting_beside(arguments: Any, with_rows: bool) -> list[torch.Tensor]:
     return [torch.tensor(table, dtype=torch.int64), *rows] if table else []
 
 
-def take_in(letters: "Sequence[Sequence[torch.Tensor]]") -> None:
-    """Read what all ranks' letters say of the tensors that wait."""
-    found: list[dict[int, tuple[int, torch.Tensor | None]]] = []
-    for table, *tensors in (letter for letter in letters if letter):
+def take_in(messages: "Sequence[Sequence[torch.Tensor]]") -> None:
+    """Read what all ranks' messages say of the tensors that wait."""
+    arrived: list[dict[int, tuple[int, torch.Tensor | None]]] = []
+    for table, *tensors in (message for message in messages if message):
         parts = iter(tensors)
-        found.append({number: (form, next(parts) if goes else None) for number, form, goes in table.tolist()})
-    if len(found) < len(letters):
+        arrived.append(
+            {number: (form, next(parts) if goes else None) for number, form, goes in table.tolist()}
+        )
+    if len(arrived) < len(messages):
         return
-    for number in [one for one in found[0] if all(one in each for each in found)]:
+    for number in [common for common in arrived[0] if all(common in each for each in arrived)]:
         loaded = WAITING.pop(number, None)
-        if len({each[number][0] for each in found}) > 1:
+        if len({each[number][0] for each in arrived}) > 1:
             raise ValueError(
                 "The ranks' samples of one batch have different shapes or types, and cannot be stacked to a batch."
             )
-        own = [rows for each in found for rows in [each[number][1]] if rows is not None]
-        if loaded is not None and loaded.whole is None and len(own) == len(found):
+        own = [rows for each in arrived for rows in [each[number][1]] if rows is not None]
+        if loaded is not None and loaded.whole is None and len(own) == len(arrived):
             loaded.whole = torch.cat(own)
 
 
@@ -809,8 +770,8 @@ class RowsOnRanks(torch.Tensor):
     part_dim: int  # the dimension along which the rows lie
     kept: "torch.Tensor | None"  # the whole, once something has asked for it
     kept_at: int  # the changes that there were then
-    family: "Family"
-    origin: "Origin | None"  # of rows of a batch
+    family: "RowsFamily"
+    origin: "LoadedOrigin | None"  # of rows of a batch
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
@@ -819,7 +780,7 @@ class RowsOnRanks(torch.Tensor):
         own: torch.Tensor,
         sizes: Sequence[int],
         dim: int = 0,
-        family: "Family | None" = None,
+        family: "RowsFamily | None" = None,
         shape: "Sequence[int] | None" = None,
         strides: "Sequence[int] | None" = None,
     ) -> "RowsOnRanks":
@@ -842,7 +803,7 @@ class RowsOnRanks(torch.Tensor):
         )
         rows.held, rows.sizes, rows.part_dim = own, tuple(sizes), dim
         rows.kept, rows.kept_at, rows.origin = None, -1, None
-        rows.family = Family() if family is None else family
+        rows.family = RowsFamily() if family is None else family
         rows.family.add(rows)
         return rows
 
@@ -899,23 +860,23 @@ class RowsOnRanks(torch.Tensor):
         return own_whole(self).untyped_storage()
 
 
-class Family:
+class RowsFamily:
     """RowsOnRanks that share their memory: what changes one of them in place changes all."""
 
     def __init__(self) -> None:
         self.lent = False  # the memory is another's, who may need it as it is: the wrapped model's
-        self.times = 1.0  # the memory holds the numbers times this: see FactorAhead
+        self.times = 1.0  # the memory holds the numbers times this: see GradientFactor
         self.changes = 0
-        self.base: Origin | None = None  # of the memory, of which the members are views
+        self.base: LoadedOrigin | None = None  # of the memory, of which the members are views
         self.members: list[weakref.ref[RowsOnRanks]] = []
 
     def add(self, rows: RowsOnRanks) -> None:
-        self.members = [*(one for one in self.members if one() is not None), weakref.ref(rows)]
+        self.members = [*(member for member in self.members if member() is not None), weakref.ref(rows)]
 
     def others(self, rows: RowsOnRanks) -> list[RowsOnRanks]:
         """The living members but for one."""
-        living = (one() for one in self.members)
-        return [one for one in living if one is not None and one is not rows]
+        living = (member() for member in self.members)
+        return [member for member in living if member is not None and member is not rows]
 
 
 def contiguous_strides(shape: Sequence[int]) -> list[int]:
@@ -936,60 +897,12 @@ def join_parts(own: torch.Tensor, sizes: Sequence[int], dim: int) -> torch.Tenso
     return rows
 
 
-def part_whole(whole: Any, which: "Sequence[bool]") -> Any:
-    """These tensors of a batch that all ranks have, as RowsOnRanks that need no network (partable_in(batch))."""
-    if not any(which):
-        return whole
-    marks = iter(which)
-    return map_tensors(whole, lambda tensor: rows_of_whole(tensor) if next(marks) else tensor)
-
-
-def partable_in(whole: Any) -> list[bool]:
-    """Of each tensor of a batch whether its rows are handled apart: it is large, and nothing else shares its memory.
-
-    In tuples, lists and dicts; any other batch stays whole. One rank says it for all: a view of a larger tensor may
-    lie in other memory on the others.
-    """
-    leaves: list[Any] = []
-    if not collect_leaves(whole, leaves):
-        return []
-    tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
-    memories = [one.untyped_storage()._cdata for one in tensors]
-    return [
-        memories.count(memory) == 1 and is_partable(tensor)
-        for tensor, memory in zip(tensors, memories, strict=True)
-    ]
-
-
-def collect_leaves(value: Any, leaves: list[Any]) -> bool:
-    """Whether all that is in a batch is known: tensors, which go to the list, numbers, texts, and what holds them."""
-    if type(value) is dict:
-        return all(collect_leaves(each, leaves) for each in value.values())
-    if type(value) in (tuple, list):
-        return all(collect_leaves(each, leaves) for each in value)
-    leaves.append(value)
-    strided = type(value) is torch.Tensor and value.layout is torch.strided
-    return strided or isinstance(value, (str, bytes, int, float, complex, type(None)))
-
-
-def rows_of_whole(whole: torch.Tensor) -> torch.Tensor:
-    """What all ranks have as a whole, as RowsOnRanks; its memory stays as it is."""
-    sizes = rank_sizes(whole, world_size(), 0)
-    return rows_of_loaded(LoadedRows(own_slice(whole, sizes), sizes, whole))
-
-
 def rows_of_loaded(loaded: LoadedRows) -> RowsOnRanks:
     """A tensor of a batch, as the script sees it; its memory stays as it is."""
     rows = RowsOnRanks.of(loaded.own, loaded.sizes)
-    rows.origin = rows.family.base = Origin(loaded)
+    rows.origin = rows.family.base = LoadedOrigin(loaded)
     rows.family.lent = True
     return rows
-
-
-def is_partable(whole: torch.Tensor) -> bool:
-    """Whether it pays, and is possible, to handle a rank's rows of it alone."""
-    plain_kind = not whole.requires_grad and not whole.is_quantized and whole.dim() > 0
-    return plain_kind and is_large(whole, whole.shape[:1], 0) and whole.is_contiguous()
 
 
 def own_numbers(tensor: torch.Tensor, sizes: Sequence[int], dim: int = 0) -> torch.Tensor:
@@ -1028,16 +941,6 @@ class AsPlain(torch.autograd.Function):
         return gradient
 
 
-def with_wholes(value: Any) -> Any:
-    """A value with all rows in it, before one rank goes on alone; also in tuples, lists and dicts."""
-    return map_tensors(value, plain) if holds_rows(value) else value
-
-
-def holds_rows(value: Any) -> bool:
-    """Whether there are RowsOnRanks in it."""
-    return any(isinstance(tensor, RowsOnRanks) for tensor in tensors_in(value))
-
-
 def is_parted(value: Any) -> TypeGuard[RowsOnRanks]:
     """Whether this tensor's rows lie on several ranks."""
     return isinstance(value, RowsOnRanks) and value.held is not value.kept
@@ -1058,6 +961,8 @@ def join_own(rows: RowsOnRanks) -> torch.Tensor:
     """All ranks' rows, in the order of memory that the whole has."""
     if rows.origin is not None and not rows.family.changes:
         return rows.origin.make_whole()
+    if rows.held.is_meta:  # torch 2.6 asks so for the shape of a sum with zeros that take no memory
+        return torch.empty_strided(rows.shape, rows.stride(), dtype=rows.dtype, device="meta")
     whole = from_all_ranks(rows.own, rows.sizes, rows.part_dim)
     if whole.stride() == rows.stride():
         return whole
@@ -1078,9 +983,9 @@ def become_whole(rows: RowsOnRanks) -> None:
     family, known = rows.family, known_members(rows)
     if known is not None and family.base is not None:
         memory = family.base.make_whole().clone()
-        for one, origin in known:
-            one.held = one.kept = origin.behind(family.base, memory)
-            one.origin = None
+        for tensor, origin in known:
+            tensor.held = tensor.kept = origin.behind(family.base, memory)
+            tensor.origin = None
     elif family.others(rows):
         raise RuntimeError(CROSSES)
     else:
@@ -1089,11 +994,13 @@ def become_whole(rows: RowsOnRanks) -> None:
     family.lent = False
 
 
-def known_members(rows: RowsOnRanks) -> "list[tuple[RowsOnRanks, Origin]] | None":
+def known_members(rows: RowsOnRanks) -> "list[tuple[RowsOnRanks, LoadedOrigin]] | None":
     """All that share the memory, with their origins; None if not all of them can be made of the whole anew."""
-    found = [(one, one.origin) for one in (rows, *rows.family.others(rows)) if one.origin is not None]
-    is_all = len(found) == 1 + len(rows.family.others(rows))
-    return found if is_all and rows.family.base is not None and not rows.family.changes else None
+    known = [
+        (member, member.origin) for member in (rows, *rows.family.others(rows)) if member.origin is not None
+    ]
+    is_all = len(known) == 1 + len(rows.family.others(rows))
+    return known if is_all and rows.family.base is not None and not rows.family.changes else None
 
 
 def own_whole(rows: RowsOnRanks) -> torch.Tensor:
@@ -1115,31 +1022,31 @@ def keeps_rows(key: Any, dim: int, dims: int) -> bool:
     """Whether an index takes each row as a whole: only plain slices and numbers, and all of the rows' dimension."""
     keys = list(key) if isinstance(key, tuple) else [key]
     if any(
-        not isinstance(one, (int, slice)) and one is not Ellipsis or isinstance(one, bool) for one in keys
+        not isinstance(key, (int, slice)) and key is not Ellipsis or isinstance(key, bool) for key in keys
     ):
         return False
-    if any(one is Ellipsis for one in keys):
-        place = next(i for i, one in enumerate(keys) if one is Ellipsis)
+    if any(key is Ellipsis for key in keys):
+        place = next(i for i, key in enumerate(keys) if key is Ellipsis)
         keys[place : place + 1] = [slice(None)] * (dims - len(keys) + 1)
     return len(keys) <= dim or keys[dim] == slice(None)
 
 
 def run_on_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of torch, called with RowsOnRanks among its arguments."""
-    parted = [rows for one in (*args, *kwargs.values()) for rows in rows_in(one) if is_parted(rows)]
+    parted = [rows for value in (*args, *kwargs.values()) for rows in rows_in(value) if is_parted(rows)]
     if all(map(has_come, parted)):
         for rows in parted:
             become_whole(rows)
         return run_on_whole(func, args, kwargs)
     way = WAYS.get(func.name().removeprefix("aten::"))
     if way is None and is_pointwise(func):
-        way = by_element
+        way = map_elements
     if way is None and torch._C._dispatch_has_kernel_for_dispatch_key(
         func.name(), "CompositeImplicitAutograd"
     ):
         return func.decompose(*args, **kwargs)  # made of simpler functions, which come by here in turn
-    found = NotImplemented if way is None else way(func, args, kwargs)
-    return run_on_whole(func, args, kwargs) if found is NotImplemented else found
+    result = NotImplemented if way is None else way(func, args, kwargs)
+    return run_on_whole(func, args, kwargs) if result is NotImplemented else result
 
 
 def has_come(rows: RowsOnRanks) -> bool:
@@ -1154,14 +1061,15 @@ def run_on_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     for rows in changed:
         become_whole(rows)
         about_to_change(rows)
-    viewed = [value for argument, value in given if argument.alias_info is not None and is_parted(value)]
-    found = func(*map_tensors(args, plain_numbers), **map_tensors(kwargs, plain_numbers))
-    if viewed:  # a view of the whole, by which nobody can write into the rows of the other ranks
+    views_of = [value for argument, value in given if argument.alias_info is not None and is_parted(value)]
+    result = func(*map_tensors(args, plain_numbers), **map_tensors(kwargs, plain_numbers))
+    if views_of:  # a view of the whole, by which nobody can write into the rows of the other ranks
         views = [
-            whole_view(one.clone(), viewed[0]) for one in (found if isinstance(found, list) else [found])
+            whole_view(tensor.clone(), views_of[0])
+            for tensor in (result if isinstance(result, list) else [result])
         ]
-        return views if isinstance(found, list) else views[0]
-    return changed[0] if changed and gives_what_it_changed(func) else found
+        return views if isinstance(result, list) else views[0]
+    return changed[0] if changed and gives_what_it_changed(func) else result
 
 
 def gives_what_it_changed(func: Any) -> bool:
@@ -1170,12 +1078,12 @@ def gives_what_it_changed(func: Any) -> bool:
     return len(given) == 1 and given[0].alias_info is not None and bool(given[0].alias_info.is_write)
 
 
-def whole_view(found: torch.Tensor, rows: RowsOnRanks) -> torch.Tensor:
+def whole_view(tensor: torch.Tensor, rows: RowsOnRanks) -> torch.Tensor:
     """A whole that stands for a view of rows: neither may be changed while both are there."""
     view = RowsOnRanks.of(
-        found, (found.shape[0] if found.dim() else 1,), 0, rows.family, found.shape, found.stride()
+        tensor, (tensor.shape[0] if tensor.dim() else 1,), 0, rows.family, tensor.shape, tensor.stride()
     )
-    view.kept = found
+    view.kept = tensor
     return view
 
 
@@ -1184,13 +1092,17 @@ def bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tupl
     schema = func._schema.arguments
     return [
         *zip(schema, args, strict=False),
-        *((one, kwargs[one.name]) for one in schema if one.name in kwargs),
+        *((argument, kwargs[argument.name]) for argument in schema if argument.name in kwargs),
     ]
 
 
 def named(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call by their names, with what they are by default."""
-    values = {one.name: one.default_value for one in func._schema.arguments if one.has_default_value()}
+    values = {
+        argument.name: argument.default_value
+        for argument in func._schema.arguments
+        if argument.has_default_value()
+    }
     return values | {argument.name: value for argument, value in bound(func, args, kwargs)}
 
 
@@ -1202,31 +1114,33 @@ def writes(argument: Any) -> bool:
 def rows_in(value: Any) -> list[RowsOnRanks]:
     """The RowsOnRanks in an argument."""
     return [
-        one
-        for one in (value if isinstance(value, (list, tuple)) else [value])
-        if isinstance(one, RowsOnRanks)
+        item
+        for item in (value if isinstance(value, (list, tuple)) else [value])
+        if isinstance(item, RowsOnRanks)
     ]
 
 
 def about_to_change(rows: RowsOnRanks) -> None:
     """Note a change in place; it must reach all that shares the memory."""
-    if any(is_parted(one) != is_parted(rows) for one in rows.family.others(rows)):
+    if any(is_parted(other) != is_parted(rows) for other in rows.family.others(rows)):
         raise RuntimeError(CROSSES)
     have_own_memory(rows.family)
     rows.family.changes += 1
 
 
-def have_own_memory(family: Family) -> None:
+def have_own_memory(family: RowsFamily) -> None:
     """Go on with a copy of memory that is lent, or holds other numbers: all who share it, on the same one."""
     if not family.lent and family.times == 1:
         return
-    members = [one for one in (each() for each in family.members) if one is not None]
-    spans = [(one.held.storage_offset(), span_of(one.held)) for one in members]
+    members = [member for member in (each() for each in family.members) if member is not None]
+    spans = [(member.held.storage_offset(), span_of(member.held)) for member in members]
     first, last = min(start for start, _ in spans), max(start + size for start, size in spans)
     memory = members[0].held.as_strided([last - first], [1], first)
     copied = memory.clone() if family.times == 1 else memory / family.times
-    for one in members:
-        one.held = copied.as_strided(one.held.shape, one.held.stride(), one.held.storage_offset() - first)
+    for member in members:
+        member.held = copied.as_strided(
+            member.held.shape, member.held.stride(), member.held.storage_offset() - first
+        )
     family.lent, family.times = False, 1.0
 
 
@@ -1249,81 +1163,81 @@ def is_pointwise(func: Any) -> bool:
     return twin is not None and torch.Tag.pointwise in twin.tags
 
 
-def by_element(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def map_elements(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Functions of each element: of rows that lie alike, beside what has one row, or all of them, or none."""
     given = [*args, *kwargs.values()]
-    tensors = [one for one in given if isinstance(one, torch.Tensor)]
-    layouts = {(one.sizes, one.dim() - one.part_dim) for one in tensors if is_parted(one)}
-    if len(layouts) != 1 or any(isinstance(one, (list, tuple)) and rows_in(one) for one in given):
+    tensors = [value for value in given if isinstance(value, torch.Tensor)]
+    layouts = {(tensor.sizes, tensor.dim() - tensor.part_dim) for tensor in tensors if is_parted(tensor)}
+    if len(layouts) != 1 or any(isinstance(value, (list, tuple)) and rows_in(value) for value in given):
         return NotImplemented
     sizes, place = layouts.pop()  # the rows' dimension, counted from the last
     changed = [value for argument, value in bound(func, args, kwargs) if writes(argument)]
-    if any(not is_parted(one) for one in changed):
+    if any(not is_parted(tensor) for tensor in changed):
         return NotImplemented
-    own = [own_beside(one, sizes, place) for one in given]
-    if any(part is None is not one for part, one in zip(own, given, strict=True)):
+    own = [own_beside(value, sizes, place) for value in given]
+    if any(part is None is not value for part, value in zip(own, given, strict=True)):
         return NotImplemented  # one row in all, beside more
     for rows in changed:
         about_to_change(rows)
     if changed:
-        own = [own_beside(one, sizes, place) for one in given]  # in memory that may be changed
-    found = func(*own[: len(args)], **dict(zip(kwargs, own[len(args) :], strict=True)))
+        own = [own_beside(value, sizes, place) for value in given]  # in memory that may be changed
+    result = func(*own[: len(args)], **dict(zip(kwargs, own[len(args) :], strict=True)))
     if changed:
         return changed[0]
-    first = max(filter(is_parted, tensors), key=lambda one: one.dim())
-    found = parted_like(found, first, max(one.dim() for one in tensors) - place)
-    return as_the_whole(found, func, args, kwargs) if len(tensors) == 1 and tensors[0] is args[0] else found
+    first = max(filter(is_parted, tensors), key=lambda tensor: tensor.dim())
+    result = parted_like(result, first, max(tensor.dim() for tensor in tensors) - place)
+    return as_the_whole(result, func, args, kwargs) if len(tensors) == 1 and tensors[0] is args[0] else result
 
 
-def parted_like(found: Any, rows: RowsOnRanks, dim: int) -> Any:
+def parted_like(result: Any, rows: RowsOnRanks, dim: int) -> Any:
     """What was computed on the own rows, as RowsOnRanks; also in a tuple. What is no tensor stays."""
-    if isinstance(found, torch.Tensor):
-        return in_memory_as(found, rows, dim)
-    if not isinstance(found, (list, tuple)):
-        return found
-    return type(found)(parted_like(one, rows, dim) for one in found)
+    if isinstance(result, torch.Tensor):
+        return in_memory_as(result, rows, dim)
+    if not isinstance(result, (list, tuple)):
+        return result
+    return type(result)(parted_like(tensor, rows, dim) for tensor in result)
 
 
-def in_memory_as(found: torch.Tensor, rows: RowsOnRanks, dim: int) -> RowsOnRanks:
+def in_memory_as(result: torch.Tensor, rows: RowsOnRanks, dim: int) -> RowsOnRanks:
     """Rows whose dimensions lie in memory as those of others, of their shape, do: random numbers come in that order."""
-    shape = [*found.shape]
+    shape = [*result.shape]
     shape[dim] = sum(rows.sizes)
     if rows.is_contiguous() or shape != [*rows.shape]:
-        return RowsOnRanks.of(found, rows.sizes, dim)
+        return RowsOnRanks.of(result, rows.sizes, dim)
     strides = torch.empty_like(torch.empty_strided(shape, rows.stride(), device="meta")).stride()
-    order = sorted(range(len(shape)), key=lambda one: -strides[one])
+    order = sorted(range(len(shape)), key=lambda axis: -strides[axis])
     back = sorted(range(len(shape)), key=order.__getitem__)
-    own = found.permute(order).contiguous().permute(back)
+    own = result.permute(order).contiguous().permute(back)
     return RowsOnRanks.of(own, rows.sizes, dim, None, shape, strides)
 
 
-def by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def map_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Functions of each row of their first argument, whatever its shape."""
     rows = args[0]
-    if not is_parted(rows) or any(isinstance(one, torch.Tensor) for one in (*args[1:], *kwargs.values())):
+    if not is_parted(rows) or any(isinstance(value, torch.Tensor) for value in (*args[1:], *kwargs.values())):
         return NotImplemented
-    found = func(rows.own, *args[1:], **kwargs)
+    result = func(rows.own, *args[1:], **kwargs)
     if kwargs.get("memory_format", torch.preserve_format) is not torch.preserve_format:
-        return RowsOnRanks.of(found, rows.sizes, rows.part_dim)
-    return parted_like(found, rows, rows.part_dim)
+        return RowsOnRanks.of(result, rows.sizes, rows.part_dim)
+    return parted_like(result, rows, rows.part_dim)
 
 
-def moved(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def move_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """To another device or dtype: of a batch that lies in every rank's memory, the rest goes when it is asked for."""
-    return as_the_whole(by_row(func, args, kwargs), func, args, kwargs)
+    return as_the_whole(map_rows(func, args, kwargs), func, args, kwargs)
 
 
-def as_the_whole(found: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def as_the_whole(result: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What was made of rows, with the origin by which the same can be made of the whole."""
     rows = args[0]
-    if isinstance(found, RowsOnRanks) and rows.origin is not None and not rows.family.changes:
-        found.origin = rows.origin.then(lambda whole: func(whole, *args[1:], **kwargs))
-        if found.family is not rows.family:
-            found.family.base = found.origin
-    return found
+    if isinstance(result, RowsOnRanks) and rows.origin is not None and not rows.family.changes:
+        result.origin = rows.origin.then(lambda whole: func(whole, *args[1:], **kwargs))
+        if result.family is not rows.family:
+            result.family.base = result.origin
+    return result
 
 
-def made_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def make_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """new_zeros and its relatives: rows of a shape of their own, of as many rows where that is possible."""
     rows, shape = args[0], list(args[1])
     dim, total = rows.part_dim, sum(rows.sizes)
@@ -1333,38 +1247,38 @@ def made_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return RowsOnRanks.of(func(rows.own, shape, *args[2:], **kwargs), rows.sizes, dim)
 
 
-def made_plain(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def make_plain(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """new_empty_strided: autograd makes gradients of views so, and writes into them by as_strided."""
     return func(args[0].own, *args[1:], **kwargs)
 
 
-def along(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def map_along_dims(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Functions along dimensions: of each row alone, if the rows' own is not among them."""
     given = named(func, args, kwargs)
-    rows = next((one for one in (*args, *kwargs.values()) if is_parted(one)), None)
+    rows = next((value for value in (*args, *kwargs.values()) if is_parted(value)), None)
     dims = given["dim"] if "dim" in given else given["dims"]
     if rows is None or not isinstance(args[0], torch.Tensor) or dims is None or rows.dim() == 0:
         return NotImplemented
-    dims = [one % rows.dim() for one in (dims if isinstance(dims, (list, tuple)) else [dims])]
-    tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
-    own = {id(one): own_alike(one, rows) if one.dim() == rows.dim() else None for one in tensors}
+    dims = [index % rows.dim() for index in (dims if isinstance(dims, (list, tuple)) else [dims])]
+    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+    own = {id(tensor): own_alike(tensor, rows) if tensor.dim() == rows.dim() else None for tensor in tensors}
     changed = [value for argument, value in bound(func, args, kwargs) if writes(argument)]
     if not dims or rows.part_dim in dims or None in own.values() or not all(map(is_parted, changed)):
         return NotImplemented
-    for one in changed:
-        about_to_change(one)
-    found = func(
-        *(own.get(id(one), one) for one in args),
-        **{key: own.get(id(one), one) for key, one in kwargs.items()},
+    for tensor in changed:
+        about_to_change(tensor)
+    result = func(
+        *(own.get(id(value), value) for value in args),
+        **{key: own.get(id(value), value) for key, value in kwargs.items()},
     )
     if changed:
         return changed[0]
-    first = found if isinstance(found, torch.Tensor) else found[0]
+    first = result if isinstance(result, torch.Tensor) else result[0]
     gone = sum(dim < rows.part_dim for dim in dims) if first.dim() < rows.dim() else 0
-    return parted_like(found, rows, rows.part_dim - gone)
+    return parted_like(result, rows, rows.part_dim - gone)
 
 
-class FactorAhead:
+class GradientFactor:
     """What gradients are multiplied by where they enter the rows of the model that was called last.
 
     ExactDDP multiplies the gradient of a large output by the number of ranks. A loss multiplies it by a number
@@ -1375,14 +1289,14 @@ class FactorAhead:
     now = 1.0
 
 
-def ahead(rows: RowsOnRanks) -> float:
+def gradient_factor(rows: RowsOnRanks) -> float:
     """The factor that a gradient of these rows may hold; none where a large number may be infinite."""
-    return FactorAhead.now if rows.dtype in (torch.float32, torch.float64) else 1.0
+    return GradientFactor.now if rows.dtype in (torch.float32, torch.float64) else 1.0
 
 
-def holding(found: torch.Tensor, sizes: Sequence[int], dim: int, times: float) -> RowsOnRanks:
-    """Rows of which `found` holds the numbers times something."""
-    rows = RowsOnRanks.of(found, sizes, dim)
+def scaled_rows(numbers: torch.Tensor, sizes: Sequence[int], dim: int, times: float) -> RowsOnRanks:
+    """Rows of which `numbers` holds the numbers times something."""
+    rows = RowsOnRanks.of(numbers, sizes, dim)
     rows.family.times = times
     return rows
 
@@ -1391,13 +1305,13 @@ def softmax_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """The gradients of softmax and log_softmax: what the gradient that comes holds more, that which goes holds, too."""
     gradient = args[0]
     if not is_parted(gradient) or gradient.family.times == 1:
-        return along(func, args, kwargs)
+        return map_along_dims(func, args, kwargs)
     layout = None, gradient.shape, gradient.stride()
     bare = RowsOnRanks.of(gradient.held, gradient.sizes, gradient.part_dim, *layout)
-    found = along(func, (bare, *args[1:]), kwargs)
-    if found is not NotImplemented:
-        found.family.times = gradient.family.times
-    return found
+    result = map_along_dims(func, (bare, *args[1:]), kwargs)
+    if result is not NotImplemented:
+        result.family.times = gradient.family.times
+    return result
 
 
 def is_small(rows: RowsOnRanks) -> bool:
@@ -1407,22 +1321,23 @@ def is_small(rows: RowsOnRanks) -> bool:
 
 def add_up(parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The sums over the ranks of some small tensors, added in rank order, in one exchange."""
-    flat = torch.cat([one.reshape(-1) for one in parts])
+    flat = torch.cat([part.reshape(-1) for part in parts])
     world = world_size()
-    found = from_all_ranks(flat, [len(flat)] * world).view(world, -1)
-    total = found[0].clone()
-    for one in found[1:]:
-        total += one
+    totals = from_all_ranks(flat, [len(flat)] * world).view(world, -1)
+    total = totals[0].clone()
+    for row in totals[1:]:
+        total += row
     return [
-        one.view(part.shape) for one, part in zip(total.split([p.numel() for p in parts]), parts, strict=True)
+        piece.view(part.shape)
+        for piece, part in zip(total.split([p.numel() for p in parts]), parts, strict=True)
     ]
 
 
-def summed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def sum_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """sum over the rows' dimension, alone or with others: what the ranks have is added up."""
-    found, rows = along_if_it_can(func, args, kwargs), args[0]
-    if found is not NotImplemented or not is_parted(rows):
-        return found
+    result, rows = map_along_given_dims(func, args, kwargs), args[0]
+    if result is not NotImplemented or not is_parted(rows):
+        return result
     if is_small(rows) and not (counts(rows, kwargs.get("dtype")) and whole_is_far(rows)):
         return NotImplemented
     (total,) = add_up(
@@ -1444,15 +1359,15 @@ def whole_is_far(rows: RowsOnRanks) -> bool:
     return rows.origin is None or rows.family.changes > 0 or rows.origin.loaded.whole is None
 
 
-def averaged(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def average_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mean over the rows' dimension, alone or with others."""
-    found, rows = along_if_it_can(func, args, kwargs), args[0]
-    if found is not NotImplemented or not is_parted(rows):
-        return found
+    result, rows = map_along_given_dims(func, args, kwargs), args[0]
+    if result is not NotImplemented or not is_parted(rows):
+        return result
     if is_small(rows):
         return NotImplemented
     given = named(func, args, kwargs)
-    dims = [one % rows.dim() for one in given.get("dim") or range(rows.dim())]
+    dims = [index % rows.dim() for index in given.get("dim") or range(rows.dim())]
     count = 1
     for dim in dims:
         count *= rows.shape[dim]
@@ -1460,34 +1375,34 @@ def averaged(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return (add_up([own])[0] / count).to(given["dtype"] or rows.dtype)
 
 
-def exact(dtype: torch.dtype, asked: "torch.dtype | None") -> "torch.dtype | None":
+def exact(dtype: torch.dtype, requested: "torch.dtype | None") -> "torch.dtype | None":
     """The dtype to add in: half precision is rounded once, at the end."""
-    return torch.float32 if (asked or dtype) in (torch.float16, torch.bfloat16) else asked
+    return torch.float32 if (requested or dtype) in (torch.float16, torch.bfloat16) else requested
 
 
-def of_parts(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def combine_parts(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """max, min, any, all and norms of everything: of those of the ranks that have rows."""
     rows, given = args[0], named(func, args, kwargs)
     if not is_parted(rows) or not rows.numel() or given.get("dim") is not None or given.get("ord", 2) == 0:
         return NotImplemented
     size, at = rows.sizes[own_rank()], [min(size, 1) for size in rows.sizes]
     own = func(rows.own, *args[1:], **kwargs) if size else rows.own.new_empty(())
-    found = from_all_ranks(own.reshape(1)[: at[own_rank()]], at)
-    return func(found, *args[1:], **kwargs).reshape(own.shape)
+    result = from_all_ranks(own.reshape(1)[: at[own_rank()]], at)
+    return func(result, *args[1:], **kwargs).reshape(own.shape)
 
 
-def normed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def norm_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """linalg_vector_norm, along dimensions or of everything."""
-    found = along(func, args, kwargs)
-    return of_parts(func, args, kwargs) if found is NotImplemented else found
+    result = map_along_dims(func, args, kwargs)
+    return combine_parts(func, args, kwargs) if result is NotImplemented else result
 
 
-def along_if_it_can(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def map_along_given_dims(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     given = named(func, args, kwargs)
-    return along(func, args, kwargs) if "dim" in given or "dims" in given else NotImplemented
+    return map_along_dims(func, args, kwargs) if "dim" in given or "dims" in given else NotImplemented
 
 
-def viewed(
+def make_view(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dim: int, own: Any, sizes: Any = None
 ) -> Any:
     """A view of rows: of the own rows with the same memory, and of the whole as torch would have it."""
@@ -1498,7 +1413,7 @@ def viewed(
     return as_the_whole(view, func, args, kwargs)
 
 
-def reshaped(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def reshape_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """view and its relatives, where the rows stay rows, or are split evenly, or merged with what is in each."""
     rows = args[0]
     shape = list(torch.empty(rows.shape, device="meta").reshape(args[1]).shape)
@@ -1510,7 +1425,7 @@ def reshaped(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return NotImplemented
     sizes = tuple(size * each[0] // each[1] for size in rows.sizes)
     shape[dim] = sizes[own_rank()]
-    return viewed(func, args, kwargs, dim, rows.held.view(shape), sizes)
+    return make_view(func, args, kwargs, dim, rows.held.view(shape), sizes)
 
 
 def reshaped_dim(old: list[int], part_dim: int, new: list[int]) -> "tuple[int, tuple[int, int]] | None":
@@ -1531,61 +1446,63 @@ def reshaped_dim(old: list[int], part_dim: int, new: list[int]) -> "tuple[int, t
     return None
 
 
-def permuted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def permute_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """permute, transpose, t."""
     rows, given = args[0], named(func, args, kwargs)
     order = list(range(rows.dim()))
     if "dims" in given:
-        order = [one % rows.dim() for one in given["dims"]]
+        order = [index % rows.dim() for index in given["dims"]]
     elif rows.dim() > 1:
-        one, other = given.get("dim0", 0) % rows.dim(), given.get("dim1", 1) % rows.dim()
-        order[one], order[other] = order[other], order[one]
-    return viewed(func, args, kwargs, order.index(rows.part_dim), rows.held.permute(order))
+        first, other = given.get("dim0", 0) % rows.dim(), given.get("dim1", 1) % rows.dim()
+        order[first], order[other] = order[other], order[first]
+    return make_view(func, args, kwargs, order.index(rows.part_dim), rows.held.permute(order))
 
 
-def squeezed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def squeeze_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """squeeze, of dimensions other than the rows'."""
     rows, dim = args[0], named(func, args, kwargs).get("dim")
-    asked = range(rows.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
-    gone = [one % rows.dim() for one in asked if rows.shape[one] == 1] if rows.dim() else []
+    dims = range(rows.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+    gone = [index % rows.dim() for index in dims if rows.shape[index] == 1] if rows.dim() else []
     if rows.part_dim in gone:
         return NotImplemented
     own = rows.held
-    for one in sorted(gone, reverse=True):
-        own = own.squeeze(one)
-    return viewed(func, args, kwargs, rows.part_dim - sum(one < rows.part_dim for one in gone), own)
+    for index in sorted(gone, reverse=True):
+        own = own.squeeze(index)
+    return make_view(func, args, kwargs, rows.part_dim - sum(index < rows.part_dim for index in gone), own)
 
 
-def unsqueezed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def unsqueeze_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rows, dim = args[0], args[1] % (args[0].dim() + 1)
-    return viewed(func, args, kwargs, rows.part_dim + (dim <= rows.part_dim), rows.held.unsqueeze(dim))
+    return make_view(func, args, kwargs, rows.part_dim + (dim <= rows.part_dim), rows.held.unsqueeze(dim))
 
 
-def expanded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def expand_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """expand, where it does not make many rows of one."""
     rows, shape = args[0], list(args[1])
     dim = rows.part_dim + len(shape) - rows.dim()
     if shape[dim] not in (-1, sum(rows.sizes)):
         return NotImplemented
     shape[dim] = rows.sizes[own_rank()]
-    return viewed(func, args, kwargs, dim, rows.held.expand(shape))
+    return make_view(func, args, kwargs, dim, rows.held.expand(shape))
 
 
-def selected(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def select_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """x[:, 3]: of each row."""
     rows, dim = args[0], args[1] % args[0].dim()
     if dim == rows.part_dim:
         return NotImplemented
-    return viewed(func, args, kwargs, rows.part_dim - (dim < rows.part_dim), rows.held.select(dim, args[2]))
+    return make_view(
+        func, args, kwargs, rows.part_dim - (dim < rows.part_dim), rows.held.select(dim, args[2])
+    )
 
 
-def sliced(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def slice_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """x[:, 1:3], of each row; x[4:8], of those rows that a rank has."""
     rows, given = args[0], named(func, args, kwargs)
     dim, total = given["dim"] % rows.dim(), rows.shape[given["dim"]]
     if dim != rows.part_dim:
         own = rows.held[(slice(None),) * dim + (slice(given["start"], given["end"], given["step"]),)]
-        return viewed(func, args, kwargs, rows.part_dim, own)
+        return make_view(func, args, kwargs, rows.part_dim, own)
     start, end, step = slice(given["start"], given["end"], given["step"]).indices(total)
     if step != 1:
         return NotImplemented
@@ -1596,10 +1513,10 @@ def sliced(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if rank == own_rank():
             own = rows.held.narrow(dim, min(first, size), sizes[-1])
         at += size
-    return viewed(func, args, kwargs, rows.part_dim, own, tuple(sizes))
+    return make_view(func, args, kwargs, rows.part_dim, own, tuple(sizes))
 
 
-def aliased(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def alias_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """detach, alias: the same memory."""
     rows = args[0]
     twin = RowsOnRanks.of(rows.held, rows.sizes, rows.part_dim, rows.family, rows.shape, rows.stride())
@@ -1607,7 +1524,7 @@ def aliased(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return twin
 
 
-def one_of_many(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def pad_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The gradients of select and slice: zeros around what was picked of each row."""
     rows, shape, dim = args[0], list(args[1]), args[2] % len(args[1])
     select = func._schema.name.endswith("select_backward")
@@ -1618,7 +1535,7 @@ def one_of_many(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return RowsOnRanks.of(func(rows.own, shape, *args[2:]), rows.sizes, place)
 
 
-def several(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def split_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """split and unbind, along other dimensions: of each row."""
     rows, given = args[0], named(func, args, kwargs)
     dim = given["dim"] % rows.dim()
@@ -1633,34 +1550,34 @@ def several(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     ]
 
 
-def side_by_side(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def cat_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """cat and stack, of rows that lie alike, along another dimension."""
     tensors, dim = args[0], named(func, args, kwargs)["dim"]
     rows, new = next(filter(is_parted, tensors)), func._schema.name.endswith("stack")
-    own = [own_alike(one, rows) if one.dim() == rows.dim() else None for one in tensors]
+    own = [own_alike(tensor, rows) if tensor.dim() == rows.dim() else None for tensor in tensors]
     dim %= rows.dim() + new
-    if any(one is None for one in own) or not new and dim == rows.part_dim:
+    if any(part is None for part in own) or not new and dim == rows.part_dim:
         return NotImplemented
     return RowsOnRanks.of(func(own, dim), rows.sizes, rows.part_dim + (new and dim <= rows.part_dim))
 
 
-def multiplied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def multiply_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mm and bmm: rows times a matrix, or the sum over rows that both sides have."""
-    one, other = args
-    batched = one.dim() - 2
-    if is_parted(one) and is_parted(other):
-        if one.sizes != other.sizes:
+    first, other = args
+    batched = first.dim() - 2
+    if is_parted(first) and is_parted(other):
+        if first.sizes != other.sizes:
             return NotImplemented
-        if batched and one.part_dim == other.part_dim == 0:
-            return RowsOnRanks.of(func(one.own, other.own), one.sizes, 0)
-        if one.part_dim == batched + 1 and other.part_dim == batched:
-            return add_up([func(one.own, other.own)])[0]
+        if batched and first.part_dim == other.part_dim == 0:
+            return RowsOnRanks.of(func(first.own, other.own), first.sizes, 0)
+        if first.part_dim == batched + 1 and other.part_dim == batched:
+            return add_up([func(first.own, other.own)])[0]
         return NotImplemented
-    rows, whole = (one, plain_numbers(other)) if is_parted(one) else (other, plain_numbers(one))
+    rows, whole = (first, plain_numbers(other)) if is_parted(first) else (other, plain_numbers(first))
     if batched and rows.part_dim == 0:
         own = own_slice(whole, rows.sizes, 0)
-        return RowsOnRanks.of(func(rows.own, own) if rows is one else func(own, rows.own), rows.sizes, 0)
-    if rows is one and rows.part_dim == batched:
+        return RowsOnRanks.of(func(rows.own, own) if rows is first else func(own, rows.own), rows.sizes, 0)
+    if rows is first and rows.part_dim == batched:
         return RowsOnRanks.of(func(rows.own, whole), rows.sizes, batched)
     if rows is other and rows.part_dim == batched + 1:
         return RowsOnRanks.of(func(whole, rows.own), rows.sizes, batched + 1)
@@ -1668,12 +1585,19 @@ def multiplied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return add_up([func(own, rows.own) if rows is other else func(rows.own, own)])[0]
 
 
-def multiplied_and_added(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def multiply_and_add_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """addmm: a bias that all rows have, plus rows times a matrix."""
-    bias, one, other = args
-    if kwargs or is_parted(bias) or is_parted(other) or not is_parted(one) or one.part_dim or bias.dim() > 1:
+    bias, first, other = args
+    if (
+        kwargs
+        or is_parted(bias)
+        or is_parted(other)
+        or not is_parted(first)
+        or first.part_dim
+        or bias.dim() > 1
+    ):
         return NotImplemented
-    return RowsOnRanks.of(func(plain_numbers(bias), one.own, plain_numbers(other)), one.sizes, 0)
+    return RowsOnRanks.of(func(plain_numbers(bias), first.own, plain_numbers(other)), first.sizes, 0)
 
 
 # torch's numbers for reduction=
@@ -1712,8 +1636,8 @@ def class_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     given = own_alike(gradient, rows) if reduction == NO_REDUCTION else plain_numbers(gradient)
     if own is None or given is None:
         return NotImplemented
-    times = 1.0 if reduction == NO_REDUCTION else ahead(rows)
-    found = func(
+    times = 1.0 if reduction == NO_REDUCTION else gradient_factor(rows)
+    result = func(
         given if times == 1 else given * times,
         rows.own.contiguous(),
         own,
@@ -1722,7 +1646,7 @@ def class_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         ignored,
         plain_numbers(total),
     )
-    return holding(found, rows.sizes, 0, times)
+    return scaled_rows(result, rows.sizes, 0, times)
 
 
 def own_beside(value: Any, sizes: Sequence[int], place: int) -> Any:
@@ -1748,8 +1672,8 @@ def own_pair(
     given = named(func, args, kwargs)
     rows = next(filter(is_parted, given.values()))
     place = rows.dim() - rows.part_dim
-    own = {name: own_beside(one, rows.sizes, place) for name, one in given.items()}
-    lies_alike = all(own[name] is not None or one is None for name, one in given.items())
+    own = {name: own_beside(value, rows.sizes, place) for name, value in given.items()}
+    lies_alike = all(own[name] is not None or value is None for name, value in given.items())
     return (given, rows, own) if lies_alike and given["self"].shape == rows.shape else None
 
 
@@ -1774,12 +1698,12 @@ def pair_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     if pair is None:
         return NotImplemented
     given, rows, own = pair
-    times = 1.0 if given["reduction"] == NO_REDUCTION else ahead(rows)
+    times = 1.0 if given["reduction"] == NO_REDUCTION else gradient_factor(rows)
     if given["reduction"] == MEAN_REDUCTION:
         own |= {"grad_output": own["grad_output"] / rows.numel(), "reduction": SUM_REDUCTION}
     if times != 1:
         own["grad_output"] = own["grad_output"] * times
-    return holding(func(**own), rows.sizes, rows.part_dim, times)
+    return scaled_rows(func(**own), rows.sizes, rows.part_dim, times)
 
 
 def own_alike(tensor: torch.Tensor, rows: RowsOnRanks) -> "torch.Tensor | None":
@@ -1791,15 +1715,15 @@ def own_alike(tensor: torch.Tensor, rows: RowsOnRanks) -> "torch.Tensor | None":
     return own_slice(plain_numbers(tensor), rows.sizes, rows.part_dim)
 
 
-def looked_up(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def look_up_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """embedding: a row of the table for each index."""
     if is_parted(args[0]) or not is_parted(args[1]):
         return NotImplemented
-    found = func(plain_numbers(args[0]), args[1].own, *args[2:], **kwargs)
-    return RowsOnRanks.of(found, args[1].sizes, args[1].part_dim)
+    result = func(plain_numbers(args[0]), args[1].own, *args[2:], **kwargs)
+    return RowsOnRanks.of(result, args[1].sizes, args[1].part_dim)
 
 
-def looked_up_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def sum_looked_up_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """embedding_dense_backward: what the ranks' rows add to the table's gradient."""
     gradient, indices, count, padding, by_frequency = args
     own = own_alike(gradient, indices) if is_parted(indices) else None
@@ -1808,66 +1732,69 @@ def looked_up_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return add_up([func(own, indices.own, count, padding, by_frequency)])[0]
 
 
-def picked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def index_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """x[:, chosen]: from each row."""
     rows, indices = args
-    if not is_parted(rows) or any(is_parted(one) for one in indices):
+    if not is_parted(rows) or any(is_parted(index) for index in indices):
         return NotImplemented
-    first = next(dim for dim, one in enumerate(indices) if one is not None)
-    if first <= rows.part_dim or any(one is None for one in indices[first:]):  # the row picked from, or moved
+    first = next(dim for dim, index in enumerate(indices) if index is not None)
+    if first <= rows.part_dim or any(
+        index is None for index in indices[first:]
+    ):  # the row picked from, or moved
         return NotImplemented
-    own = func(rows.own, [one if one is None else plain_numbers(one) for one in indices])
+    own = func(rows.own, [index if index is None else plain_numbers(index) for index in indices])
     return RowsOnRanks.of(own, rows.sizes, rows.part_dim)
 
 
-def drawn_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def draw_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """rand_like and its relatives: all ranks draw for all rows, as one process would."""
     rows = args[0]
     whole = torch.empty_strided(rows.shape, rows.stride(), dtype=rows.dtype, device=rows.device)
     return func(whole, *args[1:], **kwargs)
 
 
-def by_name(ways: "dict[Way, str]") -> "dict[str, Way]":
+def ways_by_name(ways: "dict[Way, str]") -> "dict[str, Way]":
     """The way of each function, from the functions of each way: aten's names with their overloads."""
     return {name: way for way, names in ways.items() for name in names.split()}
 
 
-# Beside these: by_element for all that torch itself says is pointwise (torch.Tag.pointwise).
-WAYS = by_name(
+# Beside these: map_elements for all that torch itself says is pointwise (torch.Tag.pointwise).
+WAYS = ways_by_name(
     {
-        by_row: "clone empty_like zeros_like ones_like full_like is_pinned",
-        moved: "_to_copy _pin_memory",
-        by_element: """copy_ fill_.Scalar fill_.Tensor zero_ where.self leaky_relu_backward elu_backward
+        map_rows: "clone empty_like zeros_like ones_like full_like is_pinned",
+        move_rows: "_to_copy _pin_memory",
+        map_elements: """copy_ fill_.Scalar fill_.Tensor zero_ where.self leaky_relu_backward elu_backward
             softplus_backward hardtanh_backward hardswish hardswish_backward hardsigmoid_backward""",
-        made_like: "new_empty new_zeros new_ones new_full",
-        made_plain: "new_empty_strided",
-        drawn_like: "rand_like randn_like randint_like randint_like.low_dtype",
-        along: """amax amin max.dim min.dim argmax argmin logsumexp prod.dim_int any.dim all.dim any.dims all.dims
+        make_like: "new_empty new_zeros new_ones new_full",
+        make_plain: "new_empty_strided",
+        draw_like: "rand_like randn_like randint_like randint_like.low_dtype",
+        map_along_dims: """amax
+            amin max.dim min.dim argmax argmin logsumexp prod.dim_int any.dim all.dim any.dims all.dims
             var.correction std.correction var_mean.correction std_mean.correction var.dim std.dim norm.ScalarOpt_dim
             norm.ScalarOpt_dim_dtype median.dim mode kthvalue nansum cumsum cumprod sort sort.stable argsort topk
             _softmax _log_softmax cummax cummin flip gather glu
             logcumsumexp scatter.src scatter.value scatter_.src scatter_.value scatter_add scatter_add_""",
         softmax_gradient: "_softmax_backward_data _log_softmax_backward_data",
-        summed: "sum sum.dim_IntList",
-        averaged: "mean mean.dim",
-        of_parts: "max min any all",
-        normed: "linalg_vector_norm",
-        reshaped: "view _unsafe_view _reshape_alias",
-        permuted: "permute transpose.int t",
-        squeezed: "squeeze squeeze.dim squeeze.dims",
-        unsqueezed: "unsqueeze",
-        expanded: "expand",
-        selected: "select.int",
-        sliced: "slice.Tensor",
-        picked: "index.Tensor",
-        aliased: "detach alias lift_fresh",
-        one_of_many: "select_backward slice_backward",
-        several: "split.Tensor split_with_sizes unbind.int",
-        side_by_side: "cat stack",
-        multiplied: "mm bmm",
-        multiplied_and_added: "addmm",
-        looked_up: "embedding",
-        looked_up_gradient: "embedding_dense_backward",
+        sum_rows: "sum sum.dim_IntList",
+        average_rows: "mean mean.dim",
+        combine_parts: "max min any all",
+        norm_rows: "linalg_vector_norm",
+        reshape_rows: "view _unsafe_view _reshape_alias",
+        permute_rows: "permute transpose.int t",
+        squeeze_rows: "squeeze squeeze.dim squeeze.dims",
+        unsqueeze_rows: "unsqueeze",
+        expand_rows: "expand",
+        select_rows: "select.int",
+        slice_rows: "slice.Tensor",
+        index_rows: "index.Tensor",
+        alias_rows: "detach alias lift_fresh",
+        pad_gradient: "select_backward slice_backward",
+        split_rows: "split.Tensor split_with_sizes unbind.int",
+        cat_rows: "cat stack",
+        multiply_rows: "mm bmm",
+        multiply_and_add_rows: "addmm",
+        look_up_rows: "embedding",
+        sum_looked_up_gradient: "embedding_dense_backward",
         class_loss: "nll_loss_forward nll_loss2d_forward",
         class_loss_gradient: "nll_loss_backward nll_loss2d_backward",
         pair_loss: """mse_loss smooth_l1_loss huber_loss binary_cross_entropy soft_margin_loss
@@ -1905,7 +1832,7 @@ def shard(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> 
 class ShardedLoader(DataLoader[Any]):
     """A DataLoader with another's settings that loads one rank's rows of each of its batches."""
 
-    differs_by_rank = True  # nothing that replicas fill, see memory.py
+    differs_by_rank = True  # nothing that replicas fill, see shared_state.py
 
     def __init__(self, loader: "DataLoader[Any]", rank: int, world: int) -> None:
         vars(self).update(vars(loader))
@@ -1920,7 +1847,7 @@ class ShardedLoader(DataLoader[Any]):
         return RankIndices(self.batch_sampler, self.share)
 
     def __iter__(self) -> Any:
-        if not ranks_come_by():
+        if not all_ranks_are_here():
             return iter(self.whole)
         self.share.sizes = deque()
         return RankBatches(super().__iter__(), self.share, len(self))
@@ -2088,10 +2015,10 @@ def part_loaded(own: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
 Layout = tuple[int, tuple[int, ...]] | torch.Size | None
 
 
-class FromWhole(torch.autograd.Function):
+class ScatterToRanks(torch.autograd.Function):
     """What all ranks hold alike becomes each rank's own: its copy, or its rows.
 
-    The backward pass is IntoWhole, whose backward pass is FromWhole, and so on: gradients of gradients work.
+    The backward pass is GatherFromRanks, whose backward pass is ScatterToRanks, and so on: gradients of gradients work.
     The first output, a zero called the link, belongs to every result of the ranks' work. So the backward pass
     comes by here on every rank, once, also on a rank without rows; or else the others would wait for it.
     """
@@ -2099,7 +2026,7 @@ class FromWhole(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
         link = whole[0].new_zeros((), dtype=torch.float32)
-        own = (link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True)))
+        own = (link, *(own_part(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True)))
         ctx.layouts = layouts
         ctx.forms = [(part.shape, part.dtype, part.device) for part in own]
         ctx.set_materialize_grads(False)
@@ -2115,15 +2042,17 @@ class FromWhole(torch.autograd.Function):
             ctx.early.append(gradients)
             return (None,) * len(gradients)
         each = zip(*ctx.early, gradients, strict=True)
-        link_gradient, *sums = (added(found, *form) for found, form in zip(each, ctx.forms, strict=True))
+        link_gradient, *sums = (
+            add_gradients(gradients, *form) for gradients, form in zip(each, ctx.forms, strict=True)
+        )
         ctx.early = []
         if torch.is_grad_enabled():  # there will be gradients of gradients
             (link,) = ctx.saved_tensors
             link_gradient = link + link_gradient
-        return None, *IntoWhole.apply(ctx.layouts, link_gradient, *sums)
+        return None, *GatherFromRanks.apply(ctx.layouts, link_gradient, *sums)
 
 
-class IntoWhole(torch.autograd.Function):
+class GatherFromRanks(torch.autograd.Function):
     """What each rank holds becomes what all ranks hold alike: the sum of copies, or all rows in order."""
 
     @staticmethod
@@ -2133,15 +2062,15 @@ class IntoWhole(torch.autograd.Function):
         ctx.layouts = layouts
         pairs = list(zip(own, layouts, strict=True))
         sums = iter(sum_over_ranks([tensor for tensor, layout in pairs if layout is None]))
-        return tuple(next(sums) if layout is None else from_ranks(tensor, layout) for tensor, layout in pairs)
+        return tuple(next(sums) if layout is None else join_ranks(tensor, layout) for tensor, layout in pairs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        return None, *FromWhole.apply(ctx.layouts, *gradients)
+        return None, *ScatterToRanks.apply(ctx.layouts, *gradients)
 
 
 class RowsIntoWhole(torch.autograd.Function):
-    """IntoWhole of rows whose whole is there already; it is in a list, to be no input.
+    """GatherFromRanks of rows whose whole is there already; it is in a list, to be no input.
 
     The gradient of the own rows is multiplied by a factor.
     """
@@ -2162,7 +2091,7 @@ class RowsIntoWhole(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
         dim, sizes = ctx.layout
         if torch.is_grad_enabled():  # there will be gradients of gradients
-            link, own = FromWhole.apply((ctx.layout,), gradient)
+            link, own = ScatterToRanks.apply((ctx.layout,), gradient)
             return None, None, None, link, own * ctx.factor
         link = torch.zeros((), device=gradient.device)
         return None, None, None, link, own_times(gradient, sizes, dim, ctx.factor)
@@ -2179,17 +2108,17 @@ def replica_is_done(link: torch.Tensor) -> None:
         node = node.next_functions[0][0] if node.next_functions else None
 
 
-def added(
-    found: Sequence[torch.Tensor | None], shape: torch.Size, dtype: torch.dtype, device: torch.device
+def add_gradients(
+    parts: Sequence[torch.Tensor | None], shape: torch.Size, dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
     """The sum of gradients; zeros where there are none."""
-    given = [gradient for gradient in found if gradient is not None]
+    given = [gradient for gradient in parts if gradient is not None]
     if not given:
         return torch.zeros(shape, dtype=dtype, device=device)
     return sum(given[1:], start=given[0])
 
 
-def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
+def own_part(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
     """This rank's part of a tensor that all ranks hold."""
     if tensor.is_sparse:
         return tensor.clone()
@@ -2198,25 +2127,27 @@ def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
     return own_numbers(tensor, layout[1], layout[0]).clone()
 
 
-def from_ranks(own: torch.Tensor, layout: tuple[int, tuple[int, ...]] | torch.Size) -> torch.Tensor:
+def join_ranks(own: torch.Tensor, layout: tuple[int, tuple[int, ...]] | torch.Size) -> torch.Tensor:
     """The ranks' rows in order, or the sum of gradients that are sparse if those of all ranks with rows are."""
     if not isinstance(layout, torch.Size):
         return join_parts(own, layout[1], layout[0])
-    told = (own._indices().cpu(), own._values().cpu()) if own.is_sparse else own.cpu() if own.any() else None
-    found = [each for each in exchange(told) if each is not None]
+    numbers = (
+        (own._indices().cpu(), own._values().cpu()) if own.is_sparse else own.cpu() if own.any() else None
+    )
+    shares = [each for each in exchange(numbers) if each is not None]
     parts = [
         torch.sparse_coo_tensor(each[0], each[1], layout) if isinstance(each, tuple) else each
-        for each in found
+        for each in shares
     ]
     if not all(part.is_sparse for part in parts):
         parts = [part.to_dense() if part.is_sparse else part for part in parts]
-    return added(parts, layout, own.dtype, torch.device("cpu")).to(own.device)
+    return add_gradients(parts, layout, own.dtype, torch.device("cpu")).to(own.device)
 
 
 def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Each tensor's sum over the ranks, with one all_reduce for all tensors of a kind."""
     sums = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
-    for places in alike(sums):
+    for places in group_by_kind(sums):
         flat = torch.cat([sums[i].reshape(-1) for i in places])
         torch.distributed.all_reduce(torch.view_as_real(flat) if flat.is_complex() else flat)
         parts = flat.split([sums[i].numel() for i in places])
@@ -2225,7 +2156,7 @@ def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return sums
 
 
-def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
+def group_by_kind(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
     """The positions of the tensors, grouped by dtype and device."""
     groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
     for i, tensor in enumerate(tensors):
@@ -2248,43 +2179,10 @@ def copy_from_rank(source: int, tensors: Sequence[torch.Tensor]) -> None:
                 tensor.data.copy_(own.view(tensor.dtype).view(tensor.shape))
 
 
-class ScaleGradient(torch.autograd.Function):
-    """x in the forward pass; the gradient times a factor in the backward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, factor: float) -> torch.Tensor:
-        ctx.factor = factor
-        return plain_numbers(tensor).view_as(tensor)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
-        return gradient * ctx.factor, None
-
-
-class ZeroGradients(torch.autograd.Function):
-    """The link in the forward pass; in the backward pass a zero gradient for every parameter.
-
-    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
-    DistributedDataParallel's reducer wants to hear of every parameter on every rank.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, link: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
-        ctx.forms = [(p.shape, p.dtype, p.device) for p in parameters]
-        return link.clone()
-
-    @staticmethod
-    def backward(ctx: Any, link_gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        zeros = {
-            kind: torch.zeros((), dtype=kind[0], device=kind[1]) for kind in {form[1:] for form in ctx.forms}
-        }
-        return link_gradient, *(zeros[form[1:]].expand(form[0]) for form in ctx.forms)
-
-
 AVERAGES = ("running_mean", "running_var", "num_batches_tracked")
 
 
-def held_first(name: str) -> Callable[..., Any]:
+def method_after_arrival(name: str) -> Callable[..., Any]:
     """A method of GuardedBuffers: first what rank 0 has arrives, then the table itself is asked."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -2294,7 +2192,7 @@ def held_first(name: str) -> Callable[..., Any]:
     return method
 
 
-def held_as_it_is(name: str) -> Callable[..., Any]:
+def method_on_names(name: str) -> Callable[..., Any]:
     """A method of GuardedBuffers that asks for no value, only for names."""
 
     def method(self: Any, *args: Any) -> Any:
@@ -2314,28 +2212,28 @@ class GuardedBuffers(dict[str, Any]):
         super().__init__()
         self.held, self.arrive = held, arrive
 
-    __contains__ = held_as_it_is("__contains__")
-    __iter__ = held_as_it_is("__iter__")
-    __len__ = held_as_it_is("__len__")
-    __reversed__ = held_as_it_is("__reversed__")
-    keys = held_as_it_is("keys")
-    __getitem__ = held_first("__getitem__")
-    __setitem__ = held_first("__setitem__")
-    __delitem__ = held_first("__delitem__")
-    __eq__ = held_first("__eq__")
-    __ne__ = held_first("__ne__")
-    __or__ = held_first("__or__")
-    __ror__ = held_first("__ror__")
-    __repr__ = held_first("__repr__")
-    get = held_first("get")
-    items = held_first("items")
-    values = held_first("values")
-    copy = held_first("copy")
-    pop = held_first("pop")
-    popitem = held_first("popitem")
-    setdefault = held_first("setdefault")
-    update = held_first("update")
-    clear = held_first("clear")
+    __contains__ = method_on_names("__contains__")
+    __iter__ = method_on_names("__iter__")
+    __len__ = method_on_names("__len__")
+    __reversed__ = method_on_names("__reversed__")
+    keys = method_on_names("keys")
+    __getitem__ = method_after_arrival("__getitem__")
+    __setitem__ = method_after_arrival("__setitem__")
+    __delitem__ = method_after_arrival("__delitem__")
+    __eq__ = method_after_arrival("__eq__")
+    __ne__ = method_after_arrival("__ne__")
+    __or__ = method_after_arrival("__or__")
+    __ror__ = method_after_arrival("__ror__")
+    __repr__ = method_after_arrival("__repr__")
+    get = method_after_arrival("get")
+    items = method_after_arrival("items")
+    values = method_after_arrival("values")
+    copy = method_after_arrival("copy")
+    pop = method_after_arrival("pop")
+    popitem = method_after_arrival("popitem")
+    setdefault = method_after_arrival("setdefault")
+    update = method_after_arrival("update")
+    clear = method_after_arrival("clear")
     __hash__ = None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -2410,7 +2308,9 @@ def has_plain_table(part: torch.nn.Module) -> bool:
 
 def tensors_of(tables: Iterable[dict[str, Any]]) -> list[torch.Tensor]:
     """The tensors in tables of buffers, each once."""
-    return list({id(one): one for table in tables for one in table.values() if one is not None}.values())
+    return list(
+        {id(tensor): tensor for table in tables for tensor in table.values() if tensor is not None}.values()
+    )
 
 
 def reads_no_buffer(part: torch.nn.Module) -> bool:
@@ -2430,8 +2330,8 @@ def names_averages(kind: Any) -> bool:
     """Whether methods of a module's class, or functions that they call by name, name running averages, or tables of
     buffers; torch's own are left out. Its forward may read those of a part, in training too.
     """
-    own = [one for one in kind.__mro__ if not one.__module__.startswith("torch.")]
-    functions = [value for one in own for value in vars(one).values() if isinstance(value, FunctionType)]
+    own = [base for base in kind.__mro__ if not base.__module__.startswith("torch.")]
+    functions = [value for base in own for value in vars(base).values() if isinstance(value, FunctionType)]
     named: set[Any] = set()
     for function in functions:  # and those that are found on the way
         names = names_in(function.__code__)
@@ -2454,8 +2354,8 @@ def called_by_name(function: FunctionType, names: set[Any]) -> list[FunctionType
     values = [function.__globals__.get(name) for name in names]
     modules = [vars(value) for value in values if isinstance(value, ModuleType)]
     values += [module.get(name) for module in modules for name in names]
-    found = [value for value in values if isinstance(value, FunctionType)]
-    return [each for each in found if not (each.__module__ or "").startswith("torch")]
+    functions = [value for value in values if isinstance(value, FunctionType)]
+    return [each for each in functions if not (each.__module__ or "").startswith("torch")]
 
 
 def are_held_elsewhere(parts: Iterable[torch.nn.Module]) -> bool:
@@ -2463,15 +2363,15 @@ def are_held_elsewhere(parts: Iterable[torch.nn.Module]) -> bool:
     probe = {"_buffers": {"name": torch.zeros(1)}}
     once = names_of_buffers(probe)
     return any(
-        not has_plain_table(part) or found != once[0]
+        not has_plain_table(part) or names != once[0]
         for part in parts
         if held_buffers(part) and type(part._buffers) is not GuardedBuffers
-        for found in (names_of_buffers(vars(part)) if has_plain_table(part) else once)
+        for names in (names_of_buffers(vars(part)) if has_plain_table(part) else once)
     )
 
 
 def names_of_buffers(holder: dict[str, Any]) -> list[tuple[int, int, int]]:
-    """Of each buffer in a table: names of the table and of the tensor in Python, and tensors that share its memory."""
+    """For each buffer in a table: names of the table and of the tensor in Python, and tensors that share its memory."""
     users: Any = getattr(torch._C, "_storage_Use_Count", lambda storage: 0)
     return [
         (
@@ -2484,75 +2384,13 @@ def names_of_buffers(holder: dict[str, Any]) -> list[tuple[int, int, int]]:
     ]
 
 
-class HalfPrecision:
-    """Whether autocast has been entered with float16 in this process, be it inside of a forward."""
-
-    seen = False
-    is_named: "bool | None" = (
-        None  # whether the project's own files speak of autocast; None: not looked at yet
-    )
-
-
-# What enters autocast, in a forward too: that a step does so is known too late for that step.
-AUTOCASTS = re.compile(r"autocast\s*\(|import [^\n]*\bautocast\b|\bcustom_fwd\b")
-
-
-def notice_half_precision() -> None:
-    """Let every autocast with float16 be noticed from now on."""
-    autocast: Any = torch.amp.autocast_mode.autocast
-    original = autocast.__enter__
-    if hasattr(original, "notices_half"):
-        return
-
-    @functools.wraps(original)
-    def enter(self: Any) -> Any:
-        if self._enabled and getattr(self, "fast_dtype", torch.float16) == torch.float16:
-            HalfPrecision.seen = True
-        return original(self)
-
-    vars(enter)["notices_half"] = True
-    autocast.__enter__ = enter
-
-
-def may_be_half(parameters: "list[torch.nn.Parameter]") -> bool:
-    """Whether something may be computed in float16: by autocast, by apex, or as the parameters are."""
-    return (
-        HalfPrecision.seen
-        or autocasts_somewhere()
-        or "apex.amp" in sys.modules
-        or any(parameter.dtype == torch.float16 for parameter in parameters)
-    )
-
-
-def autocasts_somewhere() -> bool:
-    """Whether a file of the project may enter autocast: libraries do so only to leave it."""
-    if HalfPrecision.is_named is None:
-        HalfPrecision.is_named = any(AUTOCASTS.search(text) for text in texts_of_project())
-    return HalfPrecision.is_named
-
-
-def texts_of_project() -> "list[str]":
-    """The modules that are imported by now, but for Python's, the libraries' and this one."""
-    return [text_of(module) for name, module in [*sys.modules.items()] if not is_of_library(name)]
-
-
 def is_of_library(name: str) -> bool:
     """Whether a module is Python's, installed, or dp2ddp's own."""
     places = (sysconfig.get_path(place) for place in ("stdlib", "platstdlib", "purelib", "platlib"))
     libraries = (*places, os.path.dirname(os.path.dirname(torch.__file__)))
     package = name.partition(".")[0]  # torch.ops, for one, names a file that is none
-    paths = (getattr(sys.modules.get(one), "__file__", None) or "" for one in (name, package))
+    paths = (getattr(sys.modules.get(module), "__file__", None) or "" for module in (name, package))
     return package == "dp2ddp" or any(path.startswith(libraries) for path in paths)
-
-
-def text_of(module: Any) -> str:
-    """The text of a module that lies in a file of Python's."""
-    path = getattr(module, "__file__", None) or ""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read() if path.endswith(".py") else ""
-    except OSError:
-        return "@custom" + "_fwd" if path else ""
 
 
 EARLY_BYTES = 2**20
@@ -2605,9 +2443,9 @@ class Crossing:
 
 
 class CopiesForReplica(torch.autograd.Function):
-    """FromWhole of parameters: what all ranks hold alike becomes this rank's copies, whose gradients add up.
+    """ScatterToRanks of parameters: what all ranks hold alike becomes this rank's copies, whose gradients add up.
 
-    The first output is the link (see FromWhole). The last parameters of a module are the first to have their
+    The first output is the link (see ScatterToRanks). The last parameters of a module are the first to have their
     gradients, so their node is made last: links go from one to the next, and sums set out in the same order on all
     ranks.
     """
@@ -2620,13 +2458,13 @@ class CopiesForReplica(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.replica_is_done, ctx.early, ctx.sum = False, [], None
         own = (link.clone(), *(parameter.view_as(parameter) for parameter in parameters))
-        ctx.forms = [(one.shape, one.dtype, one.device) for one in own]
+        ctx.forms = [(tensor.shape, tensor.dtype, tensor.device) for tensor in own]
         ctx.save_for_backward(own[0])
         return own
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        if gradients[0] is None and ctx.replica_is_done:  # a reentrant checkpoint: see FromWhole
+        if gradients[0] is None and ctx.replica_is_done:  # a reentrant checkpoint: see ScatterToRanks
             ctx.crossing.model.met_reentrant = True
             if ctx.sum is None:
                 ctx.early.append(gradients)
@@ -2634,7 +2472,9 @@ class CopiesForReplica(torch.autograd.Function):
                 ctx.sum.add_later(gradients[1:])
             return (None,) * (2 + len(ctx.parameters))
         each = zip(*ctx.early, gradients, strict=True)
-        link_gradient, *own = (added(found, *form) for found, form in zip(each, ctx.forms, strict=True))
+        link_gradient, *own = (
+            add_gradients(gradients, *form) for gradients, form in zip(each, ctx.forms, strict=True)
+        )
         ctx.early = []
         if torch.is_grad_enabled():  # there will be gradients of gradients
             (link,) = ctx.saved_tensors
@@ -2647,7 +2487,7 @@ class CopiesForReplica(torch.autograd.Function):
                 raise RuntimeError(TOO_LATE)
             LateSums.of_this_backward().add(ctx, own)
             return (None, link_gradient, *(None for _ in own))
-        return (None, link_gradient, *IntoWhole.apply(tuple(None for _ in own), link_gradient, *own))
+        return (None, link_gradient, *GatherFromRanks.apply(tuple(None for _ in own), link_gradient, *own))
 
 
 def copies_for_replica(
@@ -2678,20 +2518,23 @@ def buckets_of(parameters: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
 
 def destinations(ctx: Any) -> "set[str]":
     """Where the gradients of this node go in this backward pass: "grad", "nowhere", and "elsewhere" (autograd.grad)."""
-    found = set()
+    kinds = set()
     for node, _ in ctx.next_functions[1:]:
         if node is None:  # frozen since the wrap
             continue
         try:
-            found.add("grad" if torch._C._will_engine_execute_node(node) else "nowhere")
+            kinds.add("grad" if torch._C._will_engine_execute_node(node) else "nowhere")
         except RuntimeError:  # what torch answers where autograd.grad asks for a parameter's gradient
-            found.add("elsewhere")
-    return found
+            kinds.add("elsewhere")
+    return kinds
 
 
 def has_hooks(parameters: Sequence[torch.Tensor]) -> bool:
     """Whether something looks at gradients of these parameters before, or when, they have come into .grad."""
-    return any(one._backward_hooks or getattr(one, "_post_accumulate_grad_hooks", None) for one in parameters)
+    return any(
+        parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
+        for parameter in parameters
+    )
 
 
 class LateSum:
@@ -2711,8 +2554,8 @@ class LateSum:
     def add_later(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Gradients that came by themselves, when the others had been here."""
         given = [
-            torch.zeros_like(p) if one is None else one
-            for p, one in zip(self.parameters, gradients, strict=True)
+            torch.zeros_like(p) if gradient is None else gradient
+            for p, gradient in zip(self.parameters, gradients, strict=True)
         ]
         if self.works:
             self.rest.append(LateSum(self.node, given))
@@ -2723,18 +2566,18 @@ class LateSum:
         """Lay the gradients in rows."""
         self.flats = [
             (places, torch.cat([self.gradients[i].reshape(-1) for i in places]))
-            for places in alike(self.gradients)
+            for places in group_by_kind(self.gradients)
         ]
         self.gradients = []
 
     def totals(self) -> list[torch.Tensor]:
         """The sums, one for each parameter."""
-        found = [*self.parameters]
+        gradients = [*self.parameters]
         for places, flat in self.flats:
             parts = flat.split([self.parameters[i].numel() for i in places])
             for i, part in zip(places, parts, strict=True):
-                found[i] = part.view(self.parameters[i].shape)
-        return found
+                gradients[i] = part.view(self.parameters[i].shape)
+        return gradients
 
 
 class LateSums:
@@ -2750,8 +2593,8 @@ class LateSums:
         """Those of the backward pass that this runs in."""
         number = torch._C._current_graph_task_id()
         if number not in cls.passes:
-            found = cls.passes[number] = LateSums()
-            torch.autograd.Variable._execution_engine.queue_callback(lambda: found.finish(number))
+            sums = cls.passes[number] = LateSums()
+            torch.autograd.Variable._execution_engine.queue_callback(lambda: sums.finish(number))
         return cls.passes[number]
 
     @classmethod
@@ -2762,23 +2605,23 @@ class LateSums:
 
     def add(self, ctx: Any, gradients: Sequence[torch.Tensor]) -> None:
         """Add up a node's gradients over the ranks by the end of the backward pass."""
-        one = ctx.sum = LateSum(ctx, gradients)
-        self.sums.append(one)
+        late = ctx.sum = LateSum(ctx, gradients)
+        self.sums.append(late)
         if ctx.crossing.sets_out and sum(gradient.nbytes for gradient in gradients) >= EARLY_BYTES:
-            one.flatten()
-            one.works = [start_sum(flat) for _, flat in one.flats]
+            late.flatten()
+            late.works = [start_sum(flat) for _, flat in late.flats]
 
     def finish(self, number: int) -> None:
         """The backward pass is over: let all gradients be whole."""
         del self.passes[number]
-        for one in self.sums:
-            one.node.sum = one.node = None
-        every = [each for one in self.sums for each in (one, *one.rest)]
-        for model in {id(one.crossing.model): one.crossing.model for one in every}.values():
+        for late in self.sums:
+            late.node.sum = late.node = None
+        every = [each for late in self.sums for each in (late, *late.rest)]
+        for model in {id(late.crossing.model): late.crossing.model for late in every}.values():
             model.passes += 1
-        sum_together([one for one in every if not one.works])
-        for one in every:
-            for work in one.works:
+        sum_together([late for late in every if not late.works])
+        for late in every:
+            for work in late.works:
                 work.wait()
         with torch.no_grad():
             give_sums(every)
@@ -2786,28 +2629,28 @@ class LateSums:
 
 def sum_together(sums: Sequence[LateSum]) -> None:
     """Begin sums that have not set out, with one collective for all gradients of a kind."""
-    for one in sums:
-        one.flatten()
-    rows = [(one, i) for one in sums for i in range(len(one.flats))]
-    for group in alike([one.flats[i][1] for one, i in rows]):
+    for late in sums:
+        late.flatten()
+    rows = [(late, i) for late in sums for i in range(len(late.flats))]
+    for group in group_by_kind([late.flats[i][1] for late, i in rows]):
         some = [rows[place] for place in group]
-        flats = [one.flats[i][1] for one, i in some]
+        flats = [late.flats[i][1] for late, i in some]
         whole = flats[0] if len(flats) == 1 else torch.cat(flats)
         work = start_sum(whole)
-        for (one, i), part in zip(some, whole.split([flat.numel() for flat in flats]), strict=True):
-            one.flats[i] = one.flats[i][0], part
-            one.works.append(work)
+        for (late, i), part in zip(some, whole.split([flat.numel() for flat in flats]), strict=True):
+            late.flats[i] = late.flats[i][0], part
+            late.works.append(work)
 
 
 def give_sums(sums: Sequence[LateSum]) -> None:
     """Add sums to .grad: what came from several forward passes adds up first, as in autograd's buffers."""
     totals: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-    for one in sums:
-        for p, before, total in zip(one.parameters, one.before, one.totals(), strict=True):
+    for late in sums:
+        for p, before, total in zip(late.parameters, late.before, late.totals(), strict=True):
             if id(p) in totals:
                 total = totals[id(p)][1] + total
             elif state_of_gradient(p) != before:
-                one.crossing.model.met_others = True
+                late.crossing.model.met_others = True
             totals[id(p)] = p, total
     wanting = [pair for pair in totals.values() if pair[0].requires_grad]
     have = [(p.grad, total) for p, total in wanting if p.grad is not None]
@@ -2820,8 +2663,8 @@ def give_sums(sums: Sequence[LateSum]) -> None:
 
 def state_of_gradient(parameter: torch.Tensor) -> tuple[Any, int]:
     """Which tensor .grad is, and a number that grows when something is added to it."""
-    found = parameter.grad
-    return (None, 0) if found is None else (id(found), found._version)
+    gradient = parameter.grad
+    return (None, 0) if gradient is None else (id(gradient), gradient._version)
 
 
 def start_sum(flat: torch.Tensor) -> Any:
@@ -2830,12 +2673,16 @@ def start_sum(flat: torch.Tensor) -> Any:
     return torch.distributed.all_reduce(real, async_op=True)
 
 
-# Bytes of a rank's tensors that still travel with its other news.
+# Bytes of a first message; what is longer needs a second round.
+FRAME = 2048
+
+
+# Bytes of a rank's tensors that still travel in its message.
 SMALL = 64 * 1024
 
 
 @dataclass(frozen=True)
-class Letter:
+class RankMessage:
     """What one rank brought: a value, and its tensors, if they were small."""
 
     value: Any
@@ -2843,8 +2690,8 @@ class Letter:
     waiting: list[torch.Tensor]
 
 
-class Mail:
-    """Letters of all ranks, in frames as long as the last ones of their kind; what is longer needs a second round."""
+class StepExchange:
+    """Messages of all ranks, in frames as long as the last ones of their kind; what is longer needs a second round."""
 
     def __init__(self) -> None:
         self.lengths: dict[Hashable, tuple[int, ...]] = {}
@@ -2852,10 +2699,10 @@ class Mail:
 
     def exchange(
         self, kind: Hashable, value: Any, tensors: Sequence[torch.Tensor], arguments: Any = ()
-    ) -> list[Letter]:
+    ) -> list[RankMessage]:
         """What every rank brought, in rank order; all of them name the same kind. `arguments`: of the forward pass."""
         small = are_small(tensors)
-        content = write_letter(value, tensors if small else None, waiting_beside(arguments, small))
+        content = pack_message(value, tensors if small else None, waiting_beside(arguments, small))
         frame = max(self.lengths.get(kind, (FRAME,)))
         frames = gather_frames(content[:frame].ljust(frame, b"\0"))
         lengths = [int.from_bytes(each[:8], "little") for each in frames]
@@ -2865,26 +2712,26 @@ class Mail:
         self.lengths[kind] = (*self.lengths.get(kind, ())[-1:], next_multiple(max(lengths), 256))
         heads = [bytes(each[16 : 16 + int.from_bytes(each[8:16], "little")]) for each in frames]
         self.known = {head: self.known[head] if head in self.known else pickle.loads(head) for head in heads}
-        letters = [
-            read_letter(self.known[head], frame, rank)
+        messages = [
+            unpack_message(self.known[head], frame, rank)
             for rank, (head, frame) in enumerate(zip(heads, frames, strict=True))
         ]
-        take_in([letter.waiting for letter in letters])
-        return letters
+        take_in([message.waiting for message in messages])
+        return messages
 
 
 def are_small(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether tensors may travel in a letter."""
+    """Whether tensors may travel in a message."""
     return all(map(is_plain_on_host, tensors)) and sum(t.numel() * t.element_size() for t in tensors) <= SMALL
 
 
-def write_letter(
+def pack_message(
     value: Any, tensors: "Sequence[torch.Tensor] | None", waiting: Sequence[torch.Tensor]
 ) -> bytearray:
-    """A letter: its length, that of its head, the head, and the tensors."""
+    """A message: its length, that of its head, the head, and the tensors."""
     all_tensors = [*(tensors or ()), *waiting]
-    forms = [[(one.dtype, one.shape) for one in each] for each in (tensors or (), waiting)]
-    head = dump_or_say_why_not((value, tensors is not None, *forms))
+    forms = [[(tensor.dtype, tensor.shape) for tensor in each] for each in (tensors or (), waiting)]
+    head = pickle_or_explain((value, tensors is not None, *forms))
     ends = [next_multiple(16 + len(head), 16)]
     for tensor in all_tensors:
         ends.append(next_multiple(ends[-1] + tensor.numel() * tensor.element_size(), 16))
@@ -2898,15 +2745,15 @@ def write_letter(
     return content
 
 
-def read_letter(head: Any, frame: bytearray, rank: int) -> Letter:
-    """The letter whose head has been read; its tensors lie in the frame."""
+def unpack_message(head: Any, frame: bytearray, rank: int) -> RankMessage:
+    """The message whose head has been read; its tensors lie in the frame."""
     if isinstance(head, pickle.PicklingError):
         raise TypeError(f"rank {rank} cannot send this to the other ranks: {head}")
     value, has_tensors, *forms = head
     start = next_multiple(16 + int.from_bytes(frame[8:16], "little"), 16)
-    found: list[list[torch.Tensor]] = [[], []]
+    lists: list[list[torch.Tensor]] = [[], []]
     for dtype, shape, tensors in (
-        (*form, place) for each, place in zip(forms, found, strict=True) for form in each
+        (*form, place) for each, place in zip(forms, lists, strict=True) for form in each
     ):
         count = shape.numel()
         if count == 0:
@@ -2914,7 +2761,7 @@ def read_letter(head: Any, frame: bytearray, rank: int) -> Letter:
             continue
         tensors.append(torch.frombuffer(frame, dtype=dtype, count=count, offset=start).view(shape))
         start = next_multiple(start + count * tensors[-1].element_size(), 16)
-    return Letter(value, found[0] if has_tensors else None, found[1])
+    return RankMessage(value, lists[0] if has_tensors else None, lists[1])
 
 
 def is_plain_on_host(tensor: torch.Tensor) -> bool:
@@ -2933,63 +2780,14 @@ def next_multiple(length: int, unit: int) -> int:
 
 def gather_frames(content: bytearray) -> list[bytearray]:
     """Every rank's bytes, as many of them on each rank."""
-    found = [bytearray(len(content)) for _ in range(world_size())]
-    places = [torch.frombuffer(place, dtype=torch.uint8) for place in found]
+    frames = [bytearray(len(content)) for _ in range(world_size())]
+    places = [torch.frombuffer(place, dtype=torch.uint8) for place in frames]
     torch.distributed.all_gather(places, torch.frombuffer(content, dtype=torch.uint8))
-    return found
-
-
-class MissingGradients:
-    """Watches the backward passes of one model, and gives zeros to parameters that got no gradient.
-
-    DataParallel gives unused parameters zeros, not None (weight decay and momentum act on them), and
-    DistributedDataParallel's reducer wants to hear of every parameter on every rank. Those that were left out once
-    are `known`: the next forward passes bring them their zeros early, so that no bucket of gradients waits for them.
-    """
-
-    def __init__(self) -> None:
-        self.known: set[int] = set()
-        self.parameters: Sequence[torch.nn.Parameter] = ()
-        self.before: list[tuple[Any, int]] = []
-        self.under_way = False
-
-    def expect(self, parameters: Sequence[torch.nn.Parameter]) -> None:
-        """These parameters are to get gradients by the next backward pass."""
-        self.parameters, self.under_way = parameters, False
-
-    def watch(self, whole: torch.Tensor) -> None:
-        """Notice the backward pass that comes by this result of the forward pass."""
-        if whole.grad_fn is not None:
-            whole.grad_fn.register_prehook(self.begin)
-
-    def begin(self, gradients: Any) -> None:
-        """A backward pass comes by, before any parameter gets its gradient."""
-        if not self.under_way:
-            self.under_way = True
-            self.before = self.gradients()
-            torch.autograd.Variable._execution_engine.queue_callback(self.end)
-
-    def end(self) -> None:
-        """The backward pass is over."""
-        missing = [
-            parameter
-            for parameter, (before, version) in zip(self.parameters, self.before, strict=True)
-            if parameter.grad is before and (before is None or before._version == version)
-        ]
-        self.under_way, self.before = False, []
-        if missing:
-            self.known.update(map(id, missing))
-            with torch.enable_grad():
-                ZeroGradients.apply(torch.zeros((), requires_grad=True), *missing).backward()
-
-    def gradients(self) -> list[tuple[Any, int]]:
-        """Each parameter's gradient, and a number that grows when something is added to it."""
-        found = [parameter.grad for parameter in self.parameters]
-        return [(None, 0) if one is None else (one, one._version) for one in found]
+    return frames
 
 
 @dataclass(frozen=True)
-class Face:
+class TensorMeta:
     """What the other ranks need to know of a tensor in a replica's output."""
 
     place: int
@@ -3001,7 +2799,7 @@ class Face:
 
 
 @dataclass(frozen=True)
-class Branch:
+class ContainerMeta:
     """A dict, list, tuple or other iterable in a replica's output."""
 
     kind: type
@@ -3010,63 +2808,65 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class Opaque:
+class OpaqueMeta:
     """Anything else in a replica's output: DataParallel cannot gather it."""
 
     kind: type
 
 
-def face_of(tensor: torch.Tensor, place: int) -> Face:
+def meta_of(tensor: torch.Tensor, place: int) -> TensorMeta:
     """What the other ranks need to know of the tensor at this place in the list."""
     order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride()[dim]) if not tensor.is_sparse else ()
     last = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
     last = last and not tensor.is_contiguous()
-    return Face(place, tensor.shape, tensor.dtype, tensor.requires_grad, tuple(order), last)
+    return TensorMeta(place, tensor.shape, tensor.dtype, tensor.requires_grad, tuple(order), last)
 
 
-def describe_output(output: Any, tensors: list[torch.Tensor]) -> Face | Branch | Opaque | None:
+def describe_output(
+    output: Any, tensors: list[torch.Tensor]
+) -> TensorMeta | ContainerMeta | OpaqueMeta | None:
     """A replica's output as the other ranks may see it; its tensors go to the list."""
     if isinstance(output, torch.Tensor):
         tensors.append(output)
-        return face_of(output, len(tensors) - 1)
+        return meta_of(output, len(tensors) - 1)
     if output is None:
         return None
     if isinstance(output, dict):
         items = tuple(describe_output(item, tensors) for item in output.values())
-        return Branch(type(output), tuple(output), items)
+        return ContainerMeta(type(output), tuple(output), items)
     if isinstance(output, str) or not hasattr(output, "__iter__"):
-        return Opaque(type(output))
-    return Branch(type(output), (), tuple(describe_output(item, tensors) for item in output))
+        return OpaqueMeta(type(output))
+    return ContainerMeta(type(output), (), tuple(describe_output(item, tensors) for item in output))
 
 
-def gather_outputs(found: Sequence[Any], join: Callable[[Sequence[Face]], torch.Tensor]) -> Any:
+def gather_outputs(outputs: Sequence[Any], join: Callable[[Sequence[TensorMeta]], torch.Tensor]) -> Any:
     """The replicas' described outputs as one, by DataParallel's rules: the first replica sets the form."""
-    first = found[0]
-    if isinstance(first, Face):
-        return join(found)
+    first = outputs[0]
+    if isinstance(first, TensorMeta):
+        return join(outputs)
     if first is None:
         return None
-    if isinstance(first, Opaque):
+    if isinstance(first, OpaqueMeta):
         if first.kind is str:
             return str(map(str, ()))  # what DataParallel makes of it: '<map object at ...>'
         raise TypeError(f"'{first.kind.__name__}' object is not iterable")
     if issubclass(first.kind, dict):
-        return first.kind((key, gather_outputs(items, join)) for key, items in by_key(found))
-    items = (gather_outputs(items, join) for items in zip(*(branch.items for branch in found), strict=True))
+        return first.kind((key, gather_outputs(items, join)) for key, items in by_key(outputs))
+    items = (gather_outputs(items, join) for items in zip(*(branch.items for branch in outputs), strict=True))
     return first.kind._make(items) if hasattr(first.kind, "_make") else first.kind(items)
 
 
-def by_key(found: Sequence[Branch]) -> list[tuple[Any, list[Any]]]:
+def by_key(branches: Sequence[ContainerMeta]) -> list[tuple[Any, list[Any]]]:
     """The replicas' dicts: each key with the item that each replica has for it."""
-    if any(len(branch.keys) != len(found[0].keys) for branch in found):
+    if any(len(branch.keys) != len(branches[0].keys) for branch in branches):
         raise ValueError("All dicts must have the same number of keys")
-    dicts = [dict(zip(branch.keys, branch.items, strict=True)) for branch in found]
-    return [(key, [each[key] for each in dicts]) for key in found[0].keys]
+    dicts = [dict(zip(branch.keys, branch.items, strict=True)) for branch in branches]
+    return [(key, [each[key] for each in dicts]) for key in branches[0].keys]
 
 
-def joinable_shapes(faces: Sequence[Face], dim: int) -> list[torch.Size]:
+def joinable_shapes(metas: Sequence[TensorMeta], dim: int) -> list[torch.Size]:
     """The shapes of tensors that are to be joined along dim; numbers become vectors of one."""
-    shapes = [face.shape for face in faces]
+    shapes = [meta.shape for meta in metas]
     if dim == 0 and not any(shapes):
         warnings.warn(
             "Was asked to gather along dimension 0, but all input tensors were scalars; "
@@ -3074,11 +2874,11 @@ def joinable_shapes(faces: Sequence[Face], dim: int) -> list[torch.Size]:
             stacklevel=2,
         )
         return [torch.Size([1]) for _ in shapes]
-    rests = [(face.dtype, len(face.shape), face.shape[:dim], face.shape[dim:][1:]) for face in faces]
+    rests = [(meta.dtype, len(meta.shape), meta.shape[:dim], meta.shape[dim:][1:]) for meta in metas]
     if any(rest != rests[0] for rest in rests):
         raise RuntimeError(
             f"Gather got tensors of shapes {[tuple(shape) for shape in shapes]} and types "
-            f"{[face.dtype for face in faces]}, which cannot be joined along dimension {dim}"
+            f"{[meta.dtype for meta in metas]}, which cannot be joined along dimension {dim}"
         )
     return shapes
 
@@ -3134,7 +2934,12 @@ class Contents:
 def contents_of(module: torch.nn.Module) -> Contents:
     """What a module is made of."""
     parts = parts_of(module)
-    parameters = {id(one): one for part in parts for one in part._parameters.values() if one is not None}
+    parameters = {
+        id(parameter): parameter
+        for part in parts
+        for parameter in part._parameters.values()
+        if parameter is not None
+    }
     kinds = {kind for kind in set(map(type, parts)) if issubclass(kind, torch.jit.ScriptModule)}
     scripted = [part for part in parts if type(part) in kinds] if kinds else []
     return Contents(parts, list(parameters.values()), tensors_of(map(held_buffers, scripted)))
@@ -3142,15 +2947,15 @@ def contents_of(module: torch.nn.Module) -> Contents:
 
 def parts_of(module: torch.nn.Module) -> list[torch.nn.Module]:
     """list(module.modules()), which takes four times as long."""
-    found: dict[int, torch.nn.Module] = {}
+    modules: dict[int, torch.nn.Module] = {}
     waiting: list[torch.nn.Module | None] = [module]
     while waiting:
         part = waiting.pop()
-        if part is not None and id(part) not in found:
-            found[id(part)] = part
+        if part is not None and id(part) not in modules:
+            modules[id(part)] = part
             if part._modules:
                 waiting.extend(reversed(part._modules.values()))
-    return list(found.values())
+    return list(modules.values())
 
 
 def replica_of(
@@ -3158,7 +2963,7 @@ def replica_of(
     stand_ins: Mapping[int, torch.Tensor],
     parts: "Sequence[torch.nn.Module] | None" = None,
 ) -> torch.nn.Module:
-    """A shallow copy of a module that computes with other tensors in place of some of its own, told by their id().
+    """A shallow copy of a module that computes with other tensors in place of some of its own, by their id().
 
     What forward assigns to self stays with the copy, as with DataParallel's replicas.
     """
@@ -3211,7 +3016,7 @@ def fill_replica(
             setattr(replica, name, stand_ins.get(id(buffer), buffer))
 
 
-def are_bare(parts: Sequence[torch.nn.Module], have_copies: bool) -> bool:
+def are_plain_layers(parts: Sequence[torch.nn.Module], have_copies: bool) -> bool:
     """Whether parts run as their classes have it, without hooks, and can compute with other parameters if they must."""
     if any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in parts):
         return False
@@ -3224,12 +3029,12 @@ def are_bare(parts: Sequence[torch.nn.Module], have_copies: bool) -> bool:
 def is_known_layer(kind: type) -> bool:
     """Whether all that a class is made of is the project's, or is one of torch's or torchvision's that only compute."""
     return all(
-        one in (object, torch.nn.Module)
-        or one.__module__.startswith(("torch.nn.modules.", "torchvision.models.", "torchvision.ops."))
-        and not one.__module__.startswith("torchvision.models.detection")
-        and not issubclass(one, (torch.nn.SyncBatchNorm, torch.nn.modules.lazy.LazyModuleMixin))
-        or not is_of_library(one.__module__)
-        for one in kind.__mro__
+        base in (object, torch.nn.Module)
+        or base.__module__.startswith(("torch.nn.modules.", "torchvision.models.", "torchvision.ops."))
+        and not base.__module__.startswith("torchvision.models.detection")
+        and not issubclass(base, (torch.nn.SyncBatchNorm, torch.nn.modules.lazy.LazyModuleMixin))
+        or not is_of_library(base.__module__)
+        for base in kind.__mro__
     )
 
 
@@ -3240,12 +3045,12 @@ def renews_rows(part: torch.nn.Module) -> bool:
 
 
 @contextlib.contextmanager
-def standing_in(
+def replaced_parameters(
     parts: Sequence[torch.nn.Module],
     holders: Sequence[torch.nn.Module],
     stand_ins: Mapping[int, torch.Tensor],
 ) -> Iterator[None]:
-    """A block in which the module itself computes with other tensors in place of parameters, told by their id().
+    """A block in which the module itself computes with other tensors in place of parameters, by their id().
 
     Its running averages are its own, also while rank 0's are newer: it only writes them, and rank 0's come later.
     """
@@ -3254,8 +3059,8 @@ def standing_in(
     parameters, buffers = [part._parameters for part in computing], [part._buffers for part in averaging]
     for part in computing:
         vars(part)["_parameters"] = {
-            name: one if one is None else stand_ins.get(id(one), one)
-            for name, one in part._parameters.items()
+            name: parameter if parameter is None else stand_ins.get(id(parameter), parameter)
+            for name, parameter in part._parameters.items()
         }
     for part in averaging:
         vars(part)["_buffers"] = held_buffers(part)
@@ -3365,9 +3170,9 @@ def changed_streams(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[s
     return {name: state for name, state in now.items() if not same_state(state, before.get(name))}
 
 
-def same_state(one: Any, other: Any) -> bool:
+def same_state(state: Any, other: Any) -> bool:
     """Whether two states of a random stream are the same."""
-    return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
+    return torch.equal(state, other) if isinstance(state, torch.Tensor) else bool(state == other)
 
 
 def stream_marks(names: "Collection[str]" = ("random", "torch", "cuda", "numpy")) -> dict[str, Any]:
@@ -3393,42 +3198,42 @@ def device_mark(device: torch.device) -> dict[str, Any]:
 
 
 def mark_of_random(generator: Any) -> Any:
-    """Of a random.Random: its memory, where that holds the state, and the number that gauss() keeps."""
-    if not memory_tells("random"):
+    """What a random.Random's draw changes: its memory, where that holds the state, and the number gauss() keeps."""
+    if not bytes_show_draws("random"):
         return generator.getstate()
-    return memory_of(generator), generator.gauss_next
+    return bytes_of_object(generator), generator.gauss_next
 
 
 def mark_of_numpy(generator: Any) -> Any:
-    """Of a numpy.random.RandomState: its memory (with the number that randn() keeps) and its bit generator's."""
-    if not memory_tells("numpy"):
+    """What a draw of numpy's RandomState changes: its memory (with the number randn() keeps), its bit generator's."""
+    if not bytes_show_draws("numpy"):
         name, keys, *rest = generator.get_state()
         return name, keys.tobytes(), *rest
-    return memory_of(generator), memory_of(generator._bit_generator)
+    return bytes_of_object(generator), bytes_of_object(generator._bit_generator)
 
 
-def memory_of(thing: Any) -> bytes:
+def bytes_of_object(thing: Any) -> bytes:
     """What an object of C consists of, without the count of references to it."""
     head = object.__basicsize__
     return ctypes.string_at(id(thing) + head, type(thing).__basicsize__ - head)
 
 
 @functools.cache
-def memory_tells(name: str) -> bool:
+def bytes_show_draws(name: str) -> bool:
     """Whether a generator's own memory holds its state, so that it is another after each draw: tried on one."""
     try:
         if name == "random":
-            one = random.Random(1)
-            looks = [memory_of(one)]
+            generator = random.Random(1)
+            looks = [bytes_of_object(generator)]
             for _ in range(3):
-                one.random()
-                looks.append(memory_of(one))
+                generator.random()
+                looks.append(bytes_of_object(generator))
         else:
             other = sys.modules["numpy"].random.RandomState(1)
-            looks = [memory_of(other) + memory_of(other._bit_generator)]
+            looks = [bytes_of_object(other) + bytes_of_object(other._bit_generator)]
             for _ in range(3):
                 other.standard_normal()
-                looks.append(memory_of(other) + memory_of(other._bit_generator))
+                looks.append(bytes_of_object(other) + bytes_of_object(other._bit_generator))
     except Exception:
         return False
     return len(set(looks)) == len(looks)
@@ -3438,8 +3243,8 @@ Kind = TypeVar("Kind", bound=type)
 
 
 @dataclass(frozen=True)
-class Report:
-    """What a rank tells the others about its forward pass."""
+class ReplicaReport:
+    """What a rank reports to the others about its forward pass."""
 
     outputs: tuple[Any, ...]  # one described output; none without rows, or after an error
     error: ExceptionWrapper | None = None
@@ -3463,10 +3268,12 @@ class Outcome:
     text: str
     drawn: dict[str, Any]  # the random streams that were drawn from
 
-    def report(self, untold: Collection[str] = (), **news: bool) -> Report:
-        """What the others are told; of random streams, where rank 0's are now."""
-        told = self.drawn.keys() - untold if own_rank() == 0 else ()
-        return Report(self.outputs, self.error, self.text, random_streams(told) if told else {}, **news)
+    def report(self, left_out: Collection[str] = (), **news: bool) -> ReplicaReport:
+        """What the others get; of random streams, where rank 0's are now."""
+        drawn = self.drawn.keys() - left_out if own_rank() == 0 else ()
+        return ReplicaReport(
+            self.outputs, self.error, self.text, random_streams(drawn) if drawn else {}, **news
+        )
 
 
 def raised_behind_helpers() -> Any:
@@ -3486,11 +3293,10 @@ def called_data_parallel(kind: Kind) -> Kind:
 
 
 @called_data_parallel
-class GraphDDP(DistributedDataParallel):
-    """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
+class ReplicaDDP(DistributedDataParallel):
+    """nn.DataParallel over the ranks: rank r runs replica r. GraphDDP and ExactDDP say how gradients are summed.
 
-    Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
-    that come or thaw later. With whole_outputs=True every rank gets all outputs at once, also large ones.
+    With whole_outputs=True every rank gets all outputs at once, also large ones.
     With pure_forward=True nothing is done for a forward that leaves traces: the module itself runs, as in a port by
     hand. It is for modules whose forward sets no attribute, changes no buffer but running averages, prints nothing,
     draws nothing on the host, and does not ask which parameters there are; dp2ddp convert proves that.
@@ -3512,9 +3318,7 @@ class GraphDDP(DistributedDataParallel):
         self.pure_forward = pure_forward
         self.trained = False
         self.far_buffers = BuffersOfRankZero()
-        self.mail = Mail()
-        self.sums = SumsOfModel()
-        self.crossing = Crossing(self.sums)
+        self.step_exchange = StepExchange()
         self.compiler: Callable[[torch.nn.Module], torch.nn.Module] | None = None
 
     def compile(self, *args: Any, **options: Any) -> None:
@@ -3535,54 +3339,47 @@ class GraphDDP(DistributedDataParallel):
         return module(*alone.inputs, **alone.kwargs)
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run this rank's replica, tell the others how it went, and join the outputs."""
+        """Run this rank's replica, report to the others how it went, and join the outputs."""
         self.bring_buffers()
         link, copies, part = self.enter(inputs, kwargs)
         tensors: list[torch.Tensor] = []
         report = self.run_replica(part, copies, tensors)
         kind = self.is_training, torch.is_grad_enabled()
-        letters = self.mail.exchange(kind, report, tensors, (inputs, kwargs))
+        messages = self.step_exchange.exchange(kind, report, tensors, (inputs, kwargs))
         replica_is_done(link)
-        reports = [letter.value for letter in letters]
-        self.crossing.settle(
-            any(report.sums_at_once for report in reports), all(report.sums_set_out for report in reports)
-        )
+        reports = [message.value for message in messages]
         self.follow(reports)
-        link = self.tie(link)
+        link = self.bring_zero_gradients(link)
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
         return gather_outputs(
             [reports[rank].outputs[0] for rank in ranks],
-            lambda faces: self.join_tensors(
-                dict(zip(ranks, faces, strict=True)), tensors, link, self.dim, letters
+            lambda metas: self.join_tensors(
+                dict(zip(ranks, metas, strict=True)), tensors, link, self.dim, messages
             ),
         )
 
     @property
     def contents(self) -> Contents:
         """What the module is made of."""
-        found: Contents | None = vars(self).get("looked_up")
-        return contents_of(self.module) if found is None else found
+        contents: Contents | None = vars(self).get("looked_up")
+        return contents_of(self.module) if contents is None else contents
 
     def enter(
         self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[torch.Tensor, dict[int, torch.Tensor], Part]:
         """From what all ranks hold to this rank's: the link, copies of parameters, its part of the inputs."""
         world, grad = world_size(), torch.is_grad_enabled()
-        parameters, device = self.parameters_in_graph(), self.device
         cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad}
-        apart = self.sparse_parameters() if parameters else set()
-        sparse, dense = [p for p in parameters if p in apart], [p for p in parameters if p not in apart]
+        sparse = self.sparse_parameters()
         layouts: list[Layout] = [p.shape for p in sparse]
         layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
         if layouts:
-            link, *own = FromWhole.apply(tuple(layouts), *sparse, *cut.values())
+            link, *own = ScatterToRanks.apply(tuple(layouts), *sparse, *cut.values())
         else:
-            link, own = torch.zeros((), device=device, requires_grad=grad and not parameters), []
-        LateSums.forget()
-        self.sums.met_others |= has_hooks(dense)
-        self.crossing = Crossing(self.sums)
-        link, copies = copies_for_replica(self.crossing, link.to(device), dense)
-        stand_ins = {id(p): copy for p, copy in zip((*dense, *sparse), (*copies, *own), strict=False)}
+            is_first = grad and not self.parameters_in_graph()
+            link, own = torch.zeros((), device=self.device, requires_grad=is_first), []
+        link, stand_ins = self.copy_parameters(link.to(self.device), sparse)
+        stand_ins |= {id(p): copy for p, copy in zip(sparse, own, strict=False)}
         chunks = dict(zip(cut, own[len(sparse) :], strict=True))
         part = split_arguments(inputs, kwargs, own_rank(), world, lambda tensor: self.take(tensor, chunks))
         return link, stand_ins, part
@@ -3592,7 +3389,7 @@ class GraphDDP(DistributedDataParallel):
         world = world_size()
         count = len(chunk_sizes(tensor, world, self.dim))
         if id(tensor) in chunks:
-            return count, self.way_out(chunks[id(tensor)].to(self.device))
+            return count, self.scale_input_gradient(chunks[id(tensor)].to(self.device))
         own = own_numbers(tensor.detach(), rank_sizes(tensor, world, self.dim), self.dim)
         return count, own.to(self.device, copy=True)
 
@@ -3605,10 +3402,12 @@ class GraphDDP(DistributedDataParallel):
         own = "cuda" if self.device.type == "cuda" else "torch"
         return {name: state for name, state in streams.items() if name != own}
 
-    def run_replica(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
+    def run_replica(
+        self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]
+    ) -> ReplicaReport:
         """Call a replica with its part of the inputs. The tensors of its output go to the list."""
         if not self.has_rows(part):
-            return Report(())
+            return ReplicaReport(())
         if self.runs_itself(copies):
             return self.run_module(part, copies, tensors)
         return self.run(lambda: describe_output(self.replica(copies)(*part.inputs, **part.kwargs), tensors))
@@ -3618,13 +3417,15 @@ class GraphDDP(DistributedDataParallel):
         if not self.pure_forward or self.compiler is not None:
             return False
         first_training = self.is_training and not self.trained  # in which layers may look at the data
-        return not first_training and are_bare(self.contents.parts, bool(copies))
+        return not first_training and are_plain_layers(self.contents.parts, bool(copies))
 
-    def run_module(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
+    def run_module(
+        self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]
+    ) -> ReplicaReport:
         """Call the module itself with its part of the inputs. The tensors of its output go to the list."""
         contents = self.contents
         are_held = are_held_elsewhere(contents.holders)
-        with standing_in(contents.parts, contents.holders, copies):
+        with replaced_parameters(contents.parts, contents.holders, copies):
             outcome = self.attempt(
                 lambda: describe_output(self.module(*part.inputs, **part.kwargs), tensors),
                 device_mark(self.device),
@@ -3632,8 +3433,7 @@ class GraphDDP(DistributedDataParallel):
         return outcome.report(
             changed_buffers=contents.is_training,
             buffers_are_held=are_held,
-            sums_at_once=self.sums.met_others,
-            sums_set_out=self.sums.may_set_out,
+            **self.news_of_sums(),
         )
 
     def replica(self, copies: dict[int, torch.Tensor]) -> torch.nn.Module:
@@ -3642,7 +3442,7 @@ class GraphDDP(DistributedDataParallel):
         plain = self.compiler is None or is_compiled(replica)
         return replica if plain else self.compiler(replica)  # type: ignore[misc]
 
-    def run(self, call: Callable[[], Any]) -> Report:
+    def run(self, call: Callable[[], Any]) -> ReplicaReport:
         """Do a replica's work, which gives its described output."""
         contents = self.contents
         are_held = are_held_elsewhere(contents.holders)  # before the graph holds them
@@ -3656,8 +3456,7 @@ class GraphDDP(DistributedDataParallel):
             changed_parameters=parameters,
             drew_on_host=bool(on_host) and not self.in_turn,
             buffers_are_held=are_held,
-            sums_at_once=self.sums.met_others,
-            sums_set_out=self.sums.may_set_out,
+            **self.news_of_sums(),
         )
 
     def attempt(self, call: Callable[[], Any], before: dict[str, Any]) -> "Outcome":
@@ -3700,9 +3499,9 @@ class GraphDDP(DistributedDataParallel):
         if contents.is_training and not self.trained:
             copies = {id(p): copies.get(id(p), p).clone() for p in contents.parameters}
         far = [part for part in contents.holders if not reads_no_buffer(part)]
-        return {**copies, **{id(one): one.clone() for one in tensors_of(map(held_buffers, far))}}
+        return {**copies, **{id(tensor): tensor.clone() for tensor in tensors_of(map(held_buffers, far))}}
 
-    def follow(self, reports: Sequence[Report]) -> None:
+    def follow(self, reports: Sequence[ReplicaReport]) -> None:
         """Let every rank go on as rank 0 does: errors, printed lines, random streams, buffers."""
         if own_rank() == 0:
             for report in reports[1:]:
@@ -3720,7 +3519,7 @@ class GraphDDP(DistributedDataParallel):
         if len(reports) > 1 and any(report.drew_on_host for report in reports) and reports[1].outputs:
             raise RuntimeError(
                 "The module draws random numbers on the host in its forward pass (random, numpy, or torch on the "
-                "CPU). Let the ranks draw one after another: take dp2ddp.templates.in_turn.InTurnDDP."
+                "CPU). Let the ranks draw one after another: take dp2ddp.helpers.InTurnDDP."
             )
         first_training = self.is_training and not self.trained
         if first_training or any(report.changed_parameters for report in reports):
@@ -3755,48 +3554,48 @@ class GraphDDP(DistributedDataParallel):
 
     def join_tensors(
         self,
-        faces: dict[int, Face],
+        metas: dict[int, TensorMeta],
         tensors: list[torch.Tensor],
         link: torch.Tensor,
         dim: int,
-        letters: Sequence[Letter] = (),
+        messages: Sequence[RankMessage] = (),
     ) -> torch.Tensor:
         """One tensor from the ranks' tensors along a dimension, by the rules of torch.nn.parallel.gather."""
-        shapes = dict(zip(faces, joinable_shapes(list(faces.values()), dim), strict=True))
+        shapes = dict(zip(metas, joinable_shapes(list(metas.values()), dim), strict=True))
         sizes = tuple(shapes[rank][dim] if rank in shapes else 0 for rank in range(world_size()))
-        come = self.come_already(faces, shapes, letters)
-        if own_rank() in faces:
-            own = tensors[faces[own_rank()].place].view(shapes[own_rank()])
+        come = self.received_tensors(metas, shapes, messages)
+        if own_rank() in metas:
+            own = tensors[metas[own_rank()].place].view(shapes[own_rank()])
         else:
             some = next(iter(shapes))
-            own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(dim, 0, 0)
-        if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
+            own = link.new_empty(shapes[some], dtype=metas[some].dtype).narrow(dim, 0, 0)
+        if not (torch.is_grad_enabled() and any(meta.needs_gradient for meta in metas.values())):
             whole = torch.cat(come, dim) if come else join_parts(own, sizes, dim)
         else:
             with torch.no_grad():
                 whole = torch.cat(come, dim) if come else join_parts(own, sizes, dim)
-            whole = RowsIntoWhole.apply((dim, sizes), self.entrance_factor, [whole], link, own)
+            whole = RowsIntoWhole.apply((dim, sizes), self.output_gradient_factor, [whole], link, own)
         whole = plain(whole) if self.whole_outputs else whole
         self.watch(whole)
-        if all(face.channels_last for face in faces.values()) and not is_parted(whole):
+        if all(meta.channels_last for meta in metas.values()) and not is_parted(whole):
             return whole.contiguous(memory_format=torch.channels_last)
         return whole
 
-    def come_already(
-        self, faces: dict[int, Face], shapes: dict[int, torch.Size], letters: Sequence[Letter]
+    def received_tensors(
+        self, metas: dict[int, TensorMeta], shapes: dict[int, torch.Size], messages: Sequence[RankMessage]
     ) -> list[torch.Tensor]:
         """The ranks' tensors, if all of them came with the reports."""
-        come = {rank: letters[rank].tensors for rank in faces if letters}
-        if not letters or any(tensors is None for tensors in come.values()):
+        come = {rank: messages[rank].tensors for rank in metas if messages}
+        if not messages or any(tensors is None for tensors in come.values()):
             return []
-        return [come[rank][faces[rank].place].view(shapes[rank]) for rank in faces]  # type: ignore[index]
+        return [come[rank][metas[rank].place].view(shapes[rank]) for rank in metas]  # type: ignore[index]
 
-    def way_out(self, chunk: torch.Tensor) -> torch.Tensor:
+    def scale_input_gradient(self, chunk: torch.Tensor) -> torch.Tensor:
         """Rows of an input, where their gradient goes out to the whole input."""
         return chunk
 
     @property
-    def entrance_factor(self) -> float:
+    def output_gradient_factor(self) -> float:
         """What gradients of the whole are multiplied by where they enter the own rows."""
         return 1.0
 
@@ -3804,30 +3603,35 @@ class GraphDDP(DistributedDataParallel):
         """Called with each tensor that comes out of the forward pass, before the script has it."""
 
     def tensor_of(
-        self, rank: int, face: Face, tensors: list[torch.Tensor], link: torch.Tensor
+        self, rank: int, meta: TensorMeta, tensors: list[torch.Tensor], link: torch.Tensor
     ) -> torch.Tensor:
         """One rank's tensor, on every rank, with the dimensions in the same order of memory."""
-        flat = Face(0, torch.Size([face.shape.numel()]), face.dtype, face.needs_gradient)
-        own = [tensors[face.place].permute(face.order).reshape(-1)] if rank == own_rank() else []
+        flat = TensorMeta(0, torch.Size([meta.shape.numel()]), meta.dtype, meta.needs_gradient)
+        own = [tensors[meta.place].permute(meta.order).reshape(-1)] if rank == own_rank() else []
         whole = plain(self.join_tensors({rank: flat}, own, link, 0))
-        return whole.view([face.shape[place] for place in face.order]).permute(
-            sorted(range(len(face.order)), key=face.order.__getitem__)
+        return whole.view([meta.shape[place] for place in meta.order]).permute(
+            sorted(range(len(meta.order)), key=meta.order.__getitem__)
         )
 
     def parameters_in_graph(self) -> list[torch.nn.Parameter]:
         """The parameters whose gradients are added up inside the autograd graph."""
-        return self.trainable()
+        return []
 
-    def sparse_parameters(self) -> set[torch.Tensor]:
-        """The weights of embeddings whose gradients hold only the rows that were looked up."""
-        layers = [
-            part
-            for part in self.contents.parts
-            if vars(part).get("sparse", getattr(type(part), "sparse", False)) is True
-        ]
-        return {p for layer in layers for p in layer._parameters.values() if p is not None}
+    def sparse_parameters(self) -> list[torch.nn.Parameter]:
+        """Those of them whose gradients hold only the rows that were looked up."""
+        return []
 
-    def tie(self, link: torch.Tensor) -> torch.Tensor:
+    def copy_parameters(
+        self, link: torch.Tensor, sparse: Sequence[torch.nn.Parameter]
+    ) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
+        """The link, and copies for this rank's replica of the others of them, by the parameters' id()."""
+        return link, {}
+
+    def news_of_sums(self) -> dict[str, Any]:
+        """What the others have to know of how this rank's gradients are summed."""
+        return {}
+
+    def bring_zero_gradients(self, link: torch.Tensor) -> torch.Tensor:
         """The link that the joined outputs get."""
         return link
 
@@ -3853,625 +3657,80 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("dim", "whole_outputs", "pure_forward", "trained", "far_buffers", "changes_behind", "mail",
-               "compiler", "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up",
+        own = ("dim", "whole_outputs", "pure_forward", "trained", "far_buffers", "changes_behind", "step_exchange",
+               "compiler", "reducing", "missing", "careful", "scales_rows", "zeros_for_all", "looked_up",
                "sums", "crossing")  # fmt: skip
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "GraphDDP":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ReplicaDDP":
         twin = memo[id(self)] = type(self).__new__(type(self))
         twin.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return twin
 
-    def __copy__(self) -> "GraphDDP":
+    def __copy__(self) -> "ReplicaDDP":
         twin = type(self).__new__(type(self))
         twin.__setstate__(self.__getstate__())
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        sums = SumsOfModel()
-        return {
-            **vars(self),
-            "far_buffers": BuffersOfRankZero(),
-            "mail": Mail(),
-            "sums": sums,
-            "crossing": Crossing(sums),
-        }
+        return {**vars(self), "far_buffers": BuffersOfRankZero(), "step_exchange": StepExchange()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)
 
 
-class ReducedCall(torch.nn.Module):
-    """What DistributedDataParallel's reducer wraps: a module's parameters, and any call that uses them."""
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, call: Callable[[], Any]) -> Any:
-        return call()
-
-
 @called_data_parallel
-class ExactDDP(GraphDDP):
-    """nn.DataParallel over the ranks; gradients are summed by DistributedDataParallel while backward runs.
+class GraphDDP(ReplicaDDP):
+    """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
 
-    The loss on the joined outputs is the whole loss, on every rank. So rank r's gradient g_r is its part of
-    DataParallel's gradient, sum(g_r). DistributedDataParallel averages: sum(g_r) / world. Therefore gradients
-    are multiplied by world where they enter the own rows, and divided again where they leave by the inputs; in
-    float16, where that may overflow, on their way to the parameters. (Not by a hook that sums without dividing: under
-    accumulation the reducer averages all that .grad holds.)
-
-    Right for one forward and one backward a step; for anything else take GraphDDP.
+    Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
+    that come or thaw later.
     """
-
-    training_wrappers: "weakref.WeakSet[Any]" = weakref.WeakSet()  # all that have run with gradients
-    careful = (
-        True  # whether each parameter gets a stand-in: until it is known that forward leaves parameters alone
-    )
-    scales_rows = False  # in this forward pass; otherwise the parameters' gradients are scaled
-    ties_all = True  # whether this forward pass brings zeros to all parameters
 
     def __init__(
         self, module: torch.nn.Module, dim: int = 0, whole_outputs: bool = False, pure_forward: bool = False
     ) -> None:
         super().__init__(module, dim, whole_outputs, pure_forward)
-        self.reducing: tuple[Any, ...] = ()
-        self.missing = MissingGradients()
-        notice_half_precision()
-
-    def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self.trainable():
-            return super().forward_on_ranks(inputs, kwargs)
-        self.training_wrappers.add(self)
-        return self.reducing_ddp()(lambda: super(ExactDDP, self).forward_on_ranks(inputs, kwargs))
-
-    def reducing_ddp(self) -> DistributedDataParallel:
-        """torch's DistributedDataParallel of the module, made anew when other parameters are trained."""
-        wanted = [(id(p), p.requires_grad, p.device, p.dtype) for p in self.contents.parameters]
-        if not self.reducing or self.reducing[0] != wanted:
-            if self.reducing:
-                drop_reducer(self.reducing[1])
-            made = DistributedDataParallel(ReducedCall(self.module), **no_buffers())
-            made.modules_buffers, made.named_module_buffers = [], {}  # they come by BuffersOfRankZero
-            self.reducing = (wanted, made)
-        ddp: DistributedDataParallel = self.reducing[1]
-        return ddp
-
-    def enter(
-        self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[torch.Tensor, dict[int, torch.Tensor], Part]:
-        parameters = self.trainable()
-        compiled = self.compiler is not None or self.contents.is_compiled
-        self.scales_rows = not (self.careful or compiled or may_be_half(parameters))
-        FactorAhead.now = self.entrance_factor
-        self.ties_all = len(self.training_wrappers) > 1
-        link, _, part = super().enter(inputs, kwargs)
-        self.ties_all = self.ties_all or not self.has_rows(part)
-        self.missing.expect(parameters)
-        if self.scales_rows:
-            return link, {}, part
-        return link, {id(p): ScaleGradient.apply(p, world_size()) for p in parameters}, part
-
-    def way_out(self, chunk: torch.Tensor) -> torch.Tensor:
-        self.ties_all = True  # by them comes an exchange in backward: on all ranks behind the same gradients
-        return ScaleGradient.apply(chunk, 1 / world_size()) if self.scales_rows else chunk
-
-    @property
-    def entrance_factor(self) -> float:
-        return float(world_size()) if self.scales_rows else 1.0
-
-    def watch(self, whole: torch.Tensor) -> None:
-        if not self.ties_all:
-            self.missing.watch(whole)
-
-    def run_replica(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
-        if self.runs_itself(copies):
-            return super().run_replica(part, copies, tensors)
-        places = {p.data_ptr() for p in self.contents.parameters}
-        report = super().run_replica(part, copies, tensors)
-        if copies:
-            moved = any(copy.data_ptr() not in places or copy._backward_hooks for copy in copies.values())
-        else:
-            moved = {p.data_ptr() for p in self.contents.parameters} != places
-        return dataclasses.replace(report, moved_parameters=moved and own_rank() == 0)
-
-    def follow(self, reports: Sequence[Report]) -> None:
-        super().follow(reports)
-        if reports[0].moved_parameters and self.scales_rows:
-            raise RuntimeError(
-                "The module's forward has given a parameter other data (parameter.data = ...), which it did not do "
-                "in its first training pass. Take GraphDDP, whose replicas have parameters of their own."
-            )
-        if self.is_training:
-            self.careful = reports[0].moved_parameters
+        self.sums = SumsOfModel()
+        self.crossing = Crossing(self.sums)
 
     def parameters_in_graph(self) -> list[torch.nn.Parameter]:
-        return []
+        return self.trainable()
 
-    def tie(self, link: torch.Tensor) -> torch.Tensor:
-        """The link, with zero gradients for parameters that would get none.
+    def sparse_parameters(self) -> list[torch.nn.Parameter]:
+        if not self.trainable():
+            return []
+        layers = [
+            part
+            for part in self.contents.parts
+            if vars(part).get("sparse", getattr(type(part), "sparse", False)) is True
+        ]
+        weights = {p for layer in layers for p in layer._parameters.values() if p is not None}
+        return [p for p in self.trainable() if p in weights]
 
-        Tied after the module ran, so that backward comes here first and no parameter waits for its zeros.
-        """
-        wanted = self.trainable()
-        if not self.ties_all:
-            wanted = [p for p in wanted if id(p) in self.missing.known] if self.missing.known else []
-        return ZeroGradients.apply(link, *wanted) if wanted else link
+    def copy_parameters(
+        self, link: torch.Tensor, sparse: Sequence[torch.nn.Parameter]
+    ) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
+        apart = {*sparse}
+        dense = [p for p in self.parameters_in_graph() if p not in apart]
+        LateSums.forget()
+        self.sums.met_others |= has_hooks(dense)
+        self.crossing = Crossing(self.sums)
+        link, copies = copies_for_replica(self.crossing, link, dense)
+        return link, {id(p): copy for p, copy in zip(dense, copies, strict=True)}
+
+    def news_of_sums(self) -> dict[str, Any]:
+        return {"sums_at_once": self.sums.met_others, "sums_set_out": self.sums.may_set_out}
+
+    def follow(self, reports: Sequence[ReplicaReport]) -> None:
+        at_once = any(report.sums_at_once for report in reports)
+        self.crossing.settle(at_once, all(report.sums_set_out for report in reports))
+        super().follow(reports)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "reducing": (), "missing": MissingGradients()}
-
-
-def no_buffers() -> dict[str, Any]:
-    """The option by which DistributedDataParallel leaves buffers alone in forward; renamed in torch 2.13."""
-    options = inspect.signature(DistributedDataParallel.__init__).parameters
-    return {"forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers": False}
-
-
-CONTAINERS = (list, dict, set, deque, bytearray, array.array)
-
-
-FUNCTIONS = (FunctionType, MethodType, functools.partial, staticmethod, classmethod, property)
-
-
-def generator_state(value: Any) -> Any:
-    """The state of a generator of random numbers; None for anything else."""
-    if isinstance(value, torch.Generator):
-        return value.get_state()
-    if isinstance(value, random.Random):
-        return value.getstate()
-    if type(value).__module__.startswith("numpy.random"):
-        return value.bit_generator.state if hasattr(value, "bit_generator") else value.get_state()
-    return None
-
-
-def set_generator_state(generator: Any, state: Any) -> None:
-    """Let a generator go on from a state."""
-    if isinstance(generator, torch.Generator):
-        generator.set_state(state)
-    elif isinstance(generator, random.Random):
-        generator.setstate(state)
-    elif hasattr(generator, "bit_generator"):
-        generator.bit_generator.state = state
-    else:
-        generator.set_state(state)
-
-
-def has_attributes(value: Any) -> bool:
-    """Whether this is an object of the script's own, whose methods may change it; and not one that each rank has."""
-    others = (torch.nn.Module, torch.Tensor, type, ModuleType, *FUNCTIONS)
-    foreign = ("torch", "numpy", "builtins", "_thread", "threading", "functools")
-    return (
-        hasattr(value, "__dict__")
-        and not isinstance(value, (*others, *CONTAINERS))
-        and not type(value).__module__.startswith(foreign)
-        and not hasattr(type(value), "differs_by_rank")
-    )
-
-
-def on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function on rank 0 only; every rank gets its result, or its exception.
-
-    Rank 0 starts when all ranks have come here, and they go on when it is done: whatever is read before or
-    after (a file, its existence) is the same on every rank. Results that cannot be sent (open files, figures)
-    are a Silence on the other ranks.
-    """
-    if world_size() == 1:
-        return function(*args, **kwargs)
-    exchange(None)
-    args, kwargs = with_wholes((args, kwargs))
-    result, error = attempt(lambda: function(*args, **kwargs)) if own_rank() == 0 else (None, None)
-    sent_result, sent_error = exchange((sendable(result), sendable(error)) if own_rank() == 0 else None)[0]
-    if sent_error is not None:
-        raise error or as_exception(sent_error)
-    if getattr(function, "__module__", None) == "logging.config":
-        log_alike()
-    return result if own_rank() == 0 else sent_result
-
-
-def log_alike() -> None:
-    """Rank 0 has set up its loggers: let those of the other ranks make the same records, which go nowhere."""
-    manager = logging.Logger.manager
-    loggers = [logging.root, *(one for one in manager.loggerDict.values() if isinstance(one, logging.Logger))]
-    told = exchange([(one.name, one.level, one.disabled, one.propagate) for one in loggers])[0]
-    if own_rank() > 0:
-        for name, level, disabled, propagate in told:
-            found = logging.getLogger(None if name == "root" else name)
-            found.setLevel(level)
-            found.disabled, found.propagate = disabled, propagate
-    format_records_at_once()
-
-
-def format_records_at_once() -> None:
-    """Let the text of a log record be made when the record is: on all ranks, since only rank 0 has the log file.
-
-    A large output is written out by all ranks together. Records of texts and numbers are as they ever were.
-    """
-    make: Any = logging.getLogRecordFactory()
-    if getattr(make, "formats", False):
-        return
-
-    def make_and_format(*args: Any, **kwargs: Any) -> logging.LogRecord:
-        record: logging.LogRecord = make(*args, **kwargs)
-        if not is_plain_in_log(record.msg) or not is_plain_in_log(record.args):
-            with contextlib.suppress(
-                Exception
-            ):  # the handler meets it again, and logging has its way with it
-                record.msg, record.args = record.getMessage(), None
-        return record
-
-    vars(make_and_format)["formats"] = True
-    logging.setLogRecordFactory(make_and_format)
-
-
-def is_plain_in_log(value: Any) -> bool:
-    """Whether a rank alone can make a text of it: of texts, numbers, and none."""
-    values = value if isinstance(value, tuple) else value.values() if isinstance(value, dict) else (value,)
-    return all(isinstance(one, (str, bytes, int, float, complex, type(None))) for one in values)
-
-
-def attempt(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """What a function gives, or raises, on one rank, which is alone meanwhile."""
-    try:
-        with alone():
-            return function(), None
-    except (Exception, SystemExit) as raised:
-        return None, raised
-
-
-def sendable(value: Any) -> Any:
-    """The value if it comes back whole from pickle, a Silence that knows its text if not."""
-    if is_sendable(value) and not (isinstance(value, BaseException) and speaks_otherwise(value)):
-        return value
-    if isinstance(value, BaseException) and is_sendable((type(value), value.args)):
-        return type(value), value.args
-    return Silence(text=f"{type(value).__name__}: {value}")
-
-
-def speaks_otherwise(error: BaseException) -> bool:
-    """Whether pickle makes another text of it: its __init__ is called with the text that it made itself."""
-    return str(pickle.loads(pickle.dumps(error))) != str(error)
-
-
-def is_sendable(value: Any) -> bool:
-    """Whether it comes back whole from pickle."""
-    try:
-        pickle.loads(pickle.dumps(value))
-    except Exception:
-        return False
-    return True
-
-
-def as_exception(error: Any) -> BaseException:
-    """An exception of rank 0 as another rank can raise it: not made anew, since its __init__ may want other things."""
-    if isinstance(error, BaseException):
-        return error
-    if isinstance(error, Silence):
-        return RuntimeError(f"on rank 0: {error.text}")
-    kind, arguments = error
-    raised: BaseException = kind.__new__(kind, *arguments)
-    return raised
-
-
-class Silence:
-    """Stands on ranks > 0 for an object that only rank 0 has (a log writer): takes every call, does nothing.
-
-    It has the plain attributes (names, folders, numbers) that rank 0's object had when it was made.
-    """
-
-    def __init__(self, **facts: Any) -> None:
-        vars(self).update(facts)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        pass
-
-    def __call__(self, *args: Any, **kwargs: Any) -> "Silence":
-        refuse_rows((args, kwargs))
-        return self
-
-    def __enter__(self) -> "Silence":
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        pass
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(())
-
-    def __getitem__(self, key: Any) -> "Silence":
-        return self
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        refuse_rows(value)
-
-    def __le__(self, other: Any) -> bool:  # logging asks every handler: record.levelno >= handler.level
-        return False
-
-    def __str__(self) -> str:
-        return ""
-
-
-def refuse_rows(value: Any) -> None:
-    """Rank 0 would wait for ever for the rows of the other ranks, which have nothing to give them to."""
-    if holds_rows(value):
-        raise TypeError(
-            "A large output of the wrapped model is handed to an object that rank 0 alone has, and each rank holds "
-            "some of its rows. Hand over x.detach().cpu().numpy(), which is the whole."
-        )
-
-
-def open_on_rank_zero(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-    """The built-in open, for files that all ranks write alike: rank 0 writes, the others to os.devnull.
-
-    Where they may read what they write ("a+", "r+"), the others have a copy of their own. Reading only, every
-    rank opens the file itself, after rank 0 has come here too. close() and the end of a with block wait for
-    rank 0, so that the file is complete for every rank afterwards.
-    """
-    if world_size() == 1:
-        return open(file, mode, *args, **kwargs)
-    if not set(mode) & set("wax+"):
-        exchange(None)
-        return open(file, mode, *args, **kwargs)
-    opened: list[Any] = []
-    instead = copy_of(file) if "+" in mode and own_rank() > 0 else os.devnull
-    on_rank_zero(lambda: opened.append(open(file, mode, *args, **kwargs)))  # noqa: SIM115
-    if not opened:
-        opened.append(open(instead, mode.replace("x", "w"), *args, **kwargs))  # noqa: SIM115
-        if instead != os.devnull:
-            os.unlink(instead)  # it is gone when it is closed
-    atexit.register(flush_if_open, weakref.ref(opened[0]))
-    return WrittenOnRankZero(opened[0])
-
-
-def copy_of(file: Any) -> str:
-    """A copy of a file as it is now, empty if there is none."""
-    handle, path = tempfile.mkstemp()
-    os.close(handle)
-    if os.path.exists(file):
-        shutil.copyfile(file, path)
-    return path
-
-
-def flush_if_open(file: "weakref.ref[Any]") -> None:
-    """Write out what a script left in a file that it never closed.
-
-    The interpreter would do it if it freed the script's objects at its end. But torch keeps autograd functions
-    for ever, and with them everything in the file that defines them.
-    """
-    found = file()
-    if found is not None and not found.closed:
-        found.flush()
-
-
-class WrittenOnRankZero:
-    """An open file whose close() is over on every rank when it is over on rank 0."""
-
-    def __init__(self, file: Any) -> None:
-        self.file = file
-        self.empty: Any = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(vars(self)["file"], name)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.file)
-
-    def fileno(self) -> int:
-        """On ranks > 0 that of an empty file: os.fsync() refuses the null device."""
-        if self.file.name == os.devnull:
-            self.empty = self.empty or tempfile.TemporaryFile()  # noqa: SIM115
-            return self.empty.fileno()
-        return int(self.file.fileno())
-
-    def close(self) -> None:
-        was_open = not self.file.closed
-        self.file.close()
-        if was_open:
-            exchange(None)
-
-    def __enter__(self) -> "WrittenOnRankZero":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.file.close()
-
-
-def save_on_rank_zero(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-    """torch.save, once. A file gets its name only when it is complete: an interrupted run leaves the old one.
-
-    If f is an open file, it is the rank's own, and every rank writes to it.
-    """
-    if hasattr(f, "write"):
-        torch.save(obj, f, *args, **kwargs)
-    else:
-        on_rank_zero(save_completely, obj, f, *args, **kwargs)
-
-
-def save_completely(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-    """torch.save into a folder beside the file, then moved into place; a link is written through, a device too.
-
-    The file has its own name there, which torch writes into the archive: the bytes are those that torch.save gives.
-    """
-    folder = f"{os.fspath(f)}.{os.getpid()}.unfinished"
-    unfinished = os.path.join(folder, os.path.basename(f))
-    try:
-        if os.path.islink(f) or os.path.exists(f) and not os.path.isfile(f):
-            raise FileExistsError(f)
-        os.mkdir(folder)
-    except OSError:  # nothing can be made beside it, or put into its place: torch has the word
-        torch.save(obj, f, *args, **kwargs)
-        return
-    try:
-        torch.save(obj, unfinished, *args, **kwargs)
-        os.replace(unfinished, f)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-# The way to a thing from a loader: names of attributes, and places in lists.
-WayFromLoader = tuple[str | int, ...]
-
-
-# How many steps a way has at most (a transform in a Compose in a data set in a Subset has seven), and how many things
-# a list that is looked into.
-DEPTH = 8
-
-
-SHORT = 100
-
-
-# Bytes up to which an array is looked at each time, and up to which a new one goes to the other ranks.
-FEW_BYTES = 1 << 14
-
-
-MANY_BYTES = 1 << 24
-
-
-# What a loader has for itself.
-OF_ITS_OWN = {"_iterator", "plain_class"}
-
-
-NUMBERS_AND_TEXTS = (int, float, str, bytes, bool, type(None))
-
-
-COLLECTIONS = (list, dict, set, deque)
-
-
-class Belongings:
-    """The attributes that iterating a loader may change in rank 0's process.
-
-    Numbers and texts, small arrays and short lists of numbers are compared, generators by their states, longer lists,
-    dicts, sets and arrays by who they are and how long. What no attribute leads to is not seen; other objects than
-    these (open files, iterators) stay rank 0's own, and so does what is large.
-    """
-
-    def __init__(self, loader: Any) -> None:
-        self.loader = loader
-        self.found = things_of(loader) if own_rank() == 0 else []
-
-    def marks(self) -> list[dict[str, Any]]:
-        """How each attribute is now."""
-        return [{name: mark(value) for name, value in vars(thing).items()} for _, thing in self.found]
-
-    def changed_since(self, marks: list[dict[str, Any]]) -> list[tuple[WayFromLoader, str, Any]]:
-        """Of the attributes that changed: the way to whose, the name, and what makes another rank's the same."""
-        changes = []
-        for (path, thing), before in zip(self.found, marks, strict=True):
-            for name, value in vars(thing).items():
-                if name not in before or not same_mark(before[name], mark(value)):
-                    told = told_of(value)
-                    if told is not None and name not in OF_ITS_OWN:
-                        changes.append((path, name, told))
-        return changes
-
-    def set(self, changes: list[tuple[WayFromLoader, str, Any]]) -> None:
-        """Take over what rank 0 has."""
-        for path, name, (kind, told) in changes:
-            space = getattr(
-                follow(self.loader, path), "__dict__", {}
-            )  # an iterator, say, that only rank 0 has
-            if kind == "state" and name in space:
-                set_generator_state(space[name], told)
-            elif kind == "content" and type(space.get(name)) is type(told):  # others may hold the same list
-                space[name].clear()
-                (space[name].extend if isinstance(told, (list, deque)) else space[name].update)(told)
-            elif kind != "state":
-                space[name] = told
-
-
-def things_of(loader: Any) -> list[tuple[WayFromLoader, Any]]:
-    """The loader, and all with attributes that it leads to; its data set only where no worker has a copy of it."""
-    found: list[tuple[WayFromLoader, Any]] = [((), loader)]
-    seen = {id(loader)}
-    if loader.num_workers > 0:
-        seen |= {id(loader.dataset), id(loader.collate_fn)}
-    reached: list[tuple[WayFromLoader, Any]] = [
-        ((name,), value) for name, value in vars(loader).items() if name not in OF_ITS_OWN
-    ]
-    for path, value in reached:
-        if id(value) in seen or len(path) > DEPTH or isinstance(value, NUMBERS_AND_TEXTS):
-            continue
-        seen.add(id(value))
-        if hasattr(value, "__self__"):
-            reached.append(((*path, "__self__"), value.__self__))
-        elif isinstance(value, (list, tuple)) and len(value) < SHORT:
-            reached += [((*path, place), one) for place, one in enumerate(value)]
-        elif is_walked(value):
-            found.append((path, value))
-            reached += [((*path, name), one) for name, one in vars(value).items()]
-    return found
-
-
-def follow(thing: Any, path: WayFromLoader) -> Any:
-    """What attributes and places in lists lead to; None if they lead nowhere."""
-    for step in path:
-        is_there = not isinstance(step, int) or isinstance(thing, (list, tuple)) and step < len(thing)
-        thing = (thing[step] if isinstance(step, int) else getattr(thing, step, None)) if is_there else None
-    return thing
-
-
-def is_walked(value: Any) -> bool:
-    """Whether it is a data set, a sampler, or an object of the script's that one of these has; no model."""
-    return isinstance(value, (Dataset, Sampler)) or has_attributes(value)
-
-
-def mark(value: Any) -> Any:
-    """What tells that a value has become another."""
-    if isinstance(value, NUMBERS_AND_TEXTS):
-        return value
-    if isinstance(value, COLLECTIONS):
-        parts = held_by_collection(value) if len(value) < SHORT else ()
-        return id(value), len(value), tuple(parts) if all_numbers_and_texts(parts) else ()
-    if is_numeric(value):
-        small = value.nbytes <= FEW_BYTES
-        return id(value), getattr(value, "_version", 0), pickle.dumps(value) if small else b""
-    state = generator_state(value)
-    return id(value) if state is None else pickle.dumps(state)
-
-
-def held_by_collection(container: Any) -> list[Any]:
-    """What is in it; of a dict the keys, then the values."""
-    return [*container, *container.values()] if isinstance(container, dict) else list(container)
-
-
-def all_numbers_and_texts(parts: Any) -> bool:
-    """Whether all are numbers and texts."""
-    return all(isinstance(one, NUMBERS_AND_TEXTS) for one in parts)
-
-
-def is_numeric(value: Any) -> bool:
-    """Whether it is a tensor, or an array or a number of numpy's."""
-    return isinstance(value, torch.Tensor) or type(value).__module__ == "numpy" and hasattr(value, "nbytes")
-
-
-def same_mark(one: Any, other: Any) -> bool:
-    """Whether two marks tell of the same; not a number is the same as itself."""
-    return type(one) is type(other) and bool(one == other or one != one)
-
-
-def told_of(value: Any) -> tuple[str, Any] | None:
-    """What goes to the other ranks: a value, a list's content, a generator's state; None: it stays rank 0's own."""
-    if isinstance(value, NUMBERS_AND_TEXTS):
-        return "value", value
-    if isinstance(value, COLLECTIONS):
-        return ("content", value) if all_numbers_and_texts(held_by_collection(value)) else None
-    state = generator_state(value)
-    if state is not None:
-        return "state", state
-    if isinstance(value, tuple):
-        return ("value", value) if is_sendable(value) else None
-    return ("value", value) if is_numeric(value) and value.nbytes <= MANY_BYTES else None
+        sums = SumsOfModel()
+        return {**super().__getstate__(), "sums": sums, "crossing": Crossing(sums)}
 
 
 def scatter_to_ranks(inputs: Any, target_gpus: Any, dim: int = 0) -> Any:
@@ -4527,7 +3786,7 @@ def copies_on_ranks(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, list
     """A copy of each tensor for this rank's replica, whose gradients add up over the ranks; and their link."""
     if not tensors or world_size() == 1:
         return torch.zeros(()), list(tensors)
-    link, *copies = FromWhole.apply(tuple(None for _ in tensors), *tensors)
+    link, *copies = ScatterToRanks.apply(tuple(None for _ in tensors), *tensors)
     return link, copies
 
 
@@ -4577,11 +3836,11 @@ class RunByHand:
             self.link = self.link.to(more.device) + more
         stand_ins = dict(zip(wanting, copies, strict=True))
         tensors: list[torch.Tensor] = []
-        report = Report(())
+        report = ReplicaReport(())
         if own_rank() in self.numbers:
             place = self.numbers.index(own_rank())
             part, keywords = map_tensors(
-                (inputs[place], kwargs[place]), lambda one: stand_ins.get(id(one), one)
+                (inputs[place], kwargs[place]), lambda tensor: stand_ins.get(id(tensor), tensor)
             )
             report = self.wrapper.run(lambda: describe_part(self.modules[place](*part, **keywords), tensors))
         reports = self.exchange_reports(report)
@@ -4596,7 +3855,7 @@ class RunByHand:
             for number in self.numbers
         ]
 
-    def exchange_reports(self, report: Report) -> list[Report]:
+    def exchange_reports(self, report: ReplicaReport) -> list[ReplicaReport]:
         """How the forward passes of all replicas went."""
         return exchange(report)
 
@@ -4622,25 +3881,25 @@ def describe_part(output: Any, tensors: list[torch.Tensor]) -> Any:
     """One replica's output as the other ranks may see it; its tensors go to the list."""
     if isinstance(output, torch.Tensor):
         tensors.append(output)
-        return face_of(output, len(tensors) - 1)
+        return meta_of(output, len(tensors) - 1)
     if isinstance(output, dict):
         items = tuple(describe_part(item, tensors) for item in output.values())
-        return Branch(type(output), tuple(output), items)
+        return ContainerMeta(type(output), tuple(output), items)
     if isinstance(output, (tuple, list)):
-        return Branch(type(output), (), tuple(describe_part(item, tensors) for item in output))
+        return ContainerMeta(type(output), (), tuple(describe_part(item, tensors) for item in output))
     return output
 
 
-def from_part(found: Any, join: Callable[[Face], torch.Tensor]) -> Any:
+def from_part(described: Any, join: Callable[[TensorMeta], torch.Tensor]) -> Any:
     """One replica's described output with tensors in it again."""
-    if isinstance(found, Face):
-        return join(found)
-    if not isinstance(found, Branch):
-        return found
-    items = [from_part(item, join) for item in found.items]
-    if issubclass(found.kind, dict):
-        return found.kind(zip(found.keys, items, strict=True))
-    kind: Any = found.kind
+    if isinstance(described, TensorMeta):
+        return join(described)
+    if not isinstance(described, ContainerMeta):
+        return described
+    items = [from_part(item, join) for item in described.items]
+    if issubclass(described.kind, dict):
+        return described.kind(zip(described.keys, items, strict=True))
+    kind: Any = described.kind
     return kind(*items) if hasattr(kind, "_fields") else kind(items)
 
 
@@ -4648,9 +3907,9 @@ def gather_from_ranks(outputs: Sequence[Any], target_device: Any, dim: int = 0) 
     """torch.nn.parallel.gather, of outputs that every rank has already."""
     tensors: list[torch.Tensor] = []
 
-    def join(faces: Sequence[Face]) -> torch.Tensor:
-        shapes = joinable_shapes(faces, dim)
-        parts = [tensors[face.place].view(shape) for face, shape in zip(faces, shapes, strict=True)]
+    def join(metas: Sequence[TensorMeta]) -> torch.Tensor:
+        shapes = joinable_shapes(metas, dim)
+        parts = [tensors[meta.place].view(shape) for meta, shape in zip(metas, shapes, strict=True)]
         return torch.cat(parts, dim)
 
     return gather_outputs([describe_output(output, tensors) for output in outputs], join)
@@ -4659,688 +3918,3 @@ def gather_from_ranks(outputs: Sequence[Any], target_device: Any, dim: int = 0) 
 def rank_device() -> torch.device:
     """The device of this rank."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-# Bytes of tensors that travel inside a message; what is more is mapped.
-SMALL_BATCH = 1 << 16
-
-
-# Bytes up to which a storage travels inside even if others are mapped: to copy it costs less.
-SMALL_STORAGE = 1 << 14
-
-
-# How many storages of workers are handed on each by a descriptor of its own; more are copied together into one file.
-MOST_HANDLES = 16
-
-
-# Bytes that the system is asked to read or write at once, at most.
-PORTION = 1 << 30
-
-
-# Files that batches of rank 0's own process were written to; again when nobody has the batch any more, since memory
-# that is fresh takes four times as long to write to. So many at most.
-WRITTEN_FILES: list[int] = []
-
-
-MOST_WRITTEN = 4
-
-
-# Storages begin in a file at multiples of this many bytes.
-ALIGNED = 64
-
-
-def share(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> "DataLoader[Any]":
-    """The loader that make(*args, **kwargs) gives; rank 0 alone iterates it, and every rank gets its batches.
-
-    Rank 0's workers, samplers, seeds and order are those of one process without ranks. On a node a batch lies in
-    memory once: the other ranks map it, and what a rank writes into it no other sees. An error and the end of the
-    data come to all ranks alike; so do the script's random streams, and numbers and generators that loading
-    changes in the loader, its samplers and its data set. In everything else (len, dataset, sampler) each rank's
-    loader answers itself. On rank 0 alone, in child processes and in threads it is a loader as any other.
-    """
-    if world_size() == 1:
-        return as_shared(make(*args, **kwargs))
-    found, error = make_on_all_ranks(lambda: make(*args, **kwargs))
-    if error is not None:
-        raise error
-    if isinstance(found, DataLoader) and type(found).__init__ is not DataLoader.__init__:
-        set_random_streams(exchange(random_streams())[0])  # it may have begun to iterate
-    return as_shared(found)
-
-
-def make_on_all_ranks(make: Callable[[], Any]) -> tuple[Any, Exception | None]:
-    """Make a loader; on ranks > 0 one that begins to iterate while it is made starts no workers."""
-    own = DataLoader._get_iterator
-    if own_rank() > 0:
-        setattr(DataLoader, "_get_iterator", lambda loader: iter(()))  # noqa: B010
-    try:
-        return make(), None
-    except Exception as raised:
-        return None, raised
-    finally:
-        setattr(DataLoader, "_get_iterator", own)
-
-
-def as_shared(loader: Any) -> Any:
-    """The same object, of a class that is derived from its own and iterates on rank 0."""
-    if isinstance(loader, DataLoader) and not hasattr(loader, "plain_class"):
-        loader.__class__ = shared_class(type(loader))
-    return loader
-
-
-def shared_class(kind: Any) -> Any:
-    """A class of loaders in all but how it iterates."""
-
-    class SharedLoader(kind):  # type: ignore[misc]
-        plain_class = kind
-        __doc__ = kind.__doc__
-
-        def __iter__(self) -> Any:
-            return SharedBatches(self) if ranks_come_by() else super().__iter__()
-
-        def __reduce__(self) -> Any:  # a copy, as another process gets it, is a loader as any other
-            return copy_of_loader, (kind, dict(vars(self)))
-
-    SharedLoader.__name__, SharedLoader.__qualname__ = kind.__name__, kind.__qualname__
-    SharedLoader.__module__ = kind.__module__
-    return SharedLoader
-
-
-def copy_of_loader(kind: Any, settings: dict[str, Any]) -> Any:
-    """A loader with another's settings."""
-    made = kind.__new__(kind)
-    vars(made).update(settings)
-    return made
-
-
-class SharedBatches:
-    """One pass over a shared loader, which rank 0 makes."""
-
-    def __init__(self, loader: Any) -> None:
-        self.loader = loader
-        self.belongings = Belongings(loader)
-        self.pins = loader.pin_memory and torch.cuda.is_available()
-        self.batches: Any = None
-        self.from_rank_zero(self.begin)
-
-    def begin(self) -> None:
-        """On rank 0: torch's own iterator. Its batches stay where the workers put them: each rank pins its own."""
-        settings = vars(self.loader)
-        asked = settings["pin_memory"]
-        settings["pin_memory"] = asked and not self.pins
-        try:
-            self.batches = self.loader.plain_class.__iter__(self.loader)
-        finally:
-            settings["pin_memory"] = asked
-
-    def __len__(self) -> int:
-        return len(self.loader)
-
-    def __iter__(self) -> "SharedBatches":
-        return self
-
-    def __next__(self) -> Any:
-        if ranks_come_by():
-            batch = self.from_rank_zero(lambda: next(self.batches))
-        else:
-            if self.batches is None:
-                self.begin()
-            batch = next(self.batches)
-        return pin_memory.pin_memory(batch) if self.pins else batch
-
-    def _shutdown_workers(self) -> None:
-        """For scripts that end the workers themselves; ranks > 0 have none."""
-        if hasattr(self.batches, "_shutdown_workers"):
-            self.batches._shutdown_workers()
-
-    def from_rank_zero(self, work: Callable[[], Any]) -> Any:
-        """What rank 0 gets by this work, or its exception, on every rank; what it leaves behind, too.
-
-        Of large tensors each rank gets its rows.
-        """
-        line = Line.between_ranks()
-        if line.rank > 0:
-            value, which, error, streams, left = line.receive()
-            set_random_streams(streams)
-            self.belongings.set(left)
-            if error is not None:
-                raise_alike(as_exception(error))
-            return part_whole(value, which)
-        streams, marks = stream_marks(), self.belongings.marks()
-        value, error = attempt(work)
-        moved = changed_streams(stream_marks(), streams)
-        left = self.belongings.changed_since(marks)
-        which = partable_in(value)
-        told = which, None if error is None else sendable(error), random_streams(moved) if moved else {}, left
-        value = line.send(value, told, self.loader.num_workers > 0)
-        if error is not None:
-            forget_written_files()
-            raise_alike(error)
-        return part_whole(value, which)
-
-
-def raise_alike(error: BaseException) -> None:
-    """Raise it, and hold on to nothing: torch is 5 s late to end a worker in a cycle."""
-    try:
-        raise error
-    finally:
-        del error
-
-
-class Line:
-    """The way that batches go: from rank 0 to the first rank of each node, and from there to the node's others.
-
-    On a node descriptors of memory go over Unix sockets without names in the file system: when the processes are
-    gone, however they went, nothing is left of either.
-    """
-
-    made: "Line | None" = None
-
-    @classmethod
-    def between_ranks(cls) -> "Line":
-        """The only one; all ranks come here together when it is made."""
-        if cls.made is None:
-            cls.made = cls()
-        return cls.made
-
-    def __init__(self) -> None:
-        self.rank = own_rank()
-        door = open_door()
-        told = exchange((place_of_rank(self.rank), *door[1:]))
-        node = [rank for rank, one in enumerate(told) if one[0] == told[self.rank][0]]
-        firsts = sorted({place: rank for rank, (place, *_) in reversed([*enumerate(told)])}.values())
-        self.is_first = self.rank == node[0]
-        self.leaders = torch.distributed.new_group(firsts, backend="gloo") if len(firsts) > 1 else None
-        if self.is_first:
-            self.sockets = dict(let_in(door, len(node) - 1))
-        else:
-            self.sockets = {node[0]: go_in(told[node[0]][1:], self.rank)}
-        if door[0] is not None:
-            door[0].close()
-
-    def send(self, value: Any, rest: tuple[Any, ...], by_workers: bool) -> Any:
-        """From rank 0: a value and what goes with it. Returns the value as rank 0 itself is to use it."""
-        try:
-            packed = pack_batch((value, *rest), by_workers)
-        except Exception as error:
-            text = f"rank 0 cannot hand this batch on: {type(error).__name__}: {error}"
-            packed = pack_batch((None, rest[0], TypeError(text), *rest[2:]), by_workers)
-            self.pass_on(packed)
-            raise TypeError(text) from error
-        self.pass_on(packed)
-        return (
-            value if packed.lent is None else unpack_batch(packed)[0]
-        )  # or others would see what is written
-
-    def pass_on(self, packed: "Packed") -> None:
-        """To the first ranks of the other nodes, and to the others of this one."""
-        if self.leaders is not None and self.rank == 0:
-            send_to_nodes(packed, self.leaders)
-        content = pickle.dumps((packed.message, packed.places, bytes(packed.inside)), protocol=5)
-        for rank, one in self.sockets.items():
-            try:
-                send_with_files(one, content, packed.files)
-            except OSError as error:
-                raise RuntimeError(f"rank {rank} has ended, and gets no more batches ({error})") from error
-        packed.close()
-
-    def receive(self) -> Any:
-        """On ranks > 0: what rank 0 sends."""
-        if self.is_first:
-            packed = receive_on_node(self.leaders)
-            found = unpack_batch(packed)
-            self.pass_on(packed)
-            return found
-        (one,) = self.sockets.values()
-        try:
-            packed = receive_packed(one)
-        except (EOFError, ConnectionError):
-            raise RuntimeError("the rank that makes the batches has ended") from None
-        try:
-            return unpack_batch(packed)
-        finally:
-            packed.close()
-
-
-def place_of_rank(rank: int) -> Any:
-    """What ranks that can hand descriptors to each other have in common; else each is for itself."""
-    try:
-        if not hasattr(os, "memfd_create") or not hasattr(socket, "send_fds"):
-            return rank
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read(), os.stat("/proc/self/ns/net").st_ino
-    except OSError:
-        return rank
-
-
-def open_door() -> tuple[Any, str, bytes]:
-    """A socket that listens in Linux's abstract namespace, its name, and the word that opens."""
-    name, word = f"\0batches-{secrets.token_hex(16)}", secrets.token_bytes(32)
-    try:
-        door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        door.bind(name)
-    except (AttributeError, OSError):  # not Linux: place_of_rank has put each rank on a node of its own
-        return None, name, word
-    door.listen(socket.SOMAXCONN)
-    door.settimeout(PATIENCE.total_seconds())
-    return door, name, word
-
-
-def let_in(door: tuple[Any, str, bytes], count: int) -> list[tuple[int, socket.socket]]:
-    """So many ranks that know the word, each with its number."""
-    found: list[tuple[int, socket.socket]] = []
-    while len(found) < count:
-        one, _ = door[0].accept()
-        one.settimeout(PATIENCE.total_seconds())
-        said = receive_exactly(one, 40)
-        if secrets.compare_digest(said[:32], door[2]):
-            found.append((int.from_bytes(said[32:], "little"), one))
-        else:
-            one.close()
-    return sorted(found)
-
-
-def go_in(door: tuple[str, bytes], rank: int) -> socket.socket:
-    """A connection to the first rank of the node."""
-    one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    one.settimeout(PATIENCE.total_seconds())
-    one.connect(door[0])
-    one.sendall(door[1] + rank.to_bytes(8, "little"))
-    return one
-
-
-class Packed:
-    """A value's pickle, and where its storages lie: of each the file (-1: inside), its first byte, its bytes."""
-
-    def __init__(
-        self,
-        message: bytes,
-        places: Sequence[tuple[int, int, int]],
-        inside: Any = b"",
-        files: Sequence[int] = (),
-    ) -> None:
-        self.message, self.places, self.inside = message, places, inside
-        self.files = files  # descriptors, to be closed when they are no longer needed
-        self.lent: Any = None  # storages that the descriptors belong to: then they are not closed
-
-    def sizes(self) -> list[int]:
-        """Of each file the bytes that matter."""
-        return [max(b + n for f, b, n in self.places if f == file) for file in range(len(self.files))]
-
-    def close(self) -> None:
-        """The descriptors are no longer needed; what is mapped stays."""
-        if self.lent is None:
-            for file in self.files:
-                os.close(file)
-
-
-def pack_batch(value: Any, by_workers: bool) -> Packed:
-    """The value's pickle, and its storages: handed on if workers have made them in shared memory, or copied once."""
-    message, storages, viewed = pickle_batch(value, frozenset())
-    if by_workers and may_be_handed_on(storages):
-        return hand_storages_on(message, storages)
-    loose = {
-        one._cdata
-        for one in storages
-        if one.nbytes() > max(SMALL_BATCH, 2 * viewed.get(one._cdata, one.nbytes()))
-    }
-    if loose:  # rows of a large tensor go without the rest of it
-        message, storages, _ = pickle_batch(value, frozenset(loose))
-    return copy_storages(message, storages)
-
-
-def may_be_handed_on(storages: "Sequence[torch.UntypedStorage]") -> bool:
-    """Whether those that are not small lie in shared memory that has a descriptor, and the small ones are few."""
-    large = [one for one in storages if one.nbytes() > SMALL_STORAGE]
-    bytes_of_large = sum(one.nbytes() for one in large)
-    return (
-        torch.multiprocessing.get_sharing_strategy() == "file_descriptor"
-        and len(large) <= MOST_HANDLES
-        and bytes_of_large > SMALL_BATCH >= sum(one.nbytes() for one in storages) - bytes_of_large
-        and all(one.is_shared() for one in large)
-    )
-
-
-def hand_storages_on(message: bytes, storages: "Sequence[torch.UntypedStorage]") -> Packed:
-    """By the descriptors that they have; small ones inside the message."""
-    small = [one for one in storages if one.nbytes() <= SMALL_STORAGE]
-    packed = copy_inside(message, small)
-    packed.lent = [one for one in storages if one.nbytes() > SMALL_STORAGE]
-    packed.files = [one._share_fd_cpu_()[0] for one in packed.lent]
-    inside, numbers = iter(packed.places), iter(range(len(packed.files)))
-    packed.places = [
-        next(inside) if one.nbytes() <= SMALL_STORAGE else (next(numbers), 0, one.nbytes())
-        for one in storages
-    ]
-    return packed
-
-
-def copy_storages(message: bytes, storages: "Sequence[torch.UntypedStorage]") -> Packed:
-    """Inside the message if they are small, in one file without a name if not."""
-    begins, end = laid_out(storages)
-    file = file_for_batch(end) if end > SMALL_BATCH else None
-    if file is None:
-        return copy_inside(message, storages)
-    for begin, one in zip(begins, storages, strict=True):
-        write_at(file, begin, bytes_of_storage(one))
-    places = [(0, begin, one.nbytes()) for begin, one in zip(begins, storages, strict=True)]
-    return Packed(message, places, b"", [file])
-
-
-def copy_inside(message: bytes, storages: "Sequence[torch.UntypedStorage]") -> Packed:
-    """In bytes that travel with the message."""
-    begins, end = laid_out(storages)
-    inside = bytearray(end)
-    for begin, one in zip(begins, storages, strict=True):
-        inside[begin : begin + one.nbytes()] = bytes_of_storage(one)
-    places = [(-1, begin, one.nbytes()) for begin, one in zip(begins, storages, strict=True)]
-    return Packed(message, places, inside)
-
-
-def laid_out(storages: "Sequence[torch.UntypedStorage]") -> tuple[list[int], int]:
-    """Where each storage begins, one behind the other; and where the last one ends."""
-    begins, end = [], 0
-    for one in storages:
-        begins.append(end)
-        end += -(-one.nbytes() // ALIGNED) * ALIGNED
-    return begins, end
-
-
-def file_in_memory(size: int) -> int | None:
-    """The descriptor of a new file of this size that lies in memory and has no name; None if there can be none."""
-    try:
-        file = os.memfd_create("batch")
-    except (AttributeError, OSError):  # not Linux; no descriptors left
-        return None
-    os.ftruncate(file, size)
-    return file
-
-
-def file_for_batch(size: int) -> int | None:
-    """The descriptor of a file of at least this size that nobody looks at; None if there can be none."""
-    try:
-        kept = next(filter(is_free, WRITTEN_FILES), None) if leases_tell() else None
-        if kept is None:
-            return new_file_for_batch(size)
-        if os.fstat(kept).st_size < size:
-            os.ftruncate(kept, size)
-        return open_again(kept)
-    except OSError:  # no descriptors left
-        return None
-
-
-def new_file_for_batch(size: int) -> int | None:
-    """The same of a new file, which is kept where it can be told whether it is free."""
-    made = file_in_memory(size)
-    if made is None or not leases_tell():
-        return made
-    try:  # what memfd_create itself has opened is not counted
-        WRITTEN_FILES.append(open_again(made))
-        if len(WRITTEN_FILES) > MOST_WRITTEN:
-            os.close(WRITTEN_FILES.pop(0))
-        return open_again(made)
-    finally:
-        os.close(made)
-
-
-def forget_written_files() -> None:
-    """The pass is over: what nobody has mapped is given back."""
-    while WRITTEN_FILES:
-        os.close(WRITTEN_FILES.pop())
-
-
-def open_again(file: int) -> int:
-    """A file once more, not its descriptor only: so that the system counts it, also in a message and when mapped."""
-    return os.open(f"/proc/self/fd/{file}", os.O_RDWR)
-
-
-def is_free(file: int) -> bool:
-    """Whether nobody else has the file open to write or has mapped it: a lease is given to no other (man 2 fcntl).
-
-    Children that were forked with a batch count, too, and so does a message that nobody has read yet.
-    """
-    import fcntl  # not on Windows
-
-    try:
-        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-    except OSError:
-        return False
-    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    return True
-
-
-@functools.cache
-def leases_tell() -> bool:
-    """Whether leases are to be had and tell that somebody has a file: tried on one."""
-    try:
-        made = os.memfd_create("batch")
-        os.ftruncate(made, 1)
-        kept, other = open_again(made), open_again(made)
-        os.close(made)
-        found = [is_free(kept)]
-        memory = [mapped(other, 1)]
-        os.close(other)
-        found.append(is_free(kept))
-        memory.clear()
-        found.append(is_free(kept))
-        os.close(kept)
-    except (AttributeError, ImportError, OSError):
-        return False
-    return found == [False, False, True]
-
-
-def write_at(descriptor: int, begin: int, content: memoryview) -> None:
-    """All of it, in as many calls as the system wants."""
-    while len(content):
-        written = os.pwrite(descriptor, content[:PORTION], begin)
-        begin, content = begin + written, content[written:]
-
-
-def bytes_of_storage(storage: "torch.UntypedStorage") -> memoryview:
-    """A storage's bytes, which live as long as somebody looks at them."""
-    size = storage.nbytes()
-    if size == 0:
-        return memoryview(b"")
-    found: Any = (ctypes.c_ubyte * size).from_address(storage.data_ptr())
-    found.storage = storage
-    return memoryview(found).cast("B")
-
-
-def pickle_batch(
-    value: Any, loose: "frozenset[int]"
-) -> "tuple[bytes, list[torch.UntypedStorage], dict[int, int]]":
-    """The value without the memory of its tensors; their storages; of each how many bytes tensors look at."""
-    written = io.BytesIO()
-    pickler = BatchPickler(written, loose)
-    pickler.dump(value)
-    return written.getvalue(), pickler.storages, pickler.viewed
-
-
-class BatchPickler(pickle.Pickler):
-    """Writes numbers in place of storages, as torch.save does: tensors that share one share it afterwards."""
-
-    def __init__(self, file: io.BytesIO, loose: "frozenset[int]") -> None:
-        super().__init__(file, protocol=5)
-        self.loose = loose
-        self.storages: list[torch.UntypedStorage] = []
-        self.numbers: dict[int, int] = {}
-        self.viewed: dict[int, int] = {}
-
-    def number_of(self, storage: "torch.UntypedStorage") -> int:
-        number = self.numbers.setdefault(storage._cdata, len(self.storages))
-        if number == len(self.storages):
-            self.storages.append(storage)
-        return number
-
-    # not persistent_id, which is asked for each number and text
-    def reducer_override(self, thing: Any) -> Any:
-        if isinstance(thing, torch.Tensor):
-            return self.reduce_tensor(thing)
-        if isinstance(thing, torch.storage.TypedStorage) and thing._untyped_storage.device.type == "cpu":
-            return typed_storage_at, (self.number_of(thing._untyped_storage), thing.dtype)
-        if isinstance(thing, torch.UntypedStorage) and thing.device.type == "cpu":
-            return storage_at, (self.number_of(thing),)
-        return NotImplemented
-
-    def reduce_tensor(self, tensor: torch.Tensor) -> Any:
-        if tensor.layout != torch.strided:
-            return NotImplemented
-        if tensor.device.type == "cuda":
-            return to_device_of_rank, (tensor.detach().cpu(), tensor.requires_grad)
-        if tensor.device.type != "cpu" or type(tensor) is not torch.Tensor:
-            return NotImplemented
-        storage = tensor.untyped_storage()
-        key = storage._cdata
-        if key in self.loose and not (tensor.requires_grad and not tensor.is_leaf):
-            return tensor.detach().clone().requires_grad_(tensor.requires_grad).__reduce_ex__(5)
-        self.viewed[key] = self.viewed.get(key, 0) + tensor.nbytes
-        if not is_only_numbers(tensor):
-            return NotImplemented
-        place = self.number_of(storage), tensor.dtype, tensor.storage_offset()
-        return tensor_at, (*place, tuple(tensor.shape), tensor.stride())
-
-
-def is_only_numbers(tensor: Any) -> bool:
-    """Whether a tensor is numbers in places, and nothing else is to be told of it."""
-    more = tensor.requires_grad, tensor.is_quantized, tensor.is_conj(), tensor.is_neg(), vars(tensor)
-    return not any(more) and not any(getattr(tensor, "names", ()))
-
-
-def storage_at(storages: "Sequence[torch.UntypedStorage]", number: int) -> "torch.UntypedStorage":
-    """The storage of this number."""
-    return storages[number]
-
-
-def typed_storage_at(storages: "Sequence[torch.UntypedStorage]", number: int, dtype: torch.dtype) -> Any:
-    """The same, as torch's own pickles want it."""
-    return torch.storage.TypedStorage(wrap_storage=storages[number], dtype=dtype, _internal=True)
-
-
-def tensor_at(
-    storages: "Sequence[torch.UntypedStorage]",
-    number: int,
-    dtype: torch.dtype,
-    *place: Any,
-) -> torch.Tensor:
-    """A tensor that lies in a storage at a place: its first element, its shape, its strides."""
-    return torch.empty(0, dtype=dtype, device="cpu").set_(storages[number], *place)
-
-
-def to_device_of_rank(tensor: torch.Tensor, requires_grad: bool) -> torch.Tensor:
-    """What lay on rank 0's GPU, on this rank's."""
-    return tensor.cuda().requires_grad_(requires_grad)
-
-
-class BatchUnpickler(pickle.Unpickler):
-    """Reads numbers as storages."""
-
-    def __init__(self, message: bytes, storages: "Sequence[torch.UntypedStorage]") -> None:
-        super().__init__(io.BytesIO(message))
-        self.storages = storages
-
-    def find_class(self, module: str, name: str) -> Any:
-        found = super().find_class(module, name)
-        is_ours = found is tensor_at or found is storage_at or found is typed_storage_at
-        return functools.partial(found, self.storages) if is_ours else found
-
-
-def unpack_batch(packed: Packed) -> Any:
-    """The value. What a rank writes into mapped memory becomes its own, page by page: no other rank sees it."""
-    files = [mapped(file, n) for file, n in zip(packed.files, packed.sizes(), strict=True)]
-    storages = [
-        piece_of(files[file], begin, size)
-        if file >= 0
-        else piece_of(packed.inside[begin : begin + size], 0, size)
-        for file, begin, size in packed.places
-    ]
-    return BatchUnpickler(packed.message, storages).load()
-
-
-def mapped(file: int, size: int, shared: bool = False) -> memoryview:
-    """A file's memory: the file's own, or as it is now for this process alone. The descriptor may be closed.
-
-    The system's own call, since Python's mmap keeps a descriptor open, and torch's opens the file once more to read.
-    """
-    kind = mmap.MAP_SHARED if shared else mmap.MAP_PRIVATE
-    map_memory, unmap_memory = calls_for_memory()
-    address = map_memory(None, size, mmap.PROT_READ | mmap.PROT_WRITE, kind, file, 0)
-    if address == ctypes.c_void_p(-1).value:
-        raise OSError(ctypes.get_errno(), "a batch cannot be mapped")
-    found = (ctypes.c_ubyte * size).from_address(address)
-    weakref.finalize(found, unmap_memory, address, size).atexit = False  # tensors may be there longer
-    return memoryview(found).cast("B")
-
-
-@functools.cache
-def calls_for_memory() -> tuple[Any, Any]:
-    """mmap and munmap of the C library."""
-    library = ctypes.CDLL(None, use_errno=True)
-    map_memory, unmap_memory = library.mmap, library.munmap
-    map_memory.restype = ctypes.c_void_p
-    place = ctypes.c_void_p, ctypes.c_size_t
-    map_memory.argtypes = [*place, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-    unmap_memory.argtypes = [*place]
-    return map_memory, unmap_memory
-
-
-def piece_of(memory: Any, begin: int, size: int) -> "torch.UntypedStorage":
-    """Some of the bytes, as a storage of their own."""
-    if size == 0:
-        return torch.UntypedStorage(0)
-    return torch.frombuffer(memory, dtype=torch.uint8, count=size, offset=begin).untyped_storage()
-
-
-def send_with_files(way: socket.socket, content: bytes, files: Sequence[int]) -> None:
-    """Over a Unix socket, at once: the other end is woken once."""
-    head = len(content).to_bytes(8, "little") + len(files).to_bytes(8, "little")
-    whole = memoryview(head + content)
-    way.sendall(whole[socket.send_fds(way, [whole], files) :])
-
-
-def receive_packed(way: socket.socket) -> Packed:
-    """From a Unix socket; EOFError if the other end is gone."""
-    head, files, _, _ = socket.recv_fds(way, 16, MOST_HANDLES)
-    head += receive_exactly(way, 16 - len(head))
-    length, count = int.from_bytes(head[:8], "little"), int.from_bytes(head[8:], "little")
-    message, places, inside = pickle.loads(receive_exactly(way, length))
-    if len(files) < count:
-        raise OSError(errno.EMFILE, "a batch came without its memory: too many open files (ulimit -n)")
-    return Packed(message, places, bytearray(inside), files)
-
-
-def receive_exactly(way: socket.socket, count: int) -> bytearray:
-    """So many bytes; EOFError if the other end is gone before."""
-    found = bytearray(count)
-    left = memoryview(found)
-    while len(left):
-        got = way.recv_into(left[:PORTION])
-        if got == 0:
-            raise EOFError
-        left = left[got:]
-    return found
-
-
-def send_to_nodes(packed: Packed, leaders: Any) -> None:
-    """From rank 0 to the first rank of each node: the message, then the files."""
-    head = pickle.dumps((packed.message, packed.places, bytes(packed.inside), packed.sizes()), protocol=5)
-    broadcast_bytes(torch.frombuffer(bytearray(len(head).to_bytes(8, "little")), dtype=torch.uint8), leaders)
-    broadcast_bytes(torch.frombuffer(bytearray(head), dtype=torch.uint8), leaders)
-    for file, size in zip(packed.files, packed.sizes(), strict=True):
-        broadcast_bytes(torch.frombuffer(mapped(file, size), dtype=torch.uint8), leaders)
-
-
-def receive_on_node(leaders: Any) -> Packed:
-    """What rank 0 sends, on the first rank of another node."""
-    length = broadcast_bytes(torch.zeros(8, dtype=torch.uint8), leaders)
-    head = broadcast_bytes(torch.zeros(int.from_bytes(length, "little"), dtype=torch.uint8), leaders)
-    message, places, inside, sizes = pickle.loads(head)
-    files = [file for file in map(file_in_memory, sizes) if file is not None]
-    for file, size in zip(files, sizes, strict=True):
-        broadcast_bytes(torch.frombuffer(mapped(file, size, shared=True), dtype=torch.uint8), leaders)
-    return Packed(message, places, bytearray(inside), files)
-
-
-def broadcast_bytes(place: torch.Tensor, group: Any) -> bytes | memoryview:
-    """Rank 0's bytes into this tensor on every rank of the group."""
-    torch.distributed.broadcast(place, 0, group=group)
-    return bytes_of_storage(place.untyped_storage())

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from .arguments import sizes_of_chunks, with_empty_ranks
 from .loaded import LoadedRows, await_forward
 from .parted import rows_of_loaded
-from .process import exchange, own_rank, random_streams, ranks_come_by, set_random_streams, world_size
+from .process import all_ranks_are_here, exchange, own_rank, random_streams, set_random_streams, world_size
 from .rows import is_nested, join_leaf, put_together, take_apart
 
 
@@ -43,7 +43,7 @@ def shard(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> 
 class ShardedLoader(DataLoader[Any]):
     """A DataLoader with another's settings that loads one rank's rows of each of its batches."""
 
-    differs_by_rank = True  # nothing that replicas fill, see memory.py
+    differs_by_rank = True  # nothing that replicas fill, see shared_state.py
 
     def __init__(self, loader: "DataLoader[Any]", rank: int, world: int) -> None:
         vars(self).update(vars(loader))
@@ -58,7 +58,7 @@ class ShardedLoader(DataLoader[Any]):
         return RankIndices(self.batch_sampler, self.share)
 
     def __iter__(self) -> Any:
-        if not ranks_come_by():
+        if not all_ranks_are_here():
             return iter(self.whole)
         self.share.sizes = deque()
         return RankBatches(super().__iter__(), self.share, len(self))

@@ -17,7 +17,7 @@ from .whole import copy_from_rank
 AVERAGES = ("running_mean", "running_var", "num_batches_tracked")
 
 
-def held_first(name: str) -> Callable[..., Any]:
+def method_after_arrival(name: str) -> Callable[..., Any]:
     """A method of GuardedBuffers: first what rank 0 has arrives, then the table itself is asked."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -27,7 +27,7 @@ def held_first(name: str) -> Callable[..., Any]:
     return method
 
 
-def held_as_it_is(name: str) -> Callable[..., Any]:
+def method_on_names(name: str) -> Callable[..., Any]:
     """A method of GuardedBuffers that asks for no value, only for names."""
 
     def method(self: Any, *args: Any) -> Any:
@@ -47,28 +47,28 @@ class GuardedBuffers(dict[str, Any]):
         super().__init__()
         self.held, self.arrive = held, arrive
 
-    __contains__ = held_as_it_is("__contains__")
-    __iter__ = held_as_it_is("__iter__")
-    __len__ = held_as_it_is("__len__")
-    __reversed__ = held_as_it_is("__reversed__")
-    keys = held_as_it_is("keys")
-    __getitem__ = held_first("__getitem__")
-    __setitem__ = held_first("__setitem__")
-    __delitem__ = held_first("__delitem__")
-    __eq__ = held_first("__eq__")
-    __ne__ = held_first("__ne__")
-    __or__ = held_first("__or__")
-    __ror__ = held_first("__ror__")
-    __repr__ = held_first("__repr__")
-    get = held_first("get")
-    items = held_first("items")
-    values = held_first("values")
-    copy = held_first("copy")
-    pop = held_first("pop")
-    popitem = held_first("popitem")
-    setdefault = held_first("setdefault")
-    update = held_first("update")
-    clear = held_first("clear")
+    __contains__ = method_on_names("__contains__")
+    __iter__ = method_on_names("__iter__")
+    __len__ = method_on_names("__len__")
+    __reversed__ = method_on_names("__reversed__")
+    keys = method_on_names("keys")
+    __getitem__ = method_after_arrival("__getitem__")
+    __setitem__ = method_after_arrival("__setitem__")
+    __delitem__ = method_after_arrival("__delitem__")
+    __eq__ = method_after_arrival("__eq__")
+    __ne__ = method_after_arrival("__ne__")
+    __or__ = method_after_arrival("__or__")
+    __ror__ = method_after_arrival("__ror__")
+    __repr__ = method_after_arrival("__repr__")
+    get = method_after_arrival("get")
+    items = method_after_arrival("items")
+    values = method_after_arrival("values")
+    copy = method_after_arrival("copy")
+    pop = method_after_arrival("pop")
+    popitem = method_after_arrival("popitem")
+    setdefault = method_after_arrival("setdefault")
+    update = method_after_arrival("update")
+    clear = method_after_arrival("clear")
     __hash__ = None
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -143,7 +143,9 @@ def has_plain_table(part: torch.nn.Module) -> bool:
 
 def tensors_of(tables: Iterable[dict[str, Any]]) -> list[torch.Tensor]:
     """The tensors in tables of buffers, each once."""
-    return list({id(one): one for table in tables for one in table.values() if one is not None}.values())
+    return list(
+        {id(tensor): tensor for table in tables for tensor in table.values() if tensor is not None}.values()
+    )
 
 
 def reads_no_buffer(part: torch.nn.Module) -> bool:
@@ -163,8 +165,8 @@ def names_averages(kind: Any) -> bool:
     """Whether methods of a module's class, or functions that they call by name, name running averages, or tables of
     buffers; torch's own are left out. Its forward may read those of a part, in training too.
     """
-    own = [one for one in kind.__mro__ if not one.__module__.startswith("torch.")]
-    functions = [value for one in own for value in vars(one).values() if isinstance(value, FunctionType)]
+    own = [base for base in kind.__mro__ if not base.__module__.startswith("torch.")]
+    functions = [value for base in own for value in vars(base).values() if isinstance(value, FunctionType)]
     named: set[Any] = set()
     for function in functions:  # and those that are found on the way
         names = names_in(function.__code__)
@@ -187,8 +189,8 @@ def called_by_name(function: FunctionType, names: set[Any]) -> list[FunctionType
     values = [function.__globals__.get(name) for name in names]
     modules = [vars(value) for value in values if isinstance(value, ModuleType)]
     values += [module.get(name) for module in modules for name in names]
-    found = [value for value in values if isinstance(value, FunctionType)]
-    return [each for each in found if not (each.__module__ or "").startswith("torch")]
+    functions = [value for value in values if isinstance(value, FunctionType)]
+    return [each for each in functions if not (each.__module__ or "").startswith("torch")]
 
 
 def are_held_elsewhere(parts: Iterable[torch.nn.Module]) -> bool:
@@ -196,15 +198,15 @@ def are_held_elsewhere(parts: Iterable[torch.nn.Module]) -> bool:
     probe = {"_buffers": {"name": torch.zeros(1)}}
     once = names_of_buffers(probe)
     return any(
-        not has_plain_table(part) or found != once[0]
+        not has_plain_table(part) or names != once[0]
         for part in parts
         if held_buffers(part) and type(part._buffers) is not GuardedBuffers
-        for found in (names_of_buffers(vars(part)) if has_plain_table(part) else once)
+        for names in (names_of_buffers(vars(part)) if has_plain_table(part) else once)
     )
 
 
 def names_of_buffers(holder: dict[str, Any]) -> list[tuple[int, int, int]]:
-    """Of each buffer in a table: names of the table and of the tensor in Python, and tensors that share its memory."""
+    """For each buffer in a table: names of the table and of the tensor in Python, and tensors that share its memory."""
     users: Any = getattr(torch._C, "_storage_Use_Count", lambda storage: 0)
     return [
         (

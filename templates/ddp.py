@@ -36,29 +36,29 @@ from .buffers import (
 from .compiled import compiler_with, is_compiled, uncompiled
 from .half import may_be_half, notice_half_precision
 from .late_sums import Crossing, LateSums, SumsOfModel, copies_for_replica, has_hooks
-from .mail import Letter, Mail
+from .messages import RankMessage, StepExchange
 from .missing import MissingGradients
-from .outputs import Face, describe_output, gather_outputs, joinable_shapes
-from .parted import FactorAhead, is_parted, join_parts, own_numbers, plain
+from .outputs import TensorMeta, describe_output, gather_outputs, joinable_shapes
+from .parted import GradientFactor, is_parted, join_parts, own_numbers, plain
 from .process import drop_reducer, exchange, own_rank, random_streams, set_random_streams, world_size
 from .replicas import (
     Contents,
     DeviceStream,
-    are_bare,
+    are_plain_layers,
     changed_streams,
     contents_of,
     default_generator,
     device_mark,
+    replaced_parameters,
     replica_of,
-    standing_in,
     stream_marks,
 )
 from .rows import inside_replica
 from .whole import (
-    FromWhole,
     Layout,
     RowsIntoWhole,
     ScaleGradient,
+    ScatterToRanks,
     ZeroGradients,
     copy_from_rank,
     replica_is_done,
@@ -68,8 +68,8 @@ Kind = TypeVar("Kind", bound=type)
 
 
 @dataclass(frozen=True)
-class Report:
-    """What a rank tells the others about its forward pass."""
+class ReplicaReport:
+    """What a rank reports to the others about its forward pass."""
 
     outputs: tuple[Any, ...]  # one described output; none without rows, or after an error
     error: ExceptionWrapper | None = None
@@ -93,10 +93,12 @@ class Outcome:
     text: str
     drawn: dict[str, Any]  # the random streams that were drawn from
 
-    def report(self, untold: Collection[str] = (), **news: bool) -> Report:
-        """What the others are told; of random streams, where rank 0's are now."""
-        told = self.drawn.keys() - untold if own_rank() == 0 else ()
-        return Report(self.outputs, self.error, self.text, random_streams(told) if told else {}, **news)
+    def report(self, left_out: Collection[str] = (), **news: bool) -> ReplicaReport:
+        """What the others get; of random streams, where rank 0's are now."""
+        drawn = self.drawn.keys() - left_out if own_rank() == 0 else ()
+        return ReplicaReport(
+            self.outputs, self.error, self.text, random_streams(drawn) if drawn else {}, **news
+        )
 
 
 def raised_behind_helpers() -> Any:
@@ -116,11 +118,10 @@ def called_data_parallel(kind: Kind) -> Kind:
 
 
 @called_data_parallel
-class GraphDDP(DistributedDataParallel):
-    """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
+class ReplicaDDP(DistributedDataParallel):
+    """nn.DataParallel over the ranks: rank r runs replica r. GraphDDP and ExactDDP say how gradients are summed.
 
-    Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
-    that come or thaw later. With whole_outputs=True every rank gets all outputs at once, also large ones.
+    With whole_outputs=True every rank gets all outputs at once, also large ones.
     With pure_forward=True nothing is done for a forward that leaves traces: the module itself runs, as in a port by
     hand. It is for modules whose forward sets no attribute, changes no buffer but running averages, prints nothing,
     draws nothing on the host, and does not ask which parameters there are; dp2ddp convert proves that.
@@ -142,9 +143,7 @@ class GraphDDP(DistributedDataParallel):
         self.pure_forward = pure_forward
         self.trained = False
         self.far_buffers = BuffersOfRankZero()
-        self.mail = Mail()
-        self.sums = SumsOfModel()
-        self.crossing = Crossing(self.sums)
+        self.step_exchange = StepExchange()
         self.compiler: Callable[[torch.nn.Module], torch.nn.Module] | None = None
 
     def compile(self, *args: Any, **options: Any) -> None:
@@ -165,54 +164,47 @@ class GraphDDP(DistributedDataParallel):
         return module(*alone.inputs, **alone.kwargs)
 
     def forward_on_ranks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run this rank's replica, tell the others how it went, and join the outputs."""
+        """Run this rank's replica, report to the others how it went, and join the outputs."""
         self.bring_buffers()
         link, copies, part = self.enter(inputs, kwargs)
         tensors: list[torch.Tensor] = []
         report = self.run_replica(part, copies, tensors)
         kind = self.is_training, torch.is_grad_enabled()
-        letters = self.mail.exchange(kind, report, tensors, (inputs, kwargs))
+        messages = self.step_exchange.exchange(kind, report, tensors, (inputs, kwargs))
         replica_is_done(link)
-        reports = [letter.value for letter in letters]
-        self.crossing.settle(
-            any(report.sums_at_once for report in reports), all(report.sums_set_out for report in reports)
-        )
+        reports = [message.value for message in messages]
         self.follow(reports)
-        link = self.tie(link)
+        link = self.bring_zero_gradients(link)
         ranks = [rank for rank, report in enumerate(reports) if report.outputs]
         return gather_outputs(
             [reports[rank].outputs[0] for rank in ranks],
-            lambda faces: self.join_tensors(
-                dict(zip(ranks, faces, strict=True)), tensors, link, self.dim, letters
+            lambda metas: self.join_tensors(
+                dict(zip(ranks, metas, strict=True)), tensors, link, self.dim, messages
             ),
         )
 
     @property
     def contents(self) -> Contents:
         """What the module is made of."""
-        found: Contents | None = vars(self).get("looked_up")
-        return contents_of(self.module) if found is None else found
+        contents: Contents | None = vars(self).get("looked_up")
+        return contents_of(self.module) if contents is None else contents
 
     def enter(
         self, inputs: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[torch.Tensor, dict[int, torch.Tensor], Part]:
         """From what all ranks hold to this rank's: the link, copies of parameters, its part of the inputs."""
         world, grad = world_size(), torch.is_grad_enabled()
-        parameters, device = self.parameters_in_graph(), self.device
         cut = {id(t): t for t in tensors_in((inputs, kwargs)) if t.requires_grad and grad}
-        apart = self.sparse_parameters() if parameters else set()
-        sparse, dense = [p for p in parameters if p in apart], [p for p in parameters if p not in apart]
+        sparse = self.sparse_parameters()
         layouts: list[Layout] = [p.shape for p in sparse]
         layouts += [(self.dim, rank_sizes(tensor, world, self.dim)) for tensor in cut.values()]
         if layouts:
-            link, *own = FromWhole.apply(tuple(layouts), *sparse, *cut.values())
+            link, *own = ScatterToRanks.apply(tuple(layouts), *sparse, *cut.values())
         else:
-            link, own = torch.zeros((), device=device, requires_grad=grad and not parameters), []
-        LateSums.forget()
-        self.sums.met_others |= has_hooks(dense)
-        self.crossing = Crossing(self.sums)
-        link, copies = copies_for_replica(self.crossing, link.to(device), dense)
-        stand_ins = {id(p): copy for p, copy in zip((*dense, *sparse), (*copies, *own), strict=False)}
+            is_first = grad and not self.parameters_in_graph()
+            link, own = torch.zeros((), device=self.device, requires_grad=is_first), []
+        link, stand_ins = self.copy_parameters(link.to(self.device), sparse)
+        stand_ins |= {id(p): copy for p, copy in zip(sparse, own, strict=False)}
         chunks = dict(zip(cut, own[len(sparse) :], strict=True))
         part = split_arguments(inputs, kwargs, own_rank(), world, lambda tensor: self.take(tensor, chunks))
         return link, stand_ins, part
@@ -222,7 +214,7 @@ class GraphDDP(DistributedDataParallel):
         world = world_size()
         count = len(chunk_sizes(tensor, world, self.dim))
         if id(tensor) in chunks:
-            return count, self.way_out(chunks[id(tensor)].to(self.device))
+            return count, self.scale_input_gradient(chunks[id(tensor)].to(self.device))
         own = own_numbers(tensor.detach(), rank_sizes(tensor, world, self.dim), self.dim)
         return count, own.to(self.device, copy=True)
 
@@ -235,10 +227,12 @@ class GraphDDP(DistributedDataParallel):
         own = "cuda" if self.device.type == "cuda" else "torch"
         return {name: state for name, state in streams.items() if name != own}
 
-    def run_replica(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
+    def run_replica(
+        self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]
+    ) -> ReplicaReport:
         """Call a replica with its part of the inputs. The tensors of its output go to the list."""
         if not self.has_rows(part):
-            return Report(())
+            return ReplicaReport(())
         if self.runs_itself(copies):
             return self.run_module(part, copies, tensors)
         return self.run(lambda: describe_output(self.replica(copies)(*part.inputs, **part.kwargs), tensors))
@@ -248,13 +242,15 @@ class GraphDDP(DistributedDataParallel):
         if not self.pure_forward or self.compiler is not None:
             return False
         first_training = self.is_training and not self.trained  # in which layers may look at the data
-        return not first_training and are_bare(self.contents.parts, bool(copies))
+        return not first_training and are_plain_layers(self.contents.parts, bool(copies))
 
-    def run_module(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
+    def run_module(
+        self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]
+    ) -> ReplicaReport:
         """Call the module itself with its part of the inputs. The tensors of its output go to the list."""
         contents = self.contents
         are_held = are_held_elsewhere(contents.holders)
-        with standing_in(contents.parts, contents.holders, copies):
+        with replaced_parameters(contents.parts, contents.holders, copies):
             outcome = self.attempt(
                 lambda: describe_output(self.module(*part.inputs, **part.kwargs), tensors),
                 device_mark(self.device),
@@ -262,8 +258,7 @@ class GraphDDP(DistributedDataParallel):
         return outcome.report(
             changed_buffers=contents.is_training,
             buffers_are_held=are_held,
-            sums_at_once=self.sums.met_others,
-            sums_set_out=self.sums.may_set_out,
+            **self.news_of_sums(),
         )
 
     def replica(self, copies: dict[int, torch.Tensor]) -> torch.nn.Module:
@@ -272,7 +267,7 @@ class GraphDDP(DistributedDataParallel):
         plain = self.compiler is None or is_compiled(replica)
         return replica if plain else self.compiler(replica)  # type: ignore[misc]
 
-    def run(self, call: Callable[[], Any]) -> Report:
+    def run(self, call: Callable[[], Any]) -> ReplicaReport:
         """Do a replica's work, which gives its described output."""
         contents = self.contents
         are_held = are_held_elsewhere(contents.holders)  # before the graph holds them
@@ -286,8 +281,7 @@ class GraphDDP(DistributedDataParallel):
             changed_parameters=parameters,
             drew_on_host=bool(on_host) and not self.in_turn,
             buffers_are_held=are_held,
-            sums_at_once=self.sums.met_others,
-            sums_set_out=self.sums.may_set_out,
+            **self.news_of_sums(),
         )
 
     def attempt(self, call: Callable[[], Any], before: dict[str, Any]) -> "Outcome":
@@ -330,9 +324,9 @@ class GraphDDP(DistributedDataParallel):
         if contents.is_training and not self.trained:
             copies = {id(p): copies.get(id(p), p).clone() for p in contents.parameters}
         far = [part for part in contents.holders if not reads_no_buffer(part)]
-        return {**copies, **{id(one): one.clone() for one in tensors_of(map(held_buffers, far))}}
+        return {**copies, **{id(tensor): tensor.clone() for tensor in tensors_of(map(held_buffers, far))}}
 
-    def follow(self, reports: Sequence[Report]) -> None:
+    def follow(self, reports: Sequence[ReplicaReport]) -> None:
         """Let every rank go on as rank 0 does: errors, printed lines, random streams, buffers."""
         if own_rank() == 0:
             for report in reports[1:]:
@@ -350,7 +344,7 @@ class GraphDDP(DistributedDataParallel):
         if len(reports) > 1 and any(report.drew_on_host for report in reports) and reports[1].outputs:
             raise RuntimeError(
                 "The module draws random numbers on the host in its forward pass (random, numpy, or torch on the "
-                "CPU). Let the ranks draw one after another: take dp2ddp.templates.in_turn.InTurnDDP."
+                "CPU). Let the ranks draw one after another: take dp2ddp.helpers.InTurnDDP."
             )
         first_training = self.is_training and not self.trained
         if first_training or any(report.changed_parameters for report in reports):
@@ -385,48 +379,48 @@ class GraphDDP(DistributedDataParallel):
 
     def join_tensors(
         self,
-        faces: dict[int, Face],
+        metas: dict[int, TensorMeta],
         tensors: list[torch.Tensor],
         link: torch.Tensor,
         dim: int,
-        letters: Sequence[Letter] = (),
+        messages: Sequence[RankMessage] = (),
     ) -> torch.Tensor:
         """One tensor from the ranks' tensors along a dimension, by the rules of torch.nn.parallel.gather."""
-        shapes = dict(zip(faces, joinable_shapes(list(faces.values()), dim), strict=True))
+        shapes = dict(zip(metas, joinable_shapes(list(metas.values()), dim), strict=True))
         sizes = tuple(shapes[rank][dim] if rank in shapes else 0 for rank in range(world_size()))
-        come = self.come_already(faces, shapes, letters)
-        if own_rank() in faces:
-            own = tensors[faces[own_rank()].place].view(shapes[own_rank()])
+        come = self.received_tensors(metas, shapes, messages)
+        if own_rank() in metas:
+            own = tensors[metas[own_rank()].place].view(shapes[own_rank()])
         else:
             some = next(iter(shapes))
-            own = link.new_empty(shapes[some], dtype=faces[some].dtype).narrow(dim, 0, 0)
-        if not (torch.is_grad_enabled() and any(face.needs_gradient for face in faces.values())):
+            own = link.new_empty(shapes[some], dtype=metas[some].dtype).narrow(dim, 0, 0)
+        if not (torch.is_grad_enabled() and any(meta.needs_gradient for meta in metas.values())):
             whole = torch.cat(come, dim) if come else join_parts(own, sizes, dim)
         else:
             with torch.no_grad():
                 whole = torch.cat(come, dim) if come else join_parts(own, sizes, dim)
-            whole = RowsIntoWhole.apply((dim, sizes), self.entrance_factor, [whole], link, own)
+            whole = RowsIntoWhole.apply((dim, sizes), self.output_gradient_factor, [whole], link, own)
         whole = plain(whole) if self.whole_outputs else whole
         self.watch(whole)
-        if all(face.channels_last for face in faces.values()) and not is_parted(whole):
+        if all(meta.channels_last for meta in metas.values()) and not is_parted(whole):
             return whole.contiguous(memory_format=torch.channels_last)
         return whole
 
-    def come_already(
-        self, faces: dict[int, Face], shapes: dict[int, torch.Size], letters: Sequence[Letter]
+    def received_tensors(
+        self, metas: dict[int, TensorMeta], shapes: dict[int, torch.Size], messages: Sequence[RankMessage]
     ) -> list[torch.Tensor]:
         """The ranks' tensors, if all of them came with the reports."""
-        come = {rank: letters[rank].tensors for rank in faces if letters}
-        if not letters or any(tensors is None for tensors in come.values()):
+        come = {rank: messages[rank].tensors for rank in metas if messages}
+        if not messages or any(tensors is None for tensors in come.values()):
             return []
-        return [come[rank][faces[rank].place].view(shapes[rank]) for rank in faces]  # type: ignore[index]
+        return [come[rank][metas[rank].place].view(shapes[rank]) for rank in metas]  # type: ignore[index]
 
-    def way_out(self, chunk: torch.Tensor) -> torch.Tensor:
+    def scale_input_gradient(self, chunk: torch.Tensor) -> torch.Tensor:
         """Rows of an input, where their gradient goes out to the whole input."""
         return chunk
 
     @property
-    def entrance_factor(self) -> float:
+    def output_gradient_factor(self) -> float:
         """What gradients of the whole are multiplied by where they enter the own rows."""
         return 1.0
 
@@ -434,30 +428,35 @@ class GraphDDP(DistributedDataParallel):
         """Called with each tensor that comes out of the forward pass, before the script has it."""
 
     def tensor_of(
-        self, rank: int, face: Face, tensors: list[torch.Tensor], link: torch.Tensor
+        self, rank: int, meta: TensorMeta, tensors: list[torch.Tensor], link: torch.Tensor
     ) -> torch.Tensor:
         """One rank's tensor, on every rank, with the dimensions in the same order of memory."""
-        flat = Face(0, torch.Size([face.shape.numel()]), face.dtype, face.needs_gradient)
-        own = [tensors[face.place].permute(face.order).reshape(-1)] if rank == own_rank() else []
+        flat = TensorMeta(0, torch.Size([meta.shape.numel()]), meta.dtype, meta.needs_gradient)
+        own = [tensors[meta.place].permute(meta.order).reshape(-1)] if rank == own_rank() else []
         whole = plain(self.join_tensors({rank: flat}, own, link, 0))
-        return whole.view([face.shape[place] for place in face.order]).permute(
-            sorted(range(len(face.order)), key=face.order.__getitem__)
+        return whole.view([meta.shape[place] for place in meta.order]).permute(
+            sorted(range(len(meta.order)), key=meta.order.__getitem__)
         )
 
     def parameters_in_graph(self) -> list[torch.nn.Parameter]:
         """The parameters whose gradients are added up inside the autograd graph."""
-        return self.trainable()
+        return []
 
-    def sparse_parameters(self) -> set[torch.Tensor]:
-        """The weights of embeddings whose gradients hold only the rows that were looked up."""
-        layers = [
-            part
-            for part in self.contents.parts
-            if vars(part).get("sparse", getattr(type(part), "sparse", False)) is True
-        ]
-        return {p for layer in layers for p in layer._parameters.values() if p is not None}
+    def sparse_parameters(self) -> list[torch.nn.Parameter]:
+        """Those of them whose gradients hold only the rows that were looked up."""
+        return []
 
-    def tie(self, link: torch.Tensor) -> torch.Tensor:
+    def copy_parameters(
+        self, link: torch.Tensor, sparse: Sequence[torch.nn.Parameter]
+    ) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
+        """The link, and copies for this rank's replica of the others of them, by the parameters' id()."""
+        return link, {}
+
+    def news_of_sums(self) -> dict[str, Any]:
+        """What the others have to know of how this rank's gradients are summed."""
+        return {}
+
+    def bring_zero_gradients(self, link: torch.Tensor) -> torch.Tensor:
         """The link that the joined outputs get."""
         return link
 
@@ -483,34 +482,80 @@ class GraphDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Saved as a whole it is a DataParallel around the module, as it was before: any script can load that."""
         wrapper = torch.nn.DataParallel(self.module, dim=self.dim)
-        own = ("dim", "whole_outputs", "pure_forward", "trained", "far_buffers", "changes_behind", "mail",
-               "compiler", "reducing", "missing", "careful", "scales_rows", "ties_all", "looked_up",
+        own = ("dim", "whole_outputs", "pure_forward", "trained", "far_buffers", "changes_behind", "step_exchange",
+               "compiler", "reducing", "missing", "careful", "scales_rows", "zeros_for_all", "looked_up",
                "sums", "crossing")  # fmt: skip
         vars(wrapper).update({name: value for name, value in vars(self).items() if name not in own})
         return copyreg._reconstructor, (torch.nn.DataParallel, object, None), vars(wrapper)  # type: ignore[attr-defined]
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "GraphDDP":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ReplicaDDP":
         twin = memo[id(self)] = type(self).__new__(type(self))
         twin.__setstate__(copy.deepcopy(self.__getstate__(), memo))
         return twin
 
-    def __copy__(self) -> "GraphDDP":
+    def __copy__(self) -> "ReplicaDDP":
         twin = type(self).__new__(type(self))
         twin.__setstate__(self.__getstate__())
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        sums = SumsOfModel()
-        return {
-            **vars(self),
-            "far_buffers": BuffersOfRankZero(),
-            "mail": Mail(),
-            "sums": sums,
-            "crossing": Crossing(sums),
-        }
+        return {**vars(self), "far_buffers": BuffersOfRankZero(), "step_exchange": StepExchange()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         torch.nn.Module.__setstate__(self, state)
+
+
+@called_data_parallel
+class GraphDDP(ReplicaDDP):
+    """nn.DataParallel over the ranks; gradients are added up inside the autograd graph, as DataParallel does.
+
+    Right for whatever autograd can do: several backward passes, autograd.grad, gradients of gradients, layers
+    that come or thaw later.
+    """
+
+    def __init__(
+        self, module: torch.nn.Module, dim: int = 0, whole_outputs: bool = False, pure_forward: bool = False
+    ) -> None:
+        super().__init__(module, dim, whole_outputs, pure_forward)
+        self.sums = SumsOfModel()
+        self.crossing = Crossing(self.sums)
+
+    def parameters_in_graph(self) -> list[torch.nn.Parameter]:
+        return self.trainable()
+
+    def sparse_parameters(self) -> list[torch.nn.Parameter]:
+        if not self.trainable():
+            return []
+        layers = [
+            part
+            for part in self.contents.parts
+            if vars(part).get("sparse", getattr(type(part), "sparse", False)) is True
+        ]
+        weights = {p for layer in layers for p in layer._parameters.values() if p is not None}
+        return [p for p in self.trainable() if p in weights]
+
+    def copy_parameters(
+        self, link: torch.Tensor, sparse: Sequence[torch.nn.Parameter]
+    ) -> tuple[torch.Tensor, dict[int, torch.Tensor]]:
+        apart = {*sparse}
+        dense = [p for p in self.parameters_in_graph() if p not in apart]
+        LateSums.forget()
+        self.sums.met_others |= has_hooks(dense)
+        self.crossing = Crossing(self.sums)
+        link, copies = copies_for_replica(self.crossing, link, dense)
+        return link, {id(p): copy for p, copy in zip(dense, copies, strict=True)}
+
+    def news_of_sums(self) -> dict[str, Any]:
+        return {"sums_at_once": self.sums.met_others, "sums_set_out": self.sums.may_set_out}
+
+    def follow(self, reports: Sequence[ReplicaReport]) -> None:
+        at_once = any(report.sums_at_once for report in reports)
+        self.crossing.settle(at_once, all(report.sums_set_out for report in reports))
+        super().follow(reports)
+
+    def __getstate__(self) -> dict[str, Any]:
+        sums = SumsOfModel()
+        return {**super().__getstate__(), "sums": sums, "crossing": Crossing(sums)}
 
 
 def compile_on_ranks(model: Any = None, **options: Any) -> Any:
@@ -518,7 +563,7 @@ def compile_on_ranks(model: Any = None, **options: Any) -> Any:
 
     DataParallel on several devices ran what was compiled around it as plain Python (pytorch/pytorch#94636).
     """
-    if not isinstance(model, GraphDDP):
+    if not isinstance(model, ReplicaDDP):
         return torch.compile(model, **options)
     model.compile(**options)
     from torch import _dynamo
@@ -538,7 +583,7 @@ class ReducedCall(torch.nn.Module):
 
 
 @called_data_parallel
-class ExactDDP(GraphDDP):
+class ExactDDP(ReplicaDDP):
     """nn.DataParallel over the ranks; gradients are summed by DistributedDataParallel while backward runs.
 
     The loss on the joined outputs is the whole loss, on every rank. So rank r's gradient g_r is its part of
@@ -555,7 +600,7 @@ class ExactDDP(GraphDDP):
         True  # whether each parameter gets a stand-in: until it is known that forward leaves parameters alone
     )
     scales_rows = False  # in this forward pass; otherwise the parameters' gradients are scaled
-    ties_all = True  # whether this forward pass brings zeros to all parameters
+    zeros_for_all = True  # whether this forward pass brings zeros to all parameters
 
     def __init__(
         self, module: torch.nn.Module, dim: int = 0, whole_outputs: bool = False, pure_forward: bool = False
@@ -573,13 +618,13 @@ class ExactDDP(GraphDDP):
 
     def reducing_ddp(self) -> DistributedDataParallel:
         """torch's DistributedDataParallel of the module, made anew when other parameters are trained."""
-        wanted = [(id(p), p.requires_grad, p.device, p.dtype) for p in self.contents.parameters]
-        if not self.reducing or self.reducing[0] != wanted:
+        state = [(id(p), p.requires_grad, p.device, p.dtype) for p in self.contents.parameters]
+        if not self.reducing or self.reducing[0] != state:
             if self.reducing:
                 drop_reducer(self.reducing[1])
             made = DistributedDataParallel(ReducedCall(self.module), **no_buffers())
             made.modules_buffers, made.named_module_buffers = [], {}  # they come by BuffersOfRankZero
-            self.reducing = (wanted, made)
+            self.reducing = (state, made)
         ddp: DistributedDataParallel = self.reducing[1]
         return ddp
 
@@ -589,28 +634,32 @@ class ExactDDP(GraphDDP):
         parameters = self.trainable()
         compiled = self.compiler is not None or self.contents.is_compiled
         self.scales_rows = not (self.careful or compiled or may_be_half(parameters))
-        FactorAhead.now = self.entrance_factor
-        self.ties_all = len(self.training_wrappers) > 1
+        GradientFactor.now = self.output_gradient_factor
+        self.zeros_for_all = len(self.training_wrappers) > 1
         link, _, part = super().enter(inputs, kwargs)
-        self.ties_all = self.ties_all or not self.has_rows(part)
+        self.zeros_for_all = self.zeros_for_all or not self.has_rows(part)
         self.missing.expect(parameters)
         if self.scales_rows:
             return link, {}, part
         return link, {id(p): ScaleGradient.apply(p, world_size()) for p in parameters}, part
 
-    def way_out(self, chunk: torch.Tensor) -> torch.Tensor:
-        self.ties_all = True  # by them comes an exchange in backward: on all ranks behind the same gradients
+    def scale_input_gradient(self, chunk: torch.Tensor) -> torch.Tensor:
+        self.zeros_for_all = (
+            True  # by them comes an exchange in backward: on all ranks behind the same gradients
+        )
         return ScaleGradient.apply(chunk, 1 / world_size()) if self.scales_rows else chunk
 
     @property
-    def entrance_factor(self) -> float:
+    def output_gradient_factor(self) -> float:
         return float(world_size()) if self.scales_rows else 1.0
 
     def watch(self, whole: torch.Tensor) -> None:
-        if not self.ties_all:
+        if not self.zeros_for_all:
             self.missing.watch(whole)
 
-    def run_replica(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
+    def run_replica(
+        self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]
+    ) -> ReplicaReport:
         if self.runs_itself(copies):
             return super().run_replica(part, copies, tensors)
         places = {p.data_ptr() for p in self.contents.parameters}
@@ -621,7 +670,7 @@ class ExactDDP(GraphDDP):
             moved = {p.data_ptr() for p in self.contents.parameters} != places
         return dataclasses.replace(report, moved_parameters=moved and own_rank() == 0)
 
-    def follow(self, reports: Sequence[Report]) -> None:
+    def follow(self, reports: Sequence[ReplicaReport]) -> None:
         super().follow(reports)
         if reports[0].moved_parameters and self.scales_rows:
             raise RuntimeError(
@@ -631,18 +680,15 @@ class ExactDDP(GraphDDP):
         if self.is_training:
             self.careful = reports[0].moved_parameters
 
-    def parameters_in_graph(self) -> list[torch.nn.Parameter]:
-        return []
-
-    def tie(self, link: torch.Tensor) -> torch.Tensor:
+    def bring_zero_gradients(self, link: torch.Tensor) -> torch.Tensor:
         """The link, with zero gradients for parameters that would get none.
 
         Tied after the module ran, so that backward comes here first and no parameter waits for its zeros.
         """
-        wanted = self.trainable()
-        if not self.ties_all:
-            wanted = [p for p in wanted if id(p) in self.missing.known] if self.missing.known else []
-        return ZeroGradients.apply(link, *wanted) if wanted else link
+        parameters = self.trainable()
+        if not self.zeros_for_all:
+            parameters = [p for p in parameters if id(p) in self.missing.known] if self.missing.known else []
+        return ZeroGradients.apply(link, *parameters) if parameters else link
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "reducing": (), "missing": MissingGradients()}

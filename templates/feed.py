@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from .parted import part_whole, partable_in, with_wholes
-from .process import own_rank, random_streams, ranks_come_by, set_random_streams, world_size
+from .process import all_ranks_are_here, own_rank, random_streams, set_random_streams, world_size
+from .rank_zero_output import as_exception, attempt, sendable
 from .replicas import changed_streams
-from .shared import Line, pack_batch, unpack_batch
-from .voice import as_exception, attempt, sendable
+from .shared import SocketLine, pack_batch, unpack_batch
 
 
 def feed(source: Any) -> Any:
@@ -35,42 +35,42 @@ class Fed:
         vars(self).update(source=source, thread=threading.get_ident())
 
     def __iter__(self) -> Any:
-        return ask(self, lambda source, _: iter(source))
+        return ask_rank_zero(self, lambda source, _: iter(source))
 
     def __next__(self) -> Any:
-        return ask(self, lambda source, _: next(source))
+        return ask_rank_zero(self, lambda source, _: next(source))
 
     def __len__(self) -> int:
-        return int(ask(self, lambda source, _: len(source)))
+        return int(ask_rank_zero(self, lambda source, _: len(source)))
 
     def __bool__(self) -> bool:
-        return bool(ask(self, lambda source, _: bool(source)))
+        return bool(ask_rank_zero(self, lambda source, _: bool(source)))
 
     def __getitem__(self, key: Any) -> Any:
-        return ask(self, lambda source, whole: source[whole], key)
+        return ask_rank_zero(self, lambda source, whole: source[whole], key)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return ask(self, lambda source, whole: source(*whole[0], **whole[1]), (args, kwargs))
+        return ask_rank_zero(self, lambda source, whole: source(*whole[0], **whole[1]), (args, kwargs))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return ask(self, lambda source, _: getattr(source, name))
+        return ask_rank_zero(self, lambda source, _: getattr(source, name))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        ask(self, lambda source, whole: setattr(source, name, whole), value)
+        ask_rank_zero(self, lambda source, whole: setattr(source, name, whole), value)
 
     def __enter__(self) -> Any:
-        return ask(self, lambda source, _: source.__enter__())
+        return ask_rank_zero(self, lambda source, _: source.__enter__())
 
     def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> Any:
         if kind is None:
-            return ask(self, lambda source, _: source.__exit__(kind, *rest))
+            return ask_rank_zero(self, lambda source, _: source.__exit__(kind, *rest))
         source = vars(self)["source"]  # the other ranks may not come here
         return source.__exit__(kind, *rest) if own_rank() == 0 else None
 
 
-def ask(fed: Fed, question: Callable[[Any, Any], Any], given: Any = None) -> Any:
+def ask_rank_zero(fed: Fed, question: Callable[[Any, Any], Any], given: Any = None) -> Any:
     """What rank 0 answers; every rank comes here, unless a thread of rank 0 has a question of its own.
 
     The question is asked of the source, and of what the script gives with it.
@@ -79,19 +79,23 @@ def ask(fed: Fed, question: Callable[[Any, Any], Any], given: Any = None) -> Any
     if world_size() == 1 or threading.get_ident() != thread:
         return question(source, given)
     whole = with_wholes(given)
-    return tell(*answer(lambda of: question(of, whole), source)) if own_rank() == 0 else hear()
+    return (
+        send_answer(*answer_question(lambda of: question(of, whole), source))
+        if own_rank() == 0
+        else receive_answer()
+    )
 
 
-def answer(question: Callable[[Any], Any], source: Any) -> tuple[Any, Any, dict[str, Any]]:
+def answer_question(question: Callable[[Any], Any], source: Any) -> tuple[Any, Any, dict[str, Any]]:
     """The result, or the error, and the random streams that have moved. On rank 0, which is alone meanwhile."""
     before = random_streams()
     result, error = attempt(lambda: question(source))
     return result, error, changed_streams(random_streams(), before)
 
 
-def tell(result: Any, error: Any, streams: dict[str, Any]) -> Any:
+def send_answer(result: Any, error: Any, streams: dict[str, Any]) -> Any:
     """Hand rank 0's answer to the others, and return or raise it. Of large tensors each rank sees its own rows."""
-    line, which = Line.between_ranks(), partable_in(result) if ranks_come_by() else []
+    line, which = SocketLine.between_ranks(), partable_in(result) if all_ranks_are_here() else []
     try:
         if callable(result) or hasattr(result, "__next__"):  # it stays on rank 0: a method, an iterator
             raise TypeError
@@ -107,9 +111,9 @@ def tell(result: Any, error: Any, streams: dict[str, Any]) -> Any:
     return result
 
 
-def hear() -> Any:
+def receive_answer() -> Any:
     """Rank 0's answer on another rank."""
-    result, error, streams, sent, which = Line.between_ranks().receive()
+    result, error, streams, sent, which = SocketLine.between_ranks().receive()
     set_random_streams(streams)
     if error is not None:
         raise as_exception(error)

@@ -67,7 +67,7 @@ def is_of_library(name: str) -> bool:
     places = (sysconfig.get_path(place) for place in ("stdlib", "platstdlib", "purelib", "platlib"))
     libraries = (*places, os.path.dirname(os.path.dirname(torch.__file__)))
     package = name.partition(".")[0]  # torch.ops, for one, names a file that is none
-    paths = (getattr(sys.modules.get(one), "__file__", None) or "" for one in (name, package))
+    paths = (getattr(sys.modules.get(module), "__file__", None) or "" for module in (name, package))
     return package == "dp2ddp" or any(path.startswith(libraries) for path in paths)
 
 

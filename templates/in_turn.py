@@ -3,9 +3,9 @@
 import torch
 
 from .arguments import Part
-from .ddp import GraphDDP, Report, called_data_parallel
-from .memory import Memory
+from .ddp import GraphDDP, ReplicaReport, called_data_parallel
 from .process import exchange, own_rank, random_streams, set_random_streams, world_size
+from .shared_state import SharedState
 
 
 @called_data_parallel
@@ -18,21 +18,23 @@ class InTurnDDP(GraphDDP):
 
     in_turn = True
 
-    def run_replica(self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]) -> Report:
-        report = Report(())
-        memory = Memory(self.module)
+    def run_replica(
+        self, part: Part, copies: dict[int, torch.Tensor], tensors: list[torch.Tensor]
+    ) -> ReplicaReport:
+        report = ReplicaReport(())
+        memory = SharedState(self.module)
         for turn in range(world_size()):
             if turn == own_rank():
                 report = super().run_replica(part, copies, tensors)
-            mine = (self.host_streams(random_streams()), memory.tell()) if turn == own_rank() else None
-            streams, told = exchange(mine)[turn]
+            mine = (self.host_streams(random_streams()), memory.changes()) if turn == own_rank() else None
+            streams, news = exchange(mine)[turn]
             set_random_streams(streams)
-            memory.follow(turn, told, self.device)
+            memory.follow(turn, news, self.device)
         vars(self)["memory"] = memory
         return report
 
-    def tie(self, link: torch.Tensor) -> torch.Tensor:
+    def bring_zero_gradients(self, link: torch.Tensor) -> torch.Tensor:
         """The link; and on all ranks, what the replicas kept."""
-        link, memory = super().tie(link), vars(self).pop("memory")
-        memory.finish(lambda rank, face: self.tensor_of(rank, face, memory.fresh, link))
+        link, memory = super().bring_zero_gradients(link), vars(self).pop("memory")
+        memory.finish(lambda rank, meta: self.tensor_of(rank, meta, memory.fresh, link))
         return link

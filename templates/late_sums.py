@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed
 
-from .whole import IntoWhole, added, alike
+from .whole import GatherFromRanks, add_gradients, group_by_kind
 
 EARLY_BYTES = 2**20  # sums of so many bytes set out at once: what a collective costs is little beside them
 BUCKET_BYTES = 25 * 2**20  # of parameters whose gradients are summed together, as torch's reducer has it
@@ -57,9 +57,9 @@ class Crossing:
 
 
 class CopiesForReplica(torch.autograd.Function):
-    """FromWhole of parameters: what all ranks hold alike becomes this rank's copies, whose gradients add up.
+    """ScatterToRanks of parameters: what all ranks hold alike becomes this rank's copies, whose gradients add up.
 
-    The first output is the link (see FromWhole). The last parameters of a module are the first to have their
+    The first output is the link (see ScatterToRanks). The last parameters of a module are the first to have their
     gradients, so their node is made last: links go from one to the next, and sums set out in the same order on all
     ranks.
     """
@@ -72,13 +72,13 @@ class CopiesForReplica(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.replica_is_done, ctx.early, ctx.sum = False, [], None
         own = (link.clone(), *(parameter.view_as(parameter) for parameter in parameters))
-        ctx.forms = [(one.shape, one.dtype, one.device) for one in own]
+        ctx.forms = [(tensor.shape, tensor.dtype, tensor.device) for tensor in own]
         ctx.save_for_backward(own[0])
         return own
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        if gradients[0] is None and ctx.replica_is_done:  # a reentrant checkpoint: see FromWhole
+        if gradients[0] is None and ctx.replica_is_done:  # a reentrant checkpoint: see ScatterToRanks
             ctx.crossing.model.met_reentrant = True
             if ctx.sum is None:
                 ctx.early.append(gradients)
@@ -86,7 +86,9 @@ class CopiesForReplica(torch.autograd.Function):
                 ctx.sum.add_later(gradients[1:])
             return (None,) * (2 + len(ctx.parameters))
         each = zip(*ctx.early, gradients, strict=True)
-        link_gradient, *own = (added(found, *form) for found, form in zip(each, ctx.forms, strict=True))
+        link_gradient, *own = (
+            add_gradients(gradients, *form) for gradients, form in zip(each, ctx.forms, strict=True)
+        )
         ctx.early = []
         if torch.is_grad_enabled():  # there will be gradients of gradients
             (link,) = ctx.saved_tensors
@@ -99,7 +101,7 @@ class CopiesForReplica(torch.autograd.Function):
                 raise RuntimeError(TOO_LATE)
             LateSums.of_this_backward().add(ctx, own)
             return (None, link_gradient, *(None for _ in own))
-        return (None, link_gradient, *IntoWhole.apply(tuple(None for _ in own), link_gradient, *own))
+        return (None, link_gradient, *GatherFromRanks.apply(tuple(None for _ in own), link_gradient, *own))
 
 
 def copies_for_replica(
@@ -130,20 +132,23 @@ def buckets_of(parameters: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
 
 def destinations(ctx: Any) -> "set[str]":
     """Where the gradients of this node go in this backward pass: "grad", "nowhere", and "elsewhere" (autograd.grad)."""
-    found = set()
+    kinds = set()
     for node, _ in ctx.next_functions[1:]:
         if node is None:  # frozen since the wrap
             continue
         try:
-            found.add("grad" if torch._C._will_engine_execute_node(node) else "nowhere")
+            kinds.add("grad" if torch._C._will_engine_execute_node(node) else "nowhere")
         except RuntimeError:  # what torch answers where autograd.grad asks for a parameter's gradient
-            found.add("elsewhere")
-    return found
+            kinds.add("elsewhere")
+    return kinds
 
 
 def has_hooks(parameters: Sequence[torch.Tensor]) -> bool:
     """Whether something looks at gradients of these parameters before, or when, they have come into .grad."""
-    return any(one._backward_hooks or getattr(one, "_post_accumulate_grad_hooks", None) for one in parameters)
+    return any(
+        parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None)
+        for parameter in parameters
+    )
 
 
 class LateSum:
@@ -163,8 +168,8 @@ class LateSum:
     def add_later(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Gradients that came by themselves, when the others had been here."""
         given = [
-            torch.zeros_like(p) if one is None else one
-            for p, one in zip(self.parameters, gradients, strict=True)
+            torch.zeros_like(p) if gradient is None else gradient
+            for p, gradient in zip(self.parameters, gradients, strict=True)
         ]
         if self.works:
             self.rest.append(LateSum(self.node, given))
@@ -175,18 +180,18 @@ class LateSum:
         """Lay the gradients in rows."""
         self.flats = [
             (places, torch.cat([self.gradients[i].reshape(-1) for i in places]))
-            for places in alike(self.gradients)
+            for places in group_by_kind(self.gradients)
         ]
         self.gradients = []
 
     def totals(self) -> list[torch.Tensor]:
         """The sums, one for each parameter."""
-        found = [*self.parameters]
+        gradients = [*self.parameters]
         for places, flat in self.flats:
             parts = flat.split([self.parameters[i].numel() for i in places])
             for i, part in zip(places, parts, strict=True):
-                found[i] = part.view(self.parameters[i].shape)
-        return found
+                gradients[i] = part.view(self.parameters[i].shape)
+        return gradients
 
 
 class LateSums:
@@ -202,8 +207,8 @@ class LateSums:
         """Those of the backward pass that this runs in."""
         number = torch._C._current_graph_task_id()
         if number not in cls.passes:
-            found = cls.passes[number] = LateSums()
-            torch.autograd.Variable._execution_engine.queue_callback(lambda: found.finish(number))
+            sums = cls.passes[number] = LateSums()
+            torch.autograd.Variable._execution_engine.queue_callback(lambda: sums.finish(number))
         return cls.passes[number]
 
     @classmethod
@@ -214,23 +219,23 @@ class LateSums:
 
     def add(self, ctx: Any, gradients: Sequence[torch.Tensor]) -> None:
         """Add up a node's gradients over the ranks by the end of the backward pass."""
-        one = ctx.sum = LateSum(ctx, gradients)
-        self.sums.append(one)
+        late = ctx.sum = LateSum(ctx, gradients)
+        self.sums.append(late)
         if ctx.crossing.sets_out and sum(gradient.nbytes for gradient in gradients) >= EARLY_BYTES:
-            one.flatten()
-            one.works = [start_sum(flat) for _, flat in one.flats]
+            late.flatten()
+            late.works = [start_sum(flat) for _, flat in late.flats]
 
     def finish(self, number: int) -> None:
         """The backward pass is over: let all gradients be whole."""
         del self.passes[number]
-        for one in self.sums:
-            one.node.sum = one.node = None
-        every = [each for one in self.sums for each in (one, *one.rest)]
-        for model in {id(one.crossing.model): one.crossing.model for one in every}.values():
+        for late in self.sums:
+            late.node.sum = late.node = None
+        every = [each for late in self.sums for each in (late, *late.rest)]
+        for model in {id(late.crossing.model): late.crossing.model for late in every}.values():
             model.passes += 1
-        sum_together([one for one in every if not one.works])
-        for one in every:
-            for work in one.works:
+        sum_together([late for late in every if not late.works])
+        for late in every:
+            for work in late.works:
                 work.wait()
         with torch.no_grad():
             give_sums(every)
@@ -238,28 +243,28 @@ class LateSums:
 
 def sum_together(sums: Sequence[LateSum]) -> None:
     """Begin sums that have not set out, with one collective for all gradients of a kind."""
-    for one in sums:
-        one.flatten()
-    rows = [(one, i) for one in sums for i in range(len(one.flats))]
-    for group in alike([one.flats[i][1] for one, i in rows]):
+    for late in sums:
+        late.flatten()
+    rows = [(late, i) for late in sums for i in range(len(late.flats))]
+    for group in group_by_kind([late.flats[i][1] for late, i in rows]):
         some = [rows[place] for place in group]
-        flats = [one.flats[i][1] for one, i in some]
+        flats = [late.flats[i][1] for late, i in some]
         whole = flats[0] if len(flats) == 1 else torch.cat(flats)
         work = start_sum(whole)
-        for (one, i), part in zip(some, whole.split([flat.numel() for flat in flats]), strict=True):
-            one.flats[i] = one.flats[i][0], part
-            one.works.append(work)
+        for (late, i), part in zip(some, whole.split([flat.numel() for flat in flats]), strict=True):
+            late.flats[i] = late.flats[i][0], part
+            late.works.append(work)
 
 
 def give_sums(sums: Sequence[LateSum]) -> None:
     """Add sums to .grad: what came from several forward passes adds up first, as in autograd's buffers."""
     totals: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-    for one in sums:
-        for p, before, total in zip(one.parameters, one.before, one.totals(), strict=True):
+    for late in sums:
+        for p, before, total in zip(late.parameters, late.before, late.totals(), strict=True):
             if id(p) in totals:
                 total = totals[id(p)][1] + total
             elif state_of_gradient(p) != before:
-                one.crossing.model.met_others = True
+                late.crossing.model.met_others = True
             totals[id(p)] = p, total
     wanting = [pair for pair in totals.values() if pair[0].requires_grad]
     have = [(p.grad, total) for p, total in wanting if p.grad is not None]
@@ -272,8 +277,8 @@ def give_sums(sums: Sequence[LateSum]) -> None:
 
 def state_of_gradient(parameter: torch.Tensor) -> tuple[Any, int]:
     """Which tensor .grad is, and a number that grows when something is added to it."""
-    found = parameter.grad
-    return (None, 0) if found is None else (id(found), found._version)
+    gradient = parameter.grad
+    return (None, 0) if gradient is None else (id(gradient), gradient._version)
 
 
 def start_sum(flat: torch.Tensor) -> Any:

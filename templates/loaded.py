@@ -40,21 +40,21 @@ class LoadedRows:
 
 
 @dataclass(frozen=True)
-class Origin:
+class LoadedOrigin:
     """Where rows come from: what was loaded, and what was done to it since, which can be done to the whole, too."""
 
     loaded: LoadedRows
     done: tuple[Callable[[torch.Tensor], torch.Tensor], ...] = ()
 
-    def then(self, step: Callable[[torch.Tensor], torch.Tensor]) -> "Origin":
+    def then(self, step: Callable[[torch.Tensor], torch.Tensor]) -> "LoadedOrigin":
         """The origin of what one more step makes."""
-        return Origin(self.loaded, (*self.done, step))
+        return LoadedOrigin(self.loaded, (*self.done, step))
 
     def make_whole(self) -> torch.Tensor:
         """The whole of these rows."""
-        return self.behind(Origin(self.loaded), self.loaded.make_whole())
+        return self.behind(LoadedOrigin(self.loaded), self.loaded.make_whole())
 
-    def behind(self, earlier: "Origin", whole: torch.Tensor) -> torch.Tensor:
+    def behind(self, earlier: "LoadedOrigin", whole: torch.Tensor) -> torch.Tensor:
         """The same from an earlier whole on."""
         for step in self.done[len(earlier.done) :]:
             whole = step(whole)
@@ -88,12 +88,12 @@ def await_forward(loaded: LoadedRows) -> None:
     """Let the next forward pass tell all ranks of it."""
     number = next(NUMBERS)
     WAITING[number] = loaded
-    for old in [one for one in WAITING if one <= number - MOST_WAITING]:
+    for old in [waiting for waiting in WAITING if waiting <= number - MOST_WAITING]:
         WAITING.pop(old, None)
 
 
 def waiting_beside(arguments: Any, with_rows: bool) -> list[torch.Tensor]:
-    """What a letter says of the tensors that wait: a table of (number, form, does it travel), and rows that travel.
+    """What a message says of the tensors that wait: a table of (number, form, does it travel), and rows that travel.
 
     Not those of the forward pass's own arguments: the script has done with them, mostly. Of them it is only asked
     whether they have the same form on all ranks, as the samples of one batch must.
@@ -110,20 +110,22 @@ def waiting_beside(arguments: Any, with_rows: bool) -> list[torch.Tensor]:
     return [torch.tensor(table, dtype=torch.int64), *rows] if table else []
 
 
-def take_in(letters: "Sequence[Sequence[torch.Tensor]]") -> None:
-    """Read what all ranks' letters say of the tensors that wait."""
-    found: list[dict[int, tuple[int, torch.Tensor | None]]] = []
-    for table, *tensors in (letter for letter in letters if letter):
+def take_in(messages: "Sequence[Sequence[torch.Tensor]]") -> None:
+    """Read what all ranks' messages say of the tensors that wait."""
+    arrived: list[dict[int, tuple[int, torch.Tensor | None]]] = []
+    for table, *tensors in (message for message in messages if message):
         parts = iter(tensors)
-        found.append({number: (form, next(parts) if goes else None) for number, form, goes in table.tolist()})
-    if len(found) < len(letters):
+        arrived.append(
+            {number: (form, next(parts) if goes else None) for number, form, goes in table.tolist()}
+        )
+    if len(arrived) < len(messages):
         return
-    for number in [one for one in found[0] if all(one in each for each in found)]:
+    for number in [common for common in arrived[0] if all(common in each for each in arrived)]:
         loaded = WAITING.pop(number, None)
-        if len({each[number][0] for each in found}) > 1:
+        if len({each[number][0] for each in arrived}) > 1:
             raise ValueError(
                 "The ranks' samples of one batch have different shapes or types, and cannot be stacked to a batch."
             )
-        own = [rows for each in found for rows in [each[number][1]] if rows is not None]
-        if loaded is not None and loaded.whole is None and len(own) == len(found):
+        own = [rows for each in arrived for rows in [each[number][1]] if rows is not None]
+        if loaded is not None and loaded.whole is None and len(own) == len(arrived):
             loaded.whole = torch.cat(own)

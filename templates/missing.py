@@ -53,5 +53,5 @@ class MissingGradients:
 
     def gradients(self) -> list[tuple[Any, int]]:
         """Each parameter's gradient, and a number that grows when something is added to it."""
-        found = [parameter.grad for parameter in self.parameters]
-        return [(None, 0) if one is None else (one, one._version) for one in found]
+        gradients = [parameter.grad for parameter in self.parameters]
+        return [(None, 0) if gradient is None else (gradient, gradient._version) for gradient in gradients]

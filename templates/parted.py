@@ -18,7 +18,7 @@ import torch
 
 from .arguments import map_tensors, rank_sizes, tensors_in
 from .compiled import uncompiled
-from .loaded import LoadedRows, Origin, is_large
+from .loaded import LoadedOrigin, LoadedRows, is_large
 from .process import own_rank, world_size
 from .rows import RowsMade, concatenate_ranks, from_all_ranks, own_slice
 
@@ -31,8 +31,8 @@ class RowsOnRanks(torch.Tensor):
     part_dim: int  # the dimension along which the rows lie
     kept: "torch.Tensor | None"  # the whole, once something has asked for it
     kept_at: int  # the changes that there were then
-    family: "Family"
-    origin: "Origin | None"  # of rows of a batch
+    family: "RowsFamily"
+    origin: "LoadedOrigin | None"  # of rows of a batch
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
@@ -41,7 +41,7 @@ class RowsOnRanks(torch.Tensor):
         own: torch.Tensor,
         sizes: Sequence[int],
         dim: int = 0,
-        family: "Family | None" = None,
+        family: "RowsFamily | None" = None,
         shape: "Sequence[int] | None" = None,
         strides: "Sequence[int] | None" = None,
     ) -> "RowsOnRanks":
@@ -64,7 +64,7 @@ class RowsOnRanks(torch.Tensor):
         )
         rows.held, rows.sizes, rows.part_dim = own, tuple(sizes), dim
         rows.kept, rows.kept_at, rows.origin = None, -1, None
-        rows.family = Family() if family is None else family
+        rows.family = RowsFamily() if family is None else family
         rows.family.add(rows)
         return rows
 
@@ -121,23 +121,23 @@ class RowsOnRanks(torch.Tensor):
         return own_whole(self).untyped_storage()
 
 
-class Family:
+class RowsFamily:
     """RowsOnRanks that share their memory: what changes one of them in place changes all."""
 
     def __init__(self) -> None:
         self.lent = False  # the memory is another's, who may need it as it is: the wrapped model's
-        self.times = 1.0  # the memory holds the numbers times this: see FactorAhead
+        self.times = 1.0  # the memory holds the numbers times this: see GradientFactor
         self.changes = 0
-        self.base: Origin | None = None  # of the memory, of which the members are views
+        self.base: LoadedOrigin | None = None  # of the memory, of which the members are views
         self.members: list[weakref.ref[RowsOnRanks]] = []
 
     def add(self, rows: RowsOnRanks) -> None:
-        self.members = [*(one for one in self.members if one() is not None), weakref.ref(rows)]
+        self.members = [*(member for member in self.members if member() is not None), weakref.ref(rows)]
 
     def others(self, rows: RowsOnRanks) -> list[RowsOnRanks]:
         """The living members but for one."""
-        living = (one() for one in self.members)
-        return [one for one in living if one is not None and one is not rows]
+        living = (member() for member in self.members)
+        return [member for member in living if member is not None and member is not rows]
 
 
 def contiguous_strides(shape: Sequence[int]) -> list[int]:
@@ -167,7 +167,7 @@ def part_whole(whole: Any, which: "Sequence[bool]") -> Any:
 
 
 def partable_in(whole: Any) -> list[bool]:
-    """Of each tensor of a batch whether its rows are handled apart: it is large, and nothing else shares its memory.
+    """For each tensor of a batch whether its rows are handled apart: it is large, and nothing else shares its memory.
 
     In tuples, lists and dicts; any other batch stays whole. One rank says it for all: a view of a larger tensor may
     lie in other memory on the others.
@@ -175,8 +175,8 @@ def partable_in(whole: Any) -> list[bool]:
     leaves: list[Any] = []
     if not collect_leaves(whole, leaves):
         return []
-    tensors = [one for one in leaves if isinstance(one, torch.Tensor)]
-    memories = [one.untyped_storage()._cdata for one in tensors]
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    memories = [tensor.untyped_storage()._cdata for tensor in tensors]
     return [
         memories.count(memory) == 1 and is_partable(tensor)
         for tensor, memory in zip(tensors, memories, strict=True)
@@ -203,7 +203,7 @@ def rows_of_whole(whole: torch.Tensor) -> torch.Tensor:
 def rows_of_loaded(loaded: LoadedRows) -> RowsOnRanks:
     """A tensor of a batch, as the script sees it; its memory stays as it is."""
     rows = RowsOnRanks.of(loaded.own, loaded.sizes)
-    rows.origin = rows.family.base = Origin(loaded)
+    rows.origin = rows.family.base = LoadedOrigin(loaded)
     rows.family.lent = True
     return rows
 
@@ -280,6 +280,8 @@ def join_own(rows: RowsOnRanks) -> torch.Tensor:
     """All ranks' rows, in the order of memory that the whole has."""
     if rows.origin is not None and not rows.family.changes:
         return rows.origin.make_whole()
+    if rows.held.is_meta:  # torch 2.6 asks so for the shape of a sum with zeros that take no memory
+        return torch.empty_strided(rows.shape, rows.stride(), dtype=rows.dtype, device="meta")
     whole = from_all_ranks(rows.own, rows.sizes, rows.part_dim)
     if whole.stride() == rows.stride():
         return whole
@@ -300,9 +302,9 @@ def become_whole(rows: RowsOnRanks) -> None:
     family, known = rows.family, known_members(rows)
     if known is not None and family.base is not None:
         memory = family.base.make_whole().clone()
-        for one, origin in known:
-            one.held = one.kept = origin.behind(family.base, memory)
-            one.origin = None
+        for tensor, origin in known:
+            tensor.held = tensor.kept = origin.behind(family.base, memory)
+            tensor.origin = None
     elif family.others(rows):
         raise RuntimeError(CROSSES)
     else:
@@ -311,11 +313,13 @@ def become_whole(rows: RowsOnRanks) -> None:
     family.lent = False
 
 
-def known_members(rows: RowsOnRanks) -> "list[tuple[RowsOnRanks, Origin]] | None":
+def known_members(rows: RowsOnRanks) -> "list[tuple[RowsOnRanks, LoadedOrigin]] | None":
     """All that share the memory, with their origins; None if not all of them can be made of the whole anew."""
-    found = [(one, one.origin) for one in (rows, *rows.family.others(rows)) if one.origin is not None]
-    is_all = len(found) == 1 + len(rows.family.others(rows))
-    return found if is_all and rows.family.base is not None and not rows.family.changes else None
+    known = [
+        (member, member.origin) for member in (rows, *rows.family.others(rows)) if member.origin is not None
+    ]
+    is_all = len(known) == 1 + len(rows.family.others(rows))
+    return known if is_all and rows.family.base is not None and not rows.family.changes else None
 
 
 def own_whole(rows: RowsOnRanks) -> torch.Tensor:
@@ -337,11 +341,11 @@ def keeps_rows(key: Any, dim: int, dims: int) -> bool:
     """Whether an index takes each row as a whole: only plain slices and numbers, and all of the rows' dimension."""
     keys = list(key) if isinstance(key, tuple) else [key]
     if any(
-        not isinstance(one, (int, slice)) and one is not Ellipsis or isinstance(one, bool) for one in keys
+        not isinstance(key, (int, slice)) and key is not Ellipsis or isinstance(key, bool) for key in keys
     ):
         return False
-    if any(one is Ellipsis for one in keys):
-        place = next(i for i, one in enumerate(keys) if one is Ellipsis)
+    if any(key is Ellipsis for key in keys):
+        place = next(i for i, key in enumerate(keys) if key is Ellipsis)
         keys[place : place + 1] = [slice(None)] * (dims - len(keys) + 1)
     return len(keys) <= dim or keys[dim] == slice(None)
 
@@ -353,20 +357,20 @@ Way = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 def run_on_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of torch, called with RowsOnRanks among its arguments."""
-    parted = [rows for one in (*args, *kwargs.values()) for rows in rows_in(one) if is_parted(rows)]
+    parted = [rows for value in (*args, *kwargs.values()) for rows in rows_in(value) if is_parted(rows)]
     if all(map(has_come, parted)):
         for rows in parted:
             become_whole(rows)
         return run_on_whole(func, args, kwargs)
     way = WAYS.get(func.name().removeprefix("aten::"))
     if way is None and is_pointwise(func):
-        way = by_element
+        way = map_elements
     if way is None and torch._C._dispatch_has_kernel_for_dispatch_key(
         func.name(), "CompositeImplicitAutograd"
     ):
         return func.decompose(*args, **kwargs)  # made of simpler functions, which come by here in turn
-    found = NotImplemented if way is None else way(func, args, kwargs)
-    return run_on_whole(func, args, kwargs) if found is NotImplemented else found
+    result = NotImplemented if way is None else way(func, args, kwargs)
+    return run_on_whole(func, args, kwargs) if result is NotImplemented else result
 
 
 def has_come(rows: RowsOnRanks) -> bool:
@@ -381,14 +385,15 @@ def run_on_whole(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     for rows in changed:
         become_whole(rows)
         about_to_change(rows)
-    viewed = [value for argument, value in given if argument.alias_info is not None and is_parted(value)]
-    found = func(*map_tensors(args, plain_numbers), **map_tensors(kwargs, plain_numbers))
-    if viewed:  # a view of the whole, by which nobody can write into the rows of the other ranks
+    views_of = [value for argument, value in given if argument.alias_info is not None and is_parted(value)]
+    result = func(*map_tensors(args, plain_numbers), **map_tensors(kwargs, plain_numbers))
+    if views_of:  # a view of the whole, by which nobody can write into the rows of the other ranks
         views = [
-            whole_view(one.clone(), viewed[0]) for one in (found if isinstance(found, list) else [found])
+            whole_view(tensor.clone(), views_of[0])
+            for tensor in (result if isinstance(result, list) else [result])
         ]
-        return views if isinstance(found, list) else views[0]
-    return changed[0] if changed and gives_what_it_changed(func) else found
+        return views if isinstance(result, list) else views[0]
+    return changed[0] if changed and gives_what_it_changed(func) else result
 
 
 def gives_what_it_changed(func: Any) -> bool:
@@ -397,12 +402,12 @@ def gives_what_it_changed(func: Any) -> bool:
     return len(given) == 1 and given[0].alias_info is not None and bool(given[0].alias_info.is_write)
 
 
-def whole_view(found: torch.Tensor, rows: RowsOnRanks) -> torch.Tensor:
+def whole_view(tensor: torch.Tensor, rows: RowsOnRanks) -> torch.Tensor:
     """A whole that stands for a view of rows: neither may be changed while both are there."""
     view = RowsOnRanks.of(
-        found, (found.shape[0] if found.dim() else 1,), 0, rows.family, found.shape, found.stride()
+        tensor, (tensor.shape[0] if tensor.dim() else 1,), 0, rows.family, tensor.shape, tensor.stride()
     )
-    view.kept = found
+    view.kept = tensor
     return view
 
 
@@ -411,13 +416,17 @@ def bound(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tupl
     schema = func._schema.arguments
     return [
         *zip(schema, args, strict=False),
-        *((one, kwargs[one.name]) for one in schema if one.name in kwargs),
+        *((argument, kwargs[argument.name]) for argument in schema if argument.name in kwargs),
     ]
 
 
 def named(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a call by their names, with what they are by default."""
-    values = {one.name: one.default_value for one in func._schema.arguments if one.has_default_value()}
+    values = {
+        argument.name: argument.default_value
+        for argument in func._schema.arguments
+        if argument.has_default_value()
+    }
     return values | {argument.name: value for argument, value in bound(func, args, kwargs)}
 
 
@@ -429,31 +438,33 @@ def writes(argument: Any) -> bool:
 def rows_in(value: Any) -> list[RowsOnRanks]:
     """The RowsOnRanks in an argument."""
     return [
-        one
-        for one in (value if isinstance(value, (list, tuple)) else [value])
-        if isinstance(one, RowsOnRanks)
+        item
+        for item in (value if isinstance(value, (list, tuple)) else [value])
+        if isinstance(item, RowsOnRanks)
     ]
 
 
 def about_to_change(rows: RowsOnRanks) -> None:
     """Note a change in place; it must reach all that shares the memory."""
-    if any(is_parted(one) != is_parted(rows) for one in rows.family.others(rows)):
+    if any(is_parted(other) != is_parted(rows) for other in rows.family.others(rows)):
         raise RuntimeError(CROSSES)
     have_own_memory(rows.family)
     rows.family.changes += 1
 
 
-def have_own_memory(family: Family) -> None:
+def have_own_memory(family: RowsFamily) -> None:
     """Go on with a copy of memory that is lent, or holds other numbers: all who share it, on the same one."""
     if not family.lent and family.times == 1:
         return
-    members = [one for one in (each() for each in family.members) if one is not None]
-    spans = [(one.held.storage_offset(), span_of(one.held)) for one in members]
+    members = [member for member in (each() for each in family.members) if member is not None]
+    spans = [(member.held.storage_offset(), span_of(member.held)) for member in members]
     first, last = min(start for start, _ in spans), max(start + size for start, size in spans)
     memory = members[0].held.as_strided([last - first], [1], first)
     copied = memory.clone() if family.times == 1 else memory / family.times
-    for one in members:
-        one.held = copied.as_strided(one.held.shape, one.held.stride(), one.held.storage_offset() - first)
+    for member in members:
+        member.held = copied.as_strided(
+            member.held.shape, member.held.stride(), member.held.storage_offset() - first
+        )
     family.lent, family.times = False, 1.0
 
 
@@ -476,81 +487,81 @@ def is_pointwise(func: Any) -> bool:
     return twin is not None and torch.Tag.pointwise in twin.tags
 
 
-def by_element(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def map_elements(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Functions of each element: of rows that lie alike, beside what has one row, or all of them, or none."""
     given = [*args, *kwargs.values()]
-    tensors = [one for one in given if isinstance(one, torch.Tensor)]
-    layouts = {(one.sizes, one.dim() - one.part_dim) for one in tensors if is_parted(one)}
-    if len(layouts) != 1 or any(isinstance(one, (list, tuple)) and rows_in(one) for one in given):
+    tensors = [value for value in given if isinstance(value, torch.Tensor)]
+    layouts = {(tensor.sizes, tensor.dim() - tensor.part_dim) for tensor in tensors if is_parted(tensor)}
+    if len(layouts) != 1 or any(isinstance(value, (list, tuple)) and rows_in(value) for value in given):
         return NotImplemented
     sizes, place = layouts.pop()  # the rows' dimension, counted from the last
     changed = [value for argument, value in bound(func, args, kwargs) if writes(argument)]
-    if any(not is_parted(one) for one in changed):
+    if any(not is_parted(tensor) for tensor in changed):
         return NotImplemented
-    own = [own_beside(one, sizes, place) for one in given]
-    if any(part is None is not one for part, one in zip(own, given, strict=True)):
+    own = [own_beside(value, sizes, place) for value in given]
+    if any(part is None is not value for part, value in zip(own, given, strict=True)):
         return NotImplemented  # one row in all, beside more
     for rows in changed:
         about_to_change(rows)
     if changed:
-        own = [own_beside(one, sizes, place) for one in given]  # in memory that may be changed
-    found = func(*own[: len(args)], **dict(zip(kwargs, own[len(args) :], strict=True)))
+        own = [own_beside(value, sizes, place) for value in given]  # in memory that may be changed
+    result = func(*own[: len(args)], **dict(zip(kwargs, own[len(args) :], strict=True)))
     if changed:
         return changed[0]
-    first = max(filter(is_parted, tensors), key=lambda one: one.dim())
-    found = parted_like(found, first, max(one.dim() for one in tensors) - place)
-    return as_the_whole(found, func, args, kwargs) if len(tensors) == 1 and tensors[0] is args[0] else found
+    first = max(filter(is_parted, tensors), key=lambda tensor: tensor.dim())
+    result = parted_like(result, first, max(tensor.dim() for tensor in tensors) - place)
+    return as_the_whole(result, func, args, kwargs) if len(tensors) == 1 and tensors[0] is args[0] else result
 
 
-def parted_like(found: Any, rows: RowsOnRanks, dim: int) -> Any:
+def parted_like(result: Any, rows: RowsOnRanks, dim: int) -> Any:
     """What was computed on the own rows, as RowsOnRanks; also in a tuple. What is no tensor stays."""
-    if isinstance(found, torch.Tensor):
-        return in_memory_as(found, rows, dim)
-    if not isinstance(found, (list, tuple)):
-        return found
-    return type(found)(parted_like(one, rows, dim) for one in found)
+    if isinstance(result, torch.Tensor):
+        return in_memory_as(result, rows, dim)
+    if not isinstance(result, (list, tuple)):
+        return result
+    return type(result)(parted_like(tensor, rows, dim) for tensor in result)
 
 
-def in_memory_as(found: torch.Tensor, rows: RowsOnRanks, dim: int) -> RowsOnRanks:
+def in_memory_as(result: torch.Tensor, rows: RowsOnRanks, dim: int) -> RowsOnRanks:
     """Rows whose dimensions lie in memory as those of others, of their shape, do: random numbers come in that order."""
-    shape = [*found.shape]
+    shape = [*result.shape]
     shape[dim] = sum(rows.sizes)
     if rows.is_contiguous() or shape != [*rows.shape]:
-        return RowsOnRanks.of(found, rows.sizes, dim)
+        return RowsOnRanks.of(result, rows.sizes, dim)
     strides = torch.empty_like(torch.empty_strided(shape, rows.stride(), device="meta")).stride()
-    order = sorted(range(len(shape)), key=lambda one: -strides[one])
+    order = sorted(range(len(shape)), key=lambda axis: -strides[axis])
     back = sorted(range(len(shape)), key=order.__getitem__)
-    own = found.permute(order).contiguous().permute(back)
+    own = result.permute(order).contiguous().permute(back)
     return RowsOnRanks.of(own, rows.sizes, dim, None, shape, strides)
 
 
-def by_row(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def map_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Functions of each row of their first argument, whatever its shape."""
     rows = args[0]
-    if not is_parted(rows) or any(isinstance(one, torch.Tensor) for one in (*args[1:], *kwargs.values())):
+    if not is_parted(rows) or any(isinstance(value, torch.Tensor) for value in (*args[1:], *kwargs.values())):
         return NotImplemented
-    found = func(rows.own, *args[1:], **kwargs)
+    result = func(rows.own, *args[1:], **kwargs)
     if kwargs.get("memory_format", torch.preserve_format) is not torch.preserve_format:
-        return RowsOnRanks.of(found, rows.sizes, rows.part_dim)
-    return parted_like(found, rows, rows.part_dim)
+        return RowsOnRanks.of(result, rows.sizes, rows.part_dim)
+    return parted_like(result, rows, rows.part_dim)
 
 
-def moved(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def move_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """To another device or dtype: of a batch that lies in every rank's memory, the rest goes when it is asked for."""
-    return as_the_whole(by_row(func, args, kwargs), func, args, kwargs)
+    return as_the_whole(map_rows(func, args, kwargs), func, args, kwargs)
 
 
-def as_the_whole(found: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def as_the_whole(result: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What was made of rows, with the origin by which the same can be made of the whole."""
     rows = args[0]
-    if isinstance(found, RowsOnRanks) and rows.origin is not None and not rows.family.changes:
-        found.origin = rows.origin.then(lambda whole: func(whole, *args[1:], **kwargs))
-        if found.family is not rows.family:
-            found.family.base = found.origin
-    return found
+    if isinstance(result, RowsOnRanks) and rows.origin is not None and not rows.family.changes:
+        result.origin = rows.origin.then(lambda whole: func(whole, *args[1:], **kwargs))
+        if result.family is not rows.family:
+            result.family.base = result.origin
+    return result
 
 
-def made_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def make_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """new_zeros and its relatives: rows of a shape of their own, of as many rows where that is possible."""
     rows, shape = args[0], list(args[1])
     dim, total = rows.part_dim, sum(rows.sizes)
@@ -560,38 +571,38 @@ def made_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return RowsOnRanks.of(func(rows.own, shape, *args[2:], **kwargs), rows.sizes, dim)
 
 
-def made_plain(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def make_plain(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """new_empty_strided: autograd makes gradients of views so, and writes into them by as_strided."""
     return func(args[0].own, *args[1:], **kwargs)
 
 
-def along(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def map_along_dims(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Functions along dimensions: of each row alone, if the rows' own is not among them."""
     given = named(func, args, kwargs)
-    rows = next((one for one in (*args, *kwargs.values()) if is_parted(one)), None)
+    rows = next((value for value in (*args, *kwargs.values()) if is_parted(value)), None)
     dims = given["dim"] if "dim" in given else given["dims"]
     if rows is None or not isinstance(args[0], torch.Tensor) or dims is None or rows.dim() == 0:
         return NotImplemented
-    dims = [one % rows.dim() for one in (dims if isinstance(dims, (list, tuple)) else [dims])]
-    tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
-    own = {id(one): own_alike(one, rows) if one.dim() == rows.dim() else None for one in tensors}
+    dims = [index % rows.dim() for index in (dims if isinstance(dims, (list, tuple)) else [dims])]
+    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+    own = {id(tensor): own_alike(tensor, rows) if tensor.dim() == rows.dim() else None for tensor in tensors}
     changed = [value for argument, value in bound(func, args, kwargs) if writes(argument)]
     if not dims or rows.part_dim in dims or None in own.values() or not all(map(is_parted, changed)):
         return NotImplemented
-    for one in changed:
-        about_to_change(one)
-    found = func(
-        *(own.get(id(one), one) for one in args),
-        **{key: own.get(id(one), one) for key, one in kwargs.items()},
+    for tensor in changed:
+        about_to_change(tensor)
+    result = func(
+        *(own.get(id(value), value) for value in args),
+        **{key: own.get(id(value), value) for key, value in kwargs.items()},
     )
     if changed:
         return changed[0]
-    first = found if isinstance(found, torch.Tensor) else found[0]
+    first = result if isinstance(result, torch.Tensor) else result[0]
     gone = sum(dim < rows.part_dim for dim in dims) if first.dim() < rows.dim() else 0
-    return parted_like(found, rows, rows.part_dim - gone)
+    return parted_like(result, rows, rows.part_dim - gone)
 
 
-class FactorAhead:
+class GradientFactor:
     """What gradients are multiplied by where they enter the rows of the model that was called last.
 
     ExactDDP multiplies the gradient of a large output by the number of ranks. A loss multiplies it by a number
@@ -602,14 +613,14 @@ class FactorAhead:
     now = 1.0
 
 
-def ahead(rows: RowsOnRanks) -> float:
+def gradient_factor(rows: RowsOnRanks) -> float:
     """The factor that a gradient of these rows may hold; none where a large number may be infinite."""
-    return FactorAhead.now if rows.dtype in (torch.float32, torch.float64) else 1.0
+    return GradientFactor.now if rows.dtype in (torch.float32, torch.float64) else 1.0
 
 
-def holding(found: torch.Tensor, sizes: Sequence[int], dim: int, times: float) -> RowsOnRanks:
-    """Rows of which `found` holds the numbers times something."""
-    rows = RowsOnRanks.of(found, sizes, dim)
+def scaled_rows(numbers: torch.Tensor, sizes: Sequence[int], dim: int, times: float) -> RowsOnRanks:
+    """Rows of which `numbers` holds the numbers times something."""
+    rows = RowsOnRanks.of(numbers, sizes, dim)
     rows.family.times = times
     return rows
 
@@ -618,13 +629,13 @@ def softmax_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     """The gradients of softmax and log_softmax: what the gradient that comes holds more, that which goes holds, too."""
     gradient = args[0]
     if not is_parted(gradient) or gradient.family.times == 1:
-        return along(func, args, kwargs)
+        return map_along_dims(func, args, kwargs)
     layout = None, gradient.shape, gradient.stride()
     bare = RowsOnRanks.of(gradient.held, gradient.sizes, gradient.part_dim, *layout)
-    found = along(func, (bare, *args[1:]), kwargs)
-    if found is not NotImplemented:
-        found.family.times = gradient.family.times
-    return found
+    result = map_along_dims(func, (bare, *args[1:]), kwargs)
+    if result is not NotImplemented:
+        result.family.times = gradient.family.times
+    return result
 
 
 def is_small(rows: RowsOnRanks) -> bool:
@@ -634,22 +645,23 @@ def is_small(rows: RowsOnRanks) -> bool:
 
 def add_up(parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The sums over the ranks of some small tensors, added in rank order, in one exchange."""
-    flat = torch.cat([one.reshape(-1) for one in parts])
+    flat = torch.cat([part.reshape(-1) for part in parts])
     world = world_size()
-    found = from_all_ranks(flat, [len(flat)] * world).view(world, -1)
-    total = found[0].clone()
-    for one in found[1:]:
-        total += one
+    totals = from_all_ranks(flat, [len(flat)] * world).view(world, -1)
+    total = totals[0].clone()
+    for row in totals[1:]:
+        total += row
     return [
-        one.view(part.shape) for one, part in zip(total.split([p.numel() for p in parts]), parts, strict=True)
+        piece.view(part.shape)
+        for piece, part in zip(total.split([p.numel() for p in parts]), parts, strict=True)
     ]
 
 
-def summed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def sum_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """sum over the rows' dimension, alone or with others: what the ranks have is added up."""
-    found, rows = along_if_it_can(func, args, kwargs), args[0]
-    if found is not NotImplemented or not is_parted(rows):
-        return found
+    result, rows = map_along_given_dims(func, args, kwargs), args[0]
+    if result is not NotImplemented or not is_parted(rows):
+        return result
     if is_small(rows) and not (counts(rows, kwargs.get("dtype")) and whole_is_far(rows)):
         return NotImplemented
     (total,) = add_up(
@@ -671,15 +683,15 @@ def whole_is_far(rows: RowsOnRanks) -> bool:
     return rows.origin is None or rows.family.changes > 0 or rows.origin.loaded.whole is None
 
 
-def averaged(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def average_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mean over the rows' dimension, alone or with others."""
-    found, rows = along_if_it_can(func, args, kwargs), args[0]
-    if found is not NotImplemented or not is_parted(rows):
-        return found
+    result, rows = map_along_given_dims(func, args, kwargs), args[0]
+    if result is not NotImplemented or not is_parted(rows):
+        return result
     if is_small(rows):
         return NotImplemented
     given = named(func, args, kwargs)
-    dims = [one % rows.dim() for one in given.get("dim") or range(rows.dim())]
+    dims = [index % rows.dim() for index in given.get("dim") or range(rows.dim())]
     count = 1
     for dim in dims:
         count *= rows.shape[dim]
@@ -687,34 +699,34 @@ def averaged(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return (add_up([own])[0] / count).to(given["dtype"] or rows.dtype)
 
 
-def exact(dtype: torch.dtype, asked: "torch.dtype | None") -> "torch.dtype | None":
+def exact(dtype: torch.dtype, requested: "torch.dtype | None") -> "torch.dtype | None":
     """The dtype to add in: half precision is rounded once, at the end."""
-    return torch.float32 if (asked or dtype) in (torch.float16, torch.bfloat16) else asked
+    return torch.float32 if (requested or dtype) in (torch.float16, torch.bfloat16) else requested
 
 
-def of_parts(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def combine_parts(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """max, min, any, all and norms of everything: of those of the ranks that have rows."""
     rows, given = args[0], named(func, args, kwargs)
     if not is_parted(rows) or not rows.numel() or given.get("dim") is not None or given.get("ord", 2) == 0:
         return NotImplemented
     size, at = rows.sizes[own_rank()], [min(size, 1) for size in rows.sizes]
     own = func(rows.own, *args[1:], **kwargs) if size else rows.own.new_empty(())
-    found = from_all_ranks(own.reshape(1)[: at[own_rank()]], at)
-    return func(found, *args[1:], **kwargs).reshape(own.shape)
+    result = from_all_ranks(own.reshape(1)[: at[own_rank()]], at)
+    return func(result, *args[1:], **kwargs).reshape(own.shape)
 
 
-def normed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def norm_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """linalg_vector_norm, along dimensions or of everything."""
-    found = along(func, args, kwargs)
-    return of_parts(func, args, kwargs) if found is NotImplemented else found
+    result = map_along_dims(func, args, kwargs)
+    return combine_parts(func, args, kwargs) if result is NotImplemented else result
 
 
-def along_if_it_can(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def map_along_given_dims(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     given = named(func, args, kwargs)
-    return along(func, args, kwargs) if "dim" in given or "dims" in given else NotImplemented
+    return map_along_dims(func, args, kwargs) if "dim" in given or "dims" in given else NotImplemented
 
 
-def viewed(
+def make_view(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dim: int, own: Any, sizes: Any = None
 ) -> Any:
     """A view of rows: of the own rows with the same memory, and of the whole as torch would have it."""
@@ -725,7 +737,7 @@ def viewed(
     return as_the_whole(view, func, args, kwargs)
 
 
-def reshaped(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def reshape_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """view and its relatives, where the rows stay rows, or are split evenly, or merged with what is in each."""
     rows = args[0]
     shape = list(torch.empty(rows.shape, device="meta").reshape(args[1]).shape)
@@ -737,7 +749,7 @@ def reshaped(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return NotImplemented
     sizes = tuple(size * each[0] // each[1] for size in rows.sizes)
     shape[dim] = sizes[own_rank()]
-    return viewed(func, args, kwargs, dim, rows.held.view(shape), sizes)
+    return make_view(func, args, kwargs, dim, rows.held.view(shape), sizes)
 
 
 def reshaped_dim(old: list[int], part_dim: int, new: list[int]) -> "tuple[int, tuple[int, int]] | None":
@@ -758,61 +770,63 @@ def reshaped_dim(old: list[int], part_dim: int, new: list[int]) -> "tuple[int, t
     return None
 
 
-def permuted(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def permute_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """permute, transpose, t."""
     rows, given = args[0], named(func, args, kwargs)
     order = list(range(rows.dim()))
     if "dims" in given:
-        order = [one % rows.dim() for one in given["dims"]]
+        order = [index % rows.dim() for index in given["dims"]]
     elif rows.dim() > 1:
-        one, other = given.get("dim0", 0) % rows.dim(), given.get("dim1", 1) % rows.dim()
-        order[one], order[other] = order[other], order[one]
-    return viewed(func, args, kwargs, order.index(rows.part_dim), rows.held.permute(order))
+        first, other = given.get("dim0", 0) % rows.dim(), given.get("dim1", 1) % rows.dim()
+        order[first], order[other] = order[other], order[first]
+    return make_view(func, args, kwargs, order.index(rows.part_dim), rows.held.permute(order))
 
 
-def squeezed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def squeeze_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """squeeze, of dimensions other than the rows'."""
     rows, dim = args[0], named(func, args, kwargs).get("dim")
-    asked = range(rows.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
-    gone = [one % rows.dim() for one in asked if rows.shape[one] == 1] if rows.dim() else []
+    dims = range(rows.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+    gone = [index % rows.dim() for index in dims if rows.shape[index] == 1] if rows.dim() else []
     if rows.part_dim in gone:
         return NotImplemented
     own = rows.held
-    for one in sorted(gone, reverse=True):
-        own = own.squeeze(one)
-    return viewed(func, args, kwargs, rows.part_dim - sum(one < rows.part_dim for one in gone), own)
+    for index in sorted(gone, reverse=True):
+        own = own.squeeze(index)
+    return make_view(func, args, kwargs, rows.part_dim - sum(index < rows.part_dim for index in gone), own)
 
 
-def unsqueezed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def unsqueeze_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rows, dim = args[0], args[1] % (args[0].dim() + 1)
-    return viewed(func, args, kwargs, rows.part_dim + (dim <= rows.part_dim), rows.held.unsqueeze(dim))
+    return make_view(func, args, kwargs, rows.part_dim + (dim <= rows.part_dim), rows.held.unsqueeze(dim))
 
 
-def expanded(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def expand_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """expand, where it does not make many rows of one."""
     rows, shape = args[0], list(args[1])
     dim = rows.part_dim + len(shape) - rows.dim()
     if shape[dim] not in (-1, sum(rows.sizes)):
         return NotImplemented
     shape[dim] = rows.sizes[own_rank()]
-    return viewed(func, args, kwargs, dim, rows.held.expand(shape))
+    return make_view(func, args, kwargs, dim, rows.held.expand(shape))
 
 
-def selected(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def select_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """x[:, 3]: of each row."""
     rows, dim = args[0], args[1] % args[0].dim()
     if dim == rows.part_dim:
         return NotImplemented
-    return viewed(func, args, kwargs, rows.part_dim - (dim < rows.part_dim), rows.held.select(dim, args[2]))
+    return make_view(
+        func, args, kwargs, rows.part_dim - (dim < rows.part_dim), rows.held.select(dim, args[2])
+    )
 
 
-def sliced(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def slice_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """x[:, 1:3], of each row; x[4:8], of those rows that a rank has."""
     rows, given = args[0], named(func, args, kwargs)
     dim, total = given["dim"] % rows.dim(), rows.shape[given["dim"]]
     if dim != rows.part_dim:
         own = rows.held[(slice(None),) * dim + (slice(given["start"], given["end"], given["step"]),)]
-        return viewed(func, args, kwargs, rows.part_dim, own)
+        return make_view(func, args, kwargs, rows.part_dim, own)
     start, end, step = slice(given["start"], given["end"], given["step"]).indices(total)
     if step != 1:
         return NotImplemented
@@ -823,10 +837,10 @@ def sliced(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if rank == own_rank():
             own = rows.held.narrow(dim, min(first, size), sizes[-1])
         at += size
-    return viewed(func, args, kwargs, rows.part_dim, own, tuple(sizes))
+    return make_view(func, args, kwargs, rows.part_dim, own, tuple(sizes))
 
 
-def aliased(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def alias_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """detach, alias: the same memory."""
     rows = args[0]
     twin = RowsOnRanks.of(rows.held, rows.sizes, rows.part_dim, rows.family, rows.shape, rows.stride())
@@ -834,7 +848,7 @@ def aliased(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return twin
 
 
-def one_of_many(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def pad_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The gradients of select and slice: zeros around what was picked of each row."""
     rows, shape, dim = args[0], list(args[1]), args[2] % len(args[1])
     select = func._schema.name.endswith("select_backward")
@@ -845,7 +859,7 @@ def one_of_many(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return RowsOnRanks.of(func(rows.own, shape, *args[2:]), rows.sizes, place)
 
 
-def several(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def split_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """split and unbind, along other dimensions: of each row."""
     rows, given = args[0], named(func, args, kwargs)
     dim = given["dim"] % rows.dim()
@@ -860,34 +874,34 @@ def several(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     ]
 
 
-def side_by_side(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def cat_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """cat and stack, of rows that lie alike, along another dimension."""
     tensors, dim = args[0], named(func, args, kwargs)["dim"]
     rows, new = next(filter(is_parted, tensors)), func._schema.name.endswith("stack")
-    own = [own_alike(one, rows) if one.dim() == rows.dim() else None for one in tensors]
+    own = [own_alike(tensor, rows) if tensor.dim() == rows.dim() else None for tensor in tensors]
     dim %= rows.dim() + new
-    if any(one is None for one in own) or not new and dim == rows.part_dim:
+    if any(part is None for part in own) or not new and dim == rows.part_dim:
         return NotImplemented
     return RowsOnRanks.of(func(own, dim), rows.sizes, rows.part_dim + (new and dim <= rows.part_dim))
 
 
-def multiplied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def multiply_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mm and bmm: rows times a matrix, or the sum over rows that both sides have."""
-    one, other = args
-    batched = one.dim() - 2
-    if is_parted(one) and is_parted(other):
-        if one.sizes != other.sizes:
+    first, other = args
+    batched = first.dim() - 2
+    if is_parted(first) and is_parted(other):
+        if first.sizes != other.sizes:
             return NotImplemented
-        if batched and one.part_dim == other.part_dim == 0:
-            return RowsOnRanks.of(func(one.own, other.own), one.sizes, 0)
-        if one.part_dim == batched + 1 and other.part_dim == batched:
-            return add_up([func(one.own, other.own)])[0]
+        if batched and first.part_dim == other.part_dim == 0:
+            return RowsOnRanks.of(func(first.own, other.own), first.sizes, 0)
+        if first.part_dim == batched + 1 and other.part_dim == batched:
+            return add_up([func(first.own, other.own)])[0]
         return NotImplemented
-    rows, whole = (one, plain_numbers(other)) if is_parted(one) else (other, plain_numbers(one))
+    rows, whole = (first, plain_numbers(other)) if is_parted(first) else (other, plain_numbers(first))
     if batched and rows.part_dim == 0:
         own = own_slice(whole, rows.sizes, 0)
-        return RowsOnRanks.of(func(rows.own, own) if rows is one else func(own, rows.own), rows.sizes, 0)
-    if rows is one and rows.part_dim == batched:
+        return RowsOnRanks.of(func(rows.own, own) if rows is first else func(own, rows.own), rows.sizes, 0)
+    if rows is first and rows.part_dim == batched:
         return RowsOnRanks.of(func(rows.own, whole), rows.sizes, batched)
     if rows is other and rows.part_dim == batched + 1:
         return RowsOnRanks.of(func(whole, rows.own), rows.sizes, batched + 1)
@@ -895,12 +909,19 @@ def multiplied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return add_up([func(own, rows.own) if rows is other else func(rows.own, own)])[0]
 
 
-def multiplied_and_added(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def multiply_and_add_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """addmm: a bias that all rows have, plus rows times a matrix."""
-    bias, one, other = args
-    if kwargs or is_parted(bias) or is_parted(other) or not is_parted(one) or one.part_dim or bias.dim() > 1:
+    bias, first, other = args
+    if (
+        kwargs
+        or is_parted(bias)
+        or is_parted(other)
+        or not is_parted(first)
+        or first.part_dim
+        or bias.dim() > 1
+    ):
         return NotImplemented
-    return RowsOnRanks.of(func(plain_numbers(bias), one.own, plain_numbers(other)), one.sizes, 0)
+    return RowsOnRanks.of(func(plain_numbers(bias), first.own, plain_numbers(other)), first.sizes, 0)
 
 
 # torch's numbers for reduction=
@@ -935,8 +956,8 @@ def class_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     given = own_alike(gradient, rows) if reduction == NO_REDUCTION else plain_numbers(gradient)
     if own is None or given is None:
         return NotImplemented
-    times = 1.0 if reduction == NO_REDUCTION else ahead(rows)
-    found = func(
+    times = 1.0 if reduction == NO_REDUCTION else gradient_factor(rows)
+    result = func(
         given if times == 1 else given * times,
         rows.own.contiguous(),
         own,
@@ -945,7 +966,7 @@ def class_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
         ignored,
         plain_numbers(total),
     )
-    return holding(found, rows.sizes, 0, times)
+    return scaled_rows(result, rows.sizes, 0, times)
 
 
 def own_beside(value: Any, sizes: Sequence[int], place: int) -> Any:
@@ -971,8 +992,8 @@ def own_pair(
     given = named(func, args, kwargs)
     rows = next(filter(is_parted, given.values()))
     place = rows.dim() - rows.part_dim
-    own = {name: own_beside(one, rows.sizes, place) for name, one in given.items()}
-    lies_alike = all(own[name] is not None or one is None for name, one in given.items())
+    own = {name: own_beside(value, rows.sizes, place) for name, value in given.items()}
+    lies_alike = all(own[name] is not None or value is None for name, value in given.items())
     return (given, rows, own) if lies_alike and given["self"].shape == rows.shape else None
 
 
@@ -997,12 +1018,12 @@ def pair_loss_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     if pair is None:
         return NotImplemented
     given, rows, own = pair
-    times = 1.0 if given["reduction"] == NO_REDUCTION else ahead(rows)
+    times = 1.0 if given["reduction"] == NO_REDUCTION else gradient_factor(rows)
     if given["reduction"] == MEAN_REDUCTION:
         own |= {"grad_output": own["grad_output"] / rows.numel(), "reduction": SUM_REDUCTION}
     if times != 1:
         own["grad_output"] = own["grad_output"] * times
-    return holding(func(**own), rows.sizes, rows.part_dim, times)
+    return scaled_rows(func(**own), rows.sizes, rows.part_dim, times)
 
 
 def own_alike(tensor: torch.Tensor, rows: RowsOnRanks) -> "torch.Tensor | None":
@@ -1014,15 +1035,15 @@ def own_alike(tensor: torch.Tensor, rows: RowsOnRanks) -> "torch.Tensor | None":
     return own_slice(plain_numbers(tensor), rows.sizes, rows.part_dim)
 
 
-def looked_up(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def look_up_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """embedding: a row of the table for each index."""
     if is_parted(args[0]) or not is_parted(args[1]):
         return NotImplemented
-    found = func(plain_numbers(args[0]), args[1].own, *args[2:], **kwargs)
-    return RowsOnRanks.of(found, args[1].sizes, args[1].part_dim)
+    result = func(plain_numbers(args[0]), args[1].own, *args[2:], **kwargs)
+    return RowsOnRanks.of(result, args[1].sizes, args[1].part_dim)
 
 
-def looked_up_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def sum_looked_up_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """embedding_dense_backward: what the ranks' rows add to the table's gradient."""
     gradient, indices, count, padding, by_frequency = args
     own = own_alike(gradient, indices) if is_parted(indices) else None
@@ -1031,66 +1052,69 @@ def looked_up_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return add_up([func(own, indices.own, count, padding, by_frequency)])[0]
 
 
-def picked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def index_rows(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """x[:, chosen]: from each row."""
     rows, indices = args
-    if not is_parted(rows) or any(is_parted(one) for one in indices):
+    if not is_parted(rows) or any(is_parted(index) for index in indices):
         return NotImplemented
-    first = next(dim for dim, one in enumerate(indices) if one is not None)
-    if first <= rows.part_dim or any(one is None for one in indices[first:]):  # the row picked from, or moved
+    first = next(dim for dim, index in enumerate(indices) if index is not None)
+    if first <= rows.part_dim or any(
+        index is None for index in indices[first:]
+    ):  # the row picked from, or moved
         return NotImplemented
-    own = func(rows.own, [one if one is None else plain_numbers(one) for one in indices])
+    own = func(rows.own, [index if index is None else plain_numbers(index) for index in indices])
     return RowsOnRanks.of(own, rows.sizes, rows.part_dim)
 
 
-def drawn_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def draw_like(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """rand_like and its relatives: all ranks draw for all rows, as one process would."""
     rows = args[0]
     whole = torch.empty_strided(rows.shape, rows.stride(), dtype=rows.dtype, device=rows.device)
     return func(whole, *args[1:], **kwargs)
 
 
-def by_name(ways: "dict[Way, str]") -> "dict[str, Way]":
+def ways_by_name(ways: "dict[Way, str]") -> "dict[str, Way]":
     """The way of each function, from the functions of each way: aten's names with their overloads."""
     return {name: way for way, names in ways.items() for name in names.split()}
 
 
-# Beside these: by_element for all that torch itself says is pointwise (torch.Tag.pointwise).
-WAYS = by_name(
+# Beside these: map_elements for all that torch itself says is pointwise (torch.Tag.pointwise).
+WAYS = ways_by_name(
     {
-        by_row: "clone empty_like zeros_like ones_like full_like is_pinned",
-        moved: "_to_copy _pin_memory",
-        by_element: """copy_ fill_.Scalar fill_.Tensor zero_ where.self leaky_relu_backward elu_backward
+        map_rows: "clone empty_like zeros_like ones_like full_like is_pinned",
+        move_rows: "_to_copy _pin_memory",
+        map_elements: """copy_ fill_.Scalar fill_.Tensor zero_ where.self leaky_relu_backward elu_backward
             softplus_backward hardtanh_backward hardswish hardswish_backward hardsigmoid_backward""",
-        made_like: "new_empty new_zeros new_ones new_full",
-        made_plain: "new_empty_strided",
-        drawn_like: "rand_like randn_like randint_like randint_like.low_dtype",
-        along: """amax amin max.dim min.dim argmax argmin logsumexp prod.dim_int any.dim all.dim any.dims all.dims
+        make_like: "new_empty new_zeros new_ones new_full",
+        make_plain: "new_empty_strided",
+        draw_like: "rand_like randn_like randint_like randint_like.low_dtype",
+        map_along_dims: """amax
+            amin max.dim min.dim argmax argmin logsumexp prod.dim_int any.dim all.dim any.dims all.dims
             var.correction std.correction var_mean.correction std_mean.correction var.dim std.dim norm.ScalarOpt_dim
             norm.ScalarOpt_dim_dtype median.dim mode kthvalue nansum cumsum cumprod sort sort.stable argsort topk
             _softmax _log_softmax cummax cummin flip gather glu
             logcumsumexp scatter.src scatter.value scatter_.src scatter_.value scatter_add scatter_add_""",
         softmax_gradient: "_softmax_backward_data _log_softmax_backward_data",
-        summed: "sum sum.dim_IntList",
-        averaged: "mean mean.dim",
-        of_parts: "max min any all",
-        normed: "linalg_vector_norm",
-        reshaped: "view _unsafe_view _reshape_alias",
-        permuted: "permute transpose.int t",
-        squeezed: "squeeze squeeze.dim squeeze.dims",
-        unsqueezed: "unsqueeze",
-        expanded: "expand",
-        selected: "select.int",
-        sliced: "slice.Tensor",
-        picked: "index.Tensor",
-        aliased: "detach alias lift_fresh",
-        one_of_many: "select_backward slice_backward",
-        several: "split.Tensor split_with_sizes unbind.int",
-        side_by_side: "cat stack",
-        multiplied: "mm bmm",
-        multiplied_and_added: "addmm",
-        looked_up: "embedding",
-        looked_up_gradient: "embedding_dense_backward",
+        sum_rows: "sum sum.dim_IntList",
+        average_rows: "mean mean.dim",
+        combine_parts: "max min any all",
+        norm_rows: "linalg_vector_norm",
+        reshape_rows: "view _unsafe_view _reshape_alias",
+        permute_rows: "permute transpose.int t",
+        squeeze_rows: "squeeze squeeze.dim squeeze.dims",
+        unsqueeze_rows: "unsqueeze",
+        expand_rows: "expand",
+        select_rows: "select.int",
+        slice_rows: "slice.Tensor",
+        index_rows: "index.Tensor",
+        alias_rows: "detach alias lift_fresh",
+        pad_gradient: "select_backward slice_backward",
+        split_rows: "split.Tensor split_with_sizes unbind.int",
+        cat_rows: "cat stack",
+        multiply_rows: "mm bmm",
+        multiply_and_add_rows: "addmm",
+        look_up_rows: "embedding",
+        sum_looked_up_gradient: "embedding_dense_backward",
         class_loss: "nll_loss_forward nll_loss2d_forward",
         class_loss_gradient: "nll_loss_backward nll_loss2d_backward",
         pair_loss: """mse_loss smooth_l1_loss huber_loss binary_cross_entropy soft_margin_loss

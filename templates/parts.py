@@ -13,11 +13,11 @@ import torch
 
 from .arguments import map_tensors, tensors_in
 from .compiled import uncompiled
-from .ddp import GraphDDP, Report, called_data_parallel
-from .outputs import Branch, Face, describe_output, face_of, gather_outputs, joinable_shapes
+from .ddp import GraphDDP, ReplicaReport, called_data_parallel
+from .outputs import ContainerMeta, TensorMeta, describe_output, gather_outputs, joinable_shapes, meta_of
 from .process import exchange, own_rank, world_size
 from .replicas import replica_of
-from .whole import FromWhole, copy_from_rank
+from .whole import ScatterToRanks, copy_from_rank
 
 
 def data_parallel_on_ranks(
@@ -102,14 +102,14 @@ def broadcast_to_ranks(target_gpus: Any, *tensors: torch.Tensor) -> tuple[torch.
     link, copies = copies_on_ranks(trained)
     link.kept = [t for t in tensors if not t.requires_grad]  # type: ignore[attr-defined]
     stand_ins = {id(t): copy for t, copy in zip(trained, copies, strict=True)}
-    found = []
+    copied = []
     for number in range(len(target_gpus)):
         for tensor in tensors:
             copy = stand_ins.get(id(tensor), tensor if number == 0 else tensor.clone())
             copy = copy.view_as(copy) if copy is tensor else copy
             copy.replica_link = link  # type: ignore[attr-defined]
-            found.append(copy)
-    return tuple(found)
+            copied.append(copy)
+    return tuple(copied)
 
 
 def reduce_add_on_ranks(destination: Any, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -121,7 +121,7 @@ def copies_on_ranks(tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, list
     """A copy of each tensor for this rank's replica, whose gradients add up over the ranks; and their link."""
     if not tensors or world_size() == 1:
         return torch.zeros(()), list(tensors)
-    link, *copies = FromWhole.apply(tuple(None for _ in tensors), *tensors)
+    link, *copies = ScatterToRanks.apply(tuple(None for _ in tensors), *tensors)
     return link, copies
 
 
@@ -171,11 +171,11 @@ class RunByHand:
             self.link = self.link.to(more.device) + more
         stand_ins = dict(zip(wanting, copies, strict=True))
         tensors: list[torch.Tensor] = []
-        report = Report(())
+        report = ReplicaReport(())
         if own_rank() in self.numbers:
             place = self.numbers.index(own_rank())
             part, keywords = map_tensors(
-                (inputs[place], kwargs[place]), lambda one: stand_ins.get(id(one), one)
+                (inputs[place], kwargs[place]), lambda tensor: stand_ins.get(id(tensor), tensor)
             )
             report = self.wrapper.run(lambda: describe_part(self.modules[place](*part, **keywords), tensors))
         reports = self.exchange_reports(report)
@@ -190,7 +190,7 @@ class RunByHand:
             for number in self.numbers
         ]
 
-    def exchange_reports(self, report: Report) -> list[Report]:
+    def exchange_reports(self, report: ReplicaReport) -> list[ReplicaReport]:
         """How the forward passes of all replicas went."""
         return exchange(report)
 
@@ -216,25 +216,25 @@ def describe_part(output: Any, tensors: list[torch.Tensor]) -> Any:
     """One replica's output as the other ranks may see it; its tensors go to the list."""
     if isinstance(output, torch.Tensor):
         tensors.append(output)
-        return face_of(output, len(tensors) - 1)
+        return meta_of(output, len(tensors) - 1)
     if isinstance(output, dict):
         items = tuple(describe_part(item, tensors) for item in output.values())
-        return Branch(type(output), tuple(output), items)
+        return ContainerMeta(type(output), tuple(output), items)
     if isinstance(output, (tuple, list)):
-        return Branch(type(output), (), tuple(describe_part(item, tensors) for item in output))
+        return ContainerMeta(type(output), (), tuple(describe_part(item, tensors) for item in output))
     return output
 
 
-def from_part(found: Any, join: Callable[[Face], torch.Tensor]) -> Any:
+def from_part(described: Any, join: Callable[[TensorMeta], torch.Tensor]) -> Any:
     """One replica's described output with tensors in it again."""
-    if isinstance(found, Face):
-        return join(found)
-    if not isinstance(found, Branch):
-        return found
-    items = [from_part(item, join) for item in found.items]
-    if issubclass(found.kind, dict):
-        return found.kind(zip(found.keys, items, strict=True))
-    kind: Any = found.kind
+    if isinstance(described, TensorMeta):
+        return join(described)
+    if not isinstance(described, ContainerMeta):
+        return described
+    items = [from_part(item, join) for item in described.items]
+    if issubclass(described.kind, dict):
+        return described.kind(zip(described.keys, items, strict=True))
+    kind: Any = described.kind
     return kind(*items) if hasattr(kind, "_fields") else kind(items)
 
 
@@ -242,9 +242,9 @@ def gather_from_ranks(outputs: Sequence[Any], target_device: Any, dim: int = 0) 
     """torch.nn.parallel.gather, of outputs that every rank has already."""
     tensors: list[torch.Tensor] = []
 
-    def join(faces: Sequence[Face]) -> torch.Tensor:
-        shapes = joinable_shapes(faces, dim)
-        parts = [tensors[face.place].view(shape) for face, shape in zip(faces, shapes, strict=True)]
+    def join(metas: Sequence[TensorMeta]) -> torch.Tensor:
+        shapes = joinable_shapes(metas, dim)
+        parts = [tensors[meta.place].view(shape) for meta, shape in zip(metas, shapes, strict=True)]
         return torch.cat(parts, dim)
 
     return gather_outputs([describe_output(output, tensors) for output in outputs], join)

@@ -1,4 +1,4 @@
-"""One process a rank: how the ranks of a run find each other, speak with one voice, and part again."""
+"""One process a rank: how the ranks of a run find each other, print as one process, and part again."""
 
 import atexit
 import contextlib
@@ -38,34 +38,30 @@ ALONE = contextvars.ContextVar("ALONE", default=False)
 
 # How long a rank waits for the others. Rank 0 may evaluate or download alone for longer than torch's half hour;
 # a rank that ends is noticed at once (its connections close), so this bounds only ranks that parted ways.
-PATIENCE = timedelta(hours=2)
+TIMEOUT = timedelta(hours=2)
 
 # Seconds after which the end of a process is forced.
 LAST_WAIT = 60
-
-# Bytes that go along with every exchange; what is longer needs a second round.
-FRAME = 2048
-
 
 # Of torch's generators: where this rank's own stood when it joined, and where rank 0's did, which it took over.
 JOINED: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
 
 
-def join_process_group() -> None:
+def join_process_group(map_location: Any = None) -> None:
     """Make this process one rank of the run that torchrun started; without torchrun, do nothing.
 
     Afterwards every rank has the random streams of rank 0, so that all of them shuffle, augment and
     initialise alike, and only rank 0 is heard: the other ranks' stdout and stderr go nowhere
     (uncaught exceptions do come through, and a word where a rank writes what rank 0 writes). Call it once, as early
-    as possible.
+    as possible. map_location (a function, as torch.load takes it) is for every torch.load that is not given one.
     """
     if RANK_PROCESS in os.environ or "RANK" not in os.environ:
         return
     backend = choose_backend()
-    store, rank, world = next(rendezvous("env://", timeout=PATIENCE))
+    store, rank, world = next(rendezvous("env://", timeout=TIMEOUT))
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        store = torch.distributed.distributed_c10d.PrefixStore(meet(store, rank, world), store)
-    torch.distributed.init_process_group(backend, timeout=PATIENCE, store=store, rank=rank, world_size=world)
+        store = torch.distributed.distributed_c10d.PrefixStore(name_start(store, rank, world), store)
+    torch.distributed.init_process_group(backend, timeout=TIMEOUT, store=store, rank=rank, world_size=world)
     os.environ[RANK_PROCESS] = str(os.getpid())
     atexit.register(leave_process_group)
     own = random_streams()
@@ -73,28 +69,30 @@ def join_process_group() -> None:
     set_random_streams(shared)
     JOINED.update({name: (own[name], shared[name]) for name in ("torch", "cuda") if name in own})
     if own_rank() > 0:
-        be_quiet()
+        mute_output()
         watch_writes(own_rank())
     sys.excepthook = report_exception
+    if map_location is not None:
+        torch.serialization.register_package(0, lambda storage: None, map_location)
 
 
-def meet(store: Any, rank: int, world: int) -> str:
+def name_start(store: Any, rank: int, world: int) -> str:
     """A name for this start of the ranks, which no start before it had.
 
     torchrun --max-restarts starts them anew with the store of the first start, in which the addresses of ranks that
-    are gone still stand. Rank 0 names the start, and tells whoever asks, until each rank has said that it knows.
+    are gone still stand. Rank 0 names the start, and answers whoever asks, until each rank has said that it knows.
     """
     name = uuid.uuid4().hex
     if rank > 0:
         store.set(f"asks/{rank}", name)
-        told: str = store.get(f"told/{name}").decode()
-        store.set(f"{told}/knows/{rank}", "")
-        return told
-    last, missing = time.monotonic() + PATIENCE.total_seconds(), list(range(1, world))
-    while missing := [one for one in missing if not store.check([f"{name}/knows/{one}"])]:
-        for one in missing:
-            if store.check([f"asks/{one}"]):  # a rank that is gone may have asked: the new one asks again
-                store.set(f"told/{store.get(f'asks/{one}').decode()}", name)
+        name_of_start: str = store.get(f"answers/{name}").decode()
+        store.set(f"{name_of_start}/knows/{rank}", "")
+        return name_of_start
+    last, missing = time.monotonic() + TIMEOUT.total_seconds(), list(range(1, world))
+    while missing := [other for other in missing if not store.check([f"{name}/knows/{other}"])]:
+        for other in missing:
+            if store.check([f"asks/{other}"]):  # a rank that is gone may have asked: the new one asks again
+                store.set(f"answers/{store.get(f'asks/{other}').decode()}", name)
         if time.monotonic() > last:
             raise TimeoutError(f"ranks {missing} have not joined")
         time.sleep(0.01)
@@ -143,7 +141,7 @@ def is_rank_process() -> bool:
     return os.environ.get(RANK_PROCESS) == str(os.getpid()) and has_process_group()
 
 
-def ranks_come_by() -> bool:
+def all_ranks_are_here() -> bool:
     """Whether the other ranks do the same now: they are not there in threads, and while rank 0 is alone."""
     return world_size() > 1 and threading.current_thread() is threading.main_thread()
 
@@ -172,39 +170,21 @@ def exchange(value: Any) -> list[Any]:
     """What every rank brought, in rank order; no rank goes on before all of them came."""
     if world_size() == 1:
         return [value]
-    messages = gather_bytes(dump_or_say_why_not(value))
+    messages = [b""] * world_size()
+    torch.distributed.all_gather_object(messages, pickle_or_explain(value))
     values = [pickle.loads(message) for message in messages]
-    for rank, found in enumerate(values):
-        if isinstance(found, pickle.PicklingError):
-            raise TypeError(f"rank {rank} cannot send this to the other ranks: {found}")
+    for rank, received in enumerate(values):
+        if isinstance(received, pickle.PicklingError):
+            raise TypeError(f"rank {rank} cannot send this to the other ranks: {received}")
     return values
 
 
-def dump_or_say_why_not(value: Any) -> bytes:
+def pickle_or_explain(value: Any) -> bytes:
     """The pickled value, or the pickled reason: a rank that raised here would leave the others waiting."""
     try:
         return pickle.dumps(value)
     except Exception as error:
         return pickle.dumps(pickle.PicklingError(str(error)))
-
-
-def gather_bytes(message: bytes) -> list[bytes]:
-    """Every rank's message. Up to FRAME bytes travel in one round, with their length in front."""
-    content = len(message).to_bytes(8, "little") + message
-    frames = gather_equal(content[:FRAME].ljust(FRAME, b"\0"))
-    lengths = [8 + int.from_bytes(frame[:8], "little") for frame in frames]
-    if max(lengths) > FRAME:
-        rests = gather_equal(content[FRAME:].ljust(max(lengths) - FRAME, b"\0"))
-        frames = [frame + rest for frame, rest in zip(frames, rests, strict=True)]
-    return [frame[8:length] for frame, length in zip(frames, lengths, strict=True)]
-
-
-def gather_equal(content: bytes) -> list[bytes]:
-    """Every rank's bytes, as many of them on each rank."""
-    found = [bytearray(len(content)) for _ in range(world_size())]
-    places = [torch.frombuffer(place, dtype=torch.uint8) for place in found]
-    torch.distributed.all_gather(places, torch.frombuffer(bytearray(content), dtype=torch.uint8))
-    return [bytes(place) for place in found]
 
 
 def random_streams(names: "Container[str] | None" = None) -> dict[str, Any]:
@@ -236,7 +216,7 @@ def set_random_streams(streams: dict[str, Any]) -> None:
         numpy.random.set_state((name, numpy.frombuffer(keys, dtype=numpy.uint32), *rest))
 
 
-def be_quiet() -> None:
+def mute_output() -> None:
     """Send what this process prints nowhere, by sys.__stdout__ too, except the traceback of what ends it."""
     nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
     vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
@@ -245,18 +225,18 @@ def be_quiet() -> None:
 def report_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """sys.excepthook of a rank: who it was, and the script's own lines; with FULL_TRACEBACK=1 all of them."""
     rank = torch.distributed.get_rank() if has_process_group() else os.environ.get("RANK", "?")
-    told = traceback.TracebackException(kind, error, trace)
+    summary = traceback.TracebackException(kind, error, trace)
     home = os.path.dirname(__file__) + os.sep if __name__.endswith(".templates.process") else __file__
     helpers = () if __name__ == "__main__" else (home,)  # in a script of one file they cannot be told apart
     torchs = os.path.dirname(torch.__file__) + os.sep
-    own = [frame for frame in told.stack if not frame.filename.startswith((torchs, *helpers))]
-    fault = bool(told.stack) and told.stack[-1].filename.startswith(
+    own = [frame for frame in summary.stack if not frame.filename.startswith((torchs, *helpers))]
+    fault = bool(summary.stack) and summary.stack[-1].filename.startswith(
         helpers
     )  # of these helpers: then all frames matter
     if own and not fault and not os.environ.get("FULL_TRACEBACK"):
-        told.stack = traceback.StackSummary.from_list(own)
-    text = "".join(told.format())
-    place = sys.stderr if rank == 0 else sys.__stderr__  # be_quiet leaves that one
+        summary.stack = traceback.StackSummary.from_list(own)
+    text = "".join(summary.format())
+    place = sys.stderr if rank == 0 else sys.__stderr__  # mute_output leaves that one
     print(textwrap.indent(text, f"[rank{rank}]: ", lambda line: True), end="", file=place)
 
 

@@ -69,7 +69,12 @@ class Contents:
 def contents_of(module: torch.nn.Module) -> Contents:
     """What a module is made of."""
     parts = parts_of(module)
-    parameters = {id(one): one for part in parts for one in part._parameters.values() if one is not None}
+    parameters = {
+        id(parameter): parameter
+        for part in parts
+        for parameter in part._parameters.values()
+        if parameter is not None
+    }
     kinds = {kind for kind in set(map(type, parts)) if issubclass(kind, torch.jit.ScriptModule)}
     scripted = [part for part in parts if type(part) in kinds] if kinds else []
     return Contents(parts, list(parameters.values()), tensors_of(map(held_buffers, scripted)))
@@ -77,15 +82,15 @@ def contents_of(module: torch.nn.Module) -> Contents:
 
 def parts_of(module: torch.nn.Module) -> list[torch.nn.Module]:
     """list(module.modules()), which takes four times as long."""
-    found: dict[int, torch.nn.Module] = {}
+    modules: dict[int, torch.nn.Module] = {}
     waiting: list[torch.nn.Module | None] = [module]
     while waiting:
         part = waiting.pop()
-        if part is not None and id(part) not in found:
-            found[id(part)] = part
+        if part is not None and id(part) not in modules:
+            modules[id(part)] = part
             if part._modules:
                 waiting.extend(reversed(part._modules.values()))
-    return list(found.values())
+    return list(modules.values())
 
 
 def replica_of(
@@ -93,7 +98,7 @@ def replica_of(
     stand_ins: Mapping[int, torch.Tensor],
     parts: "Sequence[torch.nn.Module] | None" = None,
 ) -> torch.nn.Module:
-    """A shallow copy of a module that computes with other tensors in place of some of its own, told by their id().
+    """A shallow copy of a module that computes with other tensors in place of some of its own, by their id().
 
     What forward assigns to self stays with the copy, as with DataParallel's replicas.
     """
@@ -146,7 +151,7 @@ def fill_replica(
             setattr(replica, name, stand_ins.get(id(buffer), buffer))
 
 
-def are_bare(parts: Sequence[torch.nn.Module], have_copies: bool) -> bool:
+def are_plain_layers(parts: Sequence[torch.nn.Module], have_copies: bool) -> bool:
     """Whether parts run as their classes have it, without hooks, and can compute with other parameters if they must."""
     if any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in parts):
         return False
@@ -159,12 +164,12 @@ def are_bare(parts: Sequence[torch.nn.Module], have_copies: bool) -> bool:
 def is_known_layer(kind: type) -> bool:
     """Whether all that a class is made of is the project's, or is one of torch's or torchvision's that only compute."""
     return all(
-        one in (object, torch.nn.Module)
-        or one.__module__.startswith(("torch.nn.modules.", "torchvision.models.", "torchvision.ops."))
-        and not one.__module__.startswith("torchvision.models.detection")
-        and not issubclass(one, (torch.nn.SyncBatchNorm, torch.nn.modules.lazy.LazyModuleMixin))
-        or not is_of_library(one.__module__)
-        for one in kind.__mro__
+        base in (object, torch.nn.Module)
+        or base.__module__.startswith(("torch.nn.modules.", "torchvision.models.", "torchvision.ops."))
+        and not base.__module__.startswith("torchvision.models.detection")
+        and not issubclass(base, (torch.nn.SyncBatchNorm, torch.nn.modules.lazy.LazyModuleMixin))
+        or not is_of_library(base.__module__)
+        for base in kind.__mro__
     )
 
 
@@ -175,12 +180,12 @@ def renews_rows(part: torch.nn.Module) -> bool:
 
 
 @contextlib.contextmanager
-def standing_in(
+def replaced_parameters(
     parts: Sequence[torch.nn.Module],
     holders: Sequence[torch.nn.Module],
     stand_ins: Mapping[int, torch.Tensor],
 ) -> Iterator[None]:
-    """A block in which the module itself computes with other tensors in place of parameters, told by their id().
+    """A block in which the module itself computes with other tensors in place of parameters, by their id().
 
     Its running averages are its own, also while rank 0's are newer: it only writes them, and rank 0's come later.
     """
@@ -189,8 +194,8 @@ def standing_in(
     parameters, buffers = [part._parameters for part in computing], [part._buffers for part in averaging]
     for part in computing:
         vars(part)["_parameters"] = {
-            name: one if one is None else stand_ins.get(id(one), one)
-            for name, one in part._parameters.items()
+            name: parameter if parameter is None else stand_ins.get(id(parameter), parameter)
+            for name, parameter in part._parameters.items()
         }
     for part in averaging:
         vars(part)["_buffers"] = held_buffers(part)
@@ -300,9 +305,9 @@ def changed_streams(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[s
     return {name: state for name, state in now.items() if not same_state(state, before.get(name))}
 
 
-def same_state(one: Any, other: Any) -> bool:
+def same_state(state: Any, other: Any) -> bool:
     """Whether two states of a random stream are the same."""
-    return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
+    return torch.equal(state, other) if isinstance(state, torch.Tensor) else bool(state == other)
 
 
 def stream_marks(names: "Collection[str]" = ("random", "torch", "cuda", "numpy")) -> dict[str, Any]:
@@ -328,42 +333,42 @@ def device_mark(device: torch.device) -> dict[str, Any]:
 
 
 def mark_of_random(generator: Any) -> Any:
-    """Of a random.Random: its memory, where that holds the state, and the number that gauss() keeps."""
-    if not memory_tells("random"):
+    """What a random.Random's draw changes: its memory, where that holds the state, and the number gauss() keeps."""
+    if not bytes_show_draws("random"):
         return generator.getstate()
-    return memory_of(generator), generator.gauss_next
+    return bytes_of_object(generator), generator.gauss_next
 
 
 def mark_of_numpy(generator: Any) -> Any:
-    """Of a numpy.random.RandomState: its memory (with the number that randn() keeps) and its bit generator's."""
-    if not memory_tells("numpy"):
+    """What a draw of numpy's RandomState changes: its memory (with the number randn() keeps), its bit generator's."""
+    if not bytes_show_draws("numpy"):
         name, keys, *rest = generator.get_state()
         return name, keys.tobytes(), *rest
-    return memory_of(generator), memory_of(generator._bit_generator)
+    return bytes_of_object(generator), bytes_of_object(generator._bit_generator)
 
 
-def memory_of(thing: Any) -> bytes:
+def bytes_of_object(thing: Any) -> bytes:
     """What an object of C consists of, without the count of references to it."""
     head = object.__basicsize__
     return ctypes.string_at(id(thing) + head, type(thing).__basicsize__ - head)
 
 
 @functools.cache
-def memory_tells(name: str) -> bool:
+def bytes_show_draws(name: str) -> bool:
     """Whether a generator's own memory holds its state, so that it is another after each draw: tried on one."""
     try:
         if name == "random":
-            one = random.Random(1)
-            looks = [memory_of(one)]
+            generator = random.Random(1)
+            looks = [bytes_of_object(generator)]
             for _ in range(3):
-                one.random()
-                looks.append(memory_of(one))
+                generator.random()
+                looks.append(bytes_of_object(generator))
         else:
             other = sys.modules["numpy"].random.RandomState(1)
-            looks = [memory_of(other) + memory_of(other._bit_generator)]
+            looks = [bytes_of_object(other) + bytes_of_object(other._bit_generator)]
             for _ in range(3):
                 other.standard_normal()
-                looks.append(memory_of(other) + memory_of(other._bit_generator))
+                looks.append(bytes_of_object(other) + bytes_of_object(other._bit_generator))
     except Exception:
         return False
     return len(set(looks)) == len(looks)

@@ -103,16 +103,16 @@ def put_together(form: Any, leaves: Sequence[Any]) -> Any:
     return kind(*items) if hasattr(kind, "_fields") else kind(items)
 
 
-def join_leaf(found: Sequence[Any]) -> Any:
+def join_leaf(leaves: Sequence[Any]) -> Any:
     """One leaf of the whole batch, from every rank's own: lists and arrays in rank order, anything else as it is."""
-    own = found[0]
+    own = leaves[0]
     if isinstance(own, (list, tuple)):
-        return type(own)(item for items in found for item in items)
+        return type(own)(item for items in leaves for item in items)
     if hasattr(own, "shape") and own.shape:
-        parts = [torch.as_tensor(each) for each in found]
+        parts = [torch.as_tensor(each) for each in leaves]
         return torch.cat([part for part in parts if part.shape[0]] or parts).numpy()
-    if any(each != own for each in found):
-        raise ValueError(f"{found} differ from rank to rank, and there is no telling how to join them.")
+    if any(each != own for each in leaves):
+        raise ValueError(f"{leaves} differ from rank to rank, and there is no telling how to join them.")
     return own
 
 

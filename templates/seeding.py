@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from .ddp import GraphDDP
+from .ddp import ReplicaDDP
 from .process import exchange, own_rank, world_size
 from .replicas import default_generator
 
@@ -18,7 +18,7 @@ def seed_again(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     the same one it has to be told of.
     """
     result = function(*args, **kwargs)
-    GraphDDP.device_stream.seed, GraphDDP.device_stream.placed = None, torch.empty(0)
+    ReplicaDDP.device_stream.seed, ReplicaDDP.device_stream.placed = None, torch.empty(0)
     return result
 
 
@@ -29,7 +29,7 @@ def seed_first_device(seed: int) -> None:
         return
     generator = default_generator(torch.device("cuda"))
     fresh = torch.Generator(generator.device).manual_seed(seed).get_state()
-    GraphDDP.device_stream.place(generator, fresh)
+    ReplicaDDP.device_stream.place(generator, fresh)
 
 
 def get_device_states() -> list[torch.Tensor]:
@@ -40,7 +40,7 @@ def get_device_states() -> list[torch.Tensor]:
     """
     if world_size() == 1:
         return torch.cuda.get_rng_state_all()
-    generator, stream = default_generator(torch.device("cuda")), GraphDDP.device_stream
+    generator, stream = default_generator(torch.device("cuda")), ReplicaDDP.device_stream
     stream.settle(generator)
     return exchange(stream.state if own_rank() else generator.get_state())
 
@@ -66,10 +66,10 @@ def set_device_state(state: torch.Tensor, device: Any = "cuda") -> None:
         return
     index, generator = torch.device(device).index or 0, default_generator(torch.device("cuda"))
     if index == 0:
-        GraphDDP.device_stream.place(generator, state)
+        ReplicaDDP.device_stream.place(generator, state)
     elif index == own_rank():
-        GraphDDP.device_stream.settle(generator)
-        GraphDDP.device_stream.state = state.clone()
+        ReplicaDDP.device_stream.settle(generator)
+        ReplicaDDP.device_stream.state = state.clone()
 
 
 @contextlib.contextmanager
@@ -79,8 +79,10 @@ def fork_streams(devices: Any = None, enabled: bool = True, **others: Any) -> It
         with torch.random.fork_rng(devices, enabled, **others):
             yield
         return
-    ranks = range(world_size()) if devices is None else [torch.device(one).index or 0 for one in devices]
-    generator, stream = default_generator(torch.device("cuda")), GraphDDP.device_stream
+    ranks = (
+        range(world_size()) if devices is None else [torch.device(device).index or 0 for device in devices]
+    )
+    generator, stream = default_generator(torch.device("cuda")), ReplicaDDP.device_stream
     stream.settle(generator)
     before = stream.seed, stream.state, stream.placed
     try:

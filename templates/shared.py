@@ -19,19 +19,19 @@ import torch.multiprocessing
 from torch.utils.data import DataLoader
 from torch.utils.data._utils import pin_memory
 
-from .left_behind import Belongings
+from .loader_state import LoaderState
 from .parted import part_whole, partable_in
 from .process import (
-    PATIENCE,
+    TIMEOUT,
+    all_ranks_are_here,
     exchange,
     own_rank,
     random_streams,
-    ranks_come_by,
     set_random_streams,
     world_size,
 )
+from .rank_zero_output import as_exception, attempt, sendable
 from .replicas import changed_streams, stream_marks
-from .voice import as_exception, attempt, sendable
 
 # Bytes of tensors that travel inside a message; what is more is mapped.
 SMALL_BATCH = 1 << 16
@@ -65,12 +65,12 @@ def share(make: "Callable[..., DataLoader[Any]]", *args: Any, **kwargs: Any) -> 
     """
     if world_size() == 1:
         return as_shared(make(*args, **kwargs))
-    found, error = make_on_all_ranks(lambda: make(*args, **kwargs))
+    made, error = make_on_all_ranks(lambda: make(*args, **kwargs))
     if error is not None:
         raise error
-    if isinstance(found, DataLoader) and type(found).__init__ is not DataLoader.__init__:
+    if isinstance(made, DataLoader) and type(made).__init__ is not DataLoader.__init__:
         set_random_streams(exchange(random_streams())[0])  # it may have begun to iterate
-    return as_shared(found)
+    return as_shared(made)
 
 
 def make_on_all_ranks(make: Callable[[], Any]) -> tuple[Any, Exception | None]:
@@ -101,7 +101,7 @@ def shared_class(kind: Any) -> Any:
         __doc__ = kind.__doc__
 
         def __iter__(self) -> Any:
-            return SharedBatches(self) if ranks_come_by() else super().__iter__()
+            return SharedBatches(self) if all_ranks_are_here() else super().__iter__()
 
         def __reduce__(self) -> Any:  # a copy, as another process gets it, is a loader as any other
             return copy_of_loader, (kind, dict(vars(self)))
@@ -123,7 +123,7 @@ class SharedBatches:
 
     def __init__(self, loader: Any) -> None:
         self.loader = loader
-        self.belongings = Belongings(loader)
+        self.loader_state = LoaderState(loader)
         self.pins = loader.pin_memory and torch.cuda.is_available()
         self.batches: Any = None
         self.from_rank_zero(self.begin)
@@ -131,12 +131,12 @@ class SharedBatches:
     def begin(self) -> None:
         """On rank 0: torch's own iterator. Its batches stay where the workers put them: each rank pins its own."""
         settings = vars(self.loader)
-        asked = settings["pin_memory"]
-        settings["pin_memory"] = asked and not self.pins
+        pins = settings["pin_memory"]
+        settings["pin_memory"] = pins and not self.pins
         try:
             self.batches = self.loader.plain_class.__iter__(self.loader)
         finally:
-            settings["pin_memory"] = asked
+            settings["pin_memory"] = pins
 
     def __len__(self) -> int:
         return len(self.loader)
@@ -145,7 +145,7 @@ class SharedBatches:
         return self
 
     def __next__(self) -> Any:
-        if ranks_come_by():
+        if all_ranks_are_here():
             batch = self.from_rank_zero(lambda: next(self.batches))
         else:
             if self.batches is None:
@@ -163,21 +163,21 @@ class SharedBatches:
 
         Of large tensors each rank gets its rows.
         """
-        line = Line.between_ranks()
+        line = SocketLine.between_ranks()
         if line.rank > 0:
             value, which, error, streams, left = line.receive()
             set_random_streams(streams)
-            self.belongings.set(left)
+            self.loader_state.set(left)
             if error is not None:
                 raise_alike(as_exception(error))
             return part_whole(value, which)
-        streams, marks = stream_marks(), self.belongings.marks()
+        streams, marks = stream_marks(), self.loader_state.marks()
         value, error = attempt(work)
         moved = changed_streams(stream_marks(), streams)
-        left = self.belongings.changed_since(marks)
+        left = self.loader_state.changed_since(marks)
         which = partable_in(value)
-        told = which, None if error is None else sendable(error), random_streams(moved) if moved else {}, left
-        value = line.send(value, told, self.loader.num_workers > 0)
+        news = which, None if error is None else sendable(error), random_streams(moved) if moved else {}, left
+        value = line.send(value, news, self.loader.num_workers > 0)
         if error is not None:
             forget_written_files()
             raise_alike(error)
@@ -192,17 +192,17 @@ def raise_alike(error: BaseException) -> None:
         del error
 
 
-class Line:
+class SocketLine:
     """The way that batches go: from rank 0 to the first rank of each node, and from there to the node's others.
 
     On a node descriptors of memory go over Unix sockets without names in the file system: when the processes are
     gone, however they went, nothing is left of either.
     """
 
-    made: "Line | None" = None
+    made: "SocketLine | None" = None
 
     @classmethod
-    def between_ranks(cls) -> "Line":
+    def between_ranks(cls) -> "SocketLine":
         """The only one; all ranks come here together when it is made."""
         if cls.made is None:
             cls.made = cls()
@@ -210,16 +210,16 @@ class Line:
 
     def __init__(self) -> None:
         self.rank = own_rank()
-        door = open_door()
-        told = exchange((place_of_rank(self.rank), *door[1:]))
-        node = [rank for rank, one in enumerate(told) if one[0] == told[self.rank][0]]
-        firsts = sorted({place: rank for rank, (place, *_) in reversed([*enumerate(told)])}.values())
+        door = listen_for_ranks()
+        places = exchange((node_of_rank(self.rank), *door[1:]))
+        node = [rank for rank, place in enumerate(places) if place[0] == places[self.rank][0]]
+        firsts = sorted({place: rank for rank, (place, *_) in reversed([*enumerate(places)])}.values())
         self.is_first = self.rank == node[0]
         self.leaders = torch.distributed.new_group(firsts, backend="gloo") if len(firsts) > 1 else None
         if self.is_first:
-            self.sockets = dict(let_in(door, len(node) - 1))
+            self.sockets = dict(accept_ranks(door, len(node) - 1))
         else:
-            self.sockets = {node[0]: go_in(told[node[0]][1:], self.rank)}
+            self.sockets = {node[0]: connect_to_rank(places[node[0]][1:], self.rank)}
         if door[0] is not None:
             door[0].close()
 
@@ -242,9 +242,9 @@ class Line:
         if self.leaders is not None and self.rank == 0:
             send_to_nodes(packed, self.leaders)
         content = pickle.dumps((packed.message, packed.places, bytes(packed.inside)), protocol=5)
-        for rank, one in self.sockets.items():
+        for rank, connection in self.sockets.items():
             try:
-                send_with_files(one, content, packed.files)
+                send_with_files(connection, content, packed.files)
             except OSError as error:
                 raise RuntimeError(f"rank {rank} has ended, and gets no more batches ({error})") from error
         packed.close()
@@ -253,12 +253,12 @@ class Line:
         """On ranks > 0: what rank 0 sends."""
         if self.is_first:
             packed = receive_on_node(self.leaders)
-            found = unpack_batch(packed)
+            batch = unpack_batch(packed)
             self.pass_on(packed)
-            return found
-        (one,) = self.sockets.values()
+            return batch
+        (connection,) = self.sockets.values()
         try:
-            packed = receive_packed(one)
+            packed = receive_packed(connection)
         except (EOFError, ConnectionError):
             raise RuntimeError("the rank that makes the batches has ended") from None
         try:
@@ -267,7 +267,7 @@ class Line:
             packed.close()
 
 
-def place_of_rank(rank: int) -> Any:
+def node_of_rank(rank: int) -> Any:
     """What ranks that can hand descriptors to each other have in common; else each is for itself."""
     try:
         if not hasattr(os, "memfd_create") or not hasattr(socket, "send_fds"):
@@ -278,40 +278,40 @@ def place_of_rank(rank: int) -> Any:
         return rank
 
 
-def open_door() -> tuple[Any, str, bytes]:
+def listen_for_ranks() -> tuple[Any, str, bytes]:
     """A socket that listens in Linux's abstract namespace, its name, and the word that opens."""
     name, word = f"\0batches-{secrets.token_hex(16)}", secrets.token_bytes(32)
     try:
         door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         door.bind(name)
-    except (AttributeError, OSError):  # not Linux: place_of_rank has put each rank on a node of its own
+    except (AttributeError, OSError):  # not Linux: node_of_rank has put each rank on a node of its own
         return None, name, word
     door.listen(socket.SOMAXCONN)
-    door.settimeout(PATIENCE.total_seconds())
+    door.settimeout(TIMEOUT.total_seconds())
     return door, name, word
 
 
-def let_in(door: tuple[Any, str, bytes], count: int) -> list[tuple[int, socket.socket]]:
+def accept_ranks(door: tuple[Any, str, bytes], count: int) -> list[tuple[int, socket.socket]]:
     """So many ranks that know the word, each with its number."""
-    found: list[tuple[int, socket.socket]] = []
-    while len(found) < count:
-        one, _ = door[0].accept()
-        one.settimeout(PATIENCE.total_seconds())
-        said = receive_exactly(one, 40)
+    accepted: list[tuple[int, socket.socket]] = []
+    while len(accepted) < count:
+        connection, _ = door[0].accept()
+        connection.settimeout(TIMEOUT.total_seconds())
+        said = receive_exactly(connection, 40)
         if secrets.compare_digest(said[:32], door[2]):
-            found.append((int.from_bytes(said[32:], "little"), one))
+            accepted.append((int.from_bytes(said[32:], "little"), connection))
         else:
-            one.close()
-    return sorted(found)
+            connection.close()
+    return sorted(accepted)
 
 
-def go_in(door: tuple[str, bytes], rank: int) -> socket.socket:
+def connect_to_rank(door: tuple[str, bytes], rank: int) -> socket.socket:
     """A connection to the first rank of the node."""
-    one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    one.settimeout(PATIENCE.total_seconds())
-    one.connect(door[0])
-    one.sendall(door[1] + rank.to_bytes(8, "little"))
-    return one
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(TIMEOUT.total_seconds())
+    connection.connect(door[0])
+    connection.sendall(door[1] + rank.to_bytes(8, "little"))
+    return connection
 
 
 class Packed:
@@ -329,7 +329,7 @@ class Packed:
         self.lent: Any = None  # storages that the descriptors belong to: then they are not closed
 
     def sizes(self) -> list[int]:
-        """Of each file the bytes that matter."""
+        """The bytes that matter, for each file."""
         return [max(b + n for f, b, n in self.places if f == file) for file in range(len(self.files))]
 
     def close(self) -> None:
@@ -345,9 +345,9 @@ def pack_batch(value: Any, by_workers: bool) -> Packed:
     if by_workers and may_be_handed_on(storages):
         return hand_storages_on(message, storages)
     loose = {
-        one._cdata
-        for one in storages
-        if one.nbytes() > max(SMALL_BATCH, 2 * viewed.get(one._cdata, one.nbytes()))
+        storage._cdata
+        for storage in storages
+        if storage.nbytes() > max(SMALL_BATCH, 2 * viewed.get(storage._cdata, storage.nbytes()))
     }
     if loose:  # rows of a large tensor go without the rest of it
         message, storages, _ = pickle_batch(value, frozenset(loose))
@@ -356,26 +356,26 @@ def pack_batch(value: Any, by_workers: bool) -> Packed:
 
 def may_be_handed_on(storages: "Sequence[torch.UntypedStorage]") -> bool:
     """Whether those that are not small lie in shared memory that has a descriptor, and the small ones are few."""
-    large = [one for one in storages if one.nbytes() > SMALL_STORAGE]
-    bytes_of_large = sum(one.nbytes() for one in large)
+    large = [storage for storage in storages if storage.nbytes() > SMALL_STORAGE]
+    bytes_of_large = sum(storage.nbytes() for storage in large)
     return (
         torch.multiprocessing.get_sharing_strategy() == "file_descriptor"
         and len(large) <= MOST_HANDLES
-        and bytes_of_large > SMALL_BATCH >= sum(one.nbytes() for one in storages) - bytes_of_large
-        and all(one.is_shared() for one in large)
+        and bytes_of_large > SMALL_BATCH >= sum(storage.nbytes() for storage in storages) - bytes_of_large
+        and all(storage.is_shared() for storage in large)
     )
 
 
 def hand_storages_on(message: bytes, storages: "Sequence[torch.UntypedStorage]") -> Packed:
     """By the descriptors that they have; small ones inside the message."""
-    small = [one for one in storages if one.nbytes() <= SMALL_STORAGE]
+    small = [storage for storage in storages if storage.nbytes() <= SMALL_STORAGE]
     packed = copy_inside(message, small)
-    packed.lent = [one for one in storages if one.nbytes() > SMALL_STORAGE]
-    packed.files = [one._share_fd_cpu_()[0] for one in packed.lent]
+    packed.lent = [storage for storage in storages if storage.nbytes() > SMALL_STORAGE]
+    packed.files = [storage._share_fd_cpu_()[0] for storage in packed.lent]
     inside, numbers = iter(packed.places), iter(range(len(packed.files)))
     packed.places = [
-        next(inside) if one.nbytes() <= SMALL_STORAGE else (next(numbers), 0, one.nbytes())
-        for one in storages
+        next(inside) if storage.nbytes() <= SMALL_STORAGE else (next(numbers), 0, storage.nbytes())
+        for storage in storages
     ]
     return packed
 
@@ -386,9 +386,9 @@ def copy_storages(message: bytes, storages: "Sequence[torch.UntypedStorage]") ->
     file = file_for_batch(end) if end > SMALL_BATCH else None
     if file is None:
         return copy_inside(message, storages)
-    for begin, one in zip(begins, storages, strict=True):
-        write_at(file, begin, bytes_of_storage(one))
-    places = [(0, begin, one.nbytes()) for begin, one in zip(begins, storages, strict=True)]
+    for begin, storage in zip(begins, storages, strict=True):
+        write_at(file, begin, bytes_of_storage(storage))
+    places = [(0, begin, storage.nbytes()) for begin, storage in zip(begins, storages, strict=True)]
     return Packed(message, places, b"", [file])
 
 
@@ -396,18 +396,18 @@ def copy_inside(message: bytes, storages: "Sequence[torch.UntypedStorage]") -> P
     """In bytes that travel with the message."""
     begins, end = laid_out(storages)
     inside = bytearray(end)
-    for begin, one in zip(begins, storages, strict=True):
-        inside[begin : begin + one.nbytes()] = bytes_of_storage(one)
-    places = [(-1, begin, one.nbytes()) for begin, one in zip(begins, storages, strict=True)]
+    for begin, storage in zip(begins, storages, strict=True):
+        inside[begin : begin + storage.nbytes()] = bytes_of_storage(storage)
+    places = [(-1, begin, storage.nbytes()) for begin, storage in zip(begins, storages, strict=True)]
     return Packed(message, places, inside)
 
 
 def laid_out(storages: "Sequence[torch.UntypedStorage]") -> tuple[list[int], int]:
     """Where each storage begins, one behind the other; and where the last one ends."""
     begins, end = [], 0
-    for one in storages:
+    for storage in storages:
         begins.append(end)
-        end += -(-one.nbytes() // ALIGNED) * ALIGNED
+        end += -(-storage.nbytes() // ALIGNED) * ALIGNED
     return begins, end
 
 
@@ -482,16 +482,16 @@ def leases_tell() -> bool:
         os.ftruncate(made, 1)
         kept, other = open_again(made), open_again(made)
         os.close(made)
-        found = [is_free(kept)]
+        free = [is_free(kept)]
         memory = [mapped(other, 1)]
         os.close(other)
-        found.append(is_free(kept))
+        free.append(is_free(kept))
         memory.clear()
-        found.append(is_free(kept))
+        free.append(is_free(kept))
         os.close(kept)
     except (AttributeError, ImportError, OSError):
         return False
-    return found == [False, False, True]
+    return free == [False, False, True]
 
 
 def write_at(descriptor: int, begin: int, content: memoryview) -> None:
@@ -506,9 +506,9 @@ def bytes_of_storage(storage: "torch.UntypedStorage") -> memoryview:
     size = storage.nbytes()
     if size == 0:
         return memoryview(b"")
-    found: Any = (ctypes.c_ubyte * size).from_address(storage.data_ptr())
-    found.storage = storage
-    return memoryview(found).cast("B")
+    memory: Any = (ctypes.c_ubyte * size).from_address(storage.data_ptr())
+    memory.storage = storage
+    return memoryview(memory).cast("B")
 
 
 def pickle_batch(
@@ -604,9 +604,9 @@ class BatchUnpickler(pickle.Unpickler):
         self.storages = storages
 
     def find_class(self, module: str, name: str) -> Any:
-        found = super().find_class(module, name)
-        is_ours = found is tensor_at or found is storage_at or found is typed_storage_at
-        return functools.partial(found, self.storages) if is_ours else found
+        meant = super().find_class(module, name)
+        takes_storages = meant is tensor_at or meant is storage_at or meant is typed_storage_at
+        return functools.partial(meant, self.storages) if takes_storages else meant
 
 
 def unpack_batch(packed: Packed) -> Any:
@@ -631,9 +631,9 @@ def mapped(file: int, size: int, shared: bool = False) -> memoryview:
     address = map_memory(None, size, mmap.PROT_READ | mmap.PROT_WRITE, kind, file, 0)
     if address == ctypes.c_void_p(-1).value:
         raise OSError(ctypes.get_errno(), "a batch cannot be mapped")
-    found = (ctypes.c_ubyte * size).from_address(address)
-    weakref.finalize(found, unmap_memory, address, size).atexit = False  # tensors may be there longer
-    return memoryview(found).cast("B")
+    memory = (ctypes.c_ubyte * size).from_address(address)
+    weakref.finalize(memory, unmap_memory, address, size).atexit = False  # tensors may be there longer
+    return memoryview(memory).cast("B")
 
 
 @functools.cache
@@ -675,14 +675,14 @@ def receive_packed(way: socket.socket) -> Packed:
 
 def receive_exactly(way: socket.socket, count: int) -> bytearray:
     """So many bytes; EOFError if the other end is gone before."""
-    found = bytearray(count)
-    left = memoryview(found)
+    received = bytearray(count)
+    left = memoryview(received)
     while len(left):
         got = way.recv_into(left[:PORTION])
         if got == 0:
             raise EOFError
         left = left[got:]
-    return found
+    return received
 
 
 def send_to_nodes(packed: Packed, leaders: Any) -> None:

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 
 import torch
 
-from .ddp import GraphDDP, Report, called_data_parallel
+from .ddp import GraphDDP, ReplicaReport, called_data_parallel
 from .parted import plain
 from .parts import DataParallelOnRanks, RunByHand, as_calls
 from .process import alone, exchange, own_rank, world_size
 from .rows import concatenate_ranks, put_together, take_apart
-from .whole import FromWhole, IntoWhole
+from .whole import GatherFromRanks, ScatterToRanks
 
 
 @dataclass(frozen=True)
@@ -92,18 +92,18 @@ class SyncedRun(RunByHand):
         finally:
             SyncedRun.now = None
 
-    def exchange_reports(self, report: Report) -> list[Report]:
+    def exchange_reports(self, report: ReplicaReport) -> list[ReplicaReport]:
         """How the replicas' forward passes went. Until all have ended, this rank takes part with nothing."""
-        found = exchange(report)
-        while any(isinstance(each, Message) for each in found):
-            found = self.take_part(found, report)
-        return found
+        reports = exchange(report)
+        while any(isinstance(each, Message) for each in reports):
+            reports = self.take_part(reports, report)
+        return reports
 
-    def take_part(self, found: Sequence[Any], report: Report) -> list[Any]:
+    def take_part(self, reports: Sequence[Any], report: ReplicaReport) -> list[Any]:
         """Be there while the others exchange messages; what comes after that."""
-        if not self.is_complete(found):
+        if not self.is_complete(reports):
             return exchange(report)
-        wholes = [leaf for leaves in self.whole_leaves(found, []).values() for leaf in leaves]
+        wholes = [leaf for leaves in self.whole_leaves(reports, []).values() for leaf in leaves]
         answered = exchange(report)
         forms = next((each.forms for each in answered if isinstance(each, Message)), None)
         if forms is None:  # the function has failed
@@ -113,22 +113,24 @@ class SyncedRun(RunByHand):
         self.own_copies([zero.to(*form.kind).expand(form.shape) for form in forms])
         return exchange(report)
 
-    def is_complete(self, found: Sequence[Any]) -> bool:
+    def is_complete(self, reports: Sequence[Any]) -> bool:
         """Whether there is a message of each replica."""
-        return [rank for rank, each in enumerate(found) if isinstance(each, Message)] == sorted(self.numbers)
+        return [rank for rank, each in enumerate(reports) if isinstance(each, Message)] == sorted(
+            self.numbers
+        )
 
     def answer(self, function: Callable[[Any], Any], message: Any) -> Any:
         """Send a message; what a function of all of them has for this rank."""
         leaves: list[Any] = []
         form = take_apart(message, leaves)
-        found = exchange(message_of(leaves))
-        if not self.is_complete(found):
+        received = exchange(message_of(leaves))
+        if not self.is_complete(received):
             for error in (
-                each.error for each in found if isinstance(each, Report) and each.error is not None
+                each.error for each in received if isinstance(each, ReplicaReport) and each.error is not None
             ):
                 error.reraise()
             raise RuntimeError("One of the replicas has ended, for whose message the others wait.")
-        wholes = self.whole_leaves(found, [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)])
+        wholes = self.whole_leaves(received, [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)])
         messages = [(rank, put_together(form, whole)) for rank, whole in wholes.items()]
         rank, answer_leaves = own_rank(), list[Any]()
         with alone(), contextlib.redirect_stdout(io.StringIO()) if rank else contextlib.nullcontext():
@@ -143,9 +145,9 @@ class SyncedRun(RunByHand):
             answer_leaves[i] = tensor
         return put_together(form, answer_leaves)
 
-    def whole_leaves(self, found: Sequence[Any], own: Sequence[torch.Tensor]) -> dict[int, list[Any]]:
+    def whole_leaves(self, messages: Sequence[Any], own: Sequence[torch.Tensor]) -> dict[int, list[Any]]:
         """What is in the messages of all replicas, by their numbers."""
-        sent = {rank: each for rank, each in enumerate(found) if isinstance(each, Message)}
+        sent = {rank: each for rank, each in enumerate(messages) if isinstance(each, Message)}
         forms = [form for each in sent.values() for form in each.forms]
         pieces = {}
         for kind in dict.fromkeys(form.kind for form in forms):
@@ -172,14 +174,14 @@ class SyncedRun(RunByHand):
         if not needs_gradient:
             return concatenate_ranks(flat, sizes)
         with torch.enable_grad():  # as the replicas have it
-            return plain(IntoWhole.apply(((0, sizes),), self.link.to(flat.device), flat)[0])
+            return plain(GatherFromRanks.apply(((0, sizes),), self.link.to(flat.device), flat)[0])
 
     def own_copies(self, answers: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """This rank's copies of what all ranks have, whose gradients add up over the ranks."""
         if not answers:
             return []
         with torch.enable_grad():
-            link, *own = FromWhole.apply(tuple(None for _ in answers), *answers)
+            link, *own = ScatterToRanks.apply(tuple(None for _ in answers), *answers)
             self.link = self.link.to(link.device) + link
         return own
 

@@ -6,7 +6,7 @@ import tempfile
 from typing import Any
 
 from .process import exchange, own_rank
-from .voice import WrittenOnRankZero, object_on_rank_zero, on_rank_zero
+from .rank_zero_output import WrittenOnRankZero, object_on_rank_zero, on_rank_zero
 
 
 class TemporaryDirectoryOnRankZero:

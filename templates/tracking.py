@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from .feed import answer
+from .feed import answer_question
 from .parted import with_wholes
 from .process import RANK_PROCESS, alone, exchange, own_rank, set_random_streams, world_size
-from .voice import Silence, as_exception, sendable
+from .rank_zero_output import NullObject, as_exception, sendable
 
 # What needs no answer: methods that write, names with a capital (they make pictures, tables, artifacts), and what is
 # certainly an object. Rank 0 does it, and nobody waits.
@@ -32,14 +32,14 @@ def tracker_on_rank_zero(factory: Callable[..., Any], *args: Any, **kwargs: Any)
     return factory(*args, **kwargs) if world_size() == 1 else Tracker(factory)(*args, **kwargs)
 
 
-def of_rank_zero(library: Any) -> Any:
+def library_on_rank_zero(library: Any) -> Any:
     """A tracker's module, class or function, as rank 0 has it; itself where there is one process."""
     if library is None or "RANK" not in os.environ and RANK_PROCESS not in os.environ:
         return library
     return Tracker(library)
 
 
-class Standing(NamedTuple):
+class Tracked(NamedTuple):
     """What a Tracker stands for."""
 
     thing: Any  # None where it is not here
@@ -58,7 +58,7 @@ class Tracker:
     """
 
     def __init__(self, thing: Any = None, is_here: bool = True, name: str = "", text: str = "") -> None:
-        vars(self)[OWN] = Standing(thing, is_here, name, text, threading.get_ident())
+        vars(self)[OWN] = Tracked(thing, is_here, name, text, threading.get_ident())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -66,34 +66,34 @@ class Tracker:
         if name in CONNECTS:
             return lambda given, *args, **kwargs: connect(self, name, given, args, kwargs)
         if WRITES.match(name):
-            return part(self, lambda thing: getattr(thing, name), name)
-        return read(self, lambda thing: getattr(thing, name), name)
+            return do_on_rank_zero(self, lambda thing: getattr(thing, name), name)
+        return read_on_rank_zero(self, lambda thing: getattr(thing, name), name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         args, kwargs = with_wholes((args, kwargs))
         if WRITES.match(vars(self)[OWN].name):
-            return part(self, lambda thing: thing(*bare(args), **bare(kwargs)))
-        return read(self, lambda thing: thing(*bare(args), **bare(kwargs)))
+            return do_on_rank_zero(self, lambda thing: thing(*unwrap(args), **unwrap(kwargs)))
+        return read_on_rank_zero(self, lambda thing: thing(*unwrap(args), **unwrap(kwargs)))
 
     def __setattr__(self, name: str, value: Any) -> None:
         value = with_wholes(value)
-        part(self, lambda thing: setattr(thing, name, bare(value)))
+        do_on_rank_zero(self, lambda thing: setattr(thing, name, unwrap(value)))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         value = with_wholes(value)
-        part(self, lambda thing: thing.__setitem__(key, bare(value)))
+        do_on_rank_zero(self, lambda thing: thing.__setitem__(key, unwrap(value)))
 
     def __delitem__(self, key: Any) -> None:
-        part(self, lambda thing: thing.__delitem__(key))
+        do_on_rank_zero(self, lambda thing: thing.__delitem__(key))
 
     def __getitem__(self, key: Any) -> Any:
-        return read(self, lambda thing: thing[key])
+        return read_on_rank_zero(self, lambda thing: thing[key])
 
     def __contains__(self, key: Any) -> bool:
-        return bool(read(self, lambda thing: key in thing))
+        return bool(read_on_rank_zero(self, lambda thing: key in thing))
 
     def __len__(self) -> int:
-        return int(read(self, len))
+        return int(read_on_rank_zero(self, len))
 
     def __bool__(self) -> bool:
         return True
@@ -105,16 +105,18 @@ class Tracker:
             items.extend(thing)
             return len(items)
 
-        count = read(self, collect)
+        count = read_on_rank_zero(self, collect)
         kept = Tracker(items, vars(self)[OWN].is_here)
         return iter([kept[index] for index in range(count)])
 
     def __enter__(self) -> Any:
-        entered = part(self, lambda thing: thing.__enter__())
-        return entered if is_mine(self) and vars(entered)[OWN].thing is not vars(self)[OWN].thing else self
+        entered = do_on_rank_zero(self, lambda thing: thing.__enter__())
+        return (
+            entered if is_held_here(self) and vars(entered)[OWN].thing is not vars(self)[OWN].thing else self
+        )
 
     def __exit__(self, *error: Any) -> None:
-        part(self, lambda thing: thing.__exit__(*error) and None)
+        do_on_rank_zero(self, lambda thing: thing.__exit__(*error) and None)
 
     def __str__(self) -> str:
         return str(vars(self)[OWN].thing) if vars(self)[OWN].is_here else str(vars(self)[OWN].text)
@@ -122,24 +124,24 @@ class Tracker:
     __repr__ = __str__
 
 
-def is_mine(tracker: Tracker) -> bool:
+def is_held_here(tracker: Tracker) -> bool:
     """Whether this process has it, or of a library, does what is asked of it."""
     return bool(vars(tracker)[OWN].is_here) and own_rank() == 0
 
 
-def part(tracker: Tracker, question: Callable[[Any], Any], name: str = "") -> Tracker:
+def do_on_rank_zero(tracker: Tracker, question: Callable[[Any], Any], name: str = "") -> Tracker:
     """What rank 0 does, or looks up, without a word to the others; nothing on them."""
-    if not is_mine(tracker):
+    if not is_held_here(tracker):
         return Tracker(None, False, name)
     with alone():
         return Tracker(question(vars(tracker)[OWN].thing), True, name)
 
 
-def read(tracker: Tracker, question: Callable[[Any], Any], name: str = "") -> Any:
+def read_on_rank_zero(tracker: Tracker, question: Callable[[Any], Any], name: str = "") -> Any:
     """What rank 0 reads, on every rank: its value or its exception, and the random streams that have moved."""
     thing, is_here, _, _, thread = vars(tracker)[OWN]
     if world_size() == 1 or threading.get_ident() != thread:
-        return question(thing) if is_here else Silence()
+        return question(thing) if is_here else NullObject()
     if own_rank() > 0:
         kind, value, error, streams = exchange(None)[0]
         set_random_streams(streams)
@@ -149,15 +151,15 @@ def read(tracker: Tracker, question: Callable[[Any], Any], name: str = "") -> An
             "value": lambda: value, "same": lambda: tracker, "settings": lambda: Settings(None, value),
         }  # fmt: skip
         return made[kind]() if kind in made else Tracker(None, False, name, value)
-    result, error, streams = answer(question, thing)
-    kind, value, result = hand_out(tracker, result, name)
+    result, error, streams = answer_question(question, thing)
+    kind, value, result = describe_result(tracker, result, name)
     exchange((kind, value, sendable(error), streams))
     if error is not None:
         raise error
     return result
 
 
-def hand_out(tracker: Tracker, result: Any, name: str) -> tuple[str, Any, Any]:
+def describe_result(tracker: Tracker, result: Any, name: str) -> tuple[str, Any, Any]:
     """How the others get to know a result of rank 0's: the kind, what is sent, and what rank 0 itself goes on with."""
     if isinstance(result, (type({}.keys()), type({}.values()), type({}.items()))):
         result = list(result)
@@ -180,16 +182,16 @@ def is_plain(value: Any) -> bool:
     return isinstance(value, PLAIN_VALUES) or type(value).__module__ in PLAIN_MODULES and not callable(value)
 
 
-def bare(value: Any) -> Any:
+def unwrap(value: Any) -> Any:
     """Rank 0's own objects in the place of what stands for them: a tracker takes its own pictures and tables only."""
     if isinstance(value, Settings):
         value = vars(value)[OWN][0]
     if isinstance(value, Tracker):
         return vars(value)[OWN].thing
     if type(value) in (list, tuple):
-        return type(value)(map(bare, value))
+        return type(value)(map(unwrap, value))
     if type(value) is dict:
-        return {key: bare(one) for key, one in value.items()}
+        return {key: unwrap(item) for key, item in value.items()}
     return value
 
 
@@ -198,23 +200,23 @@ def connect(tracker: Tracker, name: str, given: Any, args: Any, kwargs: Any) -> 
 
     def question(thing: Any) -> Any:
         getattr(thing, name)(given, *args, **kwargs)
-        return {key: value for key, value in contents(given).items() if is_plain(value)}
+        return {key: value for key, value in dict_of(given).items() if is_plain(value)}
 
-    found = read(tracker, question)
-    if isinstance(found, dict):
-        contents(given).update(found)
+    answer = read_on_rank_zero(tracker, question)
+    if isinstance(answer, dict):
+        dict_of(given).update(answer)
     return given
 
 
-def contents(options: Any) -> dict[Any, Any]:
+def dict_of(options: Any) -> dict[Any, Any]:
     """The dict of a dict, or of an object."""
     return options if isinstance(options, dict) else vars(options)
 
 
 def settings_of(thing: Any) -> dict[Any, Any]:
     """The settings that can be sent."""
-    found = {key: thing[key] for key in thing.keys()}  # noqa: SIM118 (it is no dict)
-    return {key: value for key, value in found.items() if is_plain(value)}
+    values = {key: thing[key] for key in thing.keys()}  # noqa: SIM118 (it is no dict)
+    return {key: value for key, value in values.items() if is_plain(value)}
 
 
 class Settings:
@@ -269,9 +271,9 @@ class Settings:
             return result if is_plain(result) else None, settings_of(thing)
 
         tracker, values = vars(self)[OWN]
-        found = read(tracker, changed)
-        if not isinstance(found, Silence):
+        answer = read_on_rank_zero(tracker, changed)
+        if not isinstance(answer, NullObject):
             values.clear()
-            values.update(found[1])
-            return found[0]
+            values.update(answer[1])
+            return answer[0]
         return None

@@ -15,10 +15,10 @@ from .rows import as_bytes
 Layout = tuple[int, tuple[int, ...]] | torch.Size | None
 
 
-class FromWhole(torch.autograd.Function):
+class ScatterToRanks(torch.autograd.Function):
     """What all ranks hold alike becomes each rank's own: its copy, or its rows.
 
-    The backward pass is IntoWhole, whose backward pass is FromWhole, and so on: gradients of gradients work.
+    The backward pass is GatherFromRanks, whose backward pass is ScatterToRanks, and so on: gradients of gradients work.
     The first output, a zero called the link, belongs to every result of the ranks' work. So the backward pass
     comes by here on every rank, once, also on a rank without rows; or else the others would wait for it.
     """
@@ -26,7 +26,7 @@ class FromWhole(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, layouts: Sequence[Layout], *whole: torch.Tensor) -> tuple[torch.Tensor, ...]:
         link = whole[0].new_zeros((), dtype=torch.float32)
-        own = (link, *(part_of(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True)))
+        own = (link, *(own_part(tensor, layout) for tensor, layout in zip(whole, layouts, strict=True)))
         ctx.layouts = layouts
         ctx.forms = [(part.shape, part.dtype, part.device) for part in own]
         ctx.set_materialize_grads(False)
@@ -42,15 +42,17 @@ class FromWhole(torch.autograd.Function):
             ctx.early.append(gradients)
             return (None,) * len(gradients)
         each = zip(*ctx.early, gradients, strict=True)
-        link_gradient, *sums = (added(found, *form) for found, form in zip(each, ctx.forms, strict=True))
+        link_gradient, *sums = (
+            add_gradients(gradients, *form) for gradients, form in zip(each, ctx.forms, strict=True)
+        )
         ctx.early = []
         if torch.is_grad_enabled():  # there will be gradients of gradients
             (link,) = ctx.saved_tensors
             link_gradient = link + link_gradient
-        return None, *IntoWhole.apply(ctx.layouts, link_gradient, *sums)
+        return None, *GatherFromRanks.apply(ctx.layouts, link_gradient, *sums)
 
 
-class IntoWhole(torch.autograd.Function):
+class GatherFromRanks(torch.autograd.Function):
     """What each rank holds becomes what all ranks hold alike: the sum of copies, or all rows in order."""
 
     @staticmethod
@@ -60,15 +62,15 @@ class IntoWhole(torch.autograd.Function):
         ctx.layouts = layouts
         pairs = list(zip(own, layouts, strict=True))
         sums = iter(sum_over_ranks([tensor for tensor, layout in pairs if layout is None]))
-        return tuple(next(sums) if layout is None else from_ranks(tensor, layout) for tensor, layout in pairs)
+        return tuple(next(sums) if layout is None else join_ranks(tensor, layout) for tensor, layout in pairs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        return None, *FromWhole.apply(ctx.layouts, *gradients)
+        return None, *ScatterToRanks.apply(ctx.layouts, *gradients)
 
 
 class RowsIntoWhole(torch.autograd.Function):
-    """IntoWhole of rows whose whole is there already; it is in a list, to be no input.
+    """GatherFromRanks of rows whose whole is there already; it is in a list, to be no input.
 
     The gradient of the own rows is multiplied by a factor.
     """
@@ -89,7 +91,7 @@ class RowsIntoWhole(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
         dim, sizes = ctx.layout
         if torch.is_grad_enabled():  # there will be gradients of gradients
-            link, own = FromWhole.apply((ctx.layout,), gradient)
+            link, own = ScatterToRanks.apply((ctx.layout,), gradient)
             return None, None, None, link, own * ctx.factor
         link = torch.zeros((), device=gradient.device)
         return None, None, None, link, own_times(gradient, sizes, dim, ctx.factor)
@@ -106,17 +108,17 @@ def replica_is_done(link: torch.Tensor) -> None:
         node = node.next_functions[0][0] if node.next_functions else None
 
 
-def added(
-    found: Sequence[torch.Tensor | None], shape: torch.Size, dtype: torch.dtype, device: torch.device
+def add_gradients(
+    parts: Sequence[torch.Tensor | None], shape: torch.Size, dtype: torch.dtype, device: torch.device
 ) -> torch.Tensor:
     """The sum of gradients; zeros where there are none."""
-    given = [gradient for gradient in found if gradient is not None]
+    given = [gradient for gradient in parts if gradient is not None]
     if not given:
         return torch.zeros(shape, dtype=dtype, device=device)
     return sum(given[1:], start=given[0])
 
 
-def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
+def own_part(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
     """This rank's part of a tensor that all ranks hold."""
     if tensor.is_sparse:
         return tensor.clone()
@@ -125,25 +127,27 @@ def part_of(tensor: torch.Tensor, layout: Layout) -> torch.Tensor:
     return own_numbers(tensor, layout[1], layout[0]).clone()
 
 
-def from_ranks(own: torch.Tensor, layout: tuple[int, tuple[int, ...]] | torch.Size) -> torch.Tensor:
+def join_ranks(own: torch.Tensor, layout: tuple[int, tuple[int, ...]] | torch.Size) -> torch.Tensor:
     """The ranks' rows in order, or the sum of gradients that are sparse if those of all ranks with rows are."""
     if not isinstance(layout, torch.Size):
         return join_parts(own, layout[1], layout[0])
-    told = (own._indices().cpu(), own._values().cpu()) if own.is_sparse else own.cpu() if own.any() else None
-    found = [each for each in exchange(told) if each is not None]
+    numbers = (
+        (own._indices().cpu(), own._values().cpu()) if own.is_sparse else own.cpu() if own.any() else None
+    )
+    shares = [each for each in exchange(numbers) if each is not None]
     parts = [
         torch.sparse_coo_tensor(each[0], each[1], layout) if isinstance(each, tuple) else each
-        for each in found
+        for each in shares
     ]
     if not all(part.is_sparse for part in parts):
         parts = [part.to_dense() if part.is_sparse else part for part in parts]
-    return added(parts, layout, own.dtype, torch.device("cpu")).to(own.device)
+    return add_gradients(parts, layout, own.dtype, torch.device("cpu")).to(own.device)
 
 
 def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Each tensor's sum over the ranks, with one all_reduce for all tensors of a kind."""
     sums = [tensor.to_dense() if tensor.is_sparse else tensor for tensor in tensors]
-    for places in alike(sums):
+    for places in group_by_kind(sums):
         flat = torch.cat([sums[i].reshape(-1) for i in places])
         torch.distributed.all_reduce(torch.view_as_real(flat) if flat.is_complex() else flat)
         parts = flat.split([sums[i].numel() for i in places])
@@ -152,7 +156,7 @@ def sum_over_ranks(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return sums
 
 
-def alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
+def group_by_kind(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
     """The positions of the tensors, grouped by dtype and device."""
     groups: dict[tuple[torch.dtype, torch.device], list[int]] = {}
     for i, tensor in enumerate(tensors):

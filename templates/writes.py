@@ -1,4 +1,4 @@
-"""A net under the conversion: where a rank beside rank 0 writes a file of the script's, somebody hears of it."""
+"""A net under the conversion: where a rank beside rank 0 writes a file of the script's, it is reported."""
 
 import functools
 import os
@@ -35,7 +35,7 @@ def watch_writes(rank: int) -> None:
     Rank 0 does the same, so it happens once a rank; nothing gave it to rank 0 alone. One line for each line of the
     script. Temporary files, caches and devices are left out, and so are child processes (a loader's workers).
     """
-    own, told = os.getpid(), set[str]()
+    own, reported = os.getpid(), set[str]()
     spared, here = folders_to_spare(), f"{os.getcwd()}{os.sep}"
     kept = here if here.startswith(spared) else "\0"  # a script may be started in a temporary folder
 
@@ -54,13 +54,13 @@ def watch_writes(rank: int) -> None:
             place = line_of_script(sys._getframe(1))
             if place:
                 sys.audit("ddp.write", whole, place)  # whoever runs this may want to know
-            if place and place not in told and SILENT not in os.environ:
-                told.add(place)
+            if place and place not in reported and SILENT not in os.environ:
+                reported.add(place)
                 text = f"{place}: rank {rank} writes {whole}, as rank 0 does: nothing leaves it to rank 0"
                 print(f"{text} ({SILENT}=1 hides this)\n", end="", file=sys.__stderr__, flush=True)
 
     sys.addaudithook(see)
-    torch.save = torch.serialization.save = telling_of_file(torch.save)
+    torch.save = torch.serialization.save = save_with_event(torch.save)
 
 
 def is_writing(event: str, arguments: tuple[Any, ...]) -> bool:
@@ -78,11 +78,11 @@ def is_writing(event: str, arguments: tuple[Any, ...]) -> bool:
 def folders_to_spare() -> tuple[str, ...]:
     """Temporary folders, caches, devices and Python itself."""
     home = os.path.expanduser("~")
-    found = [tempfile.gettempdir(), *filter(None, map(os.environ.get, CACHES)), sys.prefix, sys.base_prefix]
-    found += [
+    folders = [tempfile.gettempdir(), *filter(None, map(os.environ.get, CACHES)), sys.prefix, sys.base_prefix]
+    folders += [
         os.path.join(home, name) for name in (".cache", ".config", ".local", ".triton", ".nv", ".keras")
     ]
-    return tuple(f"{os.path.abspath(folder)}{os.sep}" for folder in (*found, "/dev", "/proc", "/sys"))
+    return tuple(f"{os.path.abspath(folder)}{os.sep}" for folder in (*folders, "/dev", "/proc", "/sys"))
 
 
 def line_of_script(frame: "FrameType | None") -> str:
@@ -98,7 +98,7 @@ def line_of_script(frame: "FrameType | None") -> str:
     return ""
 
 
-def telling_of_file(save: Callable[..., Any]) -> Callable[..., Any]:
+def save_with_event(save: Callable[..., Any]) -> Callable[..., Any]:
     """torch.save, which writes in C++ without an event: libraries call it, too."""
 
     @functools.wraps(save)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,13 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 # scripts as researchers name theirs (test.py, test_model.py): data of tests, no tests
-collect_ignore_glob = ["corpus/*/*", "programs/*", "pairs/*/*", "codemod/conversions/*"]
+collect_ignore_glob = [
+    "corpus/*/*",
+    "programs/*",
+    "pairs/*/*",
+    "codemod/conversions/*",
+    "codemod/idiomatic/conversions/*",
+]
 
 # pytest and its plugins write these themselves
 OF_PYTEST = {"PYTEST_CURRENT_TEST", "PYTEST_VERSION", "COLUMNS", "LINES"}
@@ -28,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update", action="store_true", help="rewrite golden files instead of comparing with them"
     )
+    parser.addoption("--all", action="store_true", help="also what is marked slow: every run of the corpus")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -37,11 +45,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return SharedRuns(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not wants_all(config):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
     needing = [item for item in items if item.get_closest_marker("gpu")]
     present = cuda_devices() if needing else 0
     for item in needing:
         skip_without_devices(item, present)
+
+
+def wants_all(config: pytest.Config) -> bool:
+    """Asked for, or tests are named one by one."""
+    named = bool(config.option.keyword) or any("::" in argument for argument in config.args)
+    return named or bool(config.getoption("--all"))
 
 
 def skip_without_devices(item: pytest.Item, present: int) -> None:
@@ -56,6 +74,13 @@ def cuda_devices() -> int:
     import torch  # only where a gpu test was collected: a second, and this file serves the fast tests too
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What torch before 2.6 warns of itself: DataParallel's own autocast, and torch.load's default of then."""
+    if tuple(int(part) for part in importlib.metadata.version("torch").split(".")[:2]) < (2, 6):
+        for message in (r"`torch\.(cuda|cpu)\.amp\.", "You are using `torch.load` with `weights_only=False`"):
+            config.addinivalue_line("filterwarnings", f"ignore:{message}:FutureWarning")
 
 
 @pytest.fixture

@@ -11,22 +11,33 @@ import re
 from xdist.scheduler import LoadScopeScheduling
 
 SHARED_BY_FILE = {
-    "tests/bench/test_counter.py",
     "tests/cli/test_bad_input.py",
     "tests/cli/test_bench.py",
+    "tests/cli/test_notebook_in_kernel.py",
     "tests/cli/test_run.py",
     "tests/cli/test_verify.py",
+    "tests/costs/test_counter.py",
     "tests/hangs/test_hangs.py",
+    "tests/new/test_new.py",
     "tests/report/test_html_in_browser.py",
     "tests/runtime/test_forked.py",
     "tests/runtime/test_rank_order.py",
+    "tests/templates/test_compiled.py",
     "tests/templates/test_ddp.py",
+    "tests/templates/test_faults.py",
+    "tests/templates/test_parted.py",
+    "tests/templates/test_plain.py",
+    "tests/templates/test_shared.py",
+    "tests/templates/test_synced.py",
     "tests/test_checkpoints.py",
     "tests/test_endings.py",
     "tests/test_packaging.py",
+    "tests/test_scale.py",
+    "tests/test_site.py",
     "tests/trace/test_observers.py",
     "tests/trial/test_aligned.py",
     "tests/trial/test_lockstep.py",
+    "tests/trial/test_sinks_run.py",
 }
 SHARED_BY_PARAMETER = {"tests/mutations/test_mutations.py", "tests/test_examples.py"}
 SHARED_CONVERSIONS = {  # of the corpus (corpus/outcomes.py)

@@ -13,12 +13,12 @@ from typing import get_args
 import pytest
 
 from dp2ddp.codemod.convert import convert
+from dp2ddp.comparison.checkpoints import difference
 from dp2ddp.runtime.run import watch
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.source.projects import read_project
 from dp2ddp.trial.runs import environment
-from dp2ddp.verify.checkpoints import difference
 
 pytestmark = pytest.mark.torchrun
 PROGRAM = Path(__file__).parent / "programs" / "checkpoints.py"
@@ -46,9 +46,9 @@ def server() -> Iterator[Server]:
 
 
 def stage(folder: Path, mode: Mode, *arguments: str) -> Stage:
-    script, desk = folder / f"{mode}.py", folder / " ".join(("desk", mode, *arguments))
+    script, run_folder = folder / f"{mode}.py", folder / " ".join(("run", mode, *arguments))
     return Stage(
-        script=str(script), mode=mode, world=2, folder=str(folder), desk=str(desk),
+        script=str(script), mode=mode, world=2, folder=str(folder), run_folder=str(run_folder),
         name=script.name, arguments=arguments, real=False, capture=True,
     )  # fmt: skip
 

@@ -67,12 +67,31 @@ def test_a_finished_installation_is_found_again_at_once(
         raise AssertionError(f"pip was asked for {what}")
 
     digest = environment.hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    (tmp_path / "stamp").write_text(digest)
+    (tmp_path / "stamp").write_text(f"{digest} dev")
     monkeypatch.setattr(environment, "STAMP", tmp_path / "stamp")
     monkeypatch.setattr(environment, "pip", no_pip)
     start = time.monotonic()
     environment.fill()
+    environment.fill("dev")
     assert time.monotonic() - start < 1
+
+
+def test_development_tools_are_installed_for_the_tests_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(environment, "STAMP", tmp_path / "stamp")
+    monkeypatch.setattr(environment, "pip", lambda *what: asked.append(what[-1]))
+    environment.fill()  # as examples/demo.py
+    assert asked[-1] == f"{environment.ROOT}[verify]"
+    assert not [what for what in asked if "[dev]" in what]
+    asked.clear()
+    environment.fill("dev")  # as tests/run.py, behind the demo
+    assert asked[-1] == f"{environment.ROOT}[dev]"
+    asked.clear()
+    environment.fill()
+    environment.fill("dev")
+    assert asked == []
 
 
 def test_without_a_network_the_set_up_ends_with_one_line(tmp_path: Path) -> None:

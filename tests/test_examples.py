@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
+from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.comparison_json import document
 from dp2ddp.runtime.server import Server
+from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of
-from dp2ddp.trial.trial import try_on
-from dp2ddp.trial.wanted import Wanted
+from dp2ddp.trial.trial import run_trial
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -33,6 +34,12 @@ ONE_FORWARD = (  # programs that train nothing
     "seed_random_dataset",
 )
 TRAINING = [name for name in CONVERTED if name not in ONE_FORWARD]
+FEW = {
+    "cifar_bn",
+    "loss_in_forward",
+    "notebook_random_dataset",
+    "seed_by_hand",
+}
 FORKED = (3, 4)  # devices; what a real torchrun adds is seen on two
 
 
@@ -42,7 +49,7 @@ def original(name: str) -> Path:
     return script if script.exists() else script.with_suffix(".ipynb")
 
 
-Document = dict[str, Any]  # JSON, schema dp2ddp.verify/1
+Document = dict[str, Any]  # JSON, schema dp2ddp.verify/2
 
 
 def dp2ddp(*arguments: str | Path, expect: int = 0) -> str:
@@ -66,28 +73,33 @@ def verified(name: str) -> dict[int, Document]:
 
 def forked(script: Path, converted: Path) -> list[Document]:
     """The verdicts where nothing but the ranks' torchrun is left out: importing torch in each of them."""
-    subject = subject_of(Wanted(script=script, converted=converted))
+    subject = subject_of(VerifyOptions(script=script, converted=converted))
     subject = replace(subject, folder=script.parent, torchrun=False)
     with Server(environment()) as server, tempfile.TemporaryDirectory() as name:
-        verdicts = [try_on(subject, world, server, Path(name).resolve(), print) for world in FORKED]
+        verdicts = [run_trial(subject, world, server, Path(name).resolve(), SILENT) for world in FORKED]
     said: list[Document] = document(Report(script.name, tuple(verdicts), "", 0.0))["verdicts"]
     return said
 
 
-def by_example(names: list[str]) -> pytest.MarkDecorator:
+def by_example(names: list[str], trains: bool = False) -> pytest.MarkDecorator:
     """One test an example; all tests of an example stay in one process, which keeps its runs (shared_runs.py)."""
-    return pytest.mark.parametrize("name", names)
+    slow = [name for name in names if trains and name not in FEW]
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in names]
+    )
 
 
 @by_example(CONVERTED)
 def test_the_checked_in_conversion_is_todays(name: str, tmp_path: Path) -> None:
-    shared = (EXAMPLES / "ddp_helpers.py").read_text(encoding="utf-8")
+    """The full tier's helpers are shared; an example that needs less has its own."""
+    kept = EXAMPLES / name / "ddp_helpers.py"
     today = tmp_path / "train_ddp.py"
-    (tmp_path / "ddp_helpers.py").write_text(shared)
+    if kept.is_symlink():
+        assert kept.readlink() == Path("..", "ddp_helpers.py")
+        (tmp_path / "ddp_helpers.py").write_text(kept.read_text(encoding="utf-8"))
     dp2ddp("convert", original(name), "-o", today)
     assert today.read_text(encoding="utf-8") == (EXAMPLES / name / "train_ddp.py").read_text(encoding="utf-8")
-    assert (tmp_path / "ddp_helpers.py").read_text() == shared
-    assert (EXAMPLES / name / "ddp_helpers.py").readlink() == Path("..", "ddp_helpers.py")
+    assert (tmp_path / "ddp_helpers.py").read_text() == kept.read_text(encoding="utf-8")
 
 
 @by_example(CONVERTED)
@@ -105,7 +117,7 @@ def page(name: str) -> str:
 
 
 @pytest.mark.torchrun
-@by_example(TRAINING)
+@by_example(TRAINING, trains=True)
 def test_an_example_trains_the_same_for_twenty_steps_or_more(name: str) -> None:
     for world, verdict in verified(name).items():
         comparison = verdict["float64"]
@@ -115,19 +127,23 @@ def test_an_example_trains_the_same_for_twenty_steps_or_more(name: str) -> None:
 
 
 @pytest.mark.torchrun
-@by_example(TRAINING)
+@by_example(TRAINING, trains=True)
 def test_float32_is_the_same_to_the_last_bit_when_sums_are_in_rank_order(name: str) -> None:
+    text = (EXAMPLES / name / "train_ddp.py").read_text(encoding="utf-8")
+    averages = "WholeBatchDDP" in text or "WholeBatchDropoutDDP" in text
     for world, verdict in verified(name).items():
+        if averages and world == 3:
+            continue  # DDP divides by 3 what was multiplied by 3
         assert verdict["float32"]["identical_steps"] == verdict["float32"]["steps"], f"{world} devices"
         assert verdict["float32"]["identical"]
 
 
 @pytest.mark.torchrun
-@by_example(CONVERTED)
+@by_example(CONVERTED, trains=True)
 def test_an_example_looks_the_same_from_outside(name: str) -> None:
     for verdict in verified(name).values():
         assert verdict["stdout"]["same"]
-        assert verdict["voices"] == []
+        assert verdict["printing_ranks"] == []
         assert verdict["files"]["different"] == []
         assert verdict["codes"] == [0, 0]
 
@@ -151,7 +167,7 @@ def keys(value: Any) -> set[str]:
 
 
 WRONG_SUMS = {
-    "own-slice factor removed": ("ScaleGradient.apply(p, world_size())", "ScaleGradient.apply(p, 1)"),
+    "own-slice factor removed": ("[dist.get_rank()] * dist.get_world_size()", "[dist.get_rank()]"),
     "plain local mean": (
         "loss = masked_mean_loss(model(words), tags, mask)",
         "loss = masked_mean_loss(*[t.chunk(2)[torch.distributed.get_rank()] for t in (model(words), tags, mask)]) / 2",

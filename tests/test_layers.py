@@ -15,19 +15,67 @@ ROOT = Path(__file__).resolve().parent.parent
 # drawn along the processes: converting has no torch, running happens in children, comparing reads files
 ALLOWED = {
     "errors": set(),
+    "commands": set(),
+    "installed": {"errors"},
+    "new": {"errors", "source"},
+    "progress": set(),
     "templates": set(),
+    "helpers": {"templates"},
     "source": {"errors"},
     "trace": {"errors"},
-    "bench": {"errors"},
-    "codemod": {"errors", "source"},
-    "runtime": {"errors", "trace", "bench"},
-    "verify": {"errors", "source", "trace"},
-    "report": {"errors", "source", "codemod", "trace", "bench", "verify", "runtime"},
-    "trial": {"errors", "source", "codemod", "runtime", "trace", "bench", "verify", "report"},
-    "cli": {"errors", "source", "codemod", "runtime", "trace", "bench", "verify", "report", "trial"},
-    "testing": {"errors", "report", "trial"},
-    "__main__": {"cli"},
-    "__init__": set(),
+    "costs": {"errors"},
+    "launch": {"errors"},
+    "doctor": {"errors", "runtime", "installed"},
+    "codemod": {"errors", "source", "launch"},
+    "review": {"errors", "source", "codemod"},
+    "runtime": {"errors", "trace", "costs"},
+    "comparison": {"errors", "source", "trace"},
+    "report": {"errors", "source", "codemod", "review", "trace", "costs", "comparison", "runtime"},
+    "trial": {"errors", "progress", "source", "codemod", "runtime", "trace", "costs", "comparison", "report"},
+    "api": {
+        "commands",
+        "review",
+        "errors",
+        "installed",
+        "progress",
+        "source",
+        "codemod",
+        "costs",
+        "report",
+        "trial",
+    },
+    "language_server": {"api", "errors", "review"},
+    "cli": {
+        "api",
+        "language_server",
+        "commands",
+        "errors",
+        "installed",
+        "new",
+        "progress",
+        "source",
+        "codemod",
+        "review",
+        "runtime",
+        "trace",
+        "costs",
+        "comparison",
+        "report",
+        "trial",
+        "launch",
+        "doctor",
+    },
+    "testing": {"errors", "report", "api"},
+    "__main__": {"cli", "review"},
+    "__init__": {
+        "api",
+        "codemod",
+        "costs",
+        "errors",
+        "progress",
+        "report",
+        "review",
+    },  # looked up where they are used
 }
 HEAVY = ("torch", "libcst", "rich", "numpy")
 
@@ -88,6 +136,22 @@ def loaded_after(code: str, *arguments: str) -> set[str]:
     return set(result.stderr.splitlines()[-1].removeprefix("loaded:").split())
 
 
+FUNCTIONS = {"convert", "verify", "bench", "check"}  # of `import dp2ddp`: docs/api.md
+
+
+def test_no_package_has_the_name_of_a_function() -> None:
+    """Importing the package would put it in the place of the function."""
+    assert {package for package, _ in package_files()} & FUNCTIONS == set()
+
+
+def test_importing_dp2ddp_loads_nothing_heavy() -> None:
+    assert loaded_after("import dp2ddp; assert 'click' not in __import__('sys').modules") == set()
+
+
+def test_a_function_is_there_without_torch() -> None:
+    assert "torch" not in loaded_after("from dp2ddp import bench, convert, verify; import dp2ddp.comparison")
+
+
 CALL_MAIN = "from dp2ddp.cli import main\ntry: main()\nexcept SystemExit: pass"
 
 
@@ -95,8 +159,12 @@ def test_help_loads_click_and_nothing_heavy() -> None:
     assert loaded_after(CALL_MAIN, "--help") == set()
 
 
-def test_the_codemod_loads_no_torch() -> None:
-    assert "torch" not in loaded_after("import dp2ddp.codemod.convert")
+def test_the_rules_are_listed_without_libcst() -> None:
+    assert loaded_after(CALL_MAIN, "rules") == set()
+
+
+def test_the_codemod_loads_no_torch_and_libcst_only_to_write() -> None:
+    assert loaded_after("import dp2ddp.codemod.convert") == set()
 
 
 def test_converting_a_script_loads_no_torch() -> None:
@@ -104,10 +172,37 @@ def test_converting_a_script_loads_no_torch() -> None:
     assert "torch" not in loaded_after(CALL_MAIN, "convert", script, "--diff")
 
 
-def test_a_file_that_cannot_matter_is_not_given_to_libcst(tmp_path: Path) -> None:
-    (tmp_path / "plain.py").write_text("print('no model here')\n")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "print('no model here')\n",
+        "import torch\nnet = torch.nn.DataParallel(net, device_ids=[0])\n",
+        "import torch\ndef build():\n    return torch.nn.DataParallel(Net())\n",
+    ],
+    ids=["nothing in it", "one device", "nothing runs"],
+)
+def test_a_file_that_does_not_change_is_not_given_to_libcst(tmp_path: Path, text: str) -> None:
+    (tmp_path / "plain.py").write_text(text)
     assert not loaded_after(CALL_MAIN, "convert", str(tmp_path / "plain.py")) & {"torch", "libcst"}
+
+
+def test_what_libcst_needs_to_match_is_not_loaded_to_convert(tmp_path: Path) -> None:
+    """libcst.matchers takes as long to import as all of libcst."""
+    script = ROOT / "examples" / "cifar_bn" / "train.py"
+    code = f"{CALL_MAIN}\nassert 'libcst' in sys.modules and 'libcst.matchers' not in sys.modules"
+    loaded_after(f"import sys\n{code}", "convert", str(script), "--diff")
 
 
 def test_the_parent_side_of_a_run_loads_neither_torch_nor_libcst() -> None:
     assert not loaded_after("import dp2ddp.runtime.run") & {"torch", "libcst"}
+
+
+def test_a_check_without_a_hit_loads_neither_rules_nor_facts(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("print('no model here')\n")
+    code = f"{CALL_MAIN}\nassert not [name for name in sys.modules if name.startswith('dp2ddp.codemod')]"
+    assert loaded_after(f"import sys\n{code}", "check", str(tmp_path), "--no-cache") == set()
+
+
+def test_a_check_with_hits_loads_neither_torch_nor_libcst() -> None:
+    script = str(ROOT / "examples" / "cifar_bn" / "train.py")
+    assert not loaded_after(CALL_MAIN, "check", script, "--no-cache") & {"torch", "libcst"}

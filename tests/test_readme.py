@@ -1,9 +1,13 @@
-"""What the README says is there: its commands, its links, and the picture of a run."""
+"""What the README says is there: commands, links, figures, its diff. Its pictures: test_pictures.py."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +15,16 @@ import pytest
 from dp2ddp.cli import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
+PORTS = ROOT / "benchmarks" / "ports"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"(?:^(?: {4}.*)?\n)+", README, re.MULTILINE)
-COMMAND_LINES = [line.strip() for block in BLOCKS for line in block.splitlines() if line.startswith("    ")]
+FENCED = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+COMMAND_LINES = [line for language, block in FENCED if language == "sh" for line in block.splitlines()]
+
+
+def test_all_code_is_fenced_and_says_what_it_is() -> None:
+    assert {language for language, _ in FENCED} == {"sh", "diff"}
+    prose = re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
+    assert [line for line in prose.splitlines() if line.startswith("    ")] == []
 
 
 def test_the_first_two_commands_are_the_demo_and_the_tests() -> None:
@@ -22,10 +33,19 @@ def test_the_first_two_commands_are_the_demo_and_the_tests() -> None:
     assert all((ROOT / script).is_file() for script in scripts)
 
 
-def test_every_command_it_names_exists() -> None:
-    named = {line.split()[1] for line in COMMAND_LINES if line.startswith("dp2ddp ")}
-    assert named
-    assert named <= set(COMMANDS)
+def test_every_command_and_option_that_it_names_exists() -> None:
+    named = [
+        shlex.split(line.partition(" -- ")[0], comments=True)
+        for line in COMMAND_LINES
+        if line.startswith("dp2ddp ")
+    ]
+    assert {words[1] for words in named} == {"convert", "verify", "launch"}
+    for words in named:
+        assert words[1] in COMMANDS
+        command = importlib.import_module(f"dp2ddp.cli.{words[1]}").command
+        options = {option for parameter in command.params for option in parameter.opts}
+        given = {word for word in words[2:] if re.fullmatch(r"-\w|--\w[\w-]*", word)}
+        assert given <= options, words
 
 
 def test_every_link_leads_somewhere() -> None:
@@ -42,19 +62,58 @@ def leads_somewhere(link: str) -> bool:
     titles = (
         re.findall(r"^#+ (.*)$", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE) if heading else []
     )
-    return not heading or heading in {re.sub(r"[^\w-]", "", one.lower().replace(" ", "-")) for one in titles}
+    return not heading or heading in {
+        re.sub(r"[^\w-]", "", title.lower().replace(" ", "-")) for title in titles
+    }
 
 
 def test_the_ci_runs_what_the_readme_says() -> None:
     assert "python3 tests/run.py" in (ROOT / ".ci" / "run").read_text()
 
 
-def test_the_picture_shows_todays_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If it does not: run `python3 examples/demo.py` and paste what it prints."""
+def test_the_diff_is_todays_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it is not: paste what `dp2ddp convert train.py --diff` prints in examples/cifar_bn."""
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    demo = importlib.import_module("demo")
-    diff = demo.dp2ddp("convert", "train.py", "--diff", capture=True)
-    today = [*diff.stdout.splitlines(), *diff.stderr.splitlines()]
-    shown = [line.removeprefix("    ") for line in README.splitlines()]
-    start = shown.index(today[0])
-    assert shown[start : start + len(today)] == [line.rstrip() for line in today]
+    today = importlib.import_module("demo").dp2ddp("convert", "train.py", "--diff", capture=True).stdout
+    (shown,) = [block for language, block in FENCED if language == "diff"]
+    assert [line.rstrip() for line in shown.rstrip().splitlines()] == [
+        line.rstrip() for line in today.rstrip().splitlines()
+    ]
+
+
+def test_the_helpers_have_as_many_lines_as_it_says() -> None:
+    rows = re.findall(r"^\| (?:plain|lean|full) \| ([^|]+) \|.*\]\(([^)]+)\) \|$", README, re.MULTILINE)
+    assert len(rows) == 3
+    for lines, file in rows:
+        numbers = [int(number.replace(",", "")) for number in re.findall(r"[\d,]+", lines)]
+        assert min(numbers) * 0.9 < len((ROOT / file).read_text().splitlines()) < max(numbers) * 1.1, file
+
+
+def test_conversions_and_ports_take_as_many_lines_as_it_says() -> None:
+    (row,) = re.findall(r"^\| lines changed or added in six scripts.*$", README, re.MULTILINE)
+    ours, *others = [re.findall(r"\d+", cell)[:2] for cell in row.split("|")[2:6]]
+    assert spread([changed_by_us(folder) for folder in folders()]) == ours
+    for numbers, name in zip(others, ("ddp", "accelerate", "fabric"), strict=True):
+        counts = [changed_lines(folder / "train_dp.py", folder / f"train_{name}.py") for folder in folders()]
+        assert spread(counts) == numbers, name
+
+
+def spread(counts: list[int]) -> list[str]:
+    return [str(min(counts)), str(max(counts))]
+
+
+def folders() -> list[Path]:
+    found = sorted(path.parent for path in PORTS.glob("*/train_dp.py"))
+    assert len(found) == 6
+    return found
+
+
+def changed_lines(before: Path, after: Path) -> int:
+    lines = [path.read_text(encoding="utf-8").splitlines() for path in (before, after)]
+    return sum(line.startswith("+ ") for line in difflib.ndiff(*lines))
+
+
+def changed_by_us(folder: Path) -> int:
+    command = [sys.executable, "-m", "dp2ddp", "convert", "train_dp.py", "--diff"]
+    text = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+    return len([line for line in text.splitlines() if re.match(r"\+(?!\+\+ )", line)])

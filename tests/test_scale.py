@@ -59,6 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.torchrun
 def test_16_ranks_with_3_rows_or_fewer_each(folder: Path) -> None:
     command = [sys.executable, "-m", "dp2ddp", "verify", "train.py", "-n", "16", "--", "weights.pt"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,17 @@ ROOT = Path(__file__).resolve().parent.parent
 def test_what_is_named_is_there(name: str) -> None:
     file, _, test = name.partition("::")
     assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8")
+
+
+# A module that is imported; a process that forks runs, of which each process of the tests may have one.
+CHEAP = re.compile(r'@pytest\.fixture\(scope="module"\)\ndef (server|ports|make)\(')
+
+
+def test_what_is_made_once_for_a_file_is_made_by_one_process() -> None:
+    for file in sorted((ROOT / "tests").rglob("test_*.py")):
+        text = CHEAP.sub("", file.read_text(encoding="utf-8"))
+        if re.search(r'^@pytest\.fixture\(.*scope="(module|class)"', text, re.MULTILINE):
+            assert str(file.relative_to(ROOT)) in SHARED_BY_FILE | SHARED_BY_PARAMETER
 
 
 def test_a_group_is_a_file_a_parameter_or_a_test() -> None:

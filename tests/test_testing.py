@@ -125,7 +125,7 @@ def test_gradients_alone_may_be_judged(folder: Path) -> None:
     (folder / "train_ddp.py").write_text(PORT + "print('rank', rank, 'is done')\n")
     report = assert_trains_the_same("train.py", converted="train_ddp.py", only_gradients=True)
     (verdict,) = report.verdicts
-    assert verdict.voices == (1,)  # shown, not judged
+    assert verdict.printing_ranks == (1,)  # shown, not judged
     assert not verdict.stdout.same
 
 

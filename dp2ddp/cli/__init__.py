@@ -17,15 +17,8 @@ from typing import Any
 
 import click
 
+from dp2ddp.commands import COMMANDS
 from dp2ddp.errors import Dp2DdpError, HazardError, UnmatchedAcceptanceError
-
-COMMANDS = {  # name -> one line for --help; the module dp2ddp.cli.NAME is imported only when it runs (start-up time)
-    "convert": "Rewrite a DataParallel script as a DistributedDataParallel script.",
-    "run": "Run a script in either mode, on real GPUs or virtual devices.",
-    "verify": "Run both versions and compare every optimizer step.",
-    "bench": "Time both versions: speed, memory, traffic, waiting, and the proof beside it.",
-    "rules": "List the conversion rules, or show one.",
-}
 
 
 class ScriptCommand(click.Command):
@@ -38,7 +31,7 @@ class ScriptCommand(click.Command):
         except click.NoSuchOption as error:
             name = error.option_name
             place = next(
-                place for place, one in enumerate(given) if one.startswith(name)
+                place for place, word in enumerate(given) if word.startswith(name)
             )  # `--lr=0.1`, `-b32`
             hint = f"No such option: {name}; the script's own stand behind --: -- {shlex.join(given[place:])}"
             raise click.NoSuchOption(name, hint, ctx=error.ctx) from error
@@ -102,5 +95,9 @@ def _ended(number: int, frame: object) -> None:
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--traceback", is_flag=True, help="Show Python's traceback when something could not be done.")
 @click.version_option(package_name="dp2ddp", prog_name="dp2ddp")
-def main(traceback: bool) -> None:
+@click.pass_context
+def main(context: click.Context, traceback: bool) -> None:
     """Move PyTorch scripts from nn.DataParallel to DistributedDataParallel, and prove that they train the same."""
+    from dp2ddp.cli._defaults import read_defaults
+
+    context.default_map = read_defaults(COMMANDS, context.invoked_subcommand)

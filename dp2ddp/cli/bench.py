@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from dp2ddp.cli import ScriptCommand
+from dp2ddp.cli._progress import shown
+from dp2ddp.cli._reports import check_targets, open_option, report_option, write_reports
 from dp2ddp.cli._scripts import accept
 from dp2ddp.cli.verify import Words, Worlds
+from dp2ddp.errors import OptionError
+from dp2ddp.installed import require_what_runs_need
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.acceptance import AcceptOption
@@ -45,14 +49,14 @@ if TYPE_CHECKING:
 @accept
 @click.option("--virtual", is_flag=True, help="Virtual devices on the CPU, even where there are real ones.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON (docs/json.md).")
-@click.option("--report", "targets", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
-              help="Write a report: .html to read, .md for a pull request; may be given several times.")  # fmt: skip
+@report_option
+@open_option
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
     script: Path, as_module: bool, converted: Path | None, converted_arguments: tuple[str, ...] | None,
     devices: tuple[int, ...] | None, steps: int, warm_up: int, rounds: int, compared: int, timeout: float,
     launcher: str | None, accept: tuple[AcceptOption, ...], virtual: bool, as_json: bool,
-    targets: tuple[Path, ...], arguments: tuple[str, ...],
+    targets: tuple[Path, ...], opens: bool, arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Time SCRIPT under DataParallel and its conversion under torchrun, with the same batches.
 
@@ -62,41 +66,30 @@ def command(
     Arguments for both scripts go behind --.
     Ends with 0, or 3 if they could not run.
     """
-    from dp2ddp.cli._scripts import warn
-    from dp2ddp.report.bench import print_bench
+    require_what_runs_need("bench")
+    from dp2ddp.api import BenchmarkError, bench
     from dp2ddp.report.bench_json import as_document
-    from dp2ddp.report.files import check_target, write_benchmark
-    from dp2ddp.trial.timing import Timing, bench
-    from dp2ddp.trial.wanted import Wanted
+    from dp2ddp.report.bench_text import print_bench
 
-    try:
-        wanted = Wanted(
-            script=script,
-            converted=converted,
-            devices=devices or (),
-            arguments=arguments,
-            converted_arguments=converted_arguments,
-            launcher=launcher,
-            accept=tuple(one.text for one in accept),
-            patience=timeout,
-            as_module=as_module,
-        )
-        timing = Timing(wanted, warm_up, steps, rounds, compared, virtual)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    for target in targets:  # not after an hour
-        check_target(target)
-    found, failure = bench(timing, _say, warn)
+    check_targets(targets)  # not after an hour
+    failure = None
+    with shown() as progress:
+        try:
+            benchmark = bench(
+                script, converted=converted, devices=devices or (), arguments=arguments,
+                converted_arguments=converted_arguments, steps=steps, warm_up=warm_up, rounds=rounds,
+                compared=compared, virtual=virtual, launcher=launcher,
+                accept=tuple(option.text for option in accept), timeout=timeout, as_module=as_module,
+                progress=progress,
+            )  # fmt: skip
+        except BenchmarkError as error:
+            benchmark, failure = error.benchmark, error
+        except OptionError as error:
+            raise click.UsageError(str(error)) from error
     if as_json:
-        click.echo(as_document(found))
-    elif found.measured:  # what was found before a failure is worth knowing
-        print_bench(found)
-    for target in targets:
-        write_benchmark(found, target)
-        _say(f"report: {target}")
+        click.echo(as_document(benchmark))
+    elif benchmark.measured:  # what was found before a failure is worth knowing
+        print_bench(benchmark)
+    write_reports(benchmark, targets, opens, "bench")
     if failure:
         raise failure
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from dp2ddp.cli._scripts import accept
-from dp2ddp.errors import SourceError
+from dp2ddp.cli._completion import conversion_codes, files
+from dp2ddp.cli._progress import shown
+from dp2ddp.cli._reports import check_targets, open_option, report_option, write_reports
+from dp2ddp.cli._scripts import accept as accept_option
+from dp2ddp.codemod.choices import CHOICES
+from dp2ddp.errors import OptionError, SourceError
 
 if TYPE_CHECKING:
+    from dp2ddp.api import Helpers
+    from dp2ddp.codemod.acceptance import AcceptOption
     from dp2ddp.codemod.convert import Conversion
-    from dp2ddp.source.files import SourceFile
-
-CHOICES = {
-    "data": ("share", "shard", "replicate"),
-    "join": ("rows", "outputs"),
-    "gradients": ("graph", "reducer"),
-}
+    from dp2ddp.report.conversion_report import ConversionReport
 
 
 def _codes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -30,13 +28,14 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
 
 
 @click.command("convert")
-@click.argument("src")
+@click.argument("src", shell_complete=files)
 @click.option(
     "-m", "as_module", is_flag=True, help="SRC is a module, package.train, as `python -m` takes it."
 )
 @click.option(
     "-o",
     "--output",
+    shell_complete=files,
     help="Where to write the result (default: NAME_ddp.py beside SRC; - is stdout). "
     "Where local modules change too: a folder for a copy of the whole project.",
 )
@@ -56,6 +55,15 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
     help="Overwrite what is there already; change files in place that git does not keep.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@report_option
+@open_option
+@click.option(
+    "--style",
+    type=click.Choice(CHOICES["style"]),
+    default="exact",
+    show_default=True,
+    help="exact trains the same; idiomatic is what a tutorial would write, and lists what is no longer the same.",
+)
 @click.option(
     "--data", type=click.Choice(CHOICES["data"]), help="Who loads what (default: the fastest that is proven)."
 )
@@ -65,190 +73,100 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
     help="What of the outputs each rank gets at once (default: rows; outputs: all of them, however large).",
 )
 @click.option("--gradients", type=click.Choice(CHOICES["gradients"]), help="How gradients are summed.")
-@click.option("--select", callback=_codes, help="Use only these rules (codes or families: DDP5,DDP201).")
-@click.option("--ignore", callback=_codes, help="Leave these rules out.")
-@accept
+@click.option(
+    "--tier",
+    type=click.Choice(CHOICES["tier"]),
+    help="How much of the helpers (default: the least that is proven).",
+)
+@click.option(
+    "--select",
+    callback=_codes,
+    shell_complete=conversion_codes,
+    help="Use only these rules (codes or families: DDP5,DDP201).",
+)
+@click.option("--ignore", callback=_codes, shell_complete=conversion_codes, help="Leave these rules out.")
+@accept_option
 @click.option(
     "--one-file", is_flag=True, help="Paste the helpers into the script, instead of ddp_helpers.py beside it."
 )
 @click.option(
-    "--import", "imports", is_flag=True, help="Import the helpers from dp2ddp instead of writing them out."
+    "--import",
+    "imports",
+    is_flag=True,
+    help="Import the helpers from dp2ddp.helpers instead of writing them out.",
 )
 def command(
     src: str, as_module: bool, output: str | None, show_diff: bool, check: bool, in_place: bool,
-    notebook: bool, force: bool, as_json: bool, one_file: bool, imports: bool, **asked: object,
+    notebook: bool, force: bool, as_json: bool, targets: tuple[Path, ...], opens: bool, style: str, data: str | None,
+    join: str | None, gradients: str | None, tier: str | None, select: tuple[str, ...], ignore: tuple[str, ...],
+    accept: tuple[AcceptOption, ...], one_file: bool, imports: bool,
 ) -> None:  # fmt: skip
     """Rewrite the DataParallel script or notebook SRC (- is stdin) as a DistributedDataParallel script.
 
     Local modules that SRC imports are converted with it.
     """
     # Imported here: `dp2ddp --help` needs none of it.
-    from dp2ddp.codemod.convert import Options, convert
-    from dp2ddp.codemod.helpers import HelperPlace
-    from dp2ddp.codemod.rule import UnknownRuleError
-    from dp2ddp.source.entries import other_entries
-    from dp2ddp.source.projects import module_file, read_project
+    from dp2ddp.api import convert, write_conversion
+    from dp2ddp.codemod.result_files import others
 
     if one_file and imports:
         raise click.UsageError("--one-file pastes the helpers, --import imports them: take one")
-    src = str(module_file(src)) if as_module else src
-    project = read_project(src, as_module)
     to_stdout = output == "-" or src == "-" and not output
-    if output and not to_stdout and _names_file(output, project.entry):
-        project = project.written_to(Path(output))
-    place = HelperPlace.PACKAGE if imports else HelperPlace.BESIDE
-    if one_file or to_stdout and not imports:  # stdout takes one file
-        place = HelperPlace.IN_SCRIPT
-    try:
-        options = Options(**asked, helpers=place, renew_helpers=force)  # type: ignore[arg-type]  # of the same names
-        conversion = convert(project, options)
-    except UnknownRuleError as error:
-        raise click.UsageError(str(error)) from error
-    if one_file and conversion.is_project:
-        raise SourceError(f"{src}: {_others(conversion)}, and needs the helpers; leave --one-file out")
-    if conversion.is_project:
-        changed = (one.before.path for one in conversion.files if one.changed)
-        conversion = replace(conversion, used_by=other_entries(project, [path for path in changed if path]))
-    written = None
-    if not show_diff and not check:
-        write = _write_notebook if notebook else _write
-        written = write(conversion, src, output, in_place, force)
-    _tell(conversion, written, show_diff, as_json, to_stdout)
+    check_targets(targets)
+    target = None if to_stdout else output
+    place: Helpers = "package" if imports else "beside"
+    if (
+        one_file or to_stdout and not imports and style == "exact"
+    ):  # stdout takes one file; only this style has helpers
+        place = "in the script"
+    answers = tuple(option.text for option in accept)
+    with shown() as progress:
+        try:
+            conversion = convert(
+                src, output=target, as_module=as_module, style=style, data=data, join=join, gradients=gradients,
+                tier=tier, select=select, ignore=ignore, accept=answers, helpers=place, renew_helpers=force,
+                progress=progress,
+            )  # fmt: skip
+            if one_file and conversion.is_project:
+                raise SourceError(f"{src}: {others(conversion)}, and needs the helpers; leave --one-file out")
+            written = None
+            if not show_diff and not check and not (to_stdout and not in_place):
+                progress.begin("writing")
+                written = write_conversion(
+                    conversion, output, in_place=in_place, notebook=notebook, force=force, remark=progress.say
+                )
+        except OptionError as error:
+            raise click.UsageError(str(error)) from error
+    if to_stdout and not show_diff and not check:
+        _print(conversion, notebook)
+    _report(conversion, written, show_diff, as_json, to_stdout)
+    if targets or opens:
+        requested = bool(data or join or gradients or tier or select or ignore)
+        write_reports(_as_report(conversion, written, requested), targets, opens, "convert")
     sys.exit(1 if conversion.hazards or check and conversion.changed else 0)
 
 
-def _write(conversion: Conversion, src: str, output: str | None, in_place: bool, force: bool) -> str | None:
-    """Write the result; returns the script to start, or None if nothing was written to a file."""
-    if in_place and (output or src == "-"):
-        raise click.UsageError("--in-place writes SRC itself: no -o, and no SRC from stdin")
-    if output and output.endswith(".ipynb"):
-        raise click.UsageError("a script is written; --notebook writes a notebook")
-    if in_place and conversion.before.cells:
-        raise SourceError(
-            f"{src}: torchrun starts scripts, so a notebook stays as it is; leave --in-place out for a script beside it"
-        )
-    if in_place:
-        return _write_in_place(conversion, force)
-    if output == "-" or src == "-" and not output:
-        _print(conversion)
-        return None
-    if not conversion.changed:
-        return None
-    if conversion.is_project or output and not _names_file(output, conversion.before):
-        return _write_project(conversion, output, force)
-    target = output or str(conversion.before.beside)
-    return _write_data(conversion.entry.data, target, force, conversion.helper_file)
+def _print(conversion: Conversion, notebook: bool) -> None:
+    """Write the script, or the notebook that starts it, to stdout."""
+    from dp2ddp.codemod.result_files import notebook_data, others
 
-
-def _names_file(output: str, source: SourceFile) -> bool:
-    """Whether `-o` names a file for the script, and no folder for a copy of the project."""
-    suffixes = {".py", source.path.suffix if source.path else ""}
-    return Path(output).suffix in suffixes and not Path(output).is_dir() and not output.endswith(os.sep)
-
-
-def _write_notebook(
-    conversion: Conversion, src: str, output: str | None, in_place: bool, force: bool
-) -> str | None:
-    """Write a notebook that writes the script and starts it."""
-    from dp2ddp.source.helper_module import FILE
-    from dp2ddp.source.launching import launching_notebook
-
-    if in_place or not conversion.before.cells:
+    if notebook and conversion.before.cells and not conversion.changed:
+        return
+    if notebook and conversion.before.cells:
+        click.echo(notebook_data(conversion), nl=False)
+        return
+    if notebook:
         raise click.UsageError("--notebook makes a new notebook out of a notebook")
-    if output and output != "-" and not output.endswith(".ipynb"):
-        raise click.UsageError("--notebook writes a notebook: name a file that ends in .ipynb")
-    if not conversion.changed:
-        return None
     if conversion.is_project:
         raise SourceError(
-            f"{src}: {_others(conversion)}; use -o FOLDER without --notebook for a converted copy of the whole project"
-        )
-    path = Path(src)
-    target = Path(output) if output and output != "-" else path.with_name(f"{path.stem}_ddp.ipynb")
-    name = f"{target.stem}.py"
-    helpers = {FILE: conversion.helpers.after} if conversion.helpers else {}
-    data = launching_notebook(
-        path.read_bytes(), path, conversion.after, name, conversion.launch_with(name), helpers
-    )
-    if output == "-":
-        click.echo(data, nl=False)
-        return None
-    return _write_data(data, str(target), force)
-
-
-def _print(conversion: Conversion) -> None:
-    if conversion.is_project:
-        raise SourceError(
-            f"{conversion.before.name}: {_others(conversion)}; stdout takes one file: use -o FOLDER"
+            f"{conversion.before.name}: {others(conversion)}; stdout takes one file: use -o FOLDER"
         )
     if sys.stdout is None:
         raise SourceError("<stdout>: closed; name a file with -o")
     click.echo(conversion.entry.data, nl=False)
 
 
-def _write_data(data: bytes, target: str, force: bool, helpers: Mapping[Path, bytes] | None = None) -> str:
-    """A file that is there must be asked for to be overwritten; `helpers` are written with it, or nothing is."""
-    from dp2ddp.source.writing import write_together
-
-    path = Path(target)
-    is_same = path.is_file() and path.read_bytes() == data
-    if is_same and not helpers:
-        click.echo(f"{target}: up to date", err=True)
-        return target
-    if not path.parent.is_dir():
-        raise SourceError(f"{target}: cannot be written (there is no folder {path.parent})")
-    if path.exists() and not force and not is_same:
-        raise SourceError(f"{target}: exists already; use --force to overwrite it, or -o to write elsewhere")
-    write_together({**(helpers or {}), path: data})
-    return target
-
-
-def _write_project(conversion: Conversion, output: str | None, force: bool) -> str:
-    from dp2ddp.source.copies import copy_project
-
-    if output is None:
-        raise SourceError(
-            f"{conversion.before.name}: {_others(conversion)}; use -o FOLDER for a converted copy of the whole "
-            "project, or --in-place"
-        )
-    if _names_file(output, conversion.before):
-        raise SourceError(
-            f"{output}: {_others(conversion)}; name a folder with -o, for a copy of the whole project"
-        )
-    files = {one.before.output: one.data for one in conversion.changed_files if one.before.output}
-    copy = copy_project(conversion.before.output, conversion.helper_file | files, Path(output), force)
-    if copy.linked:
-        shown = ", ".join(map(str, copy.linked[:3])) + (", ..." if len(copy.linked) > 3 else "")
-        click.echo(f"links to the originals, so write nothing into them: {shown}", err=True)
-    return str(copy.script)
-
-
-def _write_in_place(conversion: Conversion, force: bool) -> str | None:
-    from dp2ddp.source.folders import refuse_unkept, undo_commands
-    from dp2ddp.source.writing import write_together
-
-    files = conversion.written_files
-    if not force:
-        refuse_unkept([path for path in files if path.exists()])
-    read = {one.before.path: one.before.data for one in conversion.files}
-    if conversion.helpers:
-        read[conversion.helpers.before.path] = conversion.helpers.before.data
-    write_together(files, {path: data for path, data in read.items() if path and path.exists()})
-    if files and not force:
-        click.echo(f"undo it with: {' && '.join(undo_commands(list(files)))}", err=True)
-    return str(conversion.before.path) if files else None
-
-
-def _others(conversion: Conversion) -> str:
-    names = [one.before.name for one in conversion.modules if one.changed]
-    if not names:
-        return "other modules import it, so it must keep its name"
-    count = f"{len(names)} local module{'s' if len(names) > 1 else ''}"
-    shown = ", ".join(os.path.relpath(name) for name in names[:4]) + (", ..." if len(names) > 4 else "")
-    return f"{count} must change too ({shown})"
-
-
-def _tell(
+def _report(
     conversion: Conversion, written: str | None, show_diff: bool, as_json: bool, to_stdout: bool
 ) -> None:
     """Results go to stdout, remarks to stderr: with --diff, or a script on stdout, the report is a remark."""
@@ -258,6 +176,12 @@ def _tell(
         click.echo(_shown(conversion), nl=False)
     report = conversion_json(conversion, written) if as_json else conversion_text(conversion, written)
     click.echo(report, nl=False, err=to_stdout or show_diff and not as_json)
+
+
+def _as_report(conversion: Conversion, written: str | None, requested: bool) -> ConversionReport:
+    from dp2ddp.report.conversion_report import conversion_report
+
+    return conversion_report(conversion, written, requested)
 
 
 def _shown(conversion: Conversion) -> str | bytes:

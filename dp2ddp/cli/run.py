@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from dp2ddp.cli import ScriptCommand
+from dp2ddp.cli._progress import is_terminal
 from dp2ddp.cli._scripts import accept
 from dp2ddp.errors import RunError
+from dp2ddp.installed import require_what_runs_need
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.acceptance import AcceptOption
@@ -57,7 +59,8 @@ def command(
     yours changes.
     Arguments for the script go behind --. Ends with 0, or 3 if the script failed, 1 if it could not be converted.
     """
-    from dp2ddp.cli._scripts import devices_named, runnable
+    require_what_runs_need("run")
+    from dp2ddp.cli._scripts import devices_named, runnable, warn
     from dp2ddp.runtime.run import run_here
     from dp2ddp.trial.scripts import folder_of, module_of, script_file
 
@@ -66,13 +69,18 @@ def command(
     if steps and not trace:
         raise click.UsageError("--steps needs --trace: the recorder counts the steps")
     what = runnable(script, mode, as_module, accept)
+    world = devices or devices_named(script, as_module) or 2
+    if is_terminal():  # what comes then is the script's own
+        warn(
+            f"{script} begins in {mode} mode on {world} device{'' if world == 1 else 's'}; torch is being imported"
+        )
     run = run_here(
-        script=script, name=str(script), mode=mode, world=devices or devices_named(script, as_module) or 2,
+        script=script, name=str(script), mode=mode, world=world,
         module=module, replaced=what.files, settings=what.settings, folder=folder_of(script),
-        arguments=arguments, trace=trace, steps=steps, patience=timeout, real=not virtual,
+        arguments=arguments, trace=trace, steps=steps, timeout=timeout, real=not virtual,
     )  # fmt: skip
     if run.failure:
-        from dp2ddp.report.run import failure_text
+        from dp2ddp.report.failure_text import failure_text
 
         raise RunError(failure_text(run))
     sys.exit(0)

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from dp2ddp.cli import ScriptCommand
+from dp2ddp.cli._progress import shown
+from dp2ddp.cli._reports import check_targets, open_option, report_option, write_reports
 from dp2ddp.cli._scripts import accept
+from dp2ddp.errors import OptionError
+from dp2ddp.installed import require_what_runs_need
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.acceptance import AcceptOption
@@ -82,15 +86,15 @@ class Words(_Words):
               help="What starts the --converted version [default: python if it starts its ranks itself].")  # fmt: skip
 @accept
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON (docs/json.md).")
-@click.option("--report", "targets", type=click.Path(path_type=Path), multiple=True, metavar="FILE",
-              help="Write a report: .html to read, .md for a pull request; may be given several times.")  # fmt: skip
+@report_option
+@open_option
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(
     script: Path, as_module: bool, converted: Path | None, converted_arguments: tuple[str, ...] | None,
     devices: tuple[int, ...] | None, aligned: bool, steps: int | None, every: int,
     only_gradients: bool, timeout: float,
     launcher: str | None, accept: tuple[AcceptOption, ...], as_json: bool,
-    targets: tuple[Path, ...], arguments: tuple[str, ...],
+    targets: tuple[Path, ...], opens: bool, arguments: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Train SCRIPT with DataParallel and its conversion under torchrun, and compare every optimizer step.
 
@@ -98,45 +102,30 @@ def command(
     Arguments for both scripts go behind --.
     Ends with 0 if both are the same, 1 if they differ, 3 if they could not run.
     """
-    from dp2ddp.cli._scripts import warn
+    require_what_runs_need("verify")
+    from dp2ddp.api import VerificationError, verify
     from dp2ddp.report.comparison import print_report
     from dp2ddp.report.comparison_json import as_document
-    from dp2ddp.report.files import check_target, write_report
-    from dp2ddp.trial.wanted import Wanted
-    from dp2ddp.trial.whole import verify
 
-    try:
-        wanted = Wanted(
-            script=script,
-            converted=converted,
-            devices=devices or (),
-            arguments=arguments,
-            converted_arguments=converted_arguments,
-            steps=steps,
-            every=every,
-            only_gradients=only_gradients,
-            aligned=aligned,
-            launcher=launcher,
-            accept=tuple(one.text for one in accept),
-            patience=timeout,
-            as_module=as_module,
-        )
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    for target in targets:  # not after a month
-        check_target(target)
-    report, failure = verify(wanted, _say, warn)
+    check_targets(targets)  # not after a month
+    failure = None
+    with shown() as progress:
+        try:
+            report = verify(
+                script, converted=converted, devices=devices or (), arguments=arguments,
+                converted_arguments=converted_arguments, steps=steps, every=every, only_gradients=only_gradients,
+                aligned=aligned, launcher=launcher, accept=tuple(option.text for option in accept), timeout=timeout,
+                as_module=as_module, progress=progress,
+            )  # fmt: skip
+        except VerificationError as error:
+            report, failure = error.report, error
+        except OptionError as error:
+            raise click.UsageError(str(error)) from error
     if as_json:
         click.echo(as_document(report))
     elif report.verdicts:  # what was found before a failure is worth knowing
         print_report(report)
-    for target in targets:
-        write_report(report, target)
-        _say(f"report: {target}")
+    write_reports(report, targets, opens, "verify")
     if failure:
         raise failure
     sys.exit(0 if report.same else 1)
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)

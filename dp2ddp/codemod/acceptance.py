@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from dp2ddp.codemod.facts.script import Script
 from dp2ddp.errors import UnmatchedAcceptanceError
-from dp2ddp.source.cells import Place
+from dp2ddp.source.cells import CellPlace
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.plan import Planned
@@ -48,7 +48,7 @@ class AcceptOption:
     line: int
     reason: str
 
-    def answers(self, code: str, file: str | None, entry: str, place: Place) -> bool:
+    def answers(self, code: str, file: str | None, entry: str, place: CellPlace) -> bool:
         """Whether it means a hazard of this code, in this file (None: the entry script), at this place."""
         if (code, place.line) != (self.code, self.line):
             return False
@@ -61,11 +61,11 @@ class AcceptOption:
 
 def accept_option(text: str) -> AcceptOption:
     """The option that is meant; a ValueError says what it looks like."""
-    found = _OPTION.fullmatch(text.strip())
-    if not found:
+    match = _OPTION.fullmatch(text.strip())
+    if not match:
         raise ValueError(f"{text!r}: CODE:LINE, CODE:FILE:LINE, or CODE:CELL:LINE of a notebook")
     return AcceptOption(
-        text.strip(), found["code"].upper(), found["where"], int(found["line"]), found["reason"] or ""
+        text.strip(), match["code"].upper(), match["where"], int(match["line"]), match["reason"] or ""
     )
 
 
@@ -83,9 +83,9 @@ def refuse_unmatched(
     """An UnmatchedAcceptanceError for an option that answers nothing: it answers for a line that has moved, say."""
     answered = list(accepted)
     for option in options:
-        if any(option.answers(one.code, one.file, entry, one.place) for one in answered):
+        if any(option.answers(hazard.code, hazard.file, entry, hazard.place) for hazard in answered):
             continue
-        there = ", ".join(dict.fromkeys(option_text(one) for one in still_open))
+        there = ", ".join(dict.fromkeys(option_text(hazard) for hazard in still_open))
         raise UnmatchedAcceptanceError(
             f"--accept {option.text}: no hazard there; "
             + (f"open ones: {there}" if there else "none is open at all")
@@ -132,11 +132,11 @@ class Comments:
             text = positions.text[positions.line_starts[line - 1] : positions.line_end(line)]
             if text.lstrip().startswith("#"):
                 self._alone.add(line)
-            found = _COMMENT.search(text)
-            if found and not self._is_in_text(positions.line_starts[line - 1] + found.start()):
-                word, codes, reason = found.groups()
+            match = _COMMENT.search(text)
+            if match and not self._is_in_text(positions.line_starts[line - 1] + match.start()):
+                word, codes, reason = match.groups()
                 named = tuple(code.strip().upper() for code in (codes or "").split(",") if code.strip())
-                self._by_line[line] = Comment(line, found.start() + 1, word, named, reason.strip())
+                self._by_line[line] = Comment(line, match.start() + 1, word, named, reason.strip())
 
     def _is_in_text(self, place: int) -> bool:
         """Whether a string of the script stands there, and no comment."""
@@ -157,7 +157,7 @@ class Comments:
         if not self._by_line:
             return None
         comments = (self._by_line.get(line) for line in self._lines_for(node))
-        return next((one for one in comments if one and one.accepts(code)), None)
+        return next((comment for comment in comments if comment and comment.accepts(code)), None)
 
     def _lines_for(self, node: ast.AST) -> Iterator[int]:
         line = getattr(node, "lineno", 1)
@@ -165,7 +165,9 @@ class Comments:
         statement = None if isinstance(node, ast.Module) else self._script.scopes.statement(node)
         first = line
         if statement is not None:
-            first = min([statement.lineno, *(one.lineno for one in getattr(statement, "decorator_list", ()))])
+            first = min(
+                [statement.lineno, *(node.lineno for node in getattr(statement, "decorator_list", ()))]
+            )
             yield statement.lineno
             if isinstance(statement, _SIMPLE):
                 yield statement.end_lineno or line

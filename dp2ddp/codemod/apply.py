@@ -1,14 +1,18 @@
-"""Carry a plan out: every edit becomes splices on exact source positions, all other characters stay."""
+"""Carry a plan out: a libcst tree, one transformer over it, and what no edit is about is printed as it was read."""
 
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import libcst as cst
+
+from dp2ddp.codemod.blocks import Added, Around, Before, Blocks, Guarded, indented_as_it_is
 from dp2ddp.codemod.edits import (
     Decorate,
     DropArgument,
+    DropImport,
+    Guard,
     InsertAfter,
     InsertBefore,
     PassTo,
@@ -17,183 +21,195 @@ from dp2ddp.codemod.edits import (
     SetArgument,
     TextEdit,
 )
-from dp2ddp.codemod.facts.positions import Positions, Span
-from dp2ddp.codemod.facts.scopes import Scopes
-from dp2ddp.codemod.splices import Splice, splice_text
-
-HOLE = re.compile(r"\{(\w+)\}")
-COMMENT = re.compile(r"#[^\r\n]*")
-BLANK = re.compile(r"(?:[ \t\r\n\f]|\\\r?\n|#[^\r\n]*)*")  # what may stand between two tokens inside brackets
+from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.header import Header
+from dp2ddp.codemod.rewriter import NodeEdits, Rewriter
+from dp2ddp.codemod.tree import Tree, deep_recursion, has_own_brackets, read_tree
+from dp2ddp.errors import ConversionError
 
 
-class Editor:
-    """Edits to splices, for one text."""
+def edit_text(script: Script, edits: Sequence[TextEdit], header: Header | None = None) -> str:
+    """The text of a file after edits, with the lines that come behind its imports."""
+    try:
+        return _Editor(script, edits, header).text()
+    except (cst.CSTValidationError, cst.ParserSyntaxError) as error:  # of what edits put together
+        message = str(error).splitlines()[0]
+        raise ConversionError(
+            f"{script.source.name}: the result would not be Python ({message}); please report this script"
+        ) from error
 
-    def __init__(self, positions: Positions, scopes: Scopes, newline: str) -> None:
-        self.positions = positions
-        self.scopes = scopes
-        self.newline = newline
-        self.text = positions.text
 
-    def apply(self, edits: list[TextEdit], more: list[Splice]) -> str:
-        splices = [splice for edit in edits for splice in self.splices(edit)]
-        return splice_text(self.text, [*more, *splices])
+class _Editor:
+    """Edits, by the nodes of the libcst tree that they are about."""
 
-    def splices(self, edit: TextEdit) -> Iterator[Splice]:
+    def __init__(self, script: Script, edits: Sequence[TextEdit], header: Header | None) -> None:
+        self.script = script
+        self.edits = _unique(edits)
+        self.header = header
+        self.tree = self._read()
+        self.node_edits: dict[int, NodeEdits] = {}
+        self.around: dict[int, Around] = {}
+        self.guarded: list[Guarded] = []
+        self._refuse_clashes()
+        for edit in self.edits:
+            self._take(edit)
+
+    def text(self) -> str:
+        module = self.tree.module
+        blocks = Blocks(self.around, self.guarded, self._added(), module.default_indent)
+        holes = {node: self.tree.nodes[node] for edit in self._replacing() for node in edit.holes.values()}
+        bracketed = frozenset(
+            node
+            for edit in self._replacing()
+            for node in (edit.node, *edit.holes.values())
+            if has_own_brackets(node, self.script.positions)
+        )
+        config = module.config_for_parsing
+        with deep_recursion():
+            edited = module.visit(Rewriter(self.tree.ways, self.node_edits, blocks, holes, bracketed, config))
+        assert isinstance(edited, cst.Module)
+        return self.tree.printed(edited)
+
+    def _read(self) -> Tree:
+        nodes = [node for edit in self.edits for node in self._nodes(edit)]
+        if self.header and self.header.behind is not None:
+            nodes.append(self.header.behind)
+        return read_tree(self.script, dict.fromkeys(nodes))
+
+    def _nodes(self, edit: TextEdit) -> list[ast.AST]:
+        """The nodes whose places in the tree must be known."""
         match edit:
             case Replace():
-                yield self._replace(edit)
-            case PassTo():
-                yield from self._pass_to(edit)
-            case SetArgument():
-                yield self._set_argument(edit)
+                return [self._target(edit), *edit.holes.values()]
             case DropArgument():
-                yield self._drop_argument(edit)
-            case Remove():
-                yield self._remove(edit.node)
-            case InsertBefore():
-                yield self.insert_before(edit.node, edit.code)
-            case InsertAfter():
-                yield self.insert_after(edit.node, edit.code)
+                return [edit.call]
+            case Guard():
+                return [edit.node, edit.last]
+        return [edit.node]
+
+    def _target(self, edit: Replace) -> ast.AST:
+        """The call around an argument that becomes a keyword argument, or two: these are no expressions."""
+        is_argument = isinstance(edit.node, ast.keyword) or _is_expression(edit)
+        return edit.node if is_argument else self.script.scopes.parents[edit.node]
+
+    def _replacing(self) -> Iterator[Replace]:
+        return (edit for edit in self.edits if isinstance(edit, Replace))
+
+    # --- what is wanted of each node
+
+    def _take(self, edit: TextEdit) -> None:
+        match edit:
+            case Replace():
+                self._edits_of(self._replaced(edit)).replaced.append(edit)
+            case PassTo():
+                self._edits_of(self.tree.nodes[edit.node]).passed = edit
+            case SetArgument():
+                self._edits_of(self.tree.nodes[edit.node]).given.append(edit)
+            case DropArgument():
+                place = self._arguments(edit.call).index(edit.node)
+                self._edits_of(self.tree.nodes[edit.call]).dropped.add(place)
             case Decorate():
-                yield self._decorate(edit)
+                self._edits_of(self.tree.nodes[edit.node]).decorated.append(edit)
+            case Guard():
+                first, last = self.tree.nodes[edit.node], self.tree.nodes[edit.last]
+                self.guarded.append(Guarded(id(first), id(last), edit.test))
+            case Remove():
+                self._remove(edit.node)
+            case DropImport() if len(edit.names) == len(edit.node.names):
+                self._remove(edit.node)
+            case DropImport():
+                self._edits_of(self.tree.nodes[edit.node]).unused = edit.names
+            case InsertBefore():
+                self._around(edit.node).before.append(Before(edit.code, edit.apart))
+            case InsertAfter():
+                self._around(edit.node).after.append(edit.code)
 
-    def _replace(self, edit: Replace) -> Splice:
-        """`{name}` in the code is a hole if the edit names a node for it."""
-        pieces: list[str | Span] = []
-        for index, part in enumerate(HOLE.split(edit.code)):
-            pieces.append(self.positions.span(edit.holes[part]) if index % 2 else part)
-        return Splice(self.positions.span(edit.node), tuple(pieces), drops=True)
+    def _replaced(self, edit: Replace) -> cst.CSTNode:
+        target = self._target(edit)
+        node = self.tree.nodes[target]
+        if target is edit.node:
+            return node
+        if not isinstance(target, ast.Call) or not isinstance(edit.node, ast.expr):
+            raise self._clash(edit.node)
+        assert isinstance(node, cst.Call)
+        return node.args[self._arguments(target).index(edit.node)]
 
-    def _pass_to(self, edit: PassTo) -> Iterator[Splice]:
-        function = self.positions.span(edit.node.func)
-        bracket = self._opening_bracket(edit.node)
-        end = self.positions.span(edit.node).end
-        yield Splice(Span(function.start, function.start), (f"{edit.helper}(",))
-        if _is_bare_generator(edit.node) and self.positions.span(edit.node.args[0]).start == bracket:
-            yield Splice(Span(bracket, bracket), (", ",))
-            yield Splice(Span(end, end), (")",))
-            return
-        after = bracket + 1
-        comma = (
-            "" if not (edit.node.args or edit.node.keywords) else "," if self.text[after] in "\r\n" else ", "
-        )
-        yield Splice(Span(function.end, after), (self._closing_brackets(function.end, bracket), comma))
+    def _edits_of(self, node: cst.CSTNode) -> NodeEdits:
+        return self.node_edits.setdefault(id(node), NodeEdits())
 
-    def _opening_bracket(self, call: ast.Call) -> int:
-        """Where the bracket of a call's arguments stands; `(f)(x)` closes one before."""
-        position = self.positions.span(call.func).end
-        while self.text[position] != "(":
-            blank = BLANK.match(self.text, position)
-            assert blank is not None
-            position = max(blank.end(), position + 1) if self.text[blank.end()] != "(" else blank.end()
-        return position
-
-    def _closing_brackets(self, start: int, end: int) -> str:
-        return ")" * self.text[start:end].count(")")
-
-    def _set_argument(self, edit: SetArgument) -> Splice:
-        call, end = edit.node, self.positions.span(edit.node).end - 1
-        given = f"{edit.keyword}={edit.code}"
-        arguments = self._arguments(call)
-        if not arguments:
-            return Splice(Span(end, end), (given,))
-        last = self._after(call, arguments, len(arguments) - 1)
-        return Splice(Span(last, last), (f", {given}",))
-
-    def _drop_argument(self, edit: DropArgument) -> Splice:
-        """Together with the comma after it, or, for the last one, the comma before it."""
-        call, arguments = edit.call, self._arguments(edit.call)
-        index = arguments.index(edit.node)
-        if index:
-            start = self._after(call, arguments, index - 1)
-            return Splice(Span(start, self._after(call, arguments, index)), (), drops=True)
-        if len(arguments) > 1:
-            following = self._before(call, arguments, 1)
-            return Splice(Span(self._before(call, arguments, 0), following), (), drops=True)
-        return Splice(
-            Span(self._opening_bracket(call) + 1, self.positions.span(call).end - 1), (), drops=True
-        )
+    def _around(self, statement: ast.stmt) -> Around:
+        return self.around.setdefault(id(self.tree.nodes[statement]), Around())
 
     def _arguments(self, call: ast.Call) -> list[ast.expr | ast.keyword]:
         """In the order of the text."""
-        return sorted((*call.args, *call.keywords), key=lambda node: self.positions.span(node).start)
+        return sorted((*call.args, *call.keywords), key=lambda node: self.script.positions.span(node).start)
 
-    def _before(self, call: ast.Call, arguments: list[ast.expr | ast.keyword], index: int) -> int:
-        """Where an argument starts, brackets around it included."""
-        if not index:
-            return self._behind_blanks(self._opening_bracket(call) + 1)
-        comma = self._behind_blanks(self._after(call, arguments, index - 1))
-        return self._behind_blanks(comma + 1)
-
-    def _after(self, call: ast.Call, arguments: list[ast.expr | ast.keyword], index: int) -> int:
-        """Where an argument ends, brackets around it included."""
-        span = self.positions.span(arguments[index])
-        around = COMMENT.sub("", self.text[self._before(call, arguments, index) : span.start])
-        position = span.end
-        for _ in range(around.count("(")):
-            position = self._behind_blanks(position) + 1
-        return position
-
-    def _behind_blanks(self, position: int) -> int:
-        blank = BLANK.match(self.text, position)
-        return blank.end() if blank else position
-
-    def _remove(self, statement: ast.stmt) -> Splice:
-        span = self.positions.span(statement)
-        line_start = self.positions.line_starts[statement.lineno - 1]
-        end_line = statement.end_lineno or statement.lineno
-        before, after = (
-            self.text[line_start : span.start],
-            self.text[span.end : self.positions.line_end(end_line)],
-        )
-        if before.strip() or after.split("#")[0].strip() or self._fills_its_block(statement):
-            return Splice(span, ("pass",), drops=True)
-        return Splice(Span(line_start, self.positions.next_line(end_line)), (), drops=True)
-
-    def _fills_its_block(self, statement: ast.stmt) -> bool:
-        parent = self.scopes.parents[statement]
+    def _remove(self, statement: ast.stmt) -> None:
+        around, positions = self._around(statement), self.script.positions
+        parent = self.script.scopes.parents[statement]
         blocks = (getattr(parent, name, []) for name in ("body", "orelse", "finalbody"))
-        return any(isinstance(block, list) and block == [statement] for block in blocks)
+        around.removed = True
+        around.alone = not isinstance(parent, ast.Module) and any(block == [statement] for block in blocks)
+        line_start = positions.line_starts[statement.lineno - 1]
+        around.indent = positions.text[line_start : positions.span(statement).start]
 
-    def insert_before(self, statement: ast.stmt, code: str) -> Splice:
-        """Above the comment that belongs to the statement; at module level with empty lines around it."""
-        indent = self.indent(statement)
-        if indent is None:  # `if x: f()` or `a; b`
-            start = self.positions.span(statement).start
-            return Splice(Span(start, start), (f"{code}; ",), leads=True)
-        start = self.positions.above_comments(_first_line(statement), indent)
-        above = self.text[:start].rpartition(self.newline)[0].rpartition(self.newline)[2]
-        before = self.newline if not indent and above.strip() else ""
-        gap = "" if indent else self.newline
-        return Splice(Span(start, start), (f"{before}{indent}{code}{self.newline}{gap}",), leads=True)
+    # --- what cannot be
 
-    def insert_after(self, statement: ast.stmt, code: str) -> Splice:
-        indent = self.indent(statement)
-        end_line = statement.end_lineno or statement.lineno
-        end = self.positions.span(statement).end
-        if indent is None or self.text[end : self.positions.line_end(end_line)].split("#")[0].strip():
-            return Splice(Span(end, end), (f"; {code}",))
-        line_end = self.positions.line_end(end_line)
-        return Splice(Span(line_end, line_end), (f"{self.newline}{indent}{code}",), leads=True)
+    def _refuse_clashes(self) -> None:
+        """A ConversionError for two rules that want the same text."""
+        by_node: dict[ast.AST, list[TextEdit]] = {}
+        for edit in self.edits:
+            if isinstance(edit, (Replace, PassTo, SetArgument)):
+                by_node.setdefault(edit.node, []).append(edit)
+        for node, edits in by_node.items():
+            replacing = [edit for edit in edits if isinstance(edit, Replace)]
+            passing = sum(isinstance(edit, PassTo) for edit in edits)
+            inner = edits[-1:] if len(replacing) == len(edits) else []
+            lost = [edit for edit in replacing if edit not in inner and node not in edit.holes.values()]
+            if lost or passing > 1:
+                raise self._clash(node)
 
-    def _decorate(self, edit: Decorate) -> Splice:
-        start = self.positions.span(edit.node).start  # of `class`: decorators stand above
-        blanks = self.text[self.positions.line_starts[edit.node.lineno - 1] : start]
-        return Splice(Span(start, start), (f"{edit.code}{self.newline}{blanks}",), leads=True)
+    def _clash(self, node: ast.AST) -> ConversionError:
+        text = self.script.text(node)
+        return ConversionError(f"two rules want to change the same text: {text!r}; please report this script")
 
-    def indent(self, statement: ast.stmt) -> str | None:
-        """The blanks before a statement; None if something else stands before it on its line."""
-        start = self.positions.span(statement).start
-        line_start = self.positions.line_starts[_first_line(statement) - 1]
-        before = self.text[line_start:start]
-        return before if not before.strip() else None
+    # --- what comes behind the imports
 
-
-def _first_line(statement: ast.stmt) -> int:
-    decorators = getattr(statement, "decorator_list", [])
-    return decorators[0].lineno if decorators else statement.lineno
+    def _added(self) -> Added | None:
+        if self.header is None:
+            return None
+        module = self.tree.module
+        newline = module.default_newline
+        added = cst.parse_module(newline.join(self.header.lines) + newline)
+        if added.default_indent != module.default_indent:
+            added = indented_as_it_is(added)
+        behind = self.tree.nodes[self.header.behind] if self.header.behind is not None else None
+        first, *others = added.body
+        first = first.with_changes(leading_lines=(*added.header, *first.leading_lines))
+        return Added((first, *others), tuple(added.footer), id(behind) if behind else None)
 
 
-def _is_bare_generator(call: ast.Call) -> bool:
-    return len(call.args) == 1 and not call.keywords and isinstance(call.args[0], ast.GeneratorExp)
+def _unique(edits: Sequence[TextEdit]) -> list[TextEdit]:
+    """Two rules may want the same thing."""
+    unique: dict[tuple[object, ...], TextEdit] = {}
+    for edit in edits:
+        parts = vars(edit).items()
+        key = tuple(_key(value) for name, value in parts if name != "because")
+        unique.setdefault((type(edit), *key), edit)
+    return list(unique.values())
+
+
+def _key(value: object) -> object:
+    if isinstance(value, ast.AST):
+        return id(value)
+    return tuple((name, id(node)) for name, node in value.items()) if isinstance(value, dict) else value
+
+
+def _is_expression(edit: Replace) -> bool:
+    """Whether the code is one expression, and no keyword argument, nor several arguments."""
+    code = edit.code
+    for name in edit.holes:
+        code = code.replace(f"{{{name}}}", f" {name} ")
+    call = ast.parse(f"_({code}\n)", mode="eval").body
+    assert isinstance(call, ast.Call)
+    return len(call.args) == 1 and not call.keywords and not isinstance(call.args[0], ast.Starred)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dp2ddp.codemod.edits import DropArgument
+from dp2ddp.codemod.edits import DropArgument, Guard
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.positions import bounds
 from dp2ddp.codemod.plan import Plan
@@ -30,6 +30,8 @@ def touched_lines(plan: Plan) -> set[int]:
         first, _, last, _ = bounds(edit.node)
         if isinstance(edit, DropArgument):  # the brackets that close behind it
             first, last = bounds(edit.call.func)[2], bounds(edit.call)[2]
+        if isinstance(edit, Guard):
+            last = bounds(edit.last)[2]
         touched.update(range(first, last + 1))
     return touched
 

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
-import difflib
+import atexit
+import gc
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 from dp2ddp.codemod.acceptance import AcceptOption, refuse_unmatched
-from dp2ddp.codemod.apply import Editor
 from dp2ddp.codemod.checks import check_result
+from dp2ddp.codemod.choices import FULL
 from dp2ddp.codemod.facts import Facts, gather_facts
 from dp2ddp.codemod.facts.looked_up import may_look_up
-from dp2ddp.codemod.header import add_header
+from dp2ddp.codemod.header import make_header
 from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
 from dp2ddp.codemod.launch import entry_name, launch_line, world_of
-from dp2ddp.codemod.lift import Library
+from dp2ddp.codemod.lift import all_templates
 from dp2ddp.codemod.plan import WRAP_RULE, Plan, Planned, make_plan
-from dp2ddp.codemod.rule import pick_rules
+from dp2ddp.codemod.rule import STYLES, pick_rules
 from dp2ddp.codemod.strategy import Strategy, choose
+from dp2ddp.codemod.tiers import choose_tier, with_tier
+from dp2ddp.codemod.unused import with_unused_imports
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.entries import OtherEntry
+from dp2ddp.source.entries import OtherEntry, other_entries
 from dp2ddp.source.files import Rewrite, SourceFile
-from dp2ddp.source.helper_module import NAME
+from dp2ddp.source.helper_module import NAME, PACKAGE
 from dp2ddp.source.parsing import parse
 from dp2ddp.source.projects import Project
 from dp2ddp.source.settings_files import find_mentions
+
+if TYPE_CHECKING:
+    from dp2ddp.codemod.idiomatic.style_differences import StyleDifference
 
 # A text search rejects what cannot matter, before anything is parsed.
 MENTION = re.compile(
@@ -44,6 +53,7 @@ class Options:
     data: str | None = None
     join: str | None = None
     gradients: str | None = None
+    tier: str | None = None  # of helpers
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     accept: tuple[AcceptOption, ...] = ()  # hazards that the user answers
@@ -56,21 +66,7 @@ class FileConversion(Rewrite):
     """One file of the user's own before and after."""
 
     plan: Plan | None = None  # None: nothing of DataParallel in the project
-
-    def diff(self) -> str:
-        """A unified diff that `patch` applies to the file, byte for byte; the line endings are in it."""
-        mark = "\ufeff" if self.before.bom else ""
-        before, after = _lines(mark + self.before.text), _lines(mark + self.after)
-        name = self.before.name + ("\t" if " " in self.before.name else "")  # where `patch` ends a name
-        lines = difflib.unified_diff(before, after, name, f"{self.before.name} (converted)")
-        return "".join(
-            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
-        )
-
-    def diff_bytes(self) -> bytes:
-        """The same in the file's own encoding; its name as the system spells it."""
-        head, at, rest = self.diff().partition("\n@@")
-        return os.fsencode(head) + (at + rest).encode(self.before.encoding)
+    how: ClassVar[str] = "converted"
 
 
 @dataclass(frozen=True)
@@ -82,6 +78,9 @@ class Conversion:
     helpers: HelperModule | None = None  # the module with the helpers, unless they live elsewhere
     keeps_name: bool = False  # modules import the script itself: it must be called what they call it
     strategy: Strategy | None = None
+    style: str = "exact"
+    differences: tuple[StyleDifference, ...] = ()  # from how DataParallel trains; the exact style has none
+    kept: tuple[str, ...] = ()  # what stays the same beside them
     world: int | None = None  # len(device_ids), where they can be read off
     launch: str = ""
     entry_module: str = ""  # "package.train", of a script that is started with -m
@@ -96,7 +95,7 @@ class Conversion:
     @property
     def changed_files(self) -> tuple[FileConversion, ...]:
         """Those of the user's own, the entry script first."""
-        return tuple(one for one in self.files if one.changed)
+        return tuple(file for file in self.files if file.changed)
 
     @property
     def helper_file(self) -> dict[Path, bytes]:
@@ -108,7 +107,7 @@ class Conversion:
     @property
     def files_beside(self) -> dict[Path, bytes]:
         """What is written beside the script: its helpers, and local modules that change."""
-        changed = {one.before.path: one.data for one in self.modules if one.changed}
+        changed = {module.before.path: module.data for module in self.modules if module.changed}
         return self.helper_file | {path: data for path, data in changed.items() if path}
 
     @property
@@ -120,7 +119,7 @@ class Conversion:
     @property
     def is_project(self) -> bool:
         """Whether more than the script itself changes, or its name must stay."""
-        return self.keeps_name or any(one.changed for one in self.modules)
+        return self.keeps_name or any(module.changed for module in self.modules)
 
     @property
     def before(self) -> SourceFile:
@@ -132,25 +131,25 @@ class Conversion:
 
     @property
     def changed(self) -> bool:
-        return any(one.changed for one in self.files)
+        return any(file.changed for file in self.files)
 
     @property
     def edits(self) -> tuple[Planned, ...]:
-        return tuple(edit for one in self.files if one.plan and one.changed for edit in one.plan.edits)
+        return tuple(edit for file in self.files if file.plan and file.changed for edit in file.plan.edits)
 
     @property
     def hazards(self) -> tuple[Planned, ...]:
         """Open ones."""
-        return tuple(hazard for one in self.files if one.plan for hazard in one.plan.hazards)
+        return tuple(hazard for file in self.files if file.plan for hazard in file.plan.hazards)
 
     @property
     def accepted(self) -> tuple[Planned, ...]:
         """Hazards that a person has answered."""
-        return tuple(hazard for one in self.files if one.plan for hazard in one.plan.accepted)
+        return tuple(hazard for file in self.files if file.plan for hazard in file.plan.accepted)
 
     @property
     def notes(self) -> tuple[Planned, ...]:
-        return tuple(note for one in self.files if one.plan for note in one.plan.notes)
+        return tuple(note for file in self.files if file.plan for note in file.plan.notes)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -187,47 +186,126 @@ class Conversion:
 
     def diff(self) -> str:
         """One file after the other."""
-        return "".join(one.diff() for one in self.changed_files)
+        return "".join(file.diff() for file in self.changed_files)
 
     def diff_bytes(self) -> bytes:
-        return b"".join(one.diff_bytes() for one in self.changed_files)
+        return b"".join(file.diff_bytes() for file in self.changed_files)
 
 
-def _lines(text: str) -> list[str]:
-    """As `patch` counts them: form feeds, and whatever else str.splitlines ends a line with, are part of a line."""
-    return re.findall(r"[^\n]*\n|[^\n]+", text)
+def convert(
+    project: Project, options: Options | None = None, begin: Callable[[str], object] = str
+) -> Conversion:
+    """Convert the entry script of a project and its local modules; nothing is imported, run or written.
 
-
-def convert(project: Project, options: Options | None = None) -> Conversion:
-    """Convert the entry script of a project and its local modules; nothing is imported, run or written."""
+    `begin` gets a line for each part of the work when it begins: of 300 modules it takes ten seconds.
+    """
     try:
-        found = _convert(project, options or Options())
+        with _garbage_waits():
+            conversion = replace(
+                _convert(project, options or Options(), begin), style=(options or Options()).style
+            )
     except RecursionError as error:
         name = project.entry.name
         raise ConversionError(
             f"{name}: nested too deeply to be converted, it or a module of its own"
         ) from error
-    refuse_unmatched((options or Options()).accept, found.accepted, found.hazards, project.entry.name)
-    return replace(found, missing=project.missing, unread=project.unread, entry_module=project.entry_module)
+    refuse_unmatched(
+        (options or Options()).accept, conversion.accepted, conversion.hazards, project.entry.name
+    )
+    return replace(
+        conversion, missing=project.missing, unread=project.unread, entry_module=project.entry_module
+    )
 
 
-def _convert(project: Project, options: Options) -> Conversion:
-    rules = pick_rules(options.select, options.ignore)
-    entry = project.entry
+def _beside_sameness(facts: Facts, style: str) -> tuple[tuple[StyleDifference, ...], tuple[str, ...]]:
+    """What is not the same any more, and what stays so beside it; the exact style has no differences."""
+    if style == "exact":
+        return (), ()
+    from dp2ddp.codemod.idiomatic.style_differences import (
+        find_differences,
+        find_kept,
+    )  # the exact style needs none of it
+
+    return find_differences(facts), find_kept(facts)
+
+
+@lru_cache(maxsize=1)
+def _leave_garbage_at_exit() -> None:
+    atexit.register(gc.freeze)
+
+
+@contextmanager
+def _garbage_waits() -> Iterator[None]:
+    """Trees are large and stay until the end; looking through them for garbage takes a quarter of a conversion.
+
+    Nor are they looked through when the process ends, which would take as long again.
+    """
+    _leave_garbage_at_exit()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectPlan:
+    """What a conversion would do to each file of a project, before any text is changed."""
+
+    facts: Facts
+    strategy: Strategy
+    plans: Mapping[Facts, Plan]
+    whole: bool = False  # an open hazard anywhere: nothing is written
+
+    @property
+    def converts(self) -> bool:
+        """Whether anything is written: half a conversion helps nobody."""
+        wraps = any(plan.wraps_converted for plan in self.plans.values())
+        hazards = self.whole and any(plan.hazards for plan in self.plans.values())
+        return self.facts.entry.first_act is not None and wraps and not hazards
+
+
+def plan_project(project: Project, options: Options | None = None) -> ProjectPlan | None:
+    """What converting would do, without doing it; None where nothing in the project is of DataParallel."""
+    with _garbage_waits():
+        return _plan(project, options or Options(), str)
+
+
+def _plan(project: Project, options: Options, begin: Callable[[str], object]) -> ProjectPlan | None:
+    rules = pick_rules(options.select, options.ignore, options.style)
     _refuse_half_converted(project)
     if not _may_matter(project):
-        parse(entry)  # a file that is no Python is an error all the same
-        return Conversion(FileConversion(entry, entry.text))
+        parse(project.entry)  # a file that is no Python is an error all the same
+        return None
     _refuse_unread(project)
+    files = f"{1 + len(project.modules)} file{'s' if project.modules else ''}"
+    begin(f"1 of 4: finding out what {files} do{'' if project.modules else 'es'}")
     facts = gather_facts(project)
+    begin("2 of 4: choosing how data and gradients go")
     strategy = choose(facts, options.data, options.join, options.gradients)
     if not facts.uses_data_parallel:  # a note at most: wrapped for one device only
         plan = make_plan(facts, strategy, [rule for rule in rules if rule.code == WRAP_RULE], options.accept)
-        return Conversion(FileConversion(entry, entry.text, plan), strategy=strategy)
-    plans = {one: make_plan(one, strategy, rules, options.accept) for one in facts.files}
-    if facts.entry.first_act is None or not any(plan.wraps_converted for plan in plans.values()):
-        return _unchanged(plans, strategy)  # only hazards: half a conversion helps nobody
-    return _convert_files(project, facts, plans, strategy, options)
+        return ProjectPlan(facts, strategy, {facts: plan})
+    begin(f"3 of 4: planning the changes of {files}")
+    plans = {file: make_plan(file, strategy, rules, options.accept) for file in facts.files}
+    if any(plan.lifts for plan in plans.values()):
+        against = _against_lean(project, facts, plans, options)
+        strategy = with_tier(facts, strategy, choose_tier(facts, strategy, plans, options.tier, against))
+    if strategy.helpers.value != FULL:
+        plans = {file: make_plan(file, strategy, rules, options.accept) for file in facts.files}
+    return ProjectPlan(facts, strategy, plans, STYLES[options.style].whole)
+
+
+def _convert(project: Project, options: Options, begin: Callable[[str], object]) -> Conversion:
+    planned = _plan(project, options, begin)
+    if planned is None:
+        return Conversion(FileConversion(project.entry, project.entry.text))
+    if not planned.facts.uses_data_parallel or not planned.converts:
+        return _unchanged(planned.plans, planned.strategy)
+    begin("4 of 4: changing the files")
+    return _convert_files(project, planned.facts, planned.plans, planned.strategy, options)
 
 
 def _may_matter(project: Project) -> bool:
@@ -240,16 +318,16 @@ def _may_matter(project: Project) -> bool:
 
 
 # The templates whose helpers fit together in one way only, which was chosen for another script.
-CHOSEN_TOGETHER = {"ddp", "in_turn", "parts", "rows", "batches", "shared", "feed"}
-FROM_HELPERS = re.compile(rf"^from {NAME} import (.*)", re.MULTILINE)
-JOINS = "join_process_group"
+CHOSEN_TOGETHER = {"plain", "lean", "ddp", "in_turn", "parts", "rows", "batches", "shared", "feed"}
+FROM_HELPERS = re.compile(rf"^from (?:{NAME}|{re.escape(PACKAGE)}) import (.*)", re.MULTILINE)
+JOINS = re.compile(r"\bjoin_process_group\b|\binit_distributed\b")
 
 
 def _refuse_half_converted(project: Project) -> None:
     """A ConversionError for a script whose models or loaders were converted with another one, and it was not."""
-    if JOINS in project.entry.text:
+    if JOINS.search(project.entry.text):
         return
-    library = Library()
+    library = all_templates()
     for module in project.modules:
         lines = FROM_HELPERS.findall(module.source.text)
         names = {name.split(" as ")[0].strip() for line in lines for name in line.split(",")}
@@ -267,39 +345,63 @@ def _refuse_unread(project: Project) -> None:
             parse(module.source)
 
 
+def _against_lean(
+    project: Project, facts: Facts, plans: Mapping[Facts, Plan], options: Options
+) -> Iterator[str]:
+    """What the smaller tiers cannot do: other choices, and scripts without ranks that run what changes."""
+    if options.data or options.join or options.gradients:
+        yield "other choices are asked for"
+    paths = (file.script.source.path for file in facts.others if plans[file].lifts)
+    for other in other_entries(project, [path for path in paths if path]):
+        yield f"{other.uses[0].name} is imported by {other.path.name}, too"
+
+
 def _unchanged(plans: Mapping[Facts, Plan], strategy: Strategy) -> Conversion:
-    files = [FileConversion(one.script.source, one.script.source.text, plan) for one, plan in plans.items()]
+    files = [
+        FileConversion(file.script.source, file.script.source.text, plan) for file, plan in plans.items()
+    ]
     return Conversion(files[0], tuple(files[1:]), strategy=strategy)
 
 
 def _convert_files(
     project: Project, facts: Facts, plans: Mapping[Facts, Plan], strategy: Strategy, options: Options
 ) -> Conversion:
+    plans = {file: with_unused_imports(file, plan) for file, plan in plans.items()}
     keeps_name = bool(project.entry_names)
-    is_project = keeps_name or any(plans[one].edits for one in facts.others)
+    is_project = keeps_name or any(plans[file].edits for file in facts.others)
     place = options.helpers
+    needs_helpers = any(plan.lifts for plan in plans.values())
     if place is HelperPlace.IN_SCRIPT and is_project:
         place = HelperPlace.BESIDE  # several files need them
     files = [
-        FileConversion(one.script.source, edit_file(one, plan, place), plan) for one, plan in plans.items()
+        FileConversion(file.script.source, edit_file(file, plan, place), plan) for file, plan in plans.items()
     ]
-    for one, plan, file in zip(plans, plans.values(), files, strict=True):
-        check_result(one, plan, file.after)
+    for (file, plan), converted in zip(plans.items(), files, strict=True):
+        check_result(file, plan, converted.after)
+    differences, kept = _beside_sameness(facts, options.style)
     return Conversion(
         files[0],
         tuple(files[1:]),
-        _helpers(project, list(plans.values()), options) if place is HelperPlace.BESIDE else None,
+        _helpers(project, list(plans.values()), options)
+        if needs_helpers and place is HelperPlace.BESIDE
+        else None,
         keeps_name,
         strategy,
-        world_of(facts),
-        launch_line(facts, entry_name(facts) if is_project else None),
+        world=world_of(facts),
+        launch=launch_line(facts, entry_name(facts) if is_project else None),
+        differences=differences,
+        kept=kept,
     )
 
 
 def edit_file(facts: Facts, plan: Plan, place: HelperPlace) -> str:
     """The new text of a file."""
-    editor = Editor(facts.script.positions, facts.script.scopes, facts.script.source.newline)
-    return editor.apply(plan.text_edits(), add_header(facts, plan, place))
+    edits, header = plan.text_edits(), make_header(facts, plan, place)
+    if not edits and not header:
+        return facts.script.source.text
+    from dp2ddp.codemod.apply import edit_text  # libcst takes longer to import than most files to convert
+
+    return edit_text(facts.script, edits, header)
 
 
 def _helpers(project: Project, plans: list[Plan], options: Options) -> HelperModule:
@@ -307,5 +409,5 @@ def _helpers(project: Project, plans: list[Plan], options: Options) -> HelperMod
     needed = {lift.helper for plan in plans for lift in plan.lifts}
     there = project.helpers or SourceFile(project.helper_path, "")
     return helper_module(
-        there, needed, Library(), is_there=project.helpers is not None, renew=options.renew_helpers
+        there, needed, all_templates(), is_there=project.helpers is not None, renew=options.renew_helpers
     )

@@ -58,11 +58,12 @@ class Remove:
 
 @dataclass(frozen=True, eq=False)
 class InsertBefore:
-    """Put a line before a statement, indented like it."""
+    """Put a line before a statement, indented like it; `apart`: at module level, with empty lines around it."""
 
     node: ast.stmt
     code: str
     because: str
+    apart: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +84,33 @@ class Decorate:
     because: str
 
 
+@dataclass(frozen=True, eq=False)
+class Guard:
+    """Put statements that follow each other in one block, `node` to `last`, under `if test:`."""
+
+    node: ast.stmt
+    last: ast.stmt
+    test: str
+    because: str
+
+
+@dataclass(frozen=True, eq=False)
+class DropImport:
+    """Take names out of an import; without any it goes whole."""
+
+    node: ast.Import | ast.ImportFrom
+    names: tuple[str, ...]  # as the file knows them
+    because: str
+
+
 @dataclass(frozen=True)
 class Import:
-    """The script needs `import module as alias`, which is added unless it is there already."""
+    """The script needs `import module as alias`, or `from module import name as alias`, unless it is there already."""
 
     module: str
     alias: str | None
     because: str
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +138,17 @@ class Note:
     message: str
 
 
-TextEdit = Replace | PassTo | SetArgument | DropArgument | Remove | InsertBefore | InsertAfter | Decorate
+TextEdit = (
+    Replace
+    | PassTo
+    | SetArgument
+    | DropArgument
+    | Remove
+    | InsertBefore
+    | InsertAfter
+    | Decorate
+    | Guard
+    | DropImport
+)
 Edit = TextEdit | Import | Lift
 Finding = Edit | Hazard | Note

@@ -4,34 +4,47 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass
 
-from dp2ddp.codemod.edits import InsertBefore
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.positions import Span, bounds
 from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
 from dp2ddp.codemod.helpers import HelperPlace, as_isort, import_texts
-from dp2ddp.codemod.lift import PACKAGE, ImportLine, Library, Lifted, import_lines
+from dp2ddp.codemod.lift import ImportLine, Library, Lifted, all_templates, import_lines
 from dp2ddp.codemod.plan import Plan
-from dp2ddp.codemod.splices import Splice
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.helper_module import NAME
+from dp2ddp.source.helper_module import IMPORTED, NAME, PACKAGE
 
 OPENING = HELPERS_START + " ({modules}): yours now, they need torch alone"
 CLOSING = HELPERS_END
 
 
-def add_header(facts: Facts, plan: Plan, place: HelperPlace, library: Library | None = None) -> list[Splice]:
-    """The lines behind the last import, as one insertion."""
+@dataclass(frozen=True)
+class Header:
+    """What comes behind the last import of a file."""
+
+    lines: tuple[str, ...]
+    behind: ast.stmt | None  # the last import, or the docstring; None: before the first statement
+
+
+def make_header(
+    facts: Facts, plan: Plan, place: HelperPlace, library: Library | None = None
+) -> Header | None:
+    """Imports that are missing and, where asked for, the helpers themselves.
+
+    libcst's AddImportsVisitor would put an import behind the first unbroken row of imports, and so above
+    `os.environ["OMP_NUM_THREADS"] = "1"` or `sys.path.insert(...)` between imports: torch would be imported, by the
+    helpers, before what it reads then is set.
+    """
     helpers = {lift.helper for lift in plan.lifts} - _present(facts)
-    imports = {ImportLine(one.module, None, one.alias) for one in plan.imports}
-    library = library or Library()
+    imports = {ImportLine(line.module, line.name, line.alias) for line in plan.imports}
+    library = library or all_templates()
     block: list[str] = []
     if place is HelperPlace.IN_SCRIPT and helpers:
         block = _block(facts, helpers, library.lift(helpers), imports)
     elif helpers:
         imports |= {_import_of(facts, library, place, helper) for helper in helpers}
     lines = [*import_texts(_missing(facts, imports)), *block]
-    return [_behind_imports(facts, plan, lines)] if lines else []
+    return Header(tuple(lines), _anchor(facts)) if lines else None
 
 
 def _block(facts: Facts, helpers: Set[str], lifted: Lifted, above: set[ImportLine]) -> list[str]:
@@ -67,15 +80,16 @@ def _present(facts: Facts) -> set[str]:
     """Helpers that an earlier conversion has put into the script."""
     top = facts.script.scopes.top
     here = set(top.definitions) | {
-        name for name, origin in top.imports.items() if origin.startswith((PACKAGE, NAME))
+        name for name, origin in top.imports.items() if origin.startswith(IMPORTED)
     }
     return here if facts.is_converted else set()
 
 
 def _import_of(facts: Facts, library: Library, place: HelperPlace, helper: str) -> ImportLine:
-    module = library.module_of(helper)  # an error for a helper that there is not
-    source = f"{PACKAGE}.{module}" if place is HelperPlace.PACKAGE else NAME
-    return ImportLine(source, helper).renamed(facts.names.helper(helper))
+    library.module_of(helper)  # an error for a helper that there is not
+    return ImportLine(PACKAGE if place is HelperPlace.PACKAGE else NAME, helper).renamed(
+        facts.names.helper(helper)
+    )
 
 
 def _same_meaning(name: str) -> tuple[str, ...]:
@@ -107,10 +121,10 @@ SHARED = {
 }
 
 
-def _missing(facts: Facts, wanted: Iterable[ImportLine]) -> list[ImportLine]:
+def _missing(facts: Facts, lines: Iterable[ImportLine]) -> list[ImportLine]:
     """Imports that the top of the script does not have yet: plain ones first, as isort would."""
     there = set(_imports_above(facts))
-    absent = {line for line in wanted if line not in there and not _is_covered(line, there)}
+    absent = {line for line in lines if line not in there and not _is_covered(line, there)}
     return sorted(absent, key=as_isort)
 
 
@@ -136,46 +150,9 @@ def _imports_above(facts: Facts) -> Iterator[ImportLine]:
             return
 
 
-def _behind_imports(facts: Facts, plan: Plan, lines: list[str]) -> Splice:
-    positions, newline = facts.script.positions, facts.script.source.newline
-    at = _anchor(facts)
-    text = "".join(one + newline for one in lines)
-    if positions.text[at : at + 1].strip() and not _brings_empty_line(facts, plan, at):
-        text += newline
-    if at == len(positions.text) and not positions.text.endswith(("\n", "\r")):
-        text = newline + text
-    return Splice(Span(at, at), (text,), leads=True)
-
-
-def _brings_empty_line(facts: Facts, plan: Plan, at: int) -> bool:
-    """Whether another edit puts a line there, with an empty one above it (apply.py, insert_before)."""
-    positions = facts.script.positions
-    if not positions.text[:at].strip():
-        return False
-    leading = (one.node for one in plan.text_edits() if isinstance(one, InsertBefore))
-    return any(positions.above_comments(bounds(node)[0]) == at for node in leading)
-
-
-def _anchor(facts: Facts) -> int:
-    """Behind the last import; without one, behind the docstring, or before the first statement."""
-    positions, body = facts.script.positions, facts.script.tree.body
-    last = facts.entry.last_import
+def _anchor(facts: Facts) -> ast.stmt | None:
+    """The last import; without one, the docstring."""
+    body, last = facts.script.tree.body, facts.entry.last_import
     if last is None and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
-        last = body[0]
-    if last is None:
-        return positions.above_comments(bounds(body[0])[0])
-    _refuse_shared_line(facts, last)
-    return positions.next_line(last.end_lineno or last.lineno)
-
-
-def _refuse_shared_line(facts: Facts, last: ast.stmt) -> None:
-    for statement in facts.script.tree.body:
-        if (
-            statement.lineno == last.end_lineno
-            and facts.script.positions.span(statement).start > facts.script.positions.span(last).start
-        ):
-            source = facts.script.source
-            where = source.place(statement.lineno).in_file(source.name, statement.col_offset + 1)
-            raise ConversionError(
-                f"{where}: a statement shares the line of the last import; give it a line of its own"
-            )
+        return body[0]
+    return last

@@ -22,7 +22,7 @@ class HelperPlace(Enum):
 
     BESIDE = "beside"  # `from ddp_helpers import ...`: a module in the folder that is first on sys.path
     IN_SCRIPT = "in the script"  # pasted behind its imports
-    PACKAGE = "package"  # `from dp2ddp.templates... import ...`
+    PACKAGE = "package"  # `from dp2ddp.helpers import ...`
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ def helper_module(
     if place.text == module_text(known, library):
         return _renewed(place, known, helpers, library)
     _refuse_namesakes(place, there, helpers, library)
-    found = _with_missing(place, there, library.lift(helpers))
-    if _is_of_this_edition(place) or not (found.added or found.kept):
-        return found
+    changed = _with_missing(place, there, library.lift(helpers))
+    if _is_of_this_edition(place) or not (changed.added or changed.kept):
+        return changed
     if renew:
         return _renewed(place, known, helpers, library)
     raise ConversionError(
@@ -75,8 +75,8 @@ def _renewed(place: SourceFile, known: Set[str], helpers: Set[str], library: Lib
 def _refuse_namesakes(place: SourceFile, there: Template, helpers: Set[str], library: Library) -> None:
     """A ConversionError where something of the owner's own has the name of a helper: it takes other arguments."""
     for name in sorted(helpers & there.definitions.keys()):
-        ours = library.template(library.module_of(name)).definitions[name].node
-        if _signature(there.definitions[name].node) != _signature(ours):
+        own = library.template(library.module_of(name)).definitions[name].node
+        if _signature(there.definitions[name].node) != _signature(own):
             raise ConversionError(
                 f"{place.name}: its {name} takes other arguments than the helper of that name; rename yours"
             )
@@ -92,15 +92,15 @@ def _is_of_this_edition(place: SourceFile) -> bool:
     return f"(edition {edition()})" in place.text.partition("\n")[0]
 
 
-def _with_missing(place: SourceFile, there: Template, wanted: Lifted) -> HelperModule:
+def _with_missing(place: SourceFile, there: Template, lifted: Lifted) -> HelperModule:
     """A module that is not as dp2ddp writes it: what it lacks is added at its end, nothing else changes."""
-    texts = {name: there.segment(found.node) for name, found in there.definitions.items()}
-    missing = {name: text for name, text in wanted.by_name.items() if name not in texts}
-    kept = tuple(sorted(name for name, text in wanted.by_name.items() if texts.get(name, text) != text))
+    texts = {name: there.segment(definition.node) for name, definition in there.definitions.items()}
+    missing = {name: text for name, text in lifted.by_name.items() if name not in texts}
+    kept = tuple(sorted(name for name, text in lifted.by_name.items() if texts.get(name, text) != text))
     if not missing:
         return HelperModule(place, place.text, kept=kept)
     had = {line for lines in there.imports.values() for line in lines}
-    imports = import_texts(sorted(set(wanted.imports) - had, key=as_isort))
+    imports = import_texts(sorted(set(lifted.imports) - had, key=as_isort))
     text = _behind_imports(place.text, there, imports).rstrip()
     after = "\n\n\n".join((text, *dict.fromkeys(missing.values()))) + "\n"
     return HelperModule(place, after, tuple(sorted(missing)), kept)

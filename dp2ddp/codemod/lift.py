@@ -10,13 +10,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 
 from dp2ddp.codemod.facts.positions import Positions
 from dp2ddp.codemod.facts.scopes import Scopes
 from dp2ddp.errors import ConversionError
 
-PACKAGE = "dp2ddp.templates"
+TEMPLATES = "dp2ddp.templates"
+FROM_TEMPLATE = re.compile(r"^from \.(\w+) import ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,14 @@ class Lifted:
     imports: tuple[ImportLine, ...]
     by_name: Mapping[str, str]  # the text of each definition
     modules: tuple[str, ...]
-    global_names: frozenset[str]  # that the definitions have or read at module level; builtins, too
+    taken: tuple[tuple[Template, Definition], ...]
+
+    @cached_property
+    def global_names(self) -> frozenset[str]:
+        """The names that the definitions have or read at module level, builtins too: asked where they are pasted."""
+        return frozenset().union(
+            *(template.global_names(definition.node) for template, definition in self.taken)
+        )
 
     @property
     def definitions(self) -> tuple[str, ...]:
@@ -73,7 +82,7 @@ class Template:
         self.text = text
         self.tree = ast.parse(text)
         self.positions = Positions(text)
-        self.definitions = {found.name: found for found in self._definitions()}
+        self.definitions = {definition.name: definition for definition in self._definitions()}
         self.imports: dict[str, list[ImportLine]] = {}
         for line in self._imports():
             if not line.module.startswith("."):
@@ -96,8 +105,7 @@ class Template:
 
     def needs(self, node: ast.stmt) -> list[str]:
         """Names of the module level that a definition uses, in the order of the text."""
-        names = (one.id for one in ast.walk(node) if isinstance(one, ast.Name))
-        return list(dict.fromkeys(names))
+        return list(dict.fromkeys(_names_in(node)))
 
     def imports_for(self, name: str, node: ast.stmt) -> Iterator[ImportLine]:
         """The imports behind a name; `import a.b` only where the definition says `a.b`."""
@@ -113,8 +121,8 @@ class Template:
 
     def global_names(self, node: ast.stmt) -> set[str]:
         """Names that a definition reads from the module around it, or from builtins, and those that it defines."""
-        names = (one for one in ast.walk(node) if isinstance(one, ast.Name))
-        return {one.id for one in names if self._is_global(one)} | set(_defined(node))
+        names = (inner for inner in ast.walk(node) if isinstance(inner, ast.Name))
+        return {name.id for name in names if self._is_global(name)} | set(_defined(node))
 
     def _line_before(self, start: int) -> tuple[int, str] | None:
         if start == 0:
@@ -125,6 +133,21 @@ class Template:
     def _is_global(self, node: ast.Name) -> bool:
         scope = self.scopes.lookup(node.id, self.scopes.scope_of[node])
         return scope is None or scope is self.scopes.top
+
+
+def _names_in(node: ast.AST) -> Iterator[str]:
+    """The names in a tree; `ast.walk` takes three times as long, and this is most of what a conversion waits for."""
+    pending: list[ast.AST] = [node]
+    while pending:
+        current = pending.pop()
+        if type(current) is ast.Name:
+            yield current.id
+            continue
+        for value in current.__dict__.values():
+            if isinstance(value, ast.AST):
+                pending.append(value)
+            elif type(value) is list:
+                pending += [part for part in value if isinstance(part, ast.AST)]
 
 
 def _first_line(node: ast.stmt) -> int:
@@ -156,12 +179,17 @@ def import_lines(node: ast.stmt) -> Iterator[ImportLine]:
 @lru_cache(maxsize=1)
 def read_templates() -> Mapping[str, str]:
     """The text of every template, by module name."""
-    folder = files(PACKAGE)
-    return {
-        one.name[:-3]: one.read_text(encoding="utf-8")
-        for one in sorted(folder.iterdir(), key=lambda one: one.name)
-        if one.name.endswith(".py") and one.name != "__init__.py"
-    }
+    spec = find_spec(TEMPLATES)  # importlib.resources loads tempfile and random, which take 9 ms
+    assert spec is not None
+    assert spec.submodule_search_locations
+    files = sorted(Path(spec.submodule_search_locations[0]).glob("*.py"))
+    return {file.stem: file.read_text(encoding="utf-8") for file in files if file.name != "__init__.py"}
+
+
+@lru_cache(maxsize=1)
+def all_templates() -> Library:
+    """The templates of this dp2ddp; what has been parsed of them once is kept."""
+    return Library()
 
 
 class Library:
@@ -193,15 +221,18 @@ class Library:
     def lift(self, helpers: Iterable[str]) -> Lifted:
         """The helpers and all they need: imports first, then definitions, those used by others before their users."""
         definitions, imports = self._closure(helpers)
-        order = self._module_order({one.module for one in definitions})
-        needed = sorted(definitions, key=lambda one: (order.index(one.module), one.node.lineno))
+        order = self._module_order({definition.module for definition in definitions})
+        needed = sorted(
+            definitions, key=lambda definition: (order.index(definition.module), definition.node.lineno)
+        )
         return Lifted(
             imports=tuple(sorted(imports, key=str)),
-            by_name={one.name: self.template(one.module).segment(one.node) for one in needed},
+            by_name={
+                definition.name: self.template(definition.module).segment(definition.node)
+                for definition in needed
+            },
             modules=tuple(order),
-            global_names=frozenset().union(
-                *(self.template(one.module).global_names(one.node) for one in needed)
-            ),
+            taken=tuple((self.template(definition.module), definition) for definition in needed),
         )
 
     def _closure(self, helpers: Iterable[str]) -> tuple[set[Definition], set[ImportLine]]:
@@ -234,7 +265,7 @@ class Library:
         def place(name: str) -> None:
             if name in order:
                 return
-            for needed in sorted({line.module.lstrip(".") for line in self.template(name).helpers.values()}):
+            for needed in sorted({*FROM_TEMPLATE.findall(self.texts[name])}):
                 place(needed)
             order.append(name)
 

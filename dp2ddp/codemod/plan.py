@@ -8,26 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dp2ddp.codemod.acceptance import Acceptance, AcceptOption, Comment, Comments
-from dp2ddp.codemod.edits import (
-    DropArgument,
-    Edit,
-    Finding,
-    Hazard,
-    Import,
-    Lift,
-    Note,
-    Remove,
-    Replace,
-    TextEdit,
-)
+from dp2ddp.codemod.edits import Edit, Finding, Hazard, Import, Lift, Note, TextEdit
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.positions import Span
+from dp2ddp.codemod.gone import Gone, gone_with, new_code
 from dp2ddp.codemod.rule import Rule, all_rules
 from dp2ddp.codemod.strategy import Strategy
-from dp2ddp.source.cells import Place
+from dp2ddp.source.cells import CellPlace
 
 WRAP_RULE = "DDP201"
-WRAP_RULES = (WRAP_RULE, "DDP203", "DDP204", "DDP205")  # subclasses, by hand, handed on
+WRAP_RULES = (WRAP_RULE, "DDP203", "DDP204", "DDP205", "DDP702")  # subclasses, by hand, handed on, idiomatic
 
 
 @dataclass(frozen=True)
@@ -38,7 +27,7 @@ class Planned:
     line: int  # of the text
     column: int  # from 1, in characters
     finding: Finding
-    place: Place  # the line as a person looks for it: of the file, or of a notebook's cell
+    place: CellPlace  # the line as a person looks for it: of the file, or of a notebook's cell
     file: str | None = None  # a local module, where it is not the entry script
     acceptance: Acceptance | None = None  # a hazard's, where somebody has answered it
 
@@ -63,11 +52,11 @@ class Plan:
     @property
     def wraps_converted(self) -> bool:
         """Whether anything of DataParallel itself is converted; without that the rest makes no sense."""
-        return any(one.code in WRAP_RULES for one in self.edits)
+        return any(edit.code in WRAP_RULES for edit in self.edits)
 
     def text_edits(self) -> list[TextEdit]:
         return [
-            one.finding for one in self.edits if not isinstance(one.finding, (Import, Lift, Hazard, Note))
+            edit.finding for edit in self.edits if not isinstance(edit.finding, (Import, Lift, Hazard, Note))
         ]
 
 
@@ -76,7 +65,7 @@ def make_plan(
 ) -> Plan:
     """What the rules find in a file; `accept` answers hazards, as comments do."""
     comments = Comments(facts.script)
-    found = [
+    findings = [
         (rule.code, finding)
         for rule in rules
         for finding in rule.plan(facts, strategy)
@@ -84,37 +73,43 @@ def make_plan(
         or isinstance(finding, (Import, Lift))
         or facts.reach.holds(facts.script, finding.node)
     ]
-    placed = (_place(facts, code, _if_found(facts, finding)) for code, finding in found)
+    placed = (_place(facts, code, _if_present(facts, finding)) for code, finding in findings)
     kept = [
-        _answered(facts, one, comments, accept)
-        for one in placed
-        if not _is_left_out(one, comments) and not _is_in_helpers(facts, one)
+        _answered(facts, planned, comments, accept)
+        for planned in placed
+        if not _is_left_out(planned, comments) and not _is_in_helpers(facts, planned)
     ]
-    removed = list(_removed_spans(facts, kept))
-    kept = [one for one in kept if not _is_lost(facts, one, removed)]
+    positions = facts.script.positions
+    gone = [(planned, text) for planned in kept if (text := gone_with(planned.finding, positions))]
+    kept = [planned for planned in kept if not _is_lost(facts, planned, gone)]
     edits = sorted(
-        (one for one in kept if not isinstance(one.finding, (Import, Lift, Hazard, Note))), key=_order(facts)
+        (planned for planned in kept if not isinstance(planned.finding, (Import, Lift, Hazard, Note))),
+        key=_order(facts),
     )
-    hazards = [one for one in kept if isinstance(one.finding, Hazard)]
+    hazards = [planned for planned in kept if isinstance(planned.finding, Hazard)]
     stale = [] if facts.is_converted else list(_stale(facts, comments, hazards, rules))
     return Plan(
         strategy=strategy,
         edits=tuple(edits),
-        hazards=_sorted(one for one in hazards if not one.acceptance),
-        accepted=_sorted(one for one in hazards if one.acceptance),
-        notes=_sorted([one for one in kept if isinstance(one.finding, Note)] + stale),
+        hazards=_sorted(hazard for hazard in hazards if not hazard.acceptance),
+        accepted=_sorted(hazard for hazard in hazards if hazard.acceptance),
+        notes=_sorted([planned for planned in kept if isinstance(planned.finding, Note)] + stale),
         imports=_unique(
-            one.finding for one in kept if isinstance(one.finding, Import) and _is_used(facts, one, edits)
+            planned.finding
+            for planned in kept
+            if isinstance(planned.finding, Import) and _is_used(facts, planned, edits)
         ),
         lifts=_unique_lifts(
-            one.finding for one in kept if isinstance(one.finding, Lift) and _is_used(facts, one, edits)
+            planned.finding
+            for planned in kept
+            if isinstance(planned.finding, Lift) and _is_used(facts, planned, edits)
         ),
     )
 
 
 def _place(facts: Facts, code: str, finding: Finding) -> Planned:
     if isinstance(finding, (Import, Lift)):
-        return Planned(code, 0, 0, finding, Place(0))
+        return Planned(code, 0, 0, finding, CellPlace(0))
     node = finding.node
     start = facts.script.positions.span(node).start
     line = getattr(node, "lineno", 1)
@@ -123,16 +118,20 @@ def _place(facts: Facts, code: str, finding: Finding) -> Planned:
     return Planned(code, line, column, finding, place, None if facts.is_entry else facts.script.shown)
 
 
-def _if_found(facts: Facts, finding: Finding) -> Finding:
+def _if_present(facts: Facts, finding: Finding) -> Finding:
     """Before Python 3.12, `ast` tells wrong positions inside some f-strings; what is not there is not edited."""
     if isinstance(finding, (Import, Lift, Hazard, Note)) or not facts.script.in_format_string(finding.node):
         return finding
     if facts.script.stands_there(finding.node):
         return finding
-    text = next(one for one in facts.script.scopes.ancestors(finding.node) if isinstance(one, ast.JoinedStr))
-    told = ast.unparse(finding.node)
+    text = next(
+        ancestor
+        for ancestor in facts.script.scopes.ancestors(finding.node)
+        if isinstance(ancestor, ast.JoinedStr)
+    )
+    code = ast.unparse(finding.node)
     return Hazard(
-        text, f"`{told}` stands inside a long f-string, where it cannot be edited", "give it a name first"
+        text, f"`{code}` stands inside a long f-string, where it cannot be edited", "give it a name first"
     )
 
 
@@ -162,12 +161,14 @@ def _stale(
     facts: Facts, comments: Comments, hazards: Iterable[Planned], rules: Iterable[Rule]
 ) -> Iterator[Planned]:
     """Notes on comments that accept what is not there any more: the next one on that line would be accepted unseen."""
+    if not any(comment.word == "accept" for comment in comments):
+        return
     ran, known = {rule.code for rule in rules}, {rule.code for rule in all_rules()}
     used = {
-        (comment, one.code)
-        for one in hazards
-        if isinstance(one.finding, Hazard)
-        and (comment := comments.accepting(one.code, one.finding.node)) is not None
+        (comment, hazard.code)
+        for hazard in hazards
+        if isinstance(hazard.finding, Hazard)
+        and (comment := comments.accepting(hazard.code, hazard.finding.node)) is not None
     }
     for comment in comments:
         for code in comment.codes or ("",):
@@ -192,62 +193,49 @@ def _stale_note(facts: Facts, comment: Comment, code: str, known: set[str]) -> P
     )
 
 
-def _removed_spans(
-    facts: Facts, planned: Iterable[Planned]
-) -> Iterator[tuple[Planned, Span, tuple[Span, ...]]]:
-    """Text that goes away, each with the holes in which text stays."""
-    span = facts.script.positions.span
-    for one in planned:
-        if isinstance(one.finding, (DropArgument, Remove)):
-            yield one, span(one.finding.node), ()
-        elif isinstance(one.finding, Replace):
-            yield one, span(one.finding.node), tuple(span(hole) for hole in one.finding.holes.values())
-
-
-def _is_lost(facts: Facts, planned: Planned, removed: list[tuple[Planned, Span, tuple[Span, ...]]]) -> bool:
+def _is_lost(facts: Facts, planned: Planned, gone: list[tuple[Planned, Gone]]) -> bool:
     """Whether an edit would change text that another edit takes away; it has nothing left to do then."""
     if isinstance(planned.finding, (Import, Lift, Hazard, Note)):
         return False
-    mine = facts.script.positions.span(planned.finding.node)
-    return any(
-        other is not planned
-        and span != mine
-        and span.holds(mine)
-        and not any(hole.holds(mine) for hole in holes)
-        for other, span, holes in removed
-    )
+    own = facts.script.positions.span(planned.finding.node)
+    return any(other is not planned and text.span != own and text.holds(own) for other, text in gone)
 
 
 def _is_used(facts: Facts, planned: Planned, edits: list[Planned]) -> bool:
     """Whether an edit that is left mentions the import or the helper (others may have been silenced)."""
-    asked = planned.finding
-    name = (
-        facts.names.helper(asked.helper) if isinstance(asked, Lift) else getattr(asked, "alias", None) or ""
-    )
+    finding = planned.finding
+    name = facts.names.helper(finding.helper) if isinstance(finding, Lift) else _bound_by(finding)
     word = re.compile(rf"\b{re.escape(name)}\b")
-    return any(
-        word.search(getattr(one.finding, "code", "") or getattr(one.finding, "helper", "")) for one in edits
-    )
+    return word.search(new_code(edit.finding for edit in edits)) is not None
+
+
+def _bound_by(finding: Finding) -> str:
+    """The name that an import brings."""
+    return (finding.alias or finding.name or finding.module) if isinstance(finding, Import) else ""
 
 
 def _order(facts: Facts):  # type: ignore[no-untyped-def]  # a key function
-    def key(one: Planned) -> tuple[int, int, str]:
-        assert not isinstance(one.finding, (Import, Lift))
-        span = facts.script.positions.span(one.finding.node)
-        return span.start, -span.end, one.code
+    def key(planned: Planned) -> tuple[int, int, str]:
+        assert not isinstance(planned.finding, (Import, Lift))
+        span = facts.script.positions.span(planned.finding.node)
+        return span.start, -span.end, planned.code
 
     return key
 
 
 def _sorted(planned: Iterable[Planned]) -> tuple[Planned, ...]:
-    return tuple(sorted(planned, key=lambda one: (one.file or "", one.line, one.column, one.code)))
+    return tuple(sorted(planned, key=lambda edit: (edit.file or "", edit.line, edit.column, edit.code)))
 
 
 def _unique(imports: Iterable[Edit]) -> tuple[Import, ...]:
-    found = {(one.module, one.alias or ""): one for one in imports if isinstance(one, Import)}
-    return tuple(found[key] for key in sorted(found))
+    unique = {
+        (import_.module, import_.name or "", import_.alias or ""): import_
+        for import_ in imports
+        if isinstance(import_, Import)
+    }
+    return tuple(unique[key] for key in sorted(unique))
 
 
 def _unique_lifts(lifts: Iterable[Edit]) -> tuple[Lift, ...]:
-    found = {one.helper: one for one in lifts if isinstance(one, Lift)}
-    return tuple(found[key] for key in sorted(found))
+    unique = {lift.helper: lift for lift in lifts if isinstance(lift, Lift)}
+    return tuple(unique[key] for key in sorted(unique))

@@ -8,8 +8,10 @@ import pkgutil
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import lru_cache
+from typing import ClassVar, TypeVar
 
+from dp2ddp.codemod.choices import EXACT, FULL, IDIOMATIC
 from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.strategy import Strategy
@@ -50,17 +52,13 @@ class Untouched:
 Example = Rewrites | Flags | Notes | Untouched
 
 
-class Rule:
-    """Subclasses are final: one a file, named after what is found."""
+class DescribedRule:
+    """A code, a name, a page (the docstring) and examples (its tests): what every rule has."""
 
     code: ClassVar[str]
     name: ClassVar[str]
     examples: ClassVar[tuple[Example, ...]]
-    everywhere: ClassVar[bool] = False  # also in what nothing can reach
-
-    def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        """Edits, hazards and notes for one script; reads facts, changes nothing."""
-        raise NotImplementedError
+    flagged_as: ClassVar[str]  # what its page calls the finding of a `Flags`
 
     @classmethod
     def summary(cls) -> str:
@@ -70,31 +68,87 @@ class Rule:
     def page(cls) -> str:
         return inspect.cleandoc(cls.__doc__ or "")
 
+    @classmethod
+    def about(cls) -> str:
+        """The line of its page between the title and the text."""
+        raise NotImplementedError
+
+
+class Rule(DescribedRule):
+    """A rule of the conversion. Subclasses are final: one a file, named after what is found."""
+
+    nodes: ClassVar[tuple[str, ...]]  # of libcst: what it changes or, if nothing, what it remarks on
+    everywhere: ClassVar[bool] = False  # also in what nothing can reach
+    tier: ClassVar[str] = FULL  # of the helpers in its examples
+    flagged_as = "A hazard"
+
+    def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
+        """Edits, hazards and notes for one script; reads facts, changes nothing."""
+        raise NotImplementedError
+
+    @classmethod
+    def about(cls) -> str:
+        return "Nodes of libcst: " + ", ".join(f"`{name}`" for name in cls.nodes)
+
+
+AnyRule = TypeVar("AnyRule", bound=DescribedRule)
+
+
+@dataclass(frozen=True)
+class Style:
+    """What a script may be converted to."""
+
+    package: str  # that holds its rules
+    borrowed: tuple[str, ...] = ()  # rules of the exact style that it uses as well
+    whole: bool = False  # an open hazard anywhere: nothing is written
+
+
+STYLES = {
+    EXACT: Style("rules"),
+    IDIOMATIC: Style("idiomatic", ("DDP102", "DDP104", "DDP911"), whole=True),
+}
+
 
 def all_rules() -> tuple[Rule, ...]:
-    """Every rule there is, by code: a rule exists by being a file in rules/."""
-    from dp2ddp.codemod import rules as package
-
-    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__))
-    modules = [
-        importlib.import_module(f"{package.__name__}.{name}") for name in names if name.startswith("ddp")
-    ]
-    return tuple(_rule_of(vars(module)) for module in modules)
+    """Every rule there is, of all styles, by code: a rule exists by being a file in rules/ or idiomatic/."""
+    rules = {rule.code: rule for style in STYLES for rule in rules_of_style(style)}
+    return tuple(rules[code] for code in sorted(rules))
 
 
-def _rule_of(members: dict[str, object]) -> Rule:
-    (found,) = (
-        one
-        for one in members.values()
-        if isinstance(one, type) and issubclass(one, Rule) and one.__module__ == members["__name__"]
+@lru_cache
+def rules_of_style(style: str) -> tuple[Rule, ...]:
+    """The rules that a style is made of, by code."""
+    chosen = STYLES[style]
+    borrowed = (
+        [rule for rule in rules_of_style("exact") if rule.code in chosen.borrowed] if chosen.borrowed else []
     )
-    rule: Rule = found()
-    return rule
+    return tuple(
+        sorted((*rules_in(f"dp2ddp.codemod.{chosen.package}", Rule), *borrowed), key=lambda rule: rule.code)
+    )
 
 
-def pick_rules(select: tuple[str, ...], ignore: tuple[str, ...]) -> tuple[Rule, ...]:
-    """The rules that the user wants; codes may be families (`DDP5`)."""
-    rules = all_rules()
+def rules_in(package: str, kind: type[AnyRule]) -> Iterator[AnyRule]:
+    """The rules of a kind that a package has: one in each of its files ddp*.py."""
+    members = importlib.import_module(package)
+    names = sorted(
+        module.name for module in pkgutil.iter_modules(members.__path__) if module.name.startswith("ddp")
+    )
+    for name in names:
+        yield _rule_of(vars(importlib.import_module(f"{package}.{name}")), kind)
+
+
+def _rule_of(members: dict[str, object], kind: type[AnyRule]) -> AnyRule:
+    (rule_class,) = (
+        member
+        for member in members.values()
+        if isinstance(member, type) and issubclass(member, kind) and member.__module__ == members["__name__"]
+    )
+    return rule_class()
+
+
+def pick_rules(select: tuple[str, ...], ignore: tuple[str, ...], style: str = "exact") -> tuple[Rule, ...]:
+    """The rules of a style that the user wants; codes may be families (`DDP5`)."""
+    rules = rules_of_style(style)
     for code in (*select, *ignore):
         if not any(rule.code.startswith(code) for rule in rules):
             raise UnknownRuleError(code)

@@ -1,4 +1,5 @@
-"""Four choices, each with its reason: who loads what, where ranks come together, how gradients are summed, what runs.
+"""Five choices, each with its reason: who loads what, where ranks come together, how gradients are summed, what runs,
+and how much of the helpers it takes (tiers.py).
 
 Each has a safe answer that always works; a faster one is taken only where facts prove it (docs/architecture.md).
 """
@@ -7,12 +8,47 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dp2ddp.codemod.choices import FULL, LEAN, PLAIN
 from dp2ddp.codemod.facts import Facts
 
 DATA = ("share", "shard", "replicate")  # to ask for
 JOIN = ("rows", "outputs")
 GRADIENTS = ("graph", "reducer")
+ONCE = "once"  # data of the plain tier: rank 0 loads, and sends
+# The script's random numbers on a device, in the lean tier: a rank's own (there are none), the same on all ranks from
+# the start, or rank 0's again behind each forward, for models that draw there, too.
+DEVICE_STREAMS = OWN, SHARED, FOLLOWED = "own", "shared", "followed"
 WRAPPERS = {"reducer": "ExactDDP", "graph": "GraphDDP"}
+# What the smaller tiers have for a helper of the full one; where a script needs another one, it needs the full tier.
+SMALLER = {
+    "join_process_group": "init_distributed",
+    "on_rank_zero": "run_on_rank0",
+    "answer_of_rank_zero": "ask_rank0",
+    "log_on_rank_zero": "LogFile",
+    "handler_on_rank_zero": "make_handler_on_rank0",
+    "object_on_rank_zero": "make_on_rank0",
+    "open_on_rank_zero": "open_on_rank0",
+    "save_on_rank_zero": "save_on_rank0",
+    "rank_zero_first": "rank0_first",
+    "share": "Rank0Loader",
+    "shard": "Rank0Loader",
+    "to_own_device": "to_own_device",
+    "tracker_on_rank_zero": "make_on_rank0",
+    "world_size": "count_ranks",
+}
+HELPERS = {
+    PLAIN: {**SMALLER, **dict.fromkeys(WRAPPERS.values(), "WholeBatchDDP")},
+    LEAN: {
+        **SMALLER,
+        **dict.fromkeys(WRAPPERS.values(), "WholeBatchParallel"),
+        "seed_again": "seed_all_streams",
+    },
+    FULL: {
+        "answer_of_rank_zero": "on_rank_zero",
+        "log_on_rank_zero": "open_on_rank_zero",
+        "handler_on_rank_zero": "object_on_rank_zero",
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +69,9 @@ class Strategy:
     gradients: Choice
     forward: Choice
     shares: bool  # rank 0 iterates the loaders for all ranks
+    helpers: Choice = Choice(FULL, "right for everything")
+    device_stream: str = OWN
+    model_draws: bool = True  # a model may draw random numbers: dropout
 
     @property
     def choices(self) -> dict[str, Choice]:
@@ -42,12 +81,40 @@ class Strategy:
             "join": self.join,
             "gradients": self.gradients,
             "forward": self.forward,
+            "helpers": self.helpers,
         }
+
+    def helper(self, name: str) -> str:
+        """The helper of the chosen tier that does what this one of the full tier does."""
+        return HELPERS[self.helpers.value].get(name, name)
 
     @property
     def wrapper(self) -> str:
         """The class that takes DataParallel's place."""
-        return WRAPPERS[self.gradients.value]
+        if self.device_stream == FOLLOWED:
+            return "OneStreamParallel"
+        if self.helpers.value == PLAIN and self.model_draws:
+            return "WholeBatchDropoutDDP"
+        return self.helper(WRAPPERS[self.gradients.value])
+
+    @property
+    def draws_apart(self) -> bool:
+        """Whether models, and nothing else, draw from the stream of a rank's device, which any seed begins anew."""
+        return self.helpers.value != FULL and self.device_stream != FOLLOWED
+
+    @property
+    def joining(self) -> tuple[str, ...]:
+        """The helpers by which a rank joins the others."""
+        streams = {SHARED: ("share_device_stream",), FOLLOWED: ("begin_device_streams",)}
+        return self.helper("join_process_group"), *streams.get(self.device_stream, ())
+
+    @property
+    def wrapper_options(self) -> tuple[str, ...]:
+        """What the wrapper is told beside the model: names of options that are True."""
+        if self.helpers.value != FULL:
+            return ()
+        given = {"whole_outputs": (self.join, "outputs"), "pure_forward": (self.forward, "module")}
+        return tuple(name for name, (choice, value) in given.items() if choice.value == value)
 
 
 def choose(
@@ -58,7 +125,7 @@ def choose(
     return Strategy(
         data=loading,
         join=_OUTPUTS if join == "outputs" else _ROWS,
-        gradients=_asked(gradients, _choose_gradients(facts), safe="graph"),
+        gradients=_as_chosen(gradients, _choose_gradients(facts), safe="graph"),
         forward=_choose_forward(facts),
         shares=loading.value == "share" or loading.value == "feed" and facts.share_stopper is None,
     )
@@ -72,18 +139,18 @@ _ROWS = Choice(
 _OUTPUTS = Choice("outputs", "asked for: all outputs go to all ranks at once")
 
 
-def _choose_data(facts: Facts, asked: str | None) -> Choice:
+def _choose_data(facts: Facts, option: str | None) -> Choice:
     stopper = facts.feed_reason or facts.shard_stopper
-    if asked == "replicate":
+    if option == "replicate":
         return _replicate("asked for")
-    if asked == "share":
-        return _asked(asked, _share(facts, stopper or "asked for"))
+    if option == "share":
+        return _as_chosen(option, _share(facts, stopper or "asked for"))
     if stopper is None:
         return Choice(
             "shard",
             "each rank loads, moves and holds its own rows of every batch: samples load alone, without random numbers",
         )
-    if asked == "shard":
+    if option == "shard":
         return Choice("shard", f"asked for, not proven: {stopper}", forced=True)
     if facts.feed_reason is not None:
         return Choice(
@@ -111,12 +178,12 @@ def _replicate(why: str) -> Choice:
     )
 
 
-def _asked(value: str | None, found: Choice, safe: str | None = None) -> Choice:
-    if value is None or value == found.value:
-        return found
+def _as_chosen(value: str | None, proven: Choice, safe: str | None = None) -> Choice:
+    if value is None or value == proven.value:
+        return proven
     if value == safe:
-        return Choice(value, f"asked for ({found.value} is proven: {found.because})")
-    return Choice(value, f"asked for, not proven: {found.because}", forced=True)
+        return Choice(value, f"asked for ({proven.value} is proven: {proven.because})")
+    return Choice(value, f"asked for, not proven: {proven.because}", forced=True)
 
 
 def _choose_gradients(facts: Facts) -> Choice:

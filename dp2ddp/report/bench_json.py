@@ -6,51 +6,52 @@ import dataclasses
 import json
 from typing import Any
 
-from dp2ddp.bench.figures import Figures
-from dp2ddp.bench.readings import Sent
-from dp2ddp.bench.result import Benchmark, Measured
+from dp2ddp.costs.figures import Figures
+from dp2ddp.costs.readings import Sent
+from dp2ddp.costs.result import Benchmark, Measured
 
 SCHEMA = "dp2ddp.bench/1"
 
 
-def as_document(found: Benchmark) -> str:
+def as_document(benchmark: Benchmark) -> str:
     """The whole result, for eyes too."""
-    return json.dumps(document(found), indent=2, allow_nan=False)
+    return json.dumps(document(benchmark), indent=2, allow_nan=False)
 
 
-def document(found: Benchmark) -> dict[str, Any]:
+def document(benchmark: Benchmark) -> dict[str, Any]:
+    """The result as plain data (docs/json.md)."""
     return {
         "schema": SCHEMA,
-        "script": found.script,
-        "port": found.port or None,
-        "launch": found.launch,
-        "convert": found.convert or None,
-        "setting": dataclasses.asdict(found.setting),
-        "measured": [_measured(one) for one in found.measured],
-        "seconds": found.seconds,
-        "remarks": list(found.remarks),
-        "failure": found.failure or None,
-        "surroundings": dict(found.surroundings),
+        "script": benchmark.script,
+        "port": benchmark.port or None,
+        "launch": benchmark.launch,
+        "convert": benchmark.convert or None,
+        "setting": dataclasses.asdict(benchmark.setting),
+        "measured": [_measured(measured) for measured in benchmark.measured],
+        "seconds": benchmark.seconds,
+        "remarks": list(benchmark.remarks),
+        "failure": benchmark.failure or None,
+        "surroundings": dict(benchmark.surroundings),
     }
 
 
-def _measured(one: Measured) -> dict[str, Any]:
+def _measured(measured: Measured) -> dict[str, Any]:
     return {
-        "world": one.world,
-        "speed_up": one.speed_up,
+        "world": measured.world,
+        "speed_up": measured.speed_up,
         "sameness": {
-            "proof": one.sameness.proof,
-            "steps": one.sameness.steps,
-            "text": one.sameness.text or None,
+            "proof": measured.sameness.proof,
+            "steps": measured.sameness.steps,
+            "text": measured.sameness.text or None,
         },
-        "dp": _figures(one, one.dp),
-        "ddp": _figures(one, one.ddp),
-        "one": one.one and _figures(one, one.one),
+        "dp": _figures(measured, measured.dp),
+        "ddp": _figures(measured, measured.ddp),
+        "one": measured.one_device and _figures(measured, measured.one_device),
     }
 
 
-def _figures(one: Measured, figures: Figures) -> dict[str, Any]:
-    own = figures is not one.one
+def _figures(measured: Measured, figures: Figures) -> dict[str, Any]:
+    own = figures is not measured.one_device
     return {
         "virtual": figures.virtual,
         "steps": figures.steps,
@@ -59,8 +60,8 @@ def _figures(one: Measured, figures: Figures) -> dict[str, Any]:
         "step_seconds": list(figures.seconds),
         "rows": figures.rows,
         "samples_per_second": figures.rate,
-        "over_one_device": one.over_one(figures) if own else None,
-        "efficiency": one.efficiency(figures) if own else None,
+        "over_one_device": measured.over_one(figures) if own else None,
+        "efficiency": measured.efficiency(figures) if own else None,
         "waiting_seconds": figures.waiting,
         "cpu_seconds": figures.cpu,
         "resident_bytes": list(figures.resident),

@@ -4,41 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.bench.result import Benchmark, Measured
-from dp2ddp.report.bench import NAMES, headline, notes, rows
-from dp2ddp.report.markdown import folded, plain
+from dp2ddp.costs.result import Benchmark, Measured
+from dp2ddp.report.bench_text import NAMES, headline, notes, rows
+from dp2ddp.report.markdown_parts import facts_table, folded, plain
 
 _MARKS = {"same": "✅", "different": "❌", "not verified": "–"}
 
 
-def markdown(found: Benchmark) -> str:
+def markdown(benchmark: Benchmark) -> str:
     """The whole text."""
-    return "\n".join(_lines(found)) + "\n"
+    return "\n".join(_lines(benchmark)) + "\n"
 
 
-def _lines(found: Benchmark) -> Iterator[str]:
-    yield f"## dp2ddp bench: {plain(found.port or found.script)}"
-    if found.failure:
+def _lines(benchmark: Benchmark) -> Iterator[str]:
+    yield f"## dp2ddp bench: {plain(benchmark.port or benchmark.script)}"
+    if benchmark.failure:
         yield ""
-        yield f"**It ended early:** {plain(found.failure.splitlines()[0])}"
-    for one in found.measured:
+        yield f"**It ended early:** {plain(benchmark.failure.splitlines()[0])}"
+    for measured in benchmark.measured:
         yield ""
-        yield from _measured(found, one)
+        yield from _measured(benchmark, measured)
     yield ""
-    yield from (f"- {plain(note)}" for note in notes(found))
+    yield from (f"- {plain(note)}" for note in notes(benchmark))
     yield ""
-    convert = [("convert", found.convert)] if found.convert else []
-    table = [*convert, ("launch", found.launch), ("took", f"{found.seconds:.1f} s"), *found.surroundings]
-    lines = ["| | |", "|---|---|", *(f"| {plain(label)} | {plain(words)} |" for label, words in table)]
-    yield from folded("Environment", lines)
+    convert = [("convert", benchmark.convert)] if benchmark.convert else []
+    table = [
+        *convert,
+        ("launch", benchmark.launch),
+        ("took", f"{benchmark.seconds:.1f} s"),
+        *benchmark.surroundings,
+    ]
+    yield from folded("Environment", facts_table(table))
 
 
-def _measured(found: Benchmark, one: Measured) -> Iterator[str]:
-    yield f"### {plain(headline(found, one))}"
+def _measured(benchmark: Benchmark, measured: Measured) -> Iterator[str]:
+    yield f"### {plain(headline(benchmark, measured))}"
     yield ""
     yield f"| | {NAMES['dp']} | {NAMES['ddp']} |"
     yield "|---|---|---|"
-    for row in rows(one):
+    for row in rows(measured):
         label = f"&nbsp;&nbsp;{plain(row.label)}" if row.label.startswith(" ") else plain(row.label)
         yield f"| {label} | {plain(row.dp)} | {plain(row.ddp)} |"
-    yield f"| training | | {_MARKS[one.sameness.proof]} {plain(one.sameness.words)} |"
+    yield f"| training | | {_MARKS[measured.sameness.proof]} {plain(measured.sameness.words)} |"

@@ -2,58 +2,59 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
+from collections.abc import Iterator
 from typing import Any
 
-from markupsafe import Markup
-
-from dp2ddp.bench.result import Benchmark
-from dp2ddp.report.bench import NAMES, headline, notes, rows
+from dp2ddp.costs.result import Benchmark
 from dp2ddp.report.bench_charts import bars, speeds, step_chart
 from dp2ddp.report.bench_json import document
+from dp2ddp.report.bench_text import NAMES, headline, notes, rows
 from dp2ddp.report.charts import sample
-from dp2ddp.report.page import environment, in_page, text_of
+from dp2ddp.report.pages import rendered
 
 
-def page(found: Benchmark) -> str:
+def page(benchmark: Benchmark) -> str:
     """The whole file."""
-    script = text_of("page.js")
-    return (
-        environment()
-        .get_template("bench.html.j2")
-        .render(
-            found=found,
-            names=NAMES,
-            look=_look(found),
-            parts=[_part(found, place) for place in range(len(found.measured))],
-            speeds=speeds(found) if found.measured else None,
-            notes=list(notes(found)),
-            document=in_page(document(found)),
-            style=Markup(text_of("page.css")),
-            script=Markup(script),
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            sample=sample,
-            points=lambda chart: in_page(chart.points),
-        )
+    convert = (("convert", benchmark.convert),) if benchmark.convert else ()
+    took = ("took", f"{benchmark.seconds:.1f} s")
+    return rendered(
+        "bench.html.j2",
+        "bench",
+        title=benchmark.port or benchmark.script,
+        look=_look(benchmark),
+        places=list(_places(benchmark)),
+        document=document(benchmark),
+        found=benchmark,
+        names=NAMES,
+        parts=[_part(benchmark, place) for place in range(len(benchmark.measured))],
+        speeds=speeds(benchmark) if benchmark.measured else None,
+        notes=list(notes(benchmark)),
+        surroundings=(*convert, ("launch", benchmark.launch), took, *benchmark.surroundings),
+        sample=sample,
     )
 
 
-def _look(found: Benchmark) -> str:
+def _places(benchmark: Benchmark) -> Iterator[tuple[str, str]]:
+    for measured in benchmark.measured:
+        yield f"w{measured.world}", f"{measured.world} device{'' if measured.world == 1 else 's'}"
+    yield "surroundings", "Environment"
+
+
+def _look(benchmark: Benchmark) -> str:
     """As verify's page looks for it: a class of page.css."""
-    if found.failure:
+    if benchmark.failure:
         return "failed"
-    different = any(one.sameness.proof == "different" for one in found.measured)
+    different = any(measured.sameness.proof == "different" for measured in benchmark.measured)
     return "different" if different else "same"
 
 
-def _part(found: Benchmark, place: int) -> dict[str, Any]:
+def _part(benchmark: Benchmark, place: int) -> dict[str, Any]:
     """What the page says about one number of devices."""
-    one = found.measured[place]
+    measured = benchmark.measured[place]
     return {
-        "one": one,
-        "headline": headline(found, one),
-        "rows": rows(one),
-        "bars": tuple(bars(one)),
-        "steps": step_chart(one),
+        "measured": measured,
+        "headline": headline(benchmark, measured),
+        "rows": rows(measured),
+        "bars": tuple(bars(measured)),
+        "steps": step_chart(measured),
     }

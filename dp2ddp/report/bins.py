@@ -28,21 +28,22 @@ class Bins:
         return len(self.starts) == len(self.steps)
 
     def highs(self, values: npt.NDArray[Any]) -> Doubles:
-        """Of each column the largest value; nan only where there is no other."""
-        found: Doubles = np.fmax.reduceat(values.astype(np.float64), self.starts, axis=0)
-        return found
+        """The largest value of each column, (columns,) or (columns, n); nan only where there is no other."""
+        largest: Doubles = np.fmax.reduceat(values.astype(np.float64), self.starts, axis=0)
+        return largest
 
     def lows(self, values: npt.NDArray[Any]) -> Doubles:
-        found: Doubles = np.fmin.reduceat(values.astype(np.float64), self.starts, axis=0)
-        return found
+        """The smallest value of each column; nan only where there is no other."""
+        smallest: Doubles = np.fmin.reduceat(values.astype(np.float64), self.starts, axis=0)
+        return smallest
 
     def means(self, values: Doubles) -> Doubles:
-        """Of the numbers; nan only where there is none."""
+        """The mean of each column's numbers; nan only where there is none."""
         known = np.isfinite(values)
         with np.errstate(invalid="ignore"):
             sums = np.add.reduceat(np.where(known, values, 0.0), self.starts)
-            found: Doubles = sums / np.add.reduceat(known.astype(np.float64), self.starts)
-        return np.where(np.isnan(found), self.highs(values), found)
+            means: Doubles = sums / np.add.reduceat(known.astype(np.float64), self.starts)
+        return np.where(np.isnan(means), self.highs(values), means)
 
     def spans(self) -> Iterator[tuple[int, int]]:
         """The first and the last index of each column."""

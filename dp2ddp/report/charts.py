@@ -23,7 +23,7 @@ _RIMS = 60  # bars that are told apart by a line between them
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """A curve: where it goes in each column, and between which values its steps lie."""
 
     name: str
@@ -33,7 +33,7 @@ class Line:
     highs: Doubles
 
     def words(self, form: str) -> list[str]:
-        """Of each column; with the range, where a column has several values."""
+        """The value of each column as text; with the range, where a column has several values."""
         each = zip(self.values.tolist(), self.lows.tolist(), self.highs.tolist(), strict=True)
         return [
             _word(value, form)
@@ -43,15 +43,15 @@ class Line:
         ]
 
 
-def peaks(name: str, style: str, values: Doubles, bins: Bins) -> Line:
+def peaks(name: str, style: str, values: Doubles, bins: Bins) -> ChartLine:
     """The largest value of each column."""
     highs = bins.highs(values)
-    return Line(name, style, highs, highs, highs)
+    return ChartLine(name, style, highs, highs, highs)
 
 
-def means(name: str, style: str, values: Doubles, bins: Bins) -> Line:
+def means(name: str, style: str, values: Doubles, bins: Bins) -> ChartLine:
     """The mean of each column, in the area that all its steps lie in."""
-    return Line(name, style, bins.means(values), bins.lows(values), bins.highs(values))
+    return ChartLine(name, style, bins.means(values), bins.lows(values), bins.highs(values))
 
 
 def _word(value: float, form: str) -> str:
@@ -100,7 +100,7 @@ def svg(key: str, title: str, summary: str, *parts: Markup, size: tuple[int, int
     return head.format(key, title, summary, *size) + Markup("").join(parts) + Markup("</svg>")
 
 
-def curve(line: Line, scale: Scale) -> Markup:
+def curve(line: ChartLine, scale: Scale) -> Markup:
     """One path."""
     path = "".join(_strokes(line.values, scale))
     return Markup('<path class="line {}" d="{}"/>').format(line.style, path) if path else Markup("")
@@ -115,7 +115,7 @@ def _strokes(values: Doubles, scale: Scale) -> Iterator[str]:
         drawn = not math.isnan(value)
 
 
-def area(line: Line, scale: Scale) -> Markup:
+def area(line: ChartLine, scale: Scale) -> Markup:
     """From the lowest to the highest value of each column; nothing where each has one."""
     path = "".join(
         f"M{across(column, len(line.highs))} {_short(scale.height(low))}V{_short(scale.height(high))}"
@@ -200,7 +200,7 @@ def sample(style: str) -> Markup:
     ).format(style, path)
 
 
-def legend_words(lines: Sequence[Line]) -> tuple[tuple[str, str], ...]:
+def legend_words(lines: Sequence[ChartLine]) -> tuple[tuple[str, str], ...]:
     return tuple((line.style, line.name) for line in lines)
 
 
@@ -225,14 +225,14 @@ def finished(
     picture: Markup,
     scale: Scale,
     legend: tuple[tuple[str, str], ...],
-    drawn: tuple[Bins, Sequence[Line]],
-    told: tuple[Bins, Sequence[Line]],
+    drawn: tuple[Bins, Sequence[ChartLine]],
+    in_table: tuple[Bins, Sequence[ChartLine]],
     form: str,
     kind: str = "lines",
 ) -> Chart:
     """A chart with lines, and its figures: all that are `drawn` for who points at them, `told` ones in a table."""
     bins, lines = drawn
     points = {"steps": bins.names(), "lines": [[line.name, line.words(form)] for line in lines]}
-    table = table_of(title, told[0], [(line.name, line.words(form)) for line in told[1]])
+    table = table_of(title, in_table[0], [(line.name, line.words(form)) for line in in_table[1]])
     steps = step_ticks(bins.steps.tolist())
     return Chart(key, title, summary, picture, scale.ticks(), steps, legend, table, points, note, kind)

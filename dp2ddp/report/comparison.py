@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import IO
 
-from dp2ddp.report.changes import Change
-from dp2ddp.verify.aligned import unlike_text
-from dp2ddp.verify.causes.cause import Cause
-from dp2ddp.verify.compare import Comparison, Difference
-from dp2ddp.verify.differences import AT_END, FACTS, GRADIENTS
-from dp2ddp.verify.tolerance import FACTOR
-from dp2ddp.verify.verdict import Verdict
+from dp2ddp.comparison.aligned import unlike_text
+from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.compare import Comparison, Difference
+from dp2ddp.comparison.differences import AT_END, FACTS, GRADIENTS
+from dp2ddp.comparison.tolerance import FACTOR
+from dp2ddp.comparison.verdict import Verdict
+from dp2ddp.report.script_changes import ScriptChange
 
 _MOST_SIZES = 4  # of batches, in the line about rows
 _MOST_CAUSES = 4
@@ -29,10 +29,10 @@ class Report:
     verdicts: tuple[Verdict, ...]
     launch: str
     seconds: float
-    changes: tuple[Change, ...] = ()  # what became of the script
+    changes: tuple[ScriptChange, ...] = ()  # what became of the script
     surroundings: tuple[tuple[str, str], ...] = ()  # (label, words): versions, seeds, the command
     failure: str = ""  # why nothing was found on the next number of devices
-    failed: Mapping[str, object] | None = None  # the same as data: who waited where (report/run.py)
+    failed: Mapping[str, object] | None = None  # the same as data: who waited where (report/failure_text.py)
     accepted: tuple[Mapping[str, object], ...] = ()  # hazards that a person answered (report/conversion.py)
     port: str = ""  # a version of the user's own, as the user named it
     convert: str = ""  # the command that writes our conversion, which `launch` starts
@@ -48,7 +48,8 @@ class Report:
 
     @property
     def same(self) -> bool:
-        """Of all numbers of devices that were asked for: a run that failed proves nothing."""
+        """Whether both trained the same on all numbers of devices that were asked for: a run that failed proves
+        nothing."""
         return not self.failure and all(verdict.same for verdict in self.verdicts)
 
 
@@ -78,8 +79,8 @@ def print_report(report: Report, file: IO[str] | None = None) -> None:
         for text, weighty in causes_text(verdict.causes):
             console.print(Text(text, style="bold" if weighty else ""))
     console.print()
-    for one in report.accepted:
-        console.print(Text.assemble(("accepted   ", "bold"), str(one["text"])))
+    for answer in report.accepted:
+        console.print(Text.assemble(("accepted   ", "bold"), str(answer["text"])))
     if report.convert:
         console.print(Text.assemble(("convert    ", "bold"), report.convert))
     console.print(Text.assemble(("launch     ", "bold"), report.launch))
@@ -135,7 +136,7 @@ def _parting(verdict: Verdict, other: str) -> str:
         return "trains the same in float64, and otherwise in float32 (half precision on one side?)"
     if verdict.only_gradients:
         return "takes no optimizer step, so there is no gradient to compare"
-    if not verdict.stdout.same or verdict.voices:
+    if not verdict.stdout.same or verdict.printing_ranks:
         return "prints other lines" if verdict.trained else "prints other lines (it takes no optimizer step)"
     if not verdict.files.same:
         shared = [each for each in verdict.files.different if each.ranks]
@@ -145,6 +146,8 @@ def _parting(verdict: Verdict, other: str) -> str:
 
 
 class Judged(Enum):
+    """How a line of the report counts."""
+
     GOOD = "good"
     BAD = "bad"
     SHOWN = "shown"  # for information: it has no part in the verdict
@@ -177,14 +180,14 @@ def facts(verdict: Verdict) -> Iterator[Fact]:
                 shown=single.first is not None and not verdict.single_only,
             )
     shown = verdict.only_gradients
-    yield _or_shown("stdout", _stdout(verdict), verdict.stdout.same and not verdict.voices, shown)
+    yield _or_shown("stdout", _stdout(verdict), verdict.stdout.same and not verdict.printing_ranks, shown)
     yield from (
         (
             "",
-            f"line {number} is {_shown(theirs)}, under DataParallel {_shown(ours)}",
+            f"line {number} is {_shown(actual)}, under DataParallel {_shown(expected)}",
             Judged.SHOWN if shown else Judged.BAD,
         )
-        for number, ours, theirs in verdict.stdout.others
+        for number, expected, actual in verdict.stdout.others
     )
     yield _or_shown("files", _files(verdict), verdict.files.same, shown)
     codes = f"{verdict.codes[0]} and {verdict.codes[1]}"
@@ -208,13 +211,13 @@ def _aligned(verdict: Verdict) -> Iterator[Fact]:
     """What became of a port with DataParallel's batches and dropout."""
     if verdict.aligned is None:
         return
-    found = verdict.aligned
-    text = _float64(found.comparison) if found.comparison.steps else "no step to compare"
-    given = "random numbers and initial weights" if found.taken else "random numbers"
-    yield "aligned", f"with DataParallel's {given}: {text}", _judged(found.comparison.same)
-    yield from (("", sentence, Judged.BAD) for sentence in found.unshared)
-    if found.unlike:
-        yield "", unlike_text(found.unlike), Judged.BAD
+    aligned = verdict.aligned
+    text = _float64(aligned.comparison) if aligned.comparison.steps else "no step to compare"
+    given = "random numbers and initial weights" if aligned.taken else "random numbers"
+    yield "aligned", f"with DataParallel's {given}: {text}", _judged(aligned.comparison.same)
+    yield from (("", sentence, Judged.BAD) for sentence in aligned.unshared)
+    if aligned.unlike:
+        yield "", unlike_text(aligned.unlike), Judged.BAD
 
 
 def _steps(comparison: Comparison) -> str:
@@ -235,7 +238,7 @@ def _steps(comparison: Comparison) -> str:
 
 
 def _passes(comparison: Comparison) -> str:
-    """Of a script whose optimizers take no step."""
+    """The fact on steps, for a script whose optimizers take none."""
     counts = {comparison.steps, *comparison.rank_steps}
     what = "gradients" if "gradient" in comparison.parts else "losses"
     count = " or ".join(map(str, sorted(counts)))
@@ -337,8 +340,8 @@ def _on_rank(difference: Difference) -> str:
 
 def _found(difference: Difference, comparison: Comparison) -> str:
     """What differs, where, and how far; a fact is no number."""
-    told = f"{_thing(difference)} {_when(difference, comparison)}"
-    return told if difference.kind in FACTS else f"{told}: {_amount(difference)}"
+    text = f"{_thing(difference)} {_when(difference, comparison)}"
+    return text if difference.kind in FACTS else f"{text}: {_amount(difference)}"
 
 
 def _amount(difference: Difference) -> str:
@@ -359,10 +362,10 @@ def _beside(comparison: Comparison) -> Iterator[str]:
     if loss is not None and loss.size != float("inf"):
         yield f"loss on rank {loss.rank} is {loss.norm:.6g}, under DataParallel {loss.reference_norm:.6g}"
     if len(comparison.agreeing_ranks) == 1:
-        yield "all ranks agree with each other"
+        yield "at that step all ranks have the same gradients and parameters"
     elif comparison.agreeing_ranks:
         groups = (_listed([str(rank) for rank in group]) for group in comparison.agreeing_ranks)
-        yield "ranks that agree with each other: " + " | ".join(groups)
+        yield "at that step the same gradients and parameters on ranks: " + " | ".join(groups)
 
 
 def causes_text(causes: Sequence[Cause]) -> Iterator[tuple[str, bool]]:
@@ -379,14 +382,13 @@ def causes_text(causes: Sequence[Cause]) -> Iterator[tuple[str, bool]]:
 
 def _stdout(verdict: Verdict) -> str:
     text = verdict.stdout
-    if verdict.voices:
-        return (
-            f"rank {_listed([str(rank) for rank in verdict.voices])} prints as well, DataParallel speaks once"
-        )
+    if verdict.printing_ranks:
+        ranks = _listed([str(rank) for rank in verdict.printing_ranks])
+        return f"rank {ranks} prints as well, DataParallel speaks once"
     if text.first is not None:
-        number, ours, theirs = text.first
+        number, expected, actual = text.first
         order = "the same lines in another order; " if text.only_order else ""
-        return f"{order}line {number} is {_shown(theirs)}, under DataParallel {_shown(ours)}"
+        return f"{order}line {number} is {_shown(actual)}, under DataParallel {_shown(expected)}"
     details = [f"{text.rounded} but for rounding"] * bool(text.rounded) + [
         f"{text.masked} but for times"
     ] * bool(text.masked)

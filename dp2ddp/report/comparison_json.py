@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from dp2ddp.comparison.aligned import Aligned
+from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.compare import Comparison, Difference
+from dp2ddp.comparison.series import Series
+from dp2ddp.comparison.tolerance import FACTOR
+from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.bins import Doubles
 from dp2ddp.report.comparison import Report
-from dp2ddp.verify.aligned import Aligned
-from dp2ddp.verify.causes.cause import Cause
-from dp2ddp.verify.compare import Comparison, Difference
-from dp2ddp.verify.series import Series
-from dp2ddp.verify.tolerance import FACTOR
-from dp2ddp.verify.verdict import Verdict
 
-SCHEMA = "dp2ddp.verify/1"
+SCHEMA = "dp2ddp.verify/2"
 LAST = 1 << 60  # behind the last step
 
 
@@ -27,6 +27,7 @@ def as_document(report: Report) -> str:
 
 
 def document(report: Report) -> dict[str, Any]:
+    """The report as plain data (docs/json.md)."""
     return {
         "schema": SCHEMA,
         "script": report.script,
@@ -37,7 +38,7 @@ def document(report: Report) -> dict[str, Any]:
         "seconds": report.seconds,
         "failure": report.failure or None,
         "failed": None if report.failed is None else dict(report.failed),
-        "accepted": [dict(one) for one in report.accepted],
+        "accepted": [dict(answer) for answer in report.accepted],
         "surroundings": dict(report.surroundings),
         "verdicts": [_verdict(verdict) for verdict in report.verdicts],
     }
@@ -62,7 +63,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             "first": text.first and _line(text.first),
             "others": [_line(each) for each in text.others],
         },
-        "voices": list(verdict.voices),
+        "printing_ranks": list(verdict.printing_ranks),
         "files": {
             "same": files.same,
             "count": files.files,
@@ -141,7 +142,7 @@ def _noise(comparison: Comparison) -> dict[str, Any] | None:
 
 def _series(series: Series) -> dict[str, Any]:
     """What charts draw, in short: the parameters that came apart, the furthest first."""
-    found = [
+    parameters = [
         {
             "name": name,
             "gradient": _peak(series, series.gradients[:, at]),
@@ -149,12 +150,12 @@ def _series(series: Series) -> dict[str, Any]:
         }
         for at, name in enumerate(series.names)
     ]
-    apart = [each for each in found if each["gradient"] or each["parameter"]]
+    differing = [each for each in parameters if each["gradient"] or each["parameter"]]
     return {
         "steps": len(series.steps),
         "parameters": len(series.names),
         "losses": {"first": _row(series.losses[:1]), "last": _row(series.losses[-1:])},
-        "apart": sorted(apart, key=_size, reverse=True),
+        "apart": sorted(differing, key=_size, reverse=True),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,14 +27,17 @@ def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
     strategy = conversion.strategy
     if strategy and conversion.changed:
         yield ""
-        yield from (_choice(kind, one) for kind, one in strategy.choices.items())
+        if conversion.style == "exact":
+            yield from (_choice(kind, choice) for kind, choice in strategy.choices.items())
+        else:
+            yield from _differences(conversion)
         if conversion.helpers:
             yield f"  helpers: {_helpers(conversion.helpers)}"
         yield ""
-        yield from (f"  {_place(one)}  {one.because} ({one.code})" for one in _merged(conversion.edits))
+        yield from (f"  {_place(edit)}  {edit.because} ({edit.code})" for edit in _merged(conversion.edits))
     if conversion.notes:
         yield ""
-        yield from (f"note    {_place(one)}  {one.because} ({one.code})" for one in conversion.notes)
+        yield from (f"note    {_place(note)}  {note.because} ({note.code})" for note in conversion.notes)
     if conversion.missing:
         yield ""
         yield f"not found, so not looked at: {', '.join(conversion.missing)}"
@@ -42,18 +46,34 @@ def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
         yield from _used_by(conversion)
     if conversion.unread:
         yield ""
-        yield from (f"not read, so not looked at: {one}" for one in conversion.unread)
+        yield from (f"not read, so not looked at: {module}" for module in conversion.unread)
     if conversion.accepted:
         yield ""
         yield from _accepted_lines(conversion)
     if conversion.hazards:
         yield ""
-        yield from (line for one in conversion.hazards for line in _hazard(conversion, one))
+        yield from (line for hazard in conversion.hazards for line in _hazard(conversion, hazard))
         yield ""
         yield from _how_to_answer(conversion.hazards)
     if conversion.changed and (written or not conversion.hazards):
         yield ""
         yield _start(conversion, written)
+        if conversion.style != "exact" and written:
+            yield f"measure it: dp2ddp verify {shlex.quote(conversion.before.name)} --converted {shlex.quote(written)}"
+
+
+def _differences(conversion: Conversion) -> Iterator[str]:
+    """What a style other than the exact one no longer has in common with DataParallel, and what it has."""
+    if conversion.differences:
+        yield "  no longer the same (dp2ddp verify says DIFFERENT for these):"
+    yield from (
+        f"    {'' if difference.certain else 'perhaps: '}{difference.name}: {difference.text}"
+        for difference in conversion.differences
+    )
+    if not conversion.differences:
+        yield "  trains the same, as far as the text tells"
+    yield "  the same as before:"
+    yield from (f"    {line}" for line in conversion.kept)
 
 
 def _helpers(module: HelperModule) -> str:
@@ -75,9 +95,12 @@ def _start(conversion: Conversion, written: str | None) -> str:
 
 def _used_by(conversion: Conversion) -> Iterator[str]:
     """Which other scripts get changed files, and what becomes of them."""
-    for one in conversion.used_by:
-        uses = ", ".join(map(str, one.uses[:3])) + (", ..." if len(one.uses) > 3 else "")
-        yield f"used by {one.path}, too: {uses}"
+    for entry in conversion.used_by:
+        uses = ", ".join(map(str, entry.uses[:3])) + (", ..." if len(entry.uses) > 3 else "")
+        yield f"used by {entry.path}, too: {uses}"
+    if conversion.style != "exact":
+        yield "        what was changed asks for a rank, so they need torchrun, too; convert into a copy: -o FOLDER"
+        return
     yield "        started with python, they run as before, on one device; to run one on several, convert the project"
     yield "        as it was for that one: dp2ddp convert SCRIPT -o FOLDER"
 
@@ -96,8 +119,8 @@ def verdict(conversion: Conversion, written: str | None) -> str:
 
 
 def _hazard_counts(open_ones: int, accepted: int) -> str:
-    told = f", {open_ones} hazard{'s' if open_ones > 1 else ''} open" if open_ones else ""
-    return told + (f", {accepted} hazard{'s' if accepted > 1 else ''} accepted" if accepted else "")
+    counts = f", {open_ones} hazard{'s' if open_ones > 1 else ''} open" if open_ones else ""
+    return counts + (f", {accepted} hazard{'s' if accepted > 1 else ''} accepted" if accepted else "")
 
 
 def _choice(kind: str, choice: Choice) -> str:
@@ -110,7 +133,7 @@ def _place(planned: Planned) -> str:
 
 def _merged(edits: tuple[Planned, ...]) -> list[Planned]:
     """One line where a rule does several small things to one line of the script."""
-    return list({(one.code, one.line, one.because): one for one in edits}.values())
+    return list({(edit.code, edit.line, edit.because): edit for edit in edits}.values())
 
 
 def _hazard(conversion: Conversion, planned: Planned) -> Iterator[str]:
@@ -123,8 +146,8 @@ def _hazard(conversion: Conversion, planned: Planned) -> Iterator[str]:
 
 def _accepted_lines(conversion: Conversion) -> Iterator[str]:
     """The hazards that somebody answered: what, how, why."""
-    for one in conversion.accepted:
-        yield f"accepted  {accepted_text(conversion, one)}"
+    for answer in conversion.accepted:
+        yield f"accepted  {accepted_text(conversion, answer)}"
 
 
 def accepted_text(conversion: Conversion, planned: Planned) -> str:
@@ -151,17 +174,31 @@ def conversion_json(conversion: Conversion, written: str | None) -> str:
         "changed": conversion.changed,
         "world": conversion.world,
         "launch": conversion.launch_of(written) if conversion.changed else None,
-        "strategy": {kind: {"value": one.value, "because": one.because} for kind, one in choices.items()},
+        "style": conversion.style,
+        "differences": [
+            {
+                "name": difference.name,
+                "text": difference.text,
+                "certain": difference.certain,
+                "causes": list(difference.causes),
+            }
+            for difference in conversion.differences
+        ],
+        "kept": list(conversion.kept),
+        "strategy": {
+            kind: {"value": choice.value, "because": choice.because} for kind, choice in choices.items()
+        },
         "helpers": _helpers_as_data(conversion.helpers),
-        "edits": [_as_data(one) for one in conversion.edits],
-        "notes": [_as_data(one) for one in conversion.notes],
+        "edits": [_as_data(edit) for edit in conversion.edits],
+        "notes": [_as_data(note) for note in conversion.notes],
         "used_by": [
-            {"file": str(one.path), "uses": [str(use) for use in one.uses]} for one in conversion.used_by
+            {"file": str(entry.path), "uses": [str(use) for use in entry.uses]}
+            for entry in conversion.used_by
         ],
         "missing": list(conversion.missing),
         "unread": list(conversion.unread),
-        "hazards": [{**_as_data(one), "advice": _advice(one)} for one in conversion.hazards],
-        "accepted": [accepted_data(conversion, one) for one in conversion.accepted],
+        "hazards": [{**_as_data(hazard), "advice": _advice(hazard)} for hazard in conversion.hazards],
+        "accepted": [accepted_data(conversion, answer) for answer in conversion.accepted],
     }
     return json.dumps(document, indent=2) + "\n"
 

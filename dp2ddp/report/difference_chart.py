@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from dp2ddp.comparison.series import Series
+from dp2ddp.comparison.tolerance import FACTOR
+from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.bins import Bins, Doubles, bins_of
 from dp2ddp.report.charts import (
     COLUMNS,
@@ -20,11 +23,8 @@ from dp2ddp.report.charts import (
     svg,
     upright,
 )
-from dp2ddp.report.limits import judged, worst
+from dp2ddp.report.limits import nearest_limits, worst
 from dp2ddp.report.scales import Differences, differences
-from dp2ddp.verify.series import Series
-from dp2ddp.verify.tolerance import FACTOR
-from dp2ddp.verify.verdict import Verdict
 
 _TITLE = "Difference at each step"
 _NOTE = (
@@ -36,14 +36,15 @@ _Named = Sequence[tuple[str, str, Doubles]]  # name, style, a figure for each st
 
 
 def difference_chart(key: str, verdict: Verdict, series: Series) -> Chart:
-    found = judged(verdict.float64, series)
-    named = list(_lines(series, found.sizes, verdict))
+    """The chart of the largest relative difference at each step."""
+    nearest = nearest_limits(verdict.float64, series)
+    named = list(_lines(series, nearest.sizes, verdict))
     bins = bins_of(series.steps, COLUMNS)
     lines = [peaks(*each, bins) for each in named]
     scale, parted = _scale(named), _parted(verdict, series, bins)
     picture = svg(
         key, _TITLE, summary := _summary(verdict, named),
-        below("allowed", bins.highs(found.limits), scale), grid(scale),
+        below("allowed", bins.highs(nearest.limits), scale), grid(scale),
         *(upright("parted", column, len(bins)) for column in parted),
         *(curve(line, scale) for line in lines),
     )  # fmt: skip
@@ -99,10 +100,10 @@ def _parted(verdict: Verdict, series: Series, bins: Bins) -> list[int]:
 
 
 def _summary(verdict: Verdict, named: _Named) -> str:
-    told = "; ".join(f"{name}: {_largest(values)}" for name, _, values in named)
+    texts = "; ".join(f"{name}: {_largest(values)}" for name, _, values in named)
     first = verdict.float64.first
     parted = f" The runs part at step {first.step}." if first is not None else ""
-    return f"Largest relative difference of each step. {told}.{parted}"
+    return f"Largest relative difference of each step. {texts}.{parted}"
 
 
 def _largest(values: Doubles) -> str:

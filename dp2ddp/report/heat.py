@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dp2ddp.comparison.compare import Comparison
+from dp2ddp.comparison.series import Series
+from dp2ddp.comparison.tolerance import FACTOR
 from dp2ddp.report.bins import Doubles, bins_of
 from dp2ddp.report.charts import Chart, Table, mosaic, svg
 from dp2ddp.report.limits import limits
 from dp2ddp.report.scales import Tick, step_ticks
-from dp2ddp.verify.compare import Comparison
-from dp2ddp.verify.series import Series
-from dp2ddp.verify.tolerance import FACTOR
 
 _COLUMNS = 120
 _NAMED = 40  # rows that each have their name beside them
@@ -23,7 +23,7 @@ _ENDLESS, _NOTHING = "8", "9"
 
 
 def heat_maps(key: str, comparison: Comparison, series: Series) -> Iterator[Chart]:
-    """Of gradients and of parameters, where there is any difference."""
+    """A heat map of gradients and one of parameters, where there is any difference."""
     for kind, values in (("gradients", series.gradients), ("parameters", series.parameters)):
         if (values > 0).any():
             allowed = limits(comparison, kind.removesuffix("s"), len(series.steps))

@@ -1,4 +1,4 @@
-"""What is allowed at each step: so many times the natural noise (verify/tolerance.py)."""
+"""What is allowed at each step: so many times the natural noise (comparison/tolerance.py)."""
 
 from __future__ import annotations
 
@@ -6,29 +6,33 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dp2ddp.comparison.compare import Comparison
+from dp2ddp.comparison.series import Series
+from dp2ddp.comparison.tolerance import FACTOR, FLOAT64
 from dp2ddp.report.bins import Doubles
-from dp2ddp.verify.compare import Comparison
-from dp2ddp.verify.series import Series
-from dp2ddp.verify.tolerance import FACTOR, FLOAT64
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Of each step the kind of difference that is nearest to its limit, or furthest beyond it."""
+class NearestLimit:
+    """For each step the kind of difference that is nearest to its limit, or furthest beyond it."""
 
-    sizes: Doubles
-    limits: Doubles
+    sizes: Doubles  # (steps,), relative
+    limits: Doubles  # (steps,)
 
 
 def limits(comparison: Comparison, kind: str, count: int) -> Doubles:
-    """Of gradients or parameters; an ulp counts as noise where nothing asked for a second run."""
+    """What is allowed for gradients or parameters at each step: (count,), relative.
+
+    Where no noise was measured it is one ulp.
+    """
     natural = comparison.natural
     if natural is None:
         return np.full(count, FACTOR * FLOAT64.epsilon)
     return np.array([natural.allowed(kind, index) for index in range(count)])
 
 
-def judged(comparison: Comparison, series: Series) -> Judged:
+def nearest_limits(comparison: Comparison, series: Series) -> NearestLimit:
+    """For each step the kind of difference, gradients or parameters, that is nearest to its limit."""
     count = len(series.steps)
     sizes = [worst(values) for values in (series.gradients, series.parameters)]
     allowed = [limits(comparison, kind, count) for kind in ("gradient", "parameter")]
@@ -37,10 +41,10 @@ def judged(comparison: Comparison, series: Series) -> Judged:
         for size, limit in zip(sizes, allowed, strict=True)
     ]
     second = shares[1] > shares[0]
-    return Judged(np.where(second, sizes[1], sizes[0]), np.where(second, allowed[1], allowed[0]))
+    return NearestLimit(np.where(second, sizes[1], sizes[0]), np.where(second, allowed[1], allowed[0]))
 
 
 def worst(values: Doubles) -> Doubles:
-    """Of each step over all parameters; nan where there was nothing to compare."""
-    found: Doubles = np.fmax.reduce(values, axis=1, initial=np.nan)
-    return found
+    """The largest of all parameters at each step: (steps, parameters) -> (steps,); nan where there is none."""
+    largest: Doubles = np.fmax.reduce(values, axis=1, initial=np.nan)
+    return largest

@@ -7,10 +7,10 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
+from dp2ddp.comparison.series import Series
 from dp2ddp.report.bins import Bins, bins_of
-from dp2ddp.report.charts import Chart, Line, Table, dots, finished, grid, stacks, svg
+from dp2ddp.report.charts import Chart, ChartLine, Table, dots, finished, grid, stacks, svg
 from dp2ddp.report.scales import Linear
-from dp2ddp.verify.series import Series
 
 _BARS = 120
 _TITLE = "Rows of each rank"
@@ -34,7 +34,7 @@ def rows_chart(key: str, series: Series) -> Chart:
     picture = svg(key, _TITLE, summary, grid(scale), stacks(usual, most), dots("other", marks, len(bins)))
     legend = [(f"part{rank % 6}", f"rank {rank}") for rank in range(series.rows.shape[1])]
     legend += [("other", "all rows of another step in the same column")] if others else []
-    lines = [Line(f"rank {rank}", "", *[usual[:, rank]] * 3) for rank in range(usual.shape[1])]
+    lines = [ChartLine(f"rank {rank}", "", *[usual[:, rank]] * 3) for rank in range(usual.shape[1])]
     made = finished(
         key,
         _TITLE,
@@ -52,29 +52,29 @@ def rows_chart(key: str, series: Series) -> Chart:
 
 
 def _usual(kind: _Counts, bins: Bins) -> _Counts:
-    """Of each column the kind that most of its steps are of."""
+    """The kind that most steps of a column are of, for each column."""
     return np.array([np.bincount(kind[first : last + 1]).argmax() for first, last in bins.spans()])
 
 
 def _others(totals: _Counts, kind: _Counts, bins: Bins) -> list[tuple[int, int]]:
     """(column, all rows) of the other steps."""
     usual = _usual(kind, bins)
-    found = [
+    others = [
         (column, int(totals[each]))
         for column, (first, last) in enumerate(bins.spans())
         for each in np.unique(kind[first : last + 1])
         if each != usual[column]
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(others))
 
 
 def _summary(kinds: _Counts, counts: _Counts) -> str:
-    told = [
+    texts = [
         f"{' + '.join(map(str, rows))} in {_steps(int(count))}"
         for rows, count in zip(kinds[:6], counts, strict=False)
     ]
     more = f"; {len(kinds) - 6} more kinds of steps" if len(kinds) > 6 else ""
-    return f"{'; '.join(told)}{more}."
+    return f"{'; '.join(texts)}{more}."
 
 
 def _steps(count: int) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from dp2ddp.comparison.causes.words import names_text
+from dp2ddp.comparison.series import Series
 from dp2ddp.report.bins import Doubles, bins_of
 from dp2ddp.report.charts import (
     COLUMNS,
@@ -20,14 +22,13 @@ from dp2ddp.report.charts import (
     svg,
 )
 from dp2ddp.report.scales import linear
-from dp2ddp.verify.causes.words import names_text
-from dp2ddp.verify.series import Series
 
 _MOST_GROUPS = 4  # of parameters, whose learning rates are drawn
 _Named = Sequence[tuple[str, str, Doubles]]  # name, style, a figure for each step
 
 
 def loss_chart(key: str, series: Series) -> Chart:
+    """The losses of both runs at each step."""
     named = list(_losses(series.losses))
     ends = "; ".join(f"{name} from {values[0]:.4g} to {values[-1]:.4g}" for name, _, values in named)
     note = "In float64, as passed to backward. "
@@ -59,6 +60,7 @@ def _losses(losses: Doubles) -> Iterator[tuple[str, str, Doubles]]:
 
 
 def rate_chart(key: str, series: Series) -> Chart:
+    """The learning rates of both runs at each step."""
     rates = series.learning_rates
     same = np.array_equal(rates[:, 0], rates[:, 1], equal_nan=True)
     words = "The same in all steps." if same else "Not the same in all steps."
@@ -66,10 +68,10 @@ def rate_chart(key: str, series: Series) -> Chart:
     if len(groups) > _MOST_GROUPS:
         words += f" Drawn are {_MOST_GROUPS} of {len(groups)} groups of parameters; the CSV has all."
     named, ends = [], []
-    for index, (which, ours, theirs) in enumerate(groups[:_MOST_GROUPS]):
+    for index, (which, expected, actual) in enumerate(groups[:_MOST_GROUPS]):
         of = "" if len(groups) == 1 else f", {which}"
-        named += [(f"DataParallel{of}", "wide", ours), (f"DDP, rank 0{of}", f"rank{index % 6}", theirs)]
-        known = ours[np.isfinite(ours)]
+        named += [(f"DataParallel{of}", "wide", expected), (f"DDP, rank 0{of}", f"rank{index % 6}", actual)]
+        known = expected[np.isfinite(expected)]
         ends.append(
             f"{which} from {known[0]:.4g} to {known[-1]:.4g}" if known.size else f"{which} on one side only"
         )

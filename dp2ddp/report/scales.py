@@ -18,6 +18,8 @@ class Tick:
 
 
 class Scale(Protocol):
+    """From values to heights in a chart."""
+
     def height(self, value: float) -> float: ...
     def ticks(self) -> tuple[Tick, ...]: ...
 
@@ -72,9 +74,9 @@ class Differences:
 
     def ticks(self) -> tuple[Tick, ...]:
         decades = range(-16, self.top + 1, 4)
-        found = [Tick(self.height(10.0**decade) / 10, f"1e{decade}" if decade else "1") for decade in decades]
+        ticks = [Tick(self.height(10.0**decade) / 10, f"1e{decade}" if decade else "1") for decade in decades]
         endless = [Tick(self.height(math.inf) / 10, "\N{INFINITY}")] if self.endless else []
-        return (*endless, *reversed(found), Tick(96.0, "0"))
+        return (*endless, *reversed(ticks), Tick(96.0, "0"))
 
 
 def differences(largest: float, endless: bool) -> Differences:
@@ -86,6 +88,6 @@ def step_ticks(steps: list[int]) -> tuple[Tick, ...]:
     """Round numbers of steps along the bottom."""
     if not steps:
         return ()
-    count, wanted = len(steps), _round_step(max((steps[-1] - steps[0]) / 5, 1))
-    found = [index for index, step in enumerate(steps) if step % max(int(wanted), 1) == 0]
-    return tuple(Tick((index + 0.5) / count * 100, str(steps[index])) for index in found[:9])
+    count, distance = len(steps), _round_step(max((steps[-1] - steps[0]) / 5, 1))
+    places = [index for index, step in enumerate(steps) if step % max(int(distance), 1) == 0]
+    return tuple(Tick((index + 0.5) / count * 100, str(steps[index])) for index in places[:9])

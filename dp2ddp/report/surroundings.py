@@ -23,11 +23,27 @@ def surroundings(
     return tuple(_all(command, seed, files))
 
 
-def _all(command: Sequence[str], seed: int, files: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, str]]:
-    yield "command", shlex.join([Path(command[0]).name, *command[1:]])
+def conversion_surroundings(
+    command: Sequence[str], files: Sequence[tuple[str, bytes]]
+) -> tuple[tuple[str, str], ...]:
+    """The same of a conversion, which runs nothing; `files` are originals and results, by name."""
+    return *_tool(command), *_digests(files)
+
+
+def _tool(command: Sequence[str]) -> Iterator[tuple[str, str]]:
+    name = Path(command[0]).name
+    yield "command", shlex.join(["dp2ddp" if name == "__main__.py" else name, *command[1:]])
     yield "finished", datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     yield "dp2ddp", dp2ddp.__version__
     yield "python", f"{platform.python_version()} ({platform.python_implementation()})"
+
+
+def _digests(files: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, str]]:
+    yield from ((f"sha256 of {name}", hashlib.sha256(data).hexdigest()) for name, data in files)
+
+
+def _all(command: Sequence[str], seed: int, files: Sequence[tuple[str, bytes]]) -> Iterator[tuple[str, str]]:
+    yield from _tool(command)
     yield from ((name, _version(name)) for name in _PACKAGES)
     yield (
         "system",
@@ -35,7 +51,7 @@ def _all(command: Sequence[str], seed: int, files: Sequence[tuple[str, bytes]]) 
     )
     yield "devices", "virtual: each is the CPU, with a random stream of its own"
     yield "seed", f"{seed} for random, numpy and torch, where the script sets none"
-    yield from ((f"sha256 of {name}", hashlib.sha256(data).hexdigest()) for name, data in files)
+    yield from _digests(files)
 
 
 def _version(name: str) -> str:

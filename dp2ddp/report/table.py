@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dp2ddp.comparison.series import Series
+from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.bins import Doubles
 from dp2ddp.report.limits import worst
-from dp2ddp.verify.series import Series
-from dp2ddp.verify.verdict import Verdict
 
 
 def steps_csv(verdict: Verdict) -> str:

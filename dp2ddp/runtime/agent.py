@@ -1,11 +1,13 @@
 """torchrun's own main, with what the agent itself says kept apart from what the ranks say.
 
 The agent answers a failing rank with forty lines of its own on stderr, after the script's traceback. Its ranks inherit
-file descriptor 2; the agent writes to sys.stderr. So sys.stderr goes to the desk, and the ranks speak as they are.
+file descriptor 2; the agent writes to sys.stderr. So sys.stderr goes to a file in the run folder, and the ranks print
+as they do.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
@@ -13,13 +15,14 @@ if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
 
 from pathlib import Path
 
-from dp2ddp.runtime.processes import adopt_orphans, die_with_parent, end_children
+from dp2ddp.runtime.processes import adopt_orphans, die_with_parent, end_children, parent_variable
 
 
 def main() -> None:
     """`python agent.py DESK TORCHRUN-ARGUMENTS...`"""
     die_with_parent()
     adopt_orphans()
+    os.environ.update(parent_variable())
     sys.stderr = (Path(sys.argv[1]) / "torchrun.err").open("w", buffering=1)
     from torch.distributed.run import main as torchrun  # after: its loggers take sys.stderr as they find it
 

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from .function_mode import VirtualDevices
 from .machine import Machine
 from .patches import Patches
-from .places import common_place, place_of, put, put_missing, tensors_in
+from .tensor_places import common_place, place_of, put, put_missing, tensors_in
 
 _PLACES = "_dp2ddp_places"  # on the ctx of a custom Function, and in a node's metadata: where each output is
 
@@ -54,12 +54,12 @@ def _grad(func: Any, args: Any, kwargs: Any) -> tuple[torch.Tensor | None, ...]:
     return tuple(gradient_at(grad, _place_of_input(each)) for grad, each in zip(grads, inputs, strict=True))
 
 
-def _place_of_input(wanted: Any) -> int | None:
-    """Of a tensor, or of the edge that stands for it."""
-    if isinstance(wanted, torch.Tensor):
-        return place_of(wanted)
-    found: int | None = wanted.node.metadata.get(_PLACES, {}).get(wanted.output_nr)
-    return found
+def _place_of_input(tensor_or_edge: Any) -> int | None:
+    """The place of a tensor, or of the graph edge that stands for it."""
+    if isinstance(tensor_or_edge, torch.Tensor):
+        return place_of(tensor_or_edge)
+    place: int | None = tensor_or_edge.node.metadata.get(_PLACES, {}).get(tensor_or_edge.output_nr)
+    return place
 
 
 def _edge_with_place(get_gradient_edge: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], Any]:

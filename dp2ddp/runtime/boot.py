@@ -27,23 +27,31 @@ import termios
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from dp2ddp.runtime.calls import Calls
-from dp2ddp.runtime.desk import LAUNCHER, RENDEZVOUS, Note, Pulse, wait_until_asked, write_note
-from dp2ddp.runtime.leaving import Leaving, follow_leaving
+from dp2ddp.runtime.abrupt_exits import ExitReporter, follow_exits
+from dp2ddp.runtime.collective_calls import CallRing
 from dp2ddp.runtime.metering import start_meter
 from dp2ddp.runtime.overlay import Overlay
-from dp2ddp.runtime.own_ranks import observe_ranks
 from dp2ddp.runtime.processes import children_die_with_us, die_with_parent
-from dp2ddp.runtime.rendezvous import meet_at_desk
+from dp2ddp.runtime.rendezvous import meet_in_run_folder
+from dp2ddp.runtime.run_folder import (
+    LAUNCHER,
+    RENDEZVOUS,
+    Heartbeat,
+    RankStatus,
+    wait_for_stack_request,
+    write_status,
+)
+from dp2ddp.runtime.spawned_ranks import observe_ranks
 from dp2ddp.runtime.stacks import Ending, place_of
 from dp2ddp.runtime.stage import Stage, is_virtual, set_stage, start_recorder
-from dp2ddp.runtime.writes import Writes
+from dp2ddp.runtime.written_files import Writes
 
 if TYPE_CHECKING:
     from dp2ddp.trace.recorder import Recorder
@@ -80,52 +88,55 @@ def have_own_hashes(rank: int) -> None:
 
 def run_stage(stage: Stage, rank: int) -> int:
     """Run the stage's script in this process; returns its exit code, and leaves atexit to the interpreter."""
-    desk, label = Path(stage.desk), LAUNCHER if stage.starts_ranks else rank
-    _tell_where_on_signal(desk, label)
-    write_note(desk, label, Note(os.getpid()))
+    run_folder, label = Path(stage.run_folder), LAUNCHER if stage.starts_ranks else rank
+    _tell_where_on_signal(run_folder, label)
+    write_status(run_folder, label, RankStatus(os.getpid()))
     children_die_with_us()
     os.chdir(stage.folder)
     os.environ.update((name, stage.filled_in(value, rank)) for name, value in stage.variables)
     look_in_copies(stage.moved)
     if stage.capture:
-        _capture_output(desk, rank)
+        _capture_output(run_folder, rank)
         have_terminal()
     atexit.register(complete_open_files)  # first in, last to run: behind all that the script registers
     overlay = Overlay(stage.replaced)
     overlay.install()
-    writes = Writes(desk, label)
+    writes = Writes(run_folder, label)
     virtual = is_virtual(stage)  # virtual ones look like real ones, once they are there
+    heartbeat = Heartbeat(run_folder, rank)
+    _count_steps(
+        heartbeat, one_optimizer=bool(stage.timed or stage.counted)
+    )  # before whatever ends a run at a step
     recorder = set_stage(stage, rank, writes)
     finish = _no_record if stage.starts_ranks else _finishing(stage, rank, recorder, virtual)
     if stage.mode == "ddp" and not stage.starts_ranks:
         _observe_collectives(stage, rank, recorder)
-    pulse = Pulse(desk, rank)
-    _beat_on_progress(pulse)
+    _beat_on_progress(heartbeat)
 
     def say_end(end: Ending) -> None:
         finish()
-        _say_end(stage, label, end, pulse)
+        _say_end(stage, label, end, heartbeat)
 
-    leaving = Leaving(say_end)
-    follow_leaving(leaving, stage, finish)
+    exits = ExitReporter(say_end)
+    follow_exits(exits, stage, finish)
     if stage.mode == "ddp":
-        meet_at_desk(desk / RENDEZVOUS)
+        meet_in_run_folder(run_folder / RENDEZVOUS)
     if stage.starts_ranks:
-        observe_ranks(lambda rank: _become_rank(stage, rank, pulse, writes, leaving, virtual), stage.seed)
+        observe_ranks(lambda rank: _become_rank(stage, rank, heartbeat, writes, exits, virtual), stage.seed)
     thaw = _follow_freezing()
-    pulse.beat()  # the script begins
+    heartbeat.beat()  # the script begins
     end = Ending()
     try:
         with _end_of_script(end):
             run_as_main(stage.script, stage.name, _arguments(stage, rank), stage.module, overlay)
     finally:
-        leaving.say(end)
+        exits.report(end)
         thaw()
     return end.code
 
 
 def _arguments(stage: Stage, rank: int) -> tuple[str, ...]:
-    return tuple(stage.filled_in(each, rank) if stage.told_rank else each for each in stage.arguments)
+    return tuple(stage.filled_in(each, rank) if stage.rank_in_arguments else each for each in stage.arguments)
 
 
 def _finishing(stage: Stage, rank: int, recorder: Recorder | None, virtual: bool) -> Callable[[], None]:
@@ -136,35 +147,35 @@ def _finishing(stage: Stage, rank: int, recorder: Recorder | None, virtual: bool
 
 
 def _no_record() -> None:
-    """Of a process that nobody records."""
+    """What is done at the end of a process that nobody records: nothing."""
 
 
-def _say_end(stage: Stage, rank: int, end: Ending, pulse: Pulse) -> None:
-    desk = Path(stage.desk)
-    write_note(desk, rank, Note(os.getpid(), end.code, time.monotonic(), end.error, end.place))
-    pulse.beat()  # the script is over
+def _say_end(stage: Stage, rank: int, end: Ending, heartbeat: Heartbeat) -> None:
+    run_folder = Path(stage.run_folder)
+    write_status(run_folder, rank, RankStatus(os.getpid(), end.code, time.monotonic(), end.error, end.place))
+    heartbeat.beat()  # the script is over
     if end.error and end.code != INTERRUPTED and len(stage.ranks) > 1:
-        wait_until_asked(desk, _LAST_LOOK)
+        wait_for_stack_request(run_folder, _LAST_LOOK)
 
 
 def _become_rank(
-    stage: Stage, rank: int, pulse: Pulse, writes: Writes, leaving: Leaving, virtual: bool
+    stage: Stage, rank: int, heartbeat: Heartbeat, writes: Writes, exits: ExitReporter, virtual: bool
 ) -> Callable[[Ending], None]:
     """This process turned out to be a rank; returns what ends it."""
     die_with_parent()
-    desk = Path(stage.desk)
-    _tell_where_on_signal(desk, rank)
-    write_note(desk, rank, Note(os.getpid()))
+    run_folder = Path(stage.run_folder)
+    _tell_where_on_signal(run_folder, rank)
+    write_status(run_folder, rank, RankStatus(os.getpid()))
     if stage.capture:
-        _capture_output(desk, rank, keep=rank == 0)
+        _capture_output(run_folder, rank, keep=rank == 0)
     recorder = start_recorder(stage, rank) if stage.trace else None
     if stage.aligned:
         from dp2ddp.runtime import first_weights
 
         first_weights.take_over(Path(stage.aligned), rank, stage.world)
-    pulse.belong_to(rank)
+    heartbeat.belong_to(rank)
     writes.belong_to(rank)
-    pulse.beat()
+    heartbeat.beat()
 
     finish = _finishing(stage, rank, recorder, virtual)
     _observe_collectives(stage, rank, recorder)
@@ -172,10 +183,10 @@ def _become_rank(
     def end_rank(end: Ending) -> None:
         finish()
         complete_open_files()
-        _say_end(stage, rank, end, pulse)
+        _say_end(stage, rank, end, heartbeat)
 
-    leaving.belong_here(end_rank)
-    return leaving.say
+    exits.take_over(end_rank)
+    return exits.report
 
 
 def _observe_collectives(stage: Stage, rank: int, recorder: Recorder | None) -> None:
@@ -185,7 +196,7 @@ def _observe_collectives(stage: Stage, rank: int, recorder: Recorder | None) -> 
     from dp2ddp.runtime.collectives import observe_collectives
 
     saws = (recorder.saw_collective,) if recorder else ()
-    observe_collectives(Calls(Path(stage.desk), rank), saws)
+    observe_collectives(CallRing(Path(stage.run_folder), rank), saws)
 
 
 def look_in_copies(moved: Iterable[tuple[str, str]]) -> None:
@@ -308,45 +319,61 @@ def _own_frames(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _capture_output(desk: Path, rank: int, keep: bool = False) -> None:
+def _capture_output(run_folder: Path, rank: int, keep: bool = False) -> None:
     """`keep`: what is there already."""
     sys.stdout.flush()
     sys.stderr.flush()
     for number, ending in ((1, "out"), (2, "err")):
         file = os.open(
-            desk / f"rank{rank}.{ending}",
+            run_folder / f"rank{rank}.{ending}",
             os.O_WRONLY | os.O_CREAT | os.O_APPEND | (0 if keep else os.O_TRUNC),
         )
         os.dup2(file, number)
         os.close(file)
 
 
-def _tell_where_on_signal(desk: Path, rank: int) -> None:
+def _tell_where_on_signal(run_folder: Path, rank: int) -> None:
     # C code answers the signal, so a rank inside a collective (or holding the GIL) answers too. Before the note with
     # this process's number: whoever reads that may ask at once, and an unanswered signal would end the process
-    faulthandler.register(signal.SIGUSR1, (desk / f"rank{rank}.stacks").open("w"), all_threads=True)
+    faulthandler.register(signal.SIGUSR1, (run_folder / f"rank{rank}.stacks").open("w"), all_threads=True)
 
 
-def _beat_on_progress(pulse: Pulse) -> None:
-    """Progress is an optimizer step, a backward, or a batch from a loader."""
-    import torch
+def _count_steps(heartbeat: Heartbeat, one_optimizer: bool) -> None:
+    """Count optimizer steps from now on, which are progress.
+
+    one_optimizer: the steps of the one that steps first, as a run that is measured counts them (costs/steps.py).
+    """
     from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    first: weakref.ref[Any] | None = None
+
+    def step(optimizer: Any, *ignored: object) -> None:
+        nonlocal first
+        if first is None or first() is None:
+            first = weakref.ref(optimizer)
+        if one_optimizer and first() is not optimizer:
+            heartbeat.beat()
+        else:
+            heartbeat.step()
+
+    register_optimizer_step_post_hook(step)
+
+
+def _beat_on_progress(heartbeat: Heartbeat) -> None:
+    """A backward, and a batch from a loader, are progress as well."""
+    import torch
     from torch.utils.data import dataloader
 
-    def beat(*ignored: object) -> None:
-        pulse.beat()
-
-    register_optimizer_step_post_hook(beat)
     for owner, name in ((torch.autograd, "backward"), (dataloader._BaseDataLoaderIter, "__next__")):
-        setattr(owner, name, _beating(getattr(owner, name), pulse))
+        setattr(owner, name, _beating(getattr(owner, name), heartbeat))
 
 
-def _beating(function: Callable[..., Any], pulse: Pulse) -> Callable[..., Any]:
+def _beating(function: Callable[..., Any], heartbeat: Heartbeat) -> Callable[..., Any]:
     """The same function, with a beat before it; Any: it stands for functions of torch."""
 
     @functools.wraps(function)
     def beating(*args: Any, **kwargs: Any) -> Any:
-        pulse.beat()
+        heartbeat.beat()
         return function(*args, **kwargs)
 
     return beating

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from dp2ddp.runtime.calls import Calls
+from dp2ddp.runtime.collective_calls import CallRing
 from dp2ddp.runtime.patches import replace_everywhere
 from dp2ddp.runtime.stacks import users_line
 
@@ -46,8 +46,8 @@ _OF_GROUPS = ("init_process_group", "new_group", "destroy_process_group")  # whi
 _Saw = Callable[[str], None]
 
 
-def observe_collectives(calls: Calls, saws: tuple[_Saw, ...] = ()) -> None:
-    """Note each call on the desk, before it is made; and tell `saws` its name."""
+def observe_collectives(calls: CallRing, saws: tuple[_Saw, ...] = ()) -> None:
+    """Note each call in the run folder, before it is made; and tell `saws` its name."""
     import torch
     import torch.distributed as dist
 
@@ -67,7 +67,7 @@ def observe_collectives(calls: Calls, saws: tuple[_Saw, ...] = ()) -> None:
     work.wait = _waiting(work.wait)
 
 
-def _noted(original: Any, name: str, calls: Calls, saws: tuple[_Saw, ...], inside: Any) -> Any:
+def _noted(original: Any, name: str, calls: CallRing, saws: tuple[_Saw, ...], inside: Any) -> Any:
     """The same function; Any: it stands for functions of torch."""
 
     @functools.wraps(original)
@@ -105,13 +105,13 @@ def group_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _group(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     from torch.distributed import group
 
-    asked = group_of(args, kwargs)
-    return "" if asked is None or asked is group.WORLD else "group"
+    given = group_of(args, kwargs)
+    return "" if given is None or given is group.WORLD else "group"
 
 
 def _what(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """Of the first tensor; or how many ranks are to meet."""
-    from dp2ddp.runtime.places import tensors_in
+    """Shape and dtype of the first tensor; or how many ranks are to meet."""
+    from dp2ddp.runtime.tensor_places import tensors_in
 
     if "world_size" in kwargs:
         return f"{kwargs['world_size']} ranks"

@@ -14,6 +14,7 @@ from .patches import Patches
 
 
 def skip_compiling(patches: Patches) -> None:
+    """Let torch.compile return what it is given."""
     patches.set(torch, "compile", compile_nothing)
     patches.set(torch.nn.Module, "compile", _compile_nothing_in_place)
 

@@ -28,6 +28,7 @@ Functions = dict[str, Callable[..., Any]]
 
 
 def install_cuda_api(patches: Patches, machine: Machine, streams: RandomStreams) -> None:
+    """Put torch.cuda and torch.accelerator of a machine with virtual devices in the place of torch's."""
     cuda_streams = CudaStreams(machine)
     memory, random = _memory(machine), _random(machine, streams)
     functions = _devices(machine) | memory | random | _streams(machine, cuda_streams) | _answers()

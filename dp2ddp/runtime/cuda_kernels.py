@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .function_mode import Handler, VirtualDevices
-from .places import is_on_device, place_of, put
+from .tensor_places import is_on_device, place_of, put
 
 
 def add_cuda_kernels(mode: VirtualDevices) -> None:

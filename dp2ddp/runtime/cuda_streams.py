@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import threading
 import time
+from abc import ABCMeta
 from typing import Any
 
 import torch
@@ -164,6 +165,14 @@ class VirtualExternalStream(VirtualStream):
 
     def __init__(self, stream_ptr: int, device: Any = None, **names: Any) -> None:
         super().__init__(device, **{"stream_id": stream_ptr, **names})
+
+
+# torch._dynamo, which any optimizer imports, asks before torch 2.6 whether torch.cuda has streams and events of
+# abstract kinds of torch's own (torch/_dynamo/device_interface.py of 2.4); since then they are classes of C++.
+for _real, _virtual in ((torch.cuda.Stream, VirtualStream), (torch.cuda.Event, VirtualEvent)):
+    for _base in _real.__mro__:
+        if isinstance(_base, ABCMeta):
+            _base.register(_virtual)
 
 
 class CudaStreams:

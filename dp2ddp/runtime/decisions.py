@@ -21,6 +21,7 @@ Function = Callable[..., Any]
 
 
 def observe_decisions(recorder: Recorder) -> None:
+    """Let the recorder see clipping, skipped steps and schedulers."""
     clippings = {
         name: (original, _clipping(original, recorder))
         for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")

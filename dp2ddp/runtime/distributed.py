@@ -18,6 +18,7 @@ from .patches import Patches
 
 
 def install_distributed(patches: Patches, machine: Machine) -> None:
+    """Let a program that asks for NCCL get gloo, with NCCL's rules."""
     if not dist.is_available():
         return
     nccl = Nccl(machine)
@@ -58,18 +59,18 @@ def _without_nccl(original: Any, nccl: Nccl) -> Any:
     position = 0 if original.__name__ == "init_process_group" else 2  # of `backend` among the arguments
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        asked = args[position] if len(args) > position else kwargs.get("backend")
+        requested = args[position] if len(args) > position else kwargs.get("backend")
         if len(args) > position:
             args = (*args[:position], _backend(args[position]), *args[position + 1 :])
         else:
-            kwargs["backend"] = _backend(asked)
+            kwargs["backend"] = _backend(requested)
         for name in _FOR_NCCL & kwargs.keys():
             kwargs[name] = None
         made = original(*args, **kwargs)
         if position == 0:
-            nccl.made(dist.group.WORLD, asked or _BY_DEFAULT)
+            nccl.made(dist.group.WORLD, requested or _BY_DEFAULT)
         else:
-            nccl.made(made, asked)
+            nccl.made(made, requested)
         return made
 
     return call
@@ -79,9 +80,9 @@ _BY_DEFAULT = "cpu:gloo,cuda:nccl"
 _FOR_NCCL = frozenset({"device_id", "pg_options"})  # a device to bind the communicator to, and its options
 
 
-def _backend(asked: Any) -> Any:
+def _backend(requested: Any) -> Any:
     """gloo instead of NCCL, of nothing (which means NCCL for CUDA), and of "cpu:gloo,cuda:nccl"."""
-    return "gloo" if asked is None or "nccl" in str(asked).lower() else asked
+    return "gloo" if requested is None or "nccl" in str(requested).lower() else requested
 
 
 def _without_device_ids(original: Any) -> Any:

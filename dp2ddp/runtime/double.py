@@ -40,7 +40,7 @@ class DoublePrecision(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.observers: list[CastObserver] = []
-        self._asked: torch.dtype | None = None  # half precision, of the call that is under way
+        self._requested: torch.dtype | None = None  # half precision, of the call that is under way
         self._as_they_are = frozenset(placeless_functions()) | {
             torch.Tensor.view,
             torch.can_cast,
@@ -61,27 +61,27 @@ class DoublePrecision(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in self._as_they_are:
             return func(*args, **kwargs)
-        self._asked = _CASTS.get(func)
+        self._requested = _CASTS.get(func)
         args = tuple(map(self._widen, args))
         kwargs = {name: self._widen(value) for name, value in kwargs.items()}
-        asked = self._asked
+        requested = self._requested
         result = self._instead.get(func, func)(*args, **kwargs)
-        if asked is not None:
-            self._tell(args, result, asked)
+        if requested is not None:
+            self._notify(args, result, requested)
         return widened(result) if func in self._sources else result
 
     def _widen(self, value: Any) -> Any:
         if isinstance(value, torch.dtype) and value in HALF:
-            self._asked = value
+            self._requested = value
         elif isinstance(value, str):
-            self._asked = _HALF_NAMES.get(value.rpartition(".")[2], self._asked)
+            self._requested = _HALF_NAMES.get(value.rpartition(".")[2], self._requested)
         return _widen(value)
 
-    def _tell(self, args: tuple[Any, ...], result: Any, asked: torch.dtype) -> None:
+    def _notify(self, args: tuple[Any, ...], result: Any, requested: torch.dtype) -> None:
         source = args[0] if args and isinstance(args[0], torch.Tensor) else result
         if isinstance(source, torch.Tensor):
             for observer in self.observers:
-                observer(source, asked)
+                observer(source, requested)
 
 
 _HALF_NAMES = {name: dtype for name, dtype in LEGACY_DTYPES.items() if dtype in HALF}
@@ -89,6 +89,7 @@ _CASTS = {torch.Tensor.half: torch.float16, torch.Tensor.bfloat16: torch.bfloat1
 
 
 def install_double(patches: Patches) -> DoublePrecision:
+    """Make every floating point number of the script a double."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     patches.on_undo(lambda: torch.set_default_dtype(before))

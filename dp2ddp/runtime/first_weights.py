@@ -20,12 +20,12 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 
-from dp2ddp.trace.names import living_roots, named_tensors, tensor_tables
-from dp2ddp.trace.orders import Weights, leave_taken
+from dp2ddp.trace.aligned_orders import Weights, leave_taken
+from dp2ddp.trace.parameter_names import living_roots, named_tensors, tensor_tables
 from dp2ddp.trace.tensors import as_bytes, flat_of
 
 _FILE = "weights.safetensors"  # DataParallel's; weights-RANK-ATTEMPT: a digest of what that rank began with
-_PATIENCE = 20.0  # seconds: a rank that never trains is not waited for
+_TIMEOUT = 20.0  # seconds: a rank that never trains is not waited for
 _LOOK = 0.001
 _ATTEMPTS = 2  # a script may run its model once before it is wrapped
 
@@ -90,7 +90,7 @@ def _all_agree(folder: Path, module: nn.Module, rank: int, world: int, attempt: 
     own.with_suffix(".new").write_text(digest.hexdigest(), encoding="utf-8")
     own.with_suffix(".new").rename(own)
     paths = [folder / f"weights-{other}-{attempt}" for other in range(world)]
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _TIMEOUT
     while not all(path.exists() for path in paths):
         if time.monotonic() > until:
             return False
@@ -127,7 +127,7 @@ def _moments(tensor: torch.Tensor) -> tuple[float, float, float]:
 
 
 def _tensors() -> Iterator[tuple[str, torch.Tensor]]:
-    """Of all models alive, each once."""
+    """Parameters and buffers of all models alive, by name, each once."""
     tables = {id(table): (name, table) for name, table in tensor_tables(living_roots())}
     seen: set[int] = set()
     for name, tensor in named_tensors(tables.values()):

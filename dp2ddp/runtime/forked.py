@@ -110,11 +110,11 @@ def _works(request: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Work]]:
 
 
 def _fork(children: _Children, label: dict[str, Any], work: Work) -> Work | None:
-    pid = os.fork()
+    server, pid = os.getpid(), os.fork()
     if pid:
         children[pid] = label
         return None
-    die_with_parent()
+    die_with_parent(server)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

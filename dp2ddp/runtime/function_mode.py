@@ -12,9 +12,9 @@ from torch.overrides import TorchFunctionMode
 
 from .machine import Machine
 from .mismatch import check_same_place
-from .places import PINNED, PLACE, common_place, put, tensors_in
 from .random_functions import drawing_functions
 from .random_streams import RandomStreams
+from .tensor_places import PINNED, PLACE, common_place, put, tensors_in
 
 # Any throughout: arguments and results of whatever torch function was called.
 Function = Callable[..., Any]
@@ -25,7 +25,7 @@ _NO_KEYWORDS: dict[str, Any] = {}
 
 
 class VirtualDevices(TorchFunctionMode):
-    """Pushed in every thread of the process (threads.py): the stack of modes is per thread."""
+    """Pushed in every thread of the process (thread_modes.py): the stack of modes is per thread."""
 
     def __init__(self, machine: Machine, streams: RandomStreams) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class VirtualDevices(TorchFunctionMode):
     def run(self, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Do a function that is the same on every device, and mark its results."""
         pinned = bool(kwargs) and kwargs.get("pin_memory")
-        place, kwargs = self.wanted_place(func, kwargs)
+        place, kwargs = self.requested_place(func, kwargs)
         inputs = _place_of_inputs(func, args, kwargs)
         if place is None:
             place = inputs
@@ -64,7 +64,7 @@ class VirtualDevices(TorchFunctionMode):
             return result
         return put(result, place)
 
-    def wanted_place(self, func: Function, kwargs: dict[str, Any]) -> tuple[int | None, dict[str, Any]]:
+    def requested_place(self, func: Function, kwargs: dict[str, Any]) -> tuple[int | None, dict[str, Any]]:
         """The place that `device=` asks for, or that a factory has by default, and the arguments for the
         CPU.
         """
@@ -88,24 +88,24 @@ def _as_it_is(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 def _place_of_inputs(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
     """One pass for the usual case (all at one place); the exact rule only when places differ."""
-    found = None
+    common = None
     for value in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(value, _Tensor):
             place = getattr(value, PLACE, None)
-            if place is None or place == found:
+            if place is None or place == common:
                 continue
-            if found is not None:
+            if common is not None:
                 return _place_of_mixed_inputs(func, args, kwargs)
-            found = place
+            common = place
         elif isinstance(value, (tuple, list)):
             for tensor in tensors_in(value):
                 place = getattr(tensor, PLACE, None)
-                if place is None or place == found:
+                if place is None or place == common:
                     continue
-                if found is not None:
+                if common is not None:
                     return _place_of_mixed_inputs(func, args, kwargs)
-                found = place
-    return found
+                common = place
+    return common
 
 
 def _place_of_mixed_inputs(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:

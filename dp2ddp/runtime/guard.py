@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dp2ddp.runtime.writes import Writes
+from dp2ddp.runtime.written_files import Writes
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND | os.O_CREAT
 _PATHS = {  # audit event -> which of its arguments are paths that it changes

@@ -9,8 +9,8 @@ import torch
 from .function_mode import VirtualDevices
 from .machine import Machine
 from .patches import Patches
-from .places import is_on_device, put
 from .tensor_methods import LEGACY_DTYPES, dtype_called
+from .tensor_places import is_on_device, put
 from .unwritten import sizes_only, zeroed
 
 
@@ -32,6 +32,7 @@ class LegacyType(type):
 
 
 def install_legacy_types(patches: Patches, mode: VirtualDevices) -> None:
+    """Put torch.cuda.FloatTensor and its like in the place of torch's."""
     for name in LEGACY_DTYPES:
         values = {"machine": mode.machine, "dtype": dtype_called(name), "__module__": "torch.cuda"}
         patches.set(torch.cuda, name, LegacyType(name, (), values))

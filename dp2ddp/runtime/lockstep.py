@@ -21,8 +21,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.optim import optimizer as optimizers
 
-from dp2ddp.trace.known import Known, parameters_of
-from dp2ddp.trace.names import living_roots
+from dp2ddp.trace.known_optimizer import KnownOptimizer, parameters_of
+from dp2ddp.trace.parameter_names import living_roots
 
 AHEAD = 3  # snapshots on the disk
 LEADER = "leader"
@@ -47,7 +47,7 @@ class _Run:
     def __init__(self, folder: Path, name: str) -> None:
         self._folder, self._name = folder, name
         self._steps = 0
-        self._known: WeakKeyDictionary[Any, Known] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[Any, KnownOptimizer] = WeakKeyDictionary()
         self._process = os.getpid()
         folder.mkdir(parents=True, exist_ok=True)
         atexit.register(self._over)
@@ -85,7 +85,7 @@ class _Run:
     def _tensors(self, optimizer: Any) -> Iterator[tuple[str, torch.Tensor]]:
         known = self._known.get(optimizer)
         if known is None or not known.is_up_to_date(optimizer):
-            known = self._known[optimizer] = Known(0, optimizer, living_roots())
+            known = self._known[optimizer] = KnownOptimizer(0, optimizer, living_roots())
         yield from zip(known.layout.names, parameters_of(optimizer), strict=True)
         for layout, tensors in (known.state(optimizer), known.buffers()):
             yield from zip(layout.names, tensors, strict=True)

@@ -30,6 +30,7 @@ class Machine:
 
     @property
     def current(self) -> int:
+        """The index of the current device."""
         return getattr(self._thread, "current", 0)
 
     def set_current(self, index: int) -> int:
@@ -69,6 +70,7 @@ class Machine:
         return self.index(device) if device.type == "cuda" else HOST
 
     def checked(self, index: int) -> int:
+        """A device's index, if there is such a device; CUDA's own error if there is none."""
         if not 0 <= index < self.count:
             # c10/cuda/CUDAFunctions.cpp; the words people search for
             raise _DeviceError(_INVALID_ORDINAL)

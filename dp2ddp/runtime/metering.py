@@ -1,4 +1,4 @@
-"""Runs that are measured: puts the clock, or the counter, of dp2ddp.bench into a process."""
+"""Runs that are measured: puts the clock, or the counter, of dp2ddp.costs into a process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dp2ddp.runtime.stage import Stage
 if TYPE_CHECKING:
     import torch
 
-    from dp2ddp.bench.counter import Counter
+    from dp2ddp.costs.counter import Counter
 
 
 def start_meter(stage: Stage, rank: int, virtual: bool) -> Callable[[], None] | None:
@@ -20,8 +20,8 @@ def start_meter(stage: Stage, rank: int, virtual: bool) -> Callable[[], None] | 
     Called behind `set_stage`: what is measured is the script on its devices, and not their making.
     """
     if stage.timed:
-        from dp2ddp.bench.clock import Clock
-        from dp2ddp.runtime.rows import count_rows
+        from dp2ddp.costs.clock import Clock
+        from dp2ddp.runtime.forward_rows import count_rows
 
         clock = Clock(Path(stage.timed), rank, stage.warm_up, stage.steps or 1, virtual)
         count_rows(clock)
@@ -30,8 +30,8 @@ def start_meter(stage: Stage, rank: int, virtual: bool) -> Callable[[], None] | 
 
 
 def _start_counter(stage: Stage, rank: int, virtual: bool) -> Counter:
-    from dp2ddp.bench.counter import Counter
-    from dp2ddp.runtime.rows import count_rows
+    from dp2ddp.costs.counter import Counter
+    from dp2ddp.runtime.forward_rows import count_rows
 
     assert stage.counted is not None
     place_of = _place_on_virtual if virtual else None
@@ -45,7 +45,7 @@ def _start_counter(stage: Stage, rank: int, virtual: bool) -> Counter:
 def _place_on_virtual(tensor: torch.Tensor) -> int:
     """A tensor without a mark is none of a device's."""
     from dp2ddp.runtime.machine import HOST
-    from dp2ddp.runtime.places import place_of
+    from dp2ddp.runtime.tensor_places import place_of
 
     place = place_of(tensor)
     return HOST if place is None else place

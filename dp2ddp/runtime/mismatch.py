@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from .machine import HOST
-from .places import device_at, has_dimensions, place_of
+from .tensor_places import device_at, has_dimensions, place_of
 
 _NAMES = """
     add sub subtract mul multiply div divide true_divide rsub pow fmod remainder atan2 maximum minimum

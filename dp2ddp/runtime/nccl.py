@@ -1,4 +1,7 @@
-"""What NCCL refuses and gloo, which stands in for it, would take: a tensor on the CPU, two ranks on one GPU."""
+"""Where NCCL and gloo, which stands in for it, differ.
+
+NCCL refuses a tensor on the CPU, and two ranks on one GPU. It asks for as many numbers where gloo asks for a shape.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import torch.distributed as dist
 from .collectives import group_of
 from .machine import HOST, Machine
 from .patches import Patches
-from .places import place_of, tensors_in
+from .tensor_places import place_of, tensors_in
 
 # Any throughout: arguments and results of functions of torch.distributed, and its groups.
 _OF_TENSORS = (
@@ -21,6 +24,7 @@ _OF_TENSORS = (
 _OF_OBJECTS = (
     "all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list",
 )  # fmt: skip
+_OF_ONE_TENSOR = ("all_gather_into_tensor", "reduce_scatter_tensor")  # (output, input, ...)
 
 
 class Nccl:
@@ -33,16 +37,22 @@ class Nccl:
         self._inside = threading.local()
 
     def install(self, patches: Patches) -> None:
-        for names, wrap in ((_OF_TENSORS, self._with_tensors), (_OF_OBJECTS, self._with_objects)):
+        for names, wrap in (
+            (_OF_ONE_TENSOR, self._with_numbers),
+            (_OF_TENSORS, self._with_tensors),
+            (_OF_OBJECTS, self._with_objects),
+        ):
             for name in names:
                 patches.wrap(name, wrap, dist.distributed_c10d, dist)
         patches.wrap("__init__", self._with_models, torch.nn.parallel.DistributedDataParallel)
 
-    def made(self, group: Any, asked: Any) -> None:
-        """A group was made; `asked`: its backend, None for the one of all ranks (or, of those, for torch's choice)."""
+    def made(self, group: Any, backend: Any) -> None:
+        """A group was made with `backend`; None means that of the group of all ranks (for those: torch's choice)."""
         name = getattr(group, "group_name", None)  # of a rank that is no member: a number
         if name is not None:
-            self._groups[name] = self._groups.get(_name(None), "") if asked is None else str(asked).lower()
+            self._groups[name] = (
+                self._groups.get(_name(None), "") if backend is None else str(backend).lower()
+            )
 
     def _with_tensors(self, original: Any) -> Any:
         def collective(*args: Any, **kwargs: Any) -> Any:
@@ -51,6 +61,17 @@ class Nccl:
                 for tensor in tensors_in((*args, *kwargs.values())):
                     self._check(group, place_of(tensor))
             return self._called(original, args, kwargs)
+
+        return collective
+
+    def _with_numbers(self, original: Any) -> Any:
+        """Both tensors in one row: `_allgather_base` of ProcessGroupNCCL.cpp looks at numel alone."""
+
+        def collective(*args: Any, **kwargs: Any) -> Any:
+            if "nccl" in self._groups.get(_name(group_of(args, kwargs)), ""):
+                args = tuple(map(_in_one_row, args))
+                kwargs = {name: _in_one_row(value) for name, value in kwargs.items()}
+            return original(*args, **kwargs)
 
         return collective
 
@@ -87,11 +108,11 @@ class Nccl:
 
     def _check(self, group: str, place: int | None) -> None:
         """Raise what torch raises (c10d/ProcessGroup.hpp, ProcessGroupNCCL.cpp)."""
-        asked = self._groups.get(group, "")
-        if "nccl" not in asked or place is None:
+        backend = self._groups.get(group, "")
+        if "nccl" not in backend or place is None:
             return
         if place == HOST:
-            if "cpu:" not in asked:
+            if "cpu:" not in backend:
                 raise RuntimeError(
                     "No backend type associated with device type cpu (NCCL takes tensors on a GPU only)"
                 )
@@ -114,7 +135,12 @@ class Nccl:
 
 
 def _name(group: Any) -> str:
-    """Of a group; of all ranks for None."""
+    """The name of a group; None means the group of all ranks."""
     whole = dist.group.WORLD
-    found: str = getattr(whole if group is None else group, "group_name", "")
-    return found
+    name: str = getattr(whole if group is None else group, "group_name", "")
+    return name
+
+
+def _in_one_row(value: Any) -> Any:
+    """A tensor as a row of its numbers (NCCL takes contiguous ones only); anything else as it is."""
+    return value.view(-1) if isinstance(value, torch.Tensor) and value.is_contiguous() else value

@@ -17,13 +17,13 @@ LATER = vars(importlib.import_module("__future__"))["annotations"].compiler_flag
 def compiled_cells(name: str, text: str) -> list[CodeType]:
     """The code of what stands above all cells, and of each cell."""
     tree = ast.parse(text, name)
-    flags = LATER if any(_is_later(one) for one in tree.body) else 0
+    flags = LATER if any(_is_later(statement) for statement in tree.body) else 0
     lines = text.splitlines(keepends=True)
     codes = []
     for place, start, end in _cells(name, text):
-        inside = [one for one in tree.body if start < one.lineno <= end]
-        for one in inside:
-            ast.increment_lineno(one, -start)
+        inside = [statement for statement in tree.body if start < statement.lineno <= end]
+        for statement in inside:
+            ast.increment_lineno(statement, -start)
         codes.append(compile(ast.Module(inside, []), place, "exec", flags, dont_inherit=True))
         linecache.cache[place] = (
             0,

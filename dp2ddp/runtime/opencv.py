@@ -24,12 +24,12 @@ def let_opencv_take_doubles(patches: Patches) -> None:
     if "cv2" in sys.modules:
         _patch(sys.modules["cv2"])
         return
-    finder = _Finder()
+    finder = _OpenCvFinder()
     sys.meta_path.insert(0, finder)
     patches.on_undo(finder.leave)
 
 
-class _Finder(MetaPathFinder):
+class _OpenCvFinder(MetaPathFinder):
     """Lets the others find cv2, once, and patches it as soon as it is loaded."""
 
     def leave(self) -> None:
@@ -68,11 +68,16 @@ def _narrowing(function: Callable[..., Any]) -> Callable[..., Any]:
     def narrowing(*args: Any, **kwargs: Any) -> Any:
         if not any(map(_is_double, (*args, *kwargs.values()))):
             return function(*args, **kwargs)
-        given = [one.astype(numpy.float32) if _is_double(one) else one for one in args]
-        named = {name: one.astype(numpy.float32) if _is_double(one) else one for name, one in kwargs.items()}
-        return function(*given, **named).astype(numpy.float64)
+        narrow_args = [_narrowed(argument) for argument in args]
+        narrow_kwargs = {name: _narrowed(argument) for name, argument in kwargs.items()}
+        return function(*narrow_args, **narrow_kwargs).astype(numpy.float64)
 
     return narrowing
+
+
+def _narrowed(argument: Any) -> Any:
+    """An array of doubles as one of float32; anything else as it is."""
+    return argument.astype(numpy.float32) if _is_double(argument) else argument
 
 
 def _is_double(value: object) -> bool:

@@ -39,6 +39,7 @@ class Patches:
         self._undos.append(undo)
 
     def undo(self) -> None:
+        """Put everything back as it was, the last change first."""
         while self._undos:
             self._undos.pop()()
 

@@ -16,7 +16,7 @@ from dp2ddp.errors import RunError
 PORTS = range(10_000, 32_768)  # below those that Linux gives away (net.ipv4.ip_local_port_range)
 
 
-def have_own_ports(desk: Path) -> None:
+def have_own_ports(run_folder: Path) -> None:
     """From now on in this process, and in those that it forks. torchrun's own port, which is free, stays."""
     import torch.distributed as dist
 
@@ -26,8 +26,8 @@ def have_own_ports(desk: Path) -> None:
     original = store.__init__
 
     def __init__(self: Any, host_name: str, port: int = 0, *args: Any, **kwargs: Any) -> None:
-        ours = port if not port or str(port) == given else own_port(desk / "ports.json", port)
-        original(self, host_name, ours, *args, **kwargs)
+        own = port if not port or str(port) == given else own_port(run_folder / "ports.json", port)
+        original(self, host_name, own, *args, **kwargs)
 
     store.__init__ = __init__
 

@@ -17,6 +17,7 @@ from dp2ddp.trace.recorder import Recorder
 
 
 def observe_precision(recorder: Recorder) -> None:
+    """Let the recorder see which precision the script asks for."""
     kind: Any = autocast
     enter = kind.__enter__
 

@@ -9,15 +9,30 @@ import signal
 import sys
 import threading
 
-import psutil
-
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 
 
-def die_with_parent() -> None:
-    """Linux: the kernel ends this process when its parent ends, however that happens, so no rank is left behind."""
+_PARENT = "DP2DDP_PARENT"
+
+
+def parent_variable() -> dict[str, str]:
+    """For the environment of a process that this one starts, and that calls `die_with_parent`."""
+    return {_PARENT: str(os.getpid())}
+
+
+def die_with_parent(parent: int | None = None) -> None:
+    """Linux: the kernel ends this process when its parent ends, however that happens, so no rank is left behind.
+
+    `parent`: the number of the process that started this one, where `parent_variable` did not tell; a parent that
+    ended before the kernel was asked gives no signal.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        given = os.environ.pop(_PARENT, None)
+        if parent is None and given is not None:
+            parent = int(given)
+        if parent is not None and os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def children_die_with_us() -> None:
@@ -25,15 +40,16 @@ def children_die_with_us() -> None:
 
     The kernel counts the thread that forked as the parent: one that another thread starts may outlive it.
     """
-    from_main = True
+    from_main, parent = True, 0
 
     def before() -> None:
-        nonlocal from_main
+        nonlocal from_main, parent
         from_main = threading.current_thread() is threading.main_thread()
+        parent = os.getpid()
 
     def in_child() -> None:
         if from_main:
-            die_with_parent()
+            die_with_parent(parent)
 
     os.register_at_fork(before=before, after_in_child=in_child)
 
@@ -46,12 +62,16 @@ def adopt_orphans() -> None:
 
 def end_children() -> None:
     """Everything that this process started and that still runs."""
+    import psutil  # the doctor's processes do without it
+
     for child in psutil.Process().children():
         kill_tree(child.pid)
 
 
 def kill_tree(pid: int) -> None:
     """End a process that we started, and everything that it started."""
+    import psutil
+
     with contextlib.suppress(psutil.NoSuchProcess):
         parent = psutil.Process(pid)
         family = [*parent.children(recursive=True), parent]

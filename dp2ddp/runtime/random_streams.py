@@ -55,6 +55,7 @@ class RandomStreams:
         self._lock = threading.RLock()
 
     def seed_all(self, seed: int) -> None:
+        """Seed every generator with the same number."""
         for generator in self.generators:
             generator.manual_seed(seed)
 

@@ -49,7 +49,7 @@ def ordered_sum(tensor: torch.Tensor, group: Any) -> torch.Tensor:
         return total
 
 
-def _is_ours(tensor: Any, op: Any, group: Any) -> bool:
+def _depends_on_order(tensor: Any, op: Any, group: Any) -> bool:
     """Sums of floating point numbers; those of integers are the same in any order."""
     adds = op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG)
     return adds and not tensor.is_sparse and tensor.is_floating_point() and _group(group) is not None
@@ -57,8 +57,8 @@ def _is_ours(tensor: Any, op: Any, group: Any) -> bool:
 
 def _group(group: Any) -> Any:
     """None for a group that this rank is not in."""
-    found = dist.distributed_c10d._get_default_group() if group is None else group
-    return None if found is dist.GroupMember.NON_GROUP_MEMBER else found
+    process_group = dist.distributed_c10d._get_default_group() if group is None else group
+    return None if process_group is dist.GroupMember.NON_GROUP_MEMBER else process_group
 
 
 def _summed(tensor: torch.Tensor, op: Any, group: Any) -> torch.Tensor:
@@ -75,7 +75,7 @@ def _all_reduce(original: Callable[..., Any]) -> Callable[..., Any]:
     def all_reduce(
         tensor: Any, op: Any = dist.ReduceOp.SUM, group: Any = None, async_op: bool = False
     ) -> Any:
-        if not _is_ours(tensor, op, group):
+        if not _depends_on_order(tensor, op, group):
             return original(tensor, op=op, group=group, async_op=async_op)
         _write(tensor, _summed(tensor, op, group))
         return Done([tensor]) if async_op else None
@@ -86,7 +86,7 @@ def _all_reduce(original: Callable[..., Any]) -> Callable[..., Any]:
 def _reduce(original: Callable[..., Any]) -> Callable[..., Any]:
     def reduce(tensor: Any, dst: Any = None, op: Any = dist.ReduceOp.SUM, group: Any = None, async_op: bool = False,
                **more: Any) -> Any:  # fmt: skip
-        if dst is None or more or not _is_ours(tensor, op, group):
+        if dst is None or more or not _depends_on_order(tensor, op, group):
             return original(tensor, dst, op=op, group=group, async_op=async_op, **more)
         total = _summed(tensor, op, group)
         if dist.get_rank() == dst:
@@ -99,12 +99,14 @@ def _reduce(original: Callable[..., Any]) -> Callable[..., Any]:
 def _remembering(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def register_comm_hook(self: Any, state: Any, hook: Callable[..., Any]) -> Any:
-        ours = getattr(self, _HOOKED, None)
-        if not isinstance(ours, _Hook) or ours.gave_way:
+        own_hook = getattr(self, _HOOKED, None)
+        if not isinstance(own_hook, _Hook) or own_hook.gave_way:
             setattr(self, _HOOKED, True)
             return original(self, state, hook)
         self._check_comm_hook(hook)
-        return ours.give_way(state, hook)  # torch takes one hook only, and has ours since the first forward
+        return own_hook.give_way(
+            state, hook
+        )  # torch takes one hook only, and has ours since the first forward
 
     return register_comm_hook
 
@@ -114,11 +116,13 @@ def _hooking(original: Callable[..., Any]) -> Callable[..., Any]:
     def forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
         if not getattr(self, _HOOKED, False) and hasattr(self, "reducer"):
             is_template = type(self.module).__name__ == "ReducedCall"
-            ours = _Hook(self.process_group, 1.0 if is_template else 1 / self.process_group.size())
+            hook = _Hook(self.process_group, 1.0 if is_template else 1 / self.process_group.size())
             if is_template:
-                Aside([one for one in self.module.parameters() if one.requires_grad])
-            self.register_comm_hook(ours, _call)
-            setattr(self, _HOOKED, ours)
+                EarlierGradients(
+                    [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+                )
+            self.register_comm_hook(hook, _call)
+            setattr(self, _HOOKED, hook)
         return original(self, *inputs, **kwargs)
 
     return forward
@@ -150,13 +154,13 @@ class _Hook:
         return future
 
 
-class Aside:
+class EarlierGradients:
     """The gradients that parameters have from earlier backward passes, during the next one."""
 
     def __init__(self, parameters: list[torch.nn.Parameter]) -> None:
         self.held: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
-        for one in parameters:
-            one.register_hook(functools.partial(self.hold, one))  # type: ignore[no-untyped-call]
+        for parameter in parameters:
+            parameter.register_hook(functools.partial(self.hold, parameter))  # type: ignore[no-untyped-call]
 
     def hold(self, parameter: torch.nn.Parameter, gradient: torch.Tensor) -> None:
         """A gradient is about to be added to .grad."""
@@ -179,12 +183,12 @@ class Aside:
 
 
 def _at_the_end(callback: Callable[[], None]) -> None:
-    """Of the backward pass that is running."""
+    """Call something at the end of the backward pass that is running."""
     torch.autograd.Variable._execution_engine.queue_callback(callback)
 
 
-def _call(ours, bucket):  # type: ignore[no-untyped-def]  # torch compares annotations by value; ours would be texts
-    return ours(bucket)
+def _call(hook, bucket):  # type: ignore[no-untyped-def]  # torch compares annotations by value; ours would be texts
+    return hook(bucket)
 
 
 def _without_factor(cls: Any, /, **kwargs: Any) -> None:

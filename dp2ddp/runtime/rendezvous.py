@@ -1,4 +1,4 @@
-"""Ranks that meet in a file (`init_method="file://..."`) meet in one on the desk.
+"""Ranks that meet in a file (`init_method="file://..."`) meet in one of the run folder.
 
 torch takes the file away when the last rank parts, unless two part at once: then the one makes it anew that the other
 has removed. Of a run that is compared it would be a file that only one side leaves behind.
@@ -14,7 +14,7 @@ from typing import Any
 _FILE = "file://"
 
 
-def meet_at_desk(folder: Path) -> None:
+def meet_in_run_folder(folder: Path) -> None:
     """Give init_process_group another file than the script names: the same one on all ranks."""
     import torch.distributed as dist
 
@@ -26,15 +26,15 @@ def meet_at_desk(folder: Path) -> None:
     @functools.wraps(original)
     def init_process_group(*args: Any, **kwargs: Any) -> None:
         if len(args) > 1:
-            args = (args[0], at_desk(args[1], folder), *args[2:])
+            args = (args[0], in_run_folder(args[1], folder), *args[2:])
         elif "init_method" in kwargs:
-            kwargs["init_method"] = at_desk(kwargs["init_method"], folder)
+            kwargs["init_method"] = in_run_folder(kwargs["init_method"], folder)
         original(*args, **kwargs)
 
     module.init_process_group = dist.init_process_group = init_process_group
 
 
-def at_desk(method: Any, folder: Path) -> Any:
+def in_run_folder(method: Any, folder: Path) -> Any:
     """The init_method with its file in this folder; any other method as it is."""
     if not isinstance(method, str) or not method.startswith(_FILE):
         return method

@@ -2,7 +2,7 @@
 
 process = Process(stage)            one python, or torchrun
 forked = Server().start(stage)      children of a process that has torch imported already
-runs = watch([process, forked], patience=60)
+runs = watch([process, forked], timeout=60)
 """
 
 from __future__ import annotations
@@ -20,15 +20,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from dp2ddp.runtime import launch
-from dp2ddp.runtime.calls import parting, read_calls
-from dp2ddp.runtime.desk import LAUNCHER, Note, prepare_desk, read_note, read_pulses, say_asked
+from dp2ddp.runtime import launch_command
+from dp2ddp.runtime.collective_calls import parting, read_calls
 from dp2ddp.runtime.overlay import write_overlay
-from dp2ddp.runtime.processes import kill_tree
-from dp2ddp.runtime.stacks import Stand
+from dp2ddp.runtime.processes import kill_tree, parent_variable
+from dp2ddp.runtime.rank_positions import ask_positions, ended_positions, without_gloo_details
+from dp2ddp.runtime.run_folder import (
+    LAUNCHER,
+    RankStatus,
+    prepare_run_folder,
+    read_heartbeats,
+    read_status,
+    request_stacks,
+)
+from dp2ddp.runtime.stacks import RankPosition
 from dp2ddp.runtime.stage import Mode, Stage
-from dp2ddp.runtime.whereabouts import ask_where, ended_stands, told
-from dp2ddp.runtime.writes import read_writes
+from dp2ddp.runtime.written_files import read_writes
 
 _LOOK = 0.02  # seconds between two looks
 _START = 60.0  # seconds more until all ranks have begun: torch is being imported
@@ -41,19 +48,19 @@ class Failure:
     """Why a run is not whole."""
 
     kind: str  # crash, hang, writes
-    rank: int | None
-    text: str
-    stands: tuple[Stand, ...] = ()
+    rank: int | None  # the first one that failed; None where no single one is to blame
+    text: str  # the last line of its traceback, or what happened instead of one
+    positions: tuple[RankPosition, ...] = ()  # where the ranks were when it was noticed
     parting: str = ""  # the first collective that not all ranks call
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run that is over. A code is None for a rank that was ended from outside."""
+    """A run that is over: an exit code for each rank (one for DataParallel), None where it was ended from outside."""
 
     stage: Stage
     codes: tuple[int | None, ...]
-    seconds: float
+    seconds: float  # from start to end
     failure: Failure | None
 
     @property
@@ -66,23 +73,37 @@ class Run:
         """No failure, or one that the script asked for: sys.exit with a code."""
         if self.failure is None:
             return True
-        notes = [note for rank in self.stage.ranks if (note := read_note(Path(self.stage.desk), rank))]
-        asked = any(note.code == self.code and not note.error for note in notes)
-        return self.failure.kind == "crash" and asked and not any(note.error for note in notes)
+        statuses = [
+            status for rank in self.stage.ranks if (status := read_status(Path(self.stage.run_folder), rank))
+        ]
+        on_purpose = any(status.code == self.code and not status.error for status in statuses)
+        return self.failure.kind == "crash" and on_purpose and not any(status.error for status in statuses)
 
     def output(self, rank: int, ending: str = "out") -> str:
-        path = Path(self.stage.desk) / f"rank{rank}.{ending}"
+        """What a rank printed on stdout ("out") or stderr ("err"), if its stage says `capture`; else ""."""
+        path = Path(self.stage.run_folder) / f"rank{rank}.{ending}"
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What can be seen of a run from outside."""
+
+    stage: Stage
+    begun: bool  # the script runs on all ranks
+    ended: bool
+    steps: int  # of the rank that has taken the fewest
+    seconds: float  # since its start; of one that is over, from start to end
 
 
 class Running(Protocol):
     """A run under way."""
 
     stage: Stage
-    started: float
+    started: float  # time.monotonic(), seconds
 
     def codes(self) -> tuple[int | None, ...] | None:
-        """None while it runs."""
+        """The exit code of each rank; None while it runs."""
 
     def kill(self) -> None:
         """End it and everything it started."""
@@ -93,17 +114,18 @@ class Process:
 
     def __init__(self, stage: Stage, environment: dict[str, str] | None = None, **streams: Any) -> None:
         self.stage = stage
-        stage_file = prepare_desk(stage)
+        stage_file = prepare_run_folder(stage)
         self.started = time.monotonic()
         self._process = subprocess.Popen(
-            launch.command(stage, stage_file),
+            launch_command.command(stage, stage_file),
             cwd=stage.folder,
-            env=environment or launch.environment(),
+            env={**(environment or launch_command.environment()), **parent_variable()},
             start_new_session=True,  # Ctrl-C comes to us alone, and we pass it on
             **{"stdin": subprocess.DEVNULL, **streams},
         )
 
     def codes(self) -> tuple[int | None, ...] | None:
+        """The exit code of each rank; None while any runs."""
         code = self._process.poll()
         if code is None:
             return None
@@ -112,27 +134,39 @@ class Process:
         return rank_codes(self.stage, code)
 
     def interrupt(self) -> None:
+        """Pass a Ctrl-C on."""
         self._process.send_signal(signal.SIGINT)
 
     def wait(self, seconds: float) -> None:
+        """Wait until it has ended, `seconds` at most; subprocess.TimeoutExpired if it has not."""
         self._process.wait(seconds)
 
     def kill(self) -> None:
+        """End it and everything it started."""
         if self._process.poll() is None:
             kill_tree(self._process.pid)
         self._process.wait()
 
 
 def watch(
-    runnings: Sequence[Running], patience: float | None, see: Callable[[Run], None] = lambda run: None
+    runnings: Sequence[Running],
+    timeout: float | None,
+    on_end: Callable[[Run], None] = lambda run: None,
+    on_look: Callable[[Sequence[Look]], None] = lambda looks: None,
 ) -> list[Run]:
-    """Wait until all are over; a run in which no rank moves for `patience` seconds is ended and told about."""
+    """Wait until all are over, and return them in their order.
+
+    A run of which no rank moves for `timeout` seconds is killed, and its failure says where each rank was; None waits
+    for ever. Start-up and the end of the interpreter have some seconds more. `on_end` gets each run as it ends,
+    `on_look` what is seen of all of them, many times a second.
+    """
     watched = [_Watched(running) for running in runnings]
     while pending := [each for each in watched if each.run is None]:
         for each in pending:
-            each.look(patience)
+            each.poll(timeout)
             if each.run is not None:
-                see(each.run)
+                on_end(each.run)
+        on_look([each.look for each in watched])
         time.sleep(_LOOK)
     return [each.run for each in watched if each.run is not None]
 
@@ -142,110 +176,122 @@ class _Watched:
 
     def __init__(self, running: Running) -> None:
         self._running = running
-        self._pulses: tuple[int, ...] = ()
+        self._heartbeats: tuple[tuple[int, int], ...] = ()
         self._moved = time.monotonic()
-        self._stands: tuple[Stand, ...] = ()  # when the first rank failed
+        self._positions: tuple[RankPosition, ...] = ()  # when the first rank failed
         self.run: Run | None = None
 
-    def look(self, patience: float | None) -> None:
+    @property
+    def look(self) -> Look:
+        stage, run = self._running.stage, self.run
+        begun = bool(self._heartbeats) and all(beats for beats, _ in self._heartbeats)
+        steps = min((steps for _, steps in self._heartbeats), default=0)
+        seconds = run.seconds if run else time.monotonic() - self._running.started
+        return Look(stage, begun, run is not None, steps, seconds)
+
+    def poll(self, timeout: float | None) -> None:
         codes = self._running.codes()
         if codes is not None:
-            self.run = self._over(codes, _crash(self._running.stage, codes, self._stands))
+            self._heartbeats = read_heartbeats(Path(self._running.stage.run_folder))
+            self.run = self._ended(codes, _crash(self._running.stage, codes, self._positions))
             return
-        pulses = read_pulses(Path(self._running.stage.desk))
-        if pulses != self._pulses:
-            self._pulses, self._moved = pulses, time.monotonic()
-            if not self._stands and some_failed(self._running.stage):
-                self._stands = ask_where(self._running.stage)
-                say_asked(Path(self._running.stage.desk))
-        if patience is not None and time.monotonic() - self._moved > patience + self._allowance(pulses):
-            failure = self._given_up(patience)
+        heartbeats = read_heartbeats(Path(self._running.stage.run_folder))
+        if heartbeats != self._heartbeats:
+            self._heartbeats, self._moved = heartbeats, time.monotonic()
+            if not self._positions and some_failed(self._running.stage):
+                self._positions = ask_positions(self._running.stage)
+                request_stacks(Path(self._running.stage.run_folder))
+        if timeout is not None and time.monotonic() - self._moved > timeout + self._allowance(heartbeats):
+            failure = self._given_up(timeout)
             self._running.kill()
-            self.run = self._over(rank_codes(self._running.stage, None), failure)
+            self.run = self._ended(rank_codes(self._running.stage, None), failure)
 
-    def _given_up(self, patience: float) -> Failure:
+    def _given_up(self, timeout: float) -> Failure:
         """A rank that waits for one which has failed is no hang."""
         stage = self._running.stage
         if some_failed(stage):
-            crash = _crash(stage, rank_codes(stage, None), self._stands or ask_where(stage))
+            crash = _crash(stage, rank_codes(stage, None), self._positions or ask_positions(stage))
             if crash:
                 return crash
-        return _hang(stage, patience)
+        return _hang(stage, timeout)
 
-    def _allowance(self, pulses: tuple[int, ...]) -> float:
+    def _allowance(self, heartbeats: Sequence[tuple[int, int]]) -> float:
         """Seconds more where no script is expected to move."""
-        if not all(pulses):
+        if not all(beats for beats, _ in heartbeats):
             return _START
-        desk = Path(self._running.stage.desk)
-        notes = (read_note(desk, rank) for rank in self._running.stage.ranks)
-        return _END if all(note and note.code is not None for note in notes) else 0.0
+        run_folder = Path(self._running.stage.run_folder)
+        statuses = (read_status(run_folder, rank) for rank in self._running.stage.ranks)
+        return _END if all(status and status.code is not None for status in statuses) else 0.0
 
-    def _over(self, codes: tuple[int | None, ...], failure: Failure | None) -> Run:
+    def _ended(self, codes: tuple[int | None, ...], failure: Failure | None) -> Run:
         return Run(self._running.stage, codes, time.monotonic() - self._running.started, failure)
 
 
 def rank_codes(stage: Stage, code: int | None) -> tuple[int | None, ...]:
-    """What each rank says; what one says that died without a last word, torchrun knows."""
-    notes = [read_note(Path(stage.desk), rank) for rank in stage.ranks]
-    codes = tuple(note.code if note else None for note in notes)
+    """The exit code of each rank: from its own last words, or from torchrun's where it died without any."""
+    statuses = [read_status(Path(stage.run_folder), rank) for rank in stage.ranks]
+    codes = tuple(status.code if status else None for status in statuses)
     if code is None:
         return codes
     if code == 0 and not stage.starts_ranks:  # torchrun's 0 is that of all its ranks
         return tuple(each or 0 for each in codes)
     if not code:
         return codes
-    told = _told_by_torchrun(Path(stage.desk))
+    reported = _codes_from_torchrun(Path(stage.run_folder))
     if all(each == 0 for each in codes):
-        return (next(iter(told.values()), code),) * len(codes)
-    return tuple(told.get(rank) if each is None else each for rank, each in enumerate(codes))
+        return (next(iter(reported.values()), code),) * len(codes)
+    return tuple(reported.get(rank) if each is None else each for rank, each in enumerate(codes))
 
 
-def _told_by_torchrun(desk: Path) -> dict[int, int]:
-    """The exit codes of ranks that failed."""
-    log = desk / "torchrun.err"
+def _codes_from_torchrun(run_folder: Path) -> dict[int, int]:
+    """The exit codes of ranks that failed, from the table that torchrun prints on stderr."""
+    log = run_folder / "torchrun.err"
     text = log.read_text(errors="replace") if log.exists() else ""
-    found = re.findall(r"rank\s*:\s*(\d+) \(local_rank.*\n\s*exitcode\s*:\s*(-?\d+)", text)
-    return {int(rank): int(code) for rank, code in found}
+    lines = re.findall(r"rank\s*:\s*(\d+) \(local_rank.*\n\s*exitcode\s*:\s*(-?\d+)", text)
+    return {int(rank): int(code) for rank, code in lines}
 
 
 def some_failed(stage: Stage) -> bool:
-    notes = (read_note(Path(stage.desk), rank) for rank in stage.ranks)
-    return len(stage.ranks) > 1 and any(note and note.code and note.error for note in notes)
+    """Whether a rank of several has said that it failed."""
+    statuses = (read_status(Path(stage.run_folder), rank) for rank in stage.ranks)
+    return len(stage.ranks) > 1 and any(status and status.code and status.error for status in statuses)
 
 
-def _crash(stage: Stage, codes: tuple[int | None, ...], stands: tuple[Stand, ...] = ()) -> Failure | None:
+def _crash(
+    stage: Stage, codes: tuple[int | None, ...], positions: tuple[RankPosition, ...] = ()
+) -> Failure | None:
     if all(code == 0 for code in codes):
         return None
-    notes = {rank: read_note(Path(stage.desk), rank) for rank in stage.ranks}
-    if stage.starts_ranks and (missing := [rank for rank in stage.ranks if notes[rank] is None]):
+    statuses = {rank: read_status(Path(stage.run_folder), rank) for rank in stage.ranks}
+    if stage.starts_ranks and (missing := [rank for rank in stage.ranks if statuses[rank] is None]):
         return _never_joined(stage, missing)
     failed = [rank for rank, code in zip(stage.ranks, codes, strict=True) if code]
-    first = min(failed, key=lambda rank: _when(codes[rank], notes[rank]), default=None)
-    note = notes.get(first) if first is not None else None
+    first = min(failed, key=lambda rank: _when(codes[rank], statuses[rank]), default=None)
+    status = statuses.get(first) if first is not None else None
     code = codes[first] if first is not None else None
-    text = told(note.error) if note and note.error else _code_in_words(code)
-    known = {stand.rank: stand for stand in (*ended_stands(stage), *stands)}
-    others = tuple(stand for rank, stand in sorted(known.items()) if rank != first)
-    everyone = (*_failed(stage, first, text, note), *others)
-    return Failure("crash", first, text, everyone, where_they_part(stage))
+    text = without_gloo_details(status.error) if status and status.error else _code_in_words(code)
+    known = {position.rank: position for position in (*ended_positions(stage), *positions)}
+    others = tuple(position for rank, position in sorted(known.items()) if rank != first)
+    everyone = (*_failed(stage, first, text, status), *others)
+    return Failure("crash", first, text, everyone, _parting_text(stage))
 
 
-def _when(code: int | None, note: Note | None) -> float:
+def _when(code: int | None, status: RankStatus | None) -> float:
     """The others fail a moment later, because the first one is gone; one that was killed leaves no word."""
-    if code in _KILLS and not (note and note.error):
+    if code in _KILLS and not (status and status.error):
         return 0.0
-    return note.ended if note else math.inf
+    return status.ended if status else math.inf
 
 
 _KILLS = {-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE}
 
 
-def _failed(stage: Stage, rank: int | None, text: str, note: Note | None) -> tuple[Stand, ...]:
-    """Of the rank that failed first; nothing to be said beside it where there is no other."""
+def _failed(stage: Stage, rank: int | None, text: str, status: RankStatus | None) -> tuple[RankPosition, ...]:
+    """The position of the rank that failed first; nothing where there is no other rank to compare with."""
     if rank is None or len(stage.ranks) == 1:
         return ()
-    place = f" at {note.place}" if note and note.place else ""
-    return (Stand(rank, ended=f"failed{place}: {text}"),)
+    place = f" at {status.place}" if status and status.place else ""
+    return (RankPosition(rank, ended=f"failed{place}: {text}"),)
 
 
 def _code_in_words(code: int | None) -> str:
@@ -258,21 +304,22 @@ def _code_in_words(code: int | None) -> str:
     return f"exit code {code}"
 
 
-def _hang(stage: Stage, patience: float) -> Failure:
-    stands = ask_where(stage)
-    waiting = [stand for stand in stands if stand.collective]
-    free = [stand.rank for stand in stands if not stand.collective]
+def _hang(stage: Stage, timeout: float) -> Failure:
+    positions = ask_positions(stage)
+    waiting = [position for position in positions if position.collective]
+    free = [position.rank for position in positions if not position.collective]
     rank = free[0] if len(free) == 1 and waiting else None
-    text = f"nothing moved for {patience:g} seconds"
-    return Failure("hang", rank, text, stands, where_they_part(stage))
+    text = f"nothing moved for {timeout:g} seconds"
+    return Failure("hang", rank, text, positions, _parting_text(stage))
 
 
-def where_they_part(stage: Stage) -> str:
-    return parting({rank: read_calls(Path(stage.desk), rank) for rank in stage.ranks})
+def _parting_text(stage: Stage) -> str:
+    """The first collective that not all ranks call, in words; "" where all call the same."""
+    return parting({rank: read_calls(Path(stage.run_folder), rank) for rank in stage.ranks})
 
 
 def _never_joined(stage: Stage, missing: Sequence[int]) -> Failure:
-    launcher = read_note(Path(stage.desk), LAUNCHER)
+    launcher = read_status(Path(stage.run_folder), LAUNCHER)
     if launcher and launcher.error:
         return Failure("crash", None, launcher.error)
     count = stage.world - len(missing)
@@ -285,24 +332,27 @@ def _never_joined(stage: Stage, missing: Sequence[int]) -> Failure:
 def run_here(
     script: Path, name: str, mode: Mode, world: int, arguments: Sequence[str] = (), *,
     module: str | None = None, replaced: Mapping[Path, bytes] | None = None, settings: Mapping[str, str] | None = None,
-    folder: Path | None = None, trace: Path | None = None, steps: int | None = None, patience: float | None = None,
+    folder: Path | None = None, trace: Path | None = None, steps: int | None = None, timeout: float | None = None,
     real: bool = True,
 ) -> Run:  # fmt: skip
-    """Run a script in a folder (the current one), with our own stdin, stdout and stderr.
+    """Run a script in `folder` (by default the current one), with our own stdin, stdout and stderr.
 
-    `replaced` are the files that run in other words; `settings` are environment variables on top of the user's.
+    `world` is the number of devices; `module` what `python -m` calls the script; `replaced` files and the text that
+    runs in their place; `settings` environment variables on top of the user's; `trace` a folder for the record;
+    `steps` the number of optimizer steps after which the script ends; `timeout` as for `watch`. A failure is in the run
+    returned.
     """
-    with tempfile.TemporaryDirectory(prefix="dp2ddp-") as desk:
+    with tempfile.TemporaryDirectory(prefix="dp2ddp-") as run_folder:
         stage = Stage(
             script=str(script.absolute()),
             mode=mode,
             world=world,
             folder=str(folder or Path.cwd()),
-            desk=desk,
+            run_folder=run_folder,
             name=name,
             module=module,
             arguments=tuple(arguments),
-            replaced=write_overlay(Path(desk) / "overlay", (replaced or {}).items()),
+            replaced=write_overlay(Path(run_folder) / "overlay", (replaced or {}).items()),
             trace=str(trace.absolute()) if trace else None,
             steps=steps,
             real=real,
@@ -311,21 +361,26 @@ def run_here(
             sys.stdout.flush()
         process = Process(
             stage,
-            {**launch.environment(), **(settings or {})},
+            {**launch_command.environment(), **(settings or {})},
             stdin=None if sys.stdin else subprocess.DEVNULL,
         )
         with _passing_interrupts_on(process):
-            return _with_writes(watch([process], patience)[0])
+            return _with_writes(watch([process], timeout)[0])
 
 
 def _with_writes(run: Run) -> Run:
     """A run that ended well, but in which ranks wrote what only one of them should have, is not whole."""
-    desk = Path(run.stage.desk)
-    found = [(rank, one) for rank in run.stage.ranks for one in read_writes(desk, rank) if one.every_rank]
-    if run.failure or not found:
+    run_folder = Path(run.stage.run_folder)
+    writes = [
+        (rank, write)
+        for rank in run.stage.ranks
+        for write in read_writes(run_folder, rank)
+        if write.every_rank
+    ]
+    if run.failure or not writes:
         return run
-    rank, first = found[0]
-    more = len({one.place for _, one in found}) - 1
+    rank, first = writes[0]
+    more = len({write.place for _, write in writes}) - 1
     text = f"{first.place} writes {first.path}, as rank 0 does: nothing leaves it to rank 0" + (
         f" ({more} more such line{'s' * (more > 1)})" if more else ""
     )

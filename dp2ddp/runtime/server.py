@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from dp2ddp.errors import RunError
-from dp2ddp.runtime import launch
-from dp2ddp.runtime.desk import LAUNCHER, prepare_desk, read_note
-from dp2ddp.runtime.processes import kill_tree
+from dp2ddp.runtime import launch_command
+from dp2ddp.runtime.processes import kill_tree, parent_variable
 from dp2ddp.runtime.run import rank_codes
+from dp2ddp.runtime.run_folder import LAUNCHER, prepare_run_folder, read_status
 from dp2ddp.runtime.stage import Stage
 
 _LOOK = 0.005  # seconds between two looks
@@ -31,7 +31,7 @@ class Server:
             [sys.executable, str(script)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment or launch.environment(),
+            env={**(environment or launch_command.environment()), **parent_variable()},
             start_new_session=True,
             text=True,
             bufsize=1,
@@ -41,8 +41,9 @@ class Server:
         self._listener.start()
 
     def start(self, stage: Stage) -> Forked:
-        prepare_desk(stage)
-        self._ask({"key": stage.desk, "stage": json.loads(stage.to_json())})
+        """Fork the ranks of a stage; returns at once."""
+        prepare_run_folder(stage)
+        self._ask({"key": stage.run_folder, "stage": json.loads(stage.to_json())})
         return Forked(self, stage)
 
     def call(self, name: str, arguments: Any) -> int:
@@ -55,12 +56,14 @@ class Server:
         return self.ended[key][0]
 
     def check(self) -> None:
+        """RunError if the process with torch has ended."""
         if self._process.poll() is not None:
             raise RunError(
                 f"the process that runs both versions ended with {self._process.returncode}; see above"
             )
 
     def close(self) -> None:
+        """End the process and all that it forked."""
         kill_tree(self._process.pid)
         self._process.wait()
         self._listener.join()
@@ -99,8 +102,9 @@ class Forked:
         self._killed: set[int] = set()
 
     def codes(self) -> tuple[int | None, ...] | None:
+        """The exit code of each rank; None while any runs."""
         self._server.check()
-        ended = self._server.ended.get(self.stage.desk, {})
+        ended = self._server.ended.get(self.stage.run_folder, {})
         if ended and self.stage.starts_ranks:
             return rank_codes(self.stage, ended[0])
         if len(ended) == len(self.stage.ranks):
@@ -112,11 +116,12 @@ class Forked:
         return None
 
     def kill(self) -> None:
-        ended = self._server.ended.get(self.stage.desk, {})
+        """End all ranks and whatever they started."""
+        ended = self._server.ended.get(self.stage.run_folder, {})
         if ended and self.stage.starts_ranks:
             return  # the kernel ended its ranks with it
         for rank in (LAUNCHER, *self.stage.ranks):
-            note = read_note(Path(self.stage.desk), rank)
-            if note and rank not in ended:
+            status = read_status(Path(self.stage.run_folder), rank)
+            if status and rank not in ended:
                 self._killed.add(rank)
-                kill_tree(note.pid)  # with its loader workers
+                kill_tree(status.pid)  # with its loader workers

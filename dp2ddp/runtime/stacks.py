@@ -12,13 +12,16 @@ from types import FrameType, TracebackType
 
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$')
 _RUNTIME = str(Path(__file__).parent)
-_OURS = f"{Path(__file__).parents[1]}/"  # the recorder's frames, too, where dp2ddp is installed in place
+_PACKAGE = f"{Path(__file__).parents[1]}/"  # the recorder's frames, too, where dp2ddp is installed in place
 # The lines around helpers that are pasted into a script, and the first words of a module of them, as
 # dp2ddp.codemod.facts.script and dp2ddp.source.helper_module have them.
 HELPERS_START, HELPERS_END = "# --- helpers copied from dp2ddp.templates", "# --- end of the copied helpers"
 HELPER_MODULE = '"""What scripts need that dp2ddp converted'
 _EVERY_LINE = range(sys.maxsize)
-_HOOKS = tuple(f"{_RUNTIME}/{name}.py" for name in ("writes", "guard", "stacks", "saving", "function_mode"))
+_HOOKS = tuple(
+    f"{_RUNTIME}/{name}.py"
+    for name in ("written_files", "guard", "stacks", "virtual_saving", "function_mode")
+)
 _LOADER = "a DataLoader, waiting for a batch"
 _FOREIGN = ("/site-packages/", "/dist-packages/", "/lib/python", "<frozen")
 
@@ -57,7 +60,7 @@ def place_of(trace: TracebackType | None) -> str:
 
 
 @dataclass(frozen=True)
-class Stand:
+class RankPosition:
     """Where a rank is: frames of the user's own code, innermost first, and what it does or waits for there."""
 
     rank: int
@@ -78,11 +81,13 @@ class Stand:
 
     @property
     def where(self) -> str:
+        """The user's lines, innermost first, in words."""
         places = ", called from ".join(str(frame) for frame in self.frames[:3])
         return f"at {places}" if places else "outside the script"
 
     @property
     def waits_for_worker(self) -> bool:
+        """Whether it waits for a worker of its loader."""
         return self.doing == _LOADER
 
     @property
@@ -92,14 +97,14 @@ class Stand:
         return f"is in {self.doing}" if self.doing else "is"
 
 
-def read_stand(text: str, rank: int, mode: str = "ddp") -> Stand | None:
+def read_position(text: str, rank: int, mode: str = "ddp") -> RankPosition | None:
     """The newest dump in a rank's `.stacks` file; None if it never answered."""
     frames = _newest(text)
     if frames is None:
         return None
     users = [index for index, frame in enumerate(frames) if is_users(frame.file, frame.line)]
     innermost = users[0] if users else len(frames)
-    return Stand(
+    return RankPosition(
         rank,
         tuple(frames[index] for index in users),
         collective_of(frames) if mode == "ddp" else None,
@@ -120,8 +125,8 @@ def _newest(text: str) -> list[Frame] | None:
     threads = [
         _frames(block) for block in re.split(r"^(?:Current thread|Thread) .*$", text, flags=re.MULTILINE)[1:]
     ]
-    ours = [frames for frames in threads if any(frame.file.startswith(_RUNTIME) for frame in frames)]
-    return ours[-1] if ours else None
+    in_runtime = [frames for frames in threads if any(frame.file.startswith(_RUNTIME) for frame in frames)]
+    return in_runtime[-1] if in_runtime else None
 
 
 def _callee(inner: list[Frame]) -> str:
@@ -146,10 +151,10 @@ def _source(frame: Frame) -> str:
 
 
 def _frames(block: str) -> list[Frame]:
-    found = [_FRAME.match(line) for line in block.splitlines()]
+    matches = [_FRAME.match(line) for line in block.splitlines()]
     return [
         Frame(match["file"], int(match["line"]) if match["line"].isdigit() else 0, match["function"])
-        for match in found
+        for match in matches
         if match
     ]
 
@@ -157,7 +162,7 @@ def _frames(block: str) -> list[Frame]:
 @lru_cache(maxsize=4096)
 def is_users(file: str, line: int) -> bool:
     """Whether a line is the user's own: no library's, none of ours, none of the helpers in a converted script."""
-    if file.startswith((_OURS, *_templates())) or any(part in file for part in _FOREIGN):
+    if file.startswith((_PACKAGE, *_templates())) or any(part in file for part in _FOREIGN):
         return False
     return line not in _helpers(file)
 
@@ -169,7 +174,7 @@ def users_place() -> str:
         file = frame.f_code.co_filename
         if is_users(file, frame.f_code.co_firstlineno):
             return f"{Path(file).name}:{frame.f_lineno}"
-        if file.startswith(_OURS) and not file.startswith((*_templates(), *_HOOKS)):
+        if file.startswith(_PACKAGE) and not file.startswith((*_templates(), *_HOOKS)):
             return ""
         frame = frame.f_back
     return ""
@@ -188,8 +193,8 @@ def users_line() -> str:
 @lru_cache(maxsize=1)
 def _templates() -> tuple[str, ...]:
     """Where the helpers are that a conversion on the way imports."""
-    found = importlib.util.find_spec("dp2ddp.templates")
-    return tuple(found.submodule_search_locations or ()) if found else ()
+    spec = importlib.util.find_spec("dp2ddp.templates")
+    return tuple(spec.submodule_search_locations or ()) if spec else ()
 
 
 @lru_cache(maxsize=8)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from dp2ddp.runtime.writes import Writes
+    from dp2ddp.runtime.written_files import Writes
     from dp2ddp.trace.recorder import Recorder
 
 Mode = Literal["dp", "ddp"]
@@ -23,17 +23,17 @@ class Stage:
     mode: Mode
     world: int
     folder: str  # the working folder
-    desk: str  # where ranks leave notes for the parent: how they ended, where they stand
+    run_folder: str  # where ranks leave files for the parent: how they ended, where they wait (run_folder.py)
     name: str  # what the script finds in sys.argv[0]
     module: str | None = None  # what it is called, if it is started with `python -m`
     arguments: tuple[str, ...] = ()
     trace: str | None = None  # a folder for the record of each step
     steps: int | None = None  # end the script after so many optimizer steps
     timed: str | None = (
-        None  # a folder for what steps take (bench/clock.py); `steps` are measured, and then it ends
+        None  # a folder for what steps take (costs/clock.py); `steps` are measured, and then it ends
     )
     counted: str | None = (
-        None  # a folder for what a step moves, sends and holds (bench/counter.py); `steps` likewise
+        None  # a folder for what a step moves, sends and holds (costs/counter.py); `steps` likewise
     )
     warm_up: int = 0  # steps before the first measured one
     every: int = 1  # the record keeps the values of each so many-th step, hashes and sketches of the others
@@ -42,96 +42,106 @@ class Stage:
     nudged: bool = False  # parameters are moved by one ulp after each step: what rounding makes of the run
     lockstep: str | None = None  # a folder, over which runs take over the state of one of them (lockstep.py)
     rank_order: bool = False  # sums over ranks are added first rank first, as DataParallel does
-    aligned: str | None = None  # a folder, over which both runs of a pair draw the same numbers (aligned.py)
+    aligned: str | None = (
+        None  # a folder, over which both runs of a pair draw the same numbers (aligned_draws.py)
+    )
     seed: int | None = None  # where random, numpy and torch begin on rank 0; None: anywhere, as in real life
     real: bool = True  # use real CUDA devices when there are enough of them
     scratch: str | None = None  # the folder whose symbolic links must not be written through (guard.py)
     moved: tuple[tuple[str, str], ...] = ()  # folders that the run has copies of: original, copy
     own_hashes: bool = False  # strings have other hashes on each rank, as in real life
     replaced: tuple[tuple[str, str], ...] = ()  # files that run in the words of others (overlay.py)
-    capture: bool = False  # the ranks' stdout and stderr go to files on the desk
+    capture: bool = False  # the ranks' stdout and stderr go to files in the run folder
     variables: tuple[
         tuple[str, str], ...
     ] = ()  # for each rank; {rank}, {local_rank}, {world} stand for its own
-    told_rank: bool = False  # they do so in the arguments, too
-    starts_ranks: bool = False  # ddp: the script is started once, and starts its ranks itself (own_ranks.py)
+    rank_in_arguments: bool = False  # they do so in the arguments, too
+    starts_ranks: bool = (
+        False  # ddp: the script is started once, and starts its ranks itself (spawned_ranks.py)
+    )
 
     @property
     def ranks(self) -> range:
+        """The ranks of a ddp run; of a dp run the one process, 0."""
         return range(self.world if self.mode == "ddp" else 1)
 
     @property
     def processes(self) -> range:
-        """Those that we start."""
+        """The processes that we start, by rank."""
         return range(1) if self.starts_ranks else self.ranks
 
     def filled_in(self, text: str, rank: int) -> str:
-        """A text of the stage, as a rank is told it; all ranks are on one node."""
+        """A text of the stage with {rank}, {local_rank} and {world} filled in; all ranks are on one node."""
         for name, value in (("{rank}", rank), ("{local_rank}", rank), ("{world}", self.world)):
             text = text.replace(name, str(value))
         return text
 
     def to_json(self) -> str:
+        """The stage as text; `from_json` reads it again."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> Stage:
+        """The stage that `to_json` wrote."""
         fields = json.loads(text)
         names = ("moved", "replaced", "variables")
         pairs = {name: tuple((own, other) for own, other in fields[name]) for name in names}
         return cls(**{**fields, "arguments": tuple(fields["arguments"]), **pairs})
 
     def write(self) -> Path:
-        """Put the stage on its desk, where the ranks read it."""
-        desk = Path(self.desk)
-        desk.mkdir(parents=True, exist_ok=True)
-        path = desk / "stage.json"
+        """Write the stage into its run folder, where the ranks read it."""
+        run_folder = Path(self.run_folder)
+        run_folder.mkdir(parents=True, exist_ok=True)
+        path = run_folder / "stage.json"
         path.write_text(self.to_json(), encoding="utf-8")
         return path
 
 
 def import_equipment() -> None:
     """Import what stages install. A parent does it once for all the runs that it forks (0.1 s for each)."""
-    import dp2ddp.runtime.aligned
-    import dp2ddp.runtime.batches
+    import dp2ddp.runtime.aligned_draws
     import dp2ddp.runtime.collectives
     import dp2ddp.runtime.decisions
-    import dp2ddp.runtime.devices
     import dp2ddp.runtime.first_weights
+    import dp2ddp.runtime.forward_rows
     import dp2ddp.runtime.guard
+    import dp2ddp.runtime.loader_batches
     import dp2ddp.runtime.lockstep
     import dp2ddp.runtime.metering
     import dp2ddp.runtime.nudge
     import dp2ddp.runtime.ports
     import dp2ddp.runtime.precision
     import dp2ddp.runtime.rank_order
-    import dp2ddp.runtime.rows
-    import dp2ddp.runtime.samples
+    import dp2ddp.runtime.sample_streams
+    import dp2ddp.runtime.virtual_devices
     import dp2ddp.trace.recorder  # noqa: F401
 
 
 def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder | None:
-    """Install what the stage asks for in this process; the script's code is not touched."""
+    """Install what the stage asks for in this process; returns the recorder, if there is a record.
+
+    The script's code is not touched.
+    """
     streams = None
     if is_virtual(stage):
-        from dp2ddp.runtime import devices
+        from dp2ddp.runtime import virtual_devices
 
-        streams = devices.install(stage.world, stage.dtype).streams
+        streams = virtual_devices.install(stage.world, stage.dtype).streams
     if stage.seed is not None:
         # Ranks and devices begin apart, as in real life: bringing them together is the script's task.
         seed_all(stage.seed + rank)
         if streams:
             streams.begin_apart(stage.seed, rank)
     if stage.sample_streams:
-        from dp2ddp.runtime import samples
+        from dp2ddp.runtime import sample_streams
 
-        samples.install_sample_streams(stage.seed)
+        sample_streams.install_sample_streams(stage.seed)
     _change_sums(stage)
     if stage.aligned:
-        from dp2ddp.runtime import aligned, first_weights
+        from dp2ddp.runtime import aligned_draws, first_weights
         from dp2ddp.runtime.patches import Patches
 
-        order = aligned.leave_order if stage.mode == "dp" else aligned.take_order
+        order = aligned_draws.leave_order if stage.mode == "dp" else aligned_draws.take_order
         order(Path(stage.aligned), Patches())
         if stage.mode == "dp":
             first_weights.leave(Path(stage.aligned))
@@ -146,7 +156,7 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
     if stage.mode == "ddp" and stage.scratch:
         from dp2ddp.runtime.ports import have_own_ports
 
-        have_own_ports(Path(stage.desk))
+        have_own_ports(Path(stage.run_folder))
     return start_recorder(stage, rank) if stage.trace and not stage.starts_ranks else None
 
 
@@ -198,15 +208,15 @@ def _enough_real_devices(count: int) -> bool:
 
 def start_recorder(stage: Stage, rank: int) -> Recorder:
     """Observe this process from now on."""
-    from dp2ddp.runtime import aligned, batches, decisions, precision, rows
+    from dp2ddp.runtime import aligned_draws, decisions, forward_rows, loader_batches, precision
     from dp2ddp.trace.recorder import Recorder
 
     assert stage.trace is not None
     recorder = Recorder(Path(stage.trace), rank=rank, last_step=stage.steps, every=stage.every)
     recorder.start()
     _change_steps(stage, rank)
-    rows.observe_forwards(recorder, aligned.Streams().begin if stage.aligned else None)
-    batches.observe_batches(recorder)
+    forward_rows.observe_forwards(recorder, aligned_draws.Streams().begin if stage.aligned else None)
+    loader_batches.observe_batches(recorder)
     decisions.observe_decisions(recorder)
     precision.observe_precision(recorder)
     return recorder

@@ -12,12 +12,13 @@ from typing import Any
 import torch
 
 from .function_mode import VirtualDevices
-from .places import place_of, put
+from .tensor_places import place_of, put
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 def add_sync_batch_norm(mode: VirtualDevices) -> None:
+    """Add the five kernels on the CPU."""
     kernels: dict[Any, Callable[..., Any]] = {
         torch.batch_norm_stats: stats,
         torch.batch_norm_gather_stats_with_counts: gather_stats,

@@ -8,7 +8,7 @@ import torch
 
 from .function_mode import Handler, VirtualDevices
 from .machine import HOST, Machine
-from .places import PINNED, common_place, device_at, is_on_device, place_of, put, tensors_in
+from .tensor_places import PINNED, common_place, device_at, is_on_device, place_of, put, tensors_in
 
 # Any throughout: handlers get the arguments of a torch function as they were given.
 Args = tuple[Any, ...]
@@ -216,25 +216,25 @@ class Mover:
         return put(moved, have if place is None else place)
 
     def to(self, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
-        tensor, wanted = args[0], args[1:]
-        other = wanted[0] if wanted else kwargs.get("other", kwargs.get("tensor"))
+        tensor, target = args[0], args[1:]
+        other = target[0] if target else kwargs.get("other", kwargs.get("tensor"))
         if isinstance(other, _Tensor):
-            return self._to_like(tensor, other, wanted, kwargs)
+            return self._to_like(tensor, other, target, kwargs)
         keywords = {name: value for name, value in kwargs.items() if name != "copy"}
         # Any: the stub says that all four are always there
-        parsed: Any = torch._C._nn._parse_to(*wanted, **keywords)
+        parsed: Any = torch._C._nn._parse_to(*target, **keywords)
         device, dtype, _, memory_format = parsed
         place = None if device is None else self.machine.place(device)
         if device is not None and place is None:  # meta: no place of ours
             return func(*args, **kwargs)  # type: ignore[no-any-return]
-        copy = kwargs.get("copy", False) or _positional_copy(wanted)
+        copy = kwargs.get("copy", False) or _positional_copy(target)
         more = {} if memory_format is None else {"memory_format": memory_format}
         return self.move(tensor, place, dtype, copy, **more)
 
     def _to_like(
-        self, tensor: torch.Tensor, other: torch.Tensor, wanted: Args, kwargs: Keywords
+        self, tensor: torch.Tensor, other: torch.Tensor, target: Args, kwargs: Keywords
     ) -> torch.Tensor:
-        copy = kwargs.get("copy", False) or (len(wanted) > 2 and wanted[2])
+        copy = kwargs.get("copy", False) or (len(target) > 2 and target[2])
         return self.move(tensor, place_of(other), other.dtype, bool(copy))
 
     def cuda(self, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
@@ -249,18 +249,18 @@ class Mover:
         """Tensor.type(): its name; Tensor.type(dtype): cast; Tensor.type("torch.cuda.FloatTensor"): cast
         and move.
         """
-        wanted: Any = args[1] if len(args) > 1 else kwargs.get("dtype")
-        if wanted is None:
+        target: Any = args[1] if len(args) > 1 else kwargs.get("dtype")
+        if target is None:
             name: str = func(args[0])
             return name.replace("torch.", "torch.cuda.", 1) if is_on_device(args[0]) else name
-        if isinstance(wanted, torch.dtype):
-            return self.move(args[0], None, wanted)
-        is_name = isinstance(wanted, str)
-        name = wanted if is_name else f"{wanted.__module__}.{wanted.__name__}"
+        if isinstance(target, torch.dtype):
+            return self.move(args[0], None, target)
+        is_name = isinstance(target, str)
+        name = target if is_name else f"{target.__module__}.{target.__name__}"
         place = self.machine.current if name.startswith("torch.cuda.") else HOST
         if place != HOST and is_on_device(args[0]):
             place = place_of(args[0]) or 0
-        return self.move(args[0], place, dtype_called(name) if is_name else wanted.dtype)
+        return self.move(args[0], place, dtype_called(name) if is_name else target.dtype)
 
     def type_as(self, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
         other = args[1] if len(args) > 1 else kwargs["other"]
@@ -285,7 +285,7 @@ class Mover:
 
     def tensor(self, func: Any, args: Args, kwargs: Keywords) -> torch.Tensor:
         """torch.tensor(data): on data's device if it is a tensor. No look into long lists of numbers."""
-        place, cpu = self.mode.wanted_place(func, kwargs)
+        place, cpu = self.mode.requested_place(func, kwargs)
         data = args[0] if args else kwargs.get("data")
         if isinstance(data, _Tensor) and kwargs.get("device") is None:
             place = place_of(data)
@@ -295,10 +295,10 @@ class Mover:
         return put(made, place)
 
 
-def _positional_copy(wanted: Args) -> bool:
+def _positional_copy(target: Args) -> bool:
     """Tensor.to(device, dtype, non_blocking, copy) and Tensor.to(dtype, non_blocking, copy)."""
-    where = 2 if wanted and isinstance(wanted[0], torch.dtype) else 3
-    return len(wanted) > where and bool(wanted[where])
+    where = 2 if target and isinstance(target[0], torch.dtype) else 3
+    return len(target) > where and bool(target[where])
 
 
 def dtype_called(name: str) -> torch.dtype:

@@ -21,7 +21,7 @@ from .autograd_places import present
 from .function_mode import Handler, VirtualDevices
 from .machine import Machine
 from .patches import Patches
-from .places import common_place, place_of, put, put_missing, tensors_in
+from .tensor_places import common_place, place_of, put, put_missing, tensors_in
 
 Function = Callable[..., Any]
 """Any throughout: functions of torch, with whatever arguments they take."""
@@ -34,6 +34,7 @@ _WRAPPERS = """
 
 
 def follow_unseen(patches: Patches, mode: VirtualDevices, modes: Sequence[TorchFunctionMode]) -> None:
+    """Give results of functions that no mode sees the place of their arguments."""
     _follow_transforms(patches)
     mode.handle([custom_function_call], _with_modes_inside(modes))
     _follow_scripts(patches, mode)

@@ -16,6 +16,8 @@ from .function_mode import Function, VirtualDevices
 
 
 def fill_unwritten(mode: VirtualDevices) -> None:
+    """Let torch.empty and its like return zeros."""
+
     def empty(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return zeroed(mode.run(func, args, kwargs))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Place:
+class CellPlace:
     """A line as a person looks for it: of a file, or of a cell."""
 
     line: int  # from 1
@@ -48,10 +48,10 @@ class Cells:
     cells: tuple[Cell, ...]
     asides: tuple[Aside, ...] = ()
 
-    def place(self, line: int) -> Place:
+    def place(self, line: int) -> CellPlace:
         """A line of the script as a line of a cell; what stands above or between cells stays a line of the script."""
-        at = bisect_right([one.first for one in self.cells], line) - 1
+        at = bisect_right([cell.first for cell in self.cells], line) - 1
         cell = self.cells[at] if at >= 0 else None
         if cell is None or line >= cell.first + cell.lines:
-            return Place(line)
-        return Place(line - cell.first + 1, cell.number)
+            return CellPlace(line)
+        return CellPlace(line - cell.first + 1, cell.number)

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dp2ddp.errors import SourceError
-from dp2ddp.source.folders import LEFT_OUT, as_typed
-from dp2ddp.source.projects import TOPS, Project, read_project
+from dp2ddp.source.folders import as_typed
+from dp2ddp.source.left_out import LEFT_OUT
+from dp2ddp.source.projects import TOPS, Imports, Project
 
 GUARD = re.compile(rb"^if\s.*__name__", re.MULTILINE)
 ACTS = re.compile(
@@ -33,34 +33,37 @@ def other_entries(project: Project, changed: Collection[Path]) -> tuple[OtherEnt
         return ()
     entry = project.entry.path.resolve()
     files = {path.resolve(): path for path in changed}
-    own = {one.source.path.resolve() for one in project.modules if one.source.path}
-    words = re.compile(
-        rb"\b(?:%s)\b" % b"|".join(re.escape(os.fsencode(one)) for one in _words({entry, *own}))
-    )
-    found = []
+    own = {module.source.path.resolve() for module in project.modules if module.source.path}
+    may_import = import_of({entry, *own})
+    entries, imports = [], Imports()
     for path, text in _scripts(_top(entry)):
-        if path.resolve() not in {entry, *own} and words.search(text):
-            uses = tuple(files[one] for one in sorted(files.keys() & _imported(path)))
-            found += [OtherEntry(as_typed(path), uses)] if uses else []
-    return tuple(found)
+        if path.resolve() not in {entry, *own} and may_import.search(text):
+            uses = tuple(files[used] for used in sorted(files.keys() & imports.reached(path)))
+            entries += [OtherEntry(as_typed(path), uses)] if uses else []
+    return tuple(entries)
 
 
-def _imported(path: Path) -> set[Path]:
-    try:
-        modules = read_project(path).modules
-    except SourceError:
-        return set()
-    return {one.source.path.resolve() for one in modules if one.source.path}
+def does_something(text: bytes) -> bool:
+    """Whether a file acts when it is run: it says so, or calls something at its margin."""
+    return GUARD.search(text) is not None or ACTS.search(text) is not None
+
+
+def import_of(files: Collection[Path]) -> re.Pattern[bytes]:
+    """An import statement with the name of one of the files in it, or a text that may be the name in a dynamic one."""
+    names = b"|".join(re.escape(os.fsencode(word)) for word in sorted(_words(files)))
+    statement = rb"^[ \t]*(?:from|import)[ \t](?:[^\n(\\]|\\\r?\n|\([^)]*)*?\b(?:%s)\b" % names
+    text = rb"[\"'][\w.]*\b(?:%s)\b[\w.]*[\"']" % names
+    return re.compile(rb"%s|\b(?:import_module|__import__)\b(?s:.*)%s" % (statement, text), re.MULTILINE)
 
 
 def _words(files: Collection[Path]) -> set[str]:
     """What an import of one of the files has in it: its name, or that of its package."""
-    return {one.parent.name if one.stem == "__init__" else one.stem for one in files}
+    return {file.parent.name if file.stem == "__init__" else file.stem for file in files}
 
 
 def _top(entry: Path) -> Path:
     """The repository's folder, or the script's own."""
-    marked = (one for one in entry.parents if any((one / mark).exists() for mark in TOPS))
+    marked = (parent for parent in entry.parents if any((parent / mark).exists() for mark in TOPS))
     return next(marked, entry.parent)
 
 
@@ -69,10 +72,10 @@ def _scripts(top: Path) -> Iterator[tuple[Path, bytes]]:
     count = 0
     for folder, names, files in os.walk(top):
         names[:] = sorted(name for name in names if name not in LEFT_OUT and not name.startswith("."))
-        for name in sorted(one for one in files if one.endswith(".py")):
+        for name in sorted(file_name for file_name in files if file_name.endswith(".py")):
             count += 1
             path = Path(folder) / name
             if count <= MOST and path.is_file():
                 text = path.read_bytes()
-                if GUARD.search(text) or ACTS.search(text):
+                if does_something(text):
                     yield path, text

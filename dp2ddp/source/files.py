@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import io
+import os
 import re
 import sys
 import tokenize
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from dp2ddp.errors import SourceError
-from dp2ddp.source.cells import Cells, Place
+from dp2ddp.source.cells import CellPlace, Cells
 
 BOM = b"\xef\xbb\xbf"
 
@@ -28,6 +31,7 @@ class SourceFile:
 
     @property
     def name(self) -> str:
+        """The path as a text; `<stdin>` without one."""
         return "<stdin>" if self.path is None else str(self.path)
 
     @property
@@ -42,9 +46,9 @@ class SourceFile:
         """Where the result belongs in a copy of the project: a script keeps its place, a notebook becomes one."""
         return self.beside if self.cells else self.path
 
-    def place(self, line: int) -> Place:
+    def place(self, line: int) -> CellPlace:
         """A line of the text as a person looks for it."""
-        return self.cells.place(line) if self.cells else Place(line)
+        return self.cells.place(line) if self.cells else CellPlace(line)
 
     @property
     def data(self) -> bytes:
@@ -61,6 +65,7 @@ class SourceFile:
         return BOM + body if self.bom else body
 
     def with_text(self, text: str) -> SourceFile:
+        """The same file with another text."""
         return replace(self, text=text)
 
 
@@ -96,15 +101,37 @@ class Rewrite:
 
     before: SourceFile  # of no text where there is none yet
     after: str
+    how: ClassVar[str] = "changed"
 
     @property
     def changed(self) -> bool:
+        """Whether the text is another than before."""
         return self.after != self.before.text
 
     @property
     def data(self) -> bytes:
         """The result in the file's own encoding."""
         return self.before.encoded(self.after)
+
+    def diff(self) -> str:
+        """A unified diff that `patch` applies to the file, byte for byte; the line endings are in it."""
+        mark = "\ufeff" if self.before.bom else ""
+        before, after = _lines(mark + self.before.text), _lines(mark + self.after)
+        name = self.before.name + ("\t" if " " in self.before.name else "")  # where `patch` ends a name
+        lines = difflib.unified_diff(before, after, name, f"{self.before.name} ({self.how})")
+        return "".join(
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+        )
+
+    def diff_bytes(self) -> bytes:
+        """The same in the file's own encoding; its name as the system spells it."""
+        head, at, rest = self.diff().partition("\n@@")
+        return os.fsencode(head) + (at + rest).encode(self.before.encoding)
+
+
+def _lines(text: str) -> list[str]:
+    """As `patch` counts them: form feeds, and whatever else str.splitlines ends a line with, are part of a line."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def dominant_newline(text: str) -> str:

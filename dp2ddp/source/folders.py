@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dp2ddp.errors import SourceError
-
-LEFT_OUT = {".git", ".hg", ".svn", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache",
-            ".ruff_cache", ".ipynb_checkpoints", ".tox"}  # fmt: skip
+from dp2ddp.source.left_out import LEFT_OUT
 
 
 def project_root(entry: Path, files: Sequence[Path]) -> Path:
@@ -25,7 +22,7 @@ def project_root(entry: Path, files: Sequence[Path]) -> Path:
     if root and not _holds_too_much(root):
         return root
     linked = set(_behind_links(entry.parent))
-    inside = [one.parent for one in files if not any(one.is_relative_to(link) for link in linked)]
+    inside = [path.parent for path in files if not any(path.is_relative_to(link) for link in linked)]
     common = Path(os.path.commonpath([entry.parent, *inside]))
     if common != entry.parent and _holds_too_much(common):
         raise SourceError(
@@ -36,7 +33,9 @@ def project_root(entry: Path, files: Sequence[Path]) -> Path:
 
 def _holds_too_much(folder: Path) -> bool:
     """Home, the root, and what is above them are no projects."""
-    return any(Path(one).resolve().is_relative_to(folder) for one in (Path.home(), tempfile.gettempdir()))
+    import tempfile  # takes as long as a tenth of what a conversion needs to start
+
+    return any(Path(place).resolve().is_relative_to(folder) for place in (Path.home(), tempfile.gettempdir()))
 
 
 def _behind_links(folder: Path) -> Iterator[Path]:
@@ -86,5 +85,6 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 def as_typed(path: Path) -> Path:
+    """A path as a person would type it: relative to the current folder, if it lies in it."""
     short = Path(os.path.relpath(path))
     return path if short.parts[:1] == ("..",) else short

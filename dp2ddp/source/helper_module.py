@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 NAME = "ddp_helpers"
+PACKAGE = "dp2ddp.helpers"  # the same, installed
+IMPORTED = (
+    f"{NAME}.",
+    f"{PACKAGE}.",
+    "dp2ddp.templates.",
+)  # what their names begin with; the last one, until 0.1
 FILE = f"{NAME}.py"
 OPENING = '"""What scripts need that dp2ddp converted'
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -74,20 +76,39 @@ def _writing(text: str, name: str, written: Iterator[int]) -> Iterator[Any]:
     """A cell that writes a part of the script."""
     if text.strip():
         append, gap = ("-a ", "\n") if next(written) else ("", "")
-        yield _code(f"%%writefile {append}{name}\n{gap}{text.strip(chr(10))}")
+        yield _code(f"%%writefile {append}{_as_argument(name)}\n{gap}{text.strip(chr(10))}")
+
+
+def _as_argument(name: str) -> str:
+    """A file's name for a magic, which takes quotes off."""
+    return name if re.fullmatch(r"[\w.-]+", name) else f'"{name}"'
 
 
 def _launch_cell(name: str, numbers: list[int], launch: str) -> str:
+    """Starts the ranks with the notebook's own Python: the first torchrun on PATH may be another environment's.
+
+    `|| exit 1` leaves a shell between IPython and torchrun: when the kernel is interrupted, IPython kills what it has
+    started, and torchrun would not come to end its ranks; and a process that takes long to end counts as exit code 0.
+    """
     marks = ", ".join(f'"{number}"' for number in numbers)
     return "\n".join(
         (
             "# each cell above writes its part of the script: once, in order, or else run all of them again",
-            "import re",
-            f'marks = re.findall(r"^{MARK} cell (\\d+)$", open("{name}", encoding="utf-8").read(), re.MULTILINE)',
+            "import re, shlex, sys",
+            f"script = {json.dumps(name)}",
+            f'marks = re.findall(r"^{MARK} cell (\\d+)$", open(script, encoding="utf-8").read(), re.MULTILINE)',
             f'assert marks == [{marks}], "run all cells again, from the top"',
-            f"!{launch}",
+            f"!{_by_own_python(launch, name)} || exit 1",
+            'assert _exit_code == 0, "the training failed or was interrupted, see above"',
         )
     )
+
+
+def _by_own_python(launch: str, name: str) -> str:
+    """The launch line behind `!`, where IPython puts expressions in the place of {...} and $..."""
+    if re.search(r"[${}]", name):
+        launch = launch.removesuffix(shlex.quote(name)) + "{shlex.quote(script)}"
+    return re.sub(r"(^| )torchrun ", r'\1"{sys.executable}" -m torch.distributed.run ', launch, count=1)
 
 
 def _code(source: str, metadata: dict[str, Any] | None = None) -> Any:

@@ -105,7 +105,7 @@ def _statement(name: str, rest: str) -> Meaning:
 def _environment(name: str, rest: str, known: Collection[str]) -> Meaning:
     if not rest or (name == "env" and re.fullmatch(r"\w+|\$\w+", rest)):
         return SHOWS
-    key, _, value = (one.strip() for one in rest.partition("=" if "=" in rest else " "))
+    key, _, value = (part.strip() for part in rest.partition("=" if "=" in rest else " "))
     return Meaning("set in each process", f"os.environ[{quoted(key)}] = {expanded(value, known)}")
 
 
@@ -212,12 +212,12 @@ def cell_magic(name: str, rest: str, body: str, used: Collection[str]) -> tuple[
             code = f"subprocess.run([{quoted(SHELLS[name])}, {quoted('-c')}, {quoted(body)}], check=True)"
             return Meaning(meaning.because, code), False
         return meaning, False
-    told = (
+    reason = (
         "is run by another program"
         if name in (*SHELLS, *OTHER_PROGRAMS)
         else "is a magic that is not known here"
     )
-    return Meaning(told, advice="write in Python what the cell does, or take it out"), False
+    return Meaning(reason, advice="write in Python what the cell does, or take it out"), False
 
 
 def quoted(text: str) -> str:
@@ -227,7 +227,7 @@ def quoted(text: str) -> str:
 
 def expanded(text: str, known: Collection[str]) -> str:
     """IPython puts variables of Python into `!cp {name} $folder`; a literal, or one with `.format(...)`."""
-    with_braces = _VARIABLE.sub(lambda found: f"{{{found[1]}}}" if found[1] in known else found[0], text)
+    with_braces = _VARIABLE.sub(lambda match: f"{{{match[1]}}}" if match[1] in known else match[0], text)
     try:
         pieces = list(string.Formatter().parse(with_braces))
     except ValueError:

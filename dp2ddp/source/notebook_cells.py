@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dp2ddp.source.cells import Aside
 from dp2ddp.source.magics import AUTOMAGIC, INSTALLS, Meaning, assigned, cell_magic, line_magic, shell
-from dp2ddp.source.notebook_names import Change, changes
+from dp2ddp.source.notebook_names import NameChange, changes
 from dp2ddp.source.statements import Statement, statements
 
 SET_ASIDE = "# set aside: "
@@ -109,7 +109,7 @@ class _Writer:
         shown = text.strip()
         first, *_ = shown.splitlines()
         indent = text[: len(text) - len(text.lstrip(" \t"))]
-        self.asides.append(Aside(self.line, told(first, meaning), meaning.advice))
+        self.asides.append(Aside(self.line, meaning_text(first, meaning), meaning.advice))
         if meaning.code is None or "\n" in meaning.code:
             self._comment(text, indent)
             return
@@ -127,11 +127,12 @@ class _Writer:
 
 
 def _first_line(text: str) -> tuple[str, str, str]:
-    found = _LINE_ENDING.search(text)
-    return (text[: found.start()], found[0], text[found.end() :]) if found else (text, "", "")
+    match = _LINE_ENDING.search(text)
+    return (text[: match.start()], match[0], text[match.end() :]) if match else (text, "", "")
 
 
-def told(line: str, meaning: Meaning, becomes: str = "is set aside") -> str:
+def meaning_text(line: str, meaning: Meaning, becomes: str = "is set aside") -> str:
+    """What became of a line, and why, in a sentence."""
     shown = f"`{line if len(line) <= 60 else line[:57] + '...'}`"
     if meaning.advice:
         return f"{shown} {meaning.because}"
@@ -155,10 +156,10 @@ def meaning_of(text: str, words: Collection[str]) -> Meaning | None:
         return _called(called[1], text, words)
     if not is_special(text):
         return None
-    if found := _ESCAPE.fullmatch(text):
-        return _escaped(found["escape"], found["rest"], words)
-    if found := _ASSIGNED.fullmatch(text):
-        return assigned(found["target"].strip(), found["magic"], words)
+    if match := _ESCAPE.fullmatch(text):
+        return _escaped(match["escape"], match["rest"], words)
+    if match := _ASSIGNED.fullmatch(text):
+        return assigned(match["target"].strip(), match["magic"], words)
     if _HELP.fullmatch(text):
         return _escaped("?", text, words)
     name, _, rest = text.partition(" ")
@@ -182,10 +183,10 @@ def _called(method: str, text: str, words: Collection[str]) -> Meaning | None:
     """`get_ipython().run_line_magic("matplotlib", "inline")`, as exported notebooks have it."""
     try:
         call = ast.parse(text).body[0]
-        given = [ast.literal_eval(one) for one in call.value.args]  # type: ignore[attr-defined]  # an expression
+        given = [ast.literal_eval(argument) for argument in call.value.args]  # type: ignore[attr-defined]  # an expression
     except (SyntaxError, ValueError, AttributeError, IndexError):
         return None
-    if not given or not all(isinstance(one, str) for one in given):
+    if not given or not all(isinstance(argument, str) for argument in given):
         return None
     if method in ("system", "getoutput"):
         return shell(given[0], words)
@@ -209,32 +210,37 @@ def written(rest: str, body: str, path: Path | None) -> Meaning:
 
 def with_names_of_scripts(draft: Draft, tree: ast.Module, bound: frozenset[str]) -> Draft:
     """The cell without names that only a notebook has."""
-    found = sorted(changes(tree, bound), key=lambda one: _start(one.node), reverse=True)
+    found_changes = sorted(changes(tree, bound), key=lambda change: _start(change.node), reverse=True)
     text = draft.text
-    for change in found:
+    for change in found_changes:
         text = _changed(text, change)
     asides = (
-        _aside(draft.text, one)
-        for one in reversed(found)
-        if one.meaning.advice or not (_is_future(one) or isinstance(one.node, ast.Name))
+        _aside(draft.text, change)
+        for change in reversed(found_changes)
+        if change.meaning.advice or not (_is_future(change) or isinstance(change.node, ast.Name))
     )
     return replace(
         draft,
         text=text,
-        asides=tuple(sorted({*draft.asides, *asides}, key=lambda one: one.line)),
-        needs=draft.needs | {name for one in found for name in one.needs},
-        futures=frozenset(alias.name for one in found if _is_future(one) for alias in one.node.names),  # type: ignore[attr-defined]
+        asides=tuple(sorted({*draft.asides, *asides}, key=lambda aside: aside.line)),
+        needs=draft.needs | {name for change in found_changes for name in change.needs},
+        futures=frozenset(
+            alias.name
+            for change in found_changes
+            if _is_future(change)
+            for alias in change.node.names  # type: ignore[attr-defined]
+        ),
     )
 
 
-def _aside(text: str, change: Change) -> Aside:
+def _aside(text: str, change: NameChange) -> Aside:
     line = _start(change.node)[0]
     shown = _LINE_ENDING.split(text)[::2][line - 1].strip()
     meaning = change.meaning
-    return Aside(line, told(shown, meaning, "is another line in a script"), meaning.advice)
+    return Aside(line, meaning_text(shown, meaning, "is another line in a script"), meaning.advice)
 
 
-def _is_future(change: Change) -> bool:
+def _is_future(change: NameChange) -> bool:
     return isinstance(change.node, ast.ImportFrom) and change.node.module == "__future__"
 
 
@@ -244,7 +250,7 @@ def _start(node: ast.AST) -> tuple[int, int]:
     return node.lineno, node.col_offset  # type: ignore[attr-defined]  # every node that is handed in has them
 
 
-def _changed(text: str, change: Change) -> str:
+def _changed(text: str, change: NameChange) -> str:
     """The text with a node replaced; the number of its lines stays."""
     node, code = change.node, change.code
     if code is None:
@@ -265,7 +271,7 @@ def _as_above(text: str) -> Iterator[str]:
 
 def _offset(text: str, line: int, column: int) -> int:
     """The place in a text of a line (from 1) and a column in bytes, as `ast` counts them."""
-    starts = [0, *(found.end() for found in _LINE_ENDING.finditer(text))]
+    starts = [0, *(match.end() for match in _LINE_ENDING.finditer(text))]
     start = starts[line - 1]
     ending = _LINE_ENDING.search(text, start)
     whole = text[start : ending.start() if ending else len(text)]

@@ -17,7 +17,7 @@ _MEMORY = re.compile(r"_(i?\d+|oh|dh|ih)|In|Out|_{1,3}|_i{1,3}")  # IPython reme
 
 
 @dataclass(frozen=True)
-class Change:
+class NameChange:
     """A node whose text is another in a script (None: it stays), and what that means."""
 
     node: ast.AST
@@ -26,9 +26,9 @@ class Change:
     needs: tuple[str, ...] = ()  # definitions of stand_ins.py
 
 
-def changes(tree: ast.Module, bound: frozenset[str]) -> Iterator[Change]:
+def changes(tree: ast.Module, bound: frozenset[str]) -> Iterator[NameChange]:
     """What has to be another in a script, statement by statement; `bound` are the names that the notebook binds."""
-    tried = {one for node in ast.walk(tree) if isinstance(node, ast.Try) for one in ast.walk(node)}
+    tried = {inner for node in ast.walk(tree) if isinstance(node, ast.Try) for inner in ast.walk(node)}
     own = _inside_of_coroutines(tree)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -43,11 +43,11 @@ def changes(tree: ast.Module, bound: frozenset[str]) -> Iterator[Change]:
             and isinstance(node.value, ast.Name)
             and node.value.id in ("exit", "quit")
         ):
-            yield Change(
+            yield NameChange(
                 node, None, Meaning("ends the notebook", advice="write `raise SystemExit` to end the script")
             )
         elif _waits(node) and node not in own:
-            yield Change(node, None, Meaning("waits outside of a function", advice=_ASYNC))
+            yield NameChange(node, None, Meaning("waits outside of a function", advice=_ASYNC))
 
 
 _ASYNC = "a script cannot: put it into an `async def main()`, and call asyncio.run(main())"
@@ -61,33 +61,33 @@ def _waits(node: ast.AST) -> bool:
 
 def _inside_of_coroutines(tree: ast.Module) -> set[ast.AST]:
     functions = (node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef))
-    return {one for function in functions for one in ast.walk(function)}
+    return {inner for function in functions for inner in ast.walk(function)}
 
 
-def _import(node: ast.Import | ast.ImportFrom) -> Iterator[Change]:
+def _import(node: ast.Import | ast.ImportFrom) -> Iterator[NameChange]:
     if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-        yield Change(node, "pass", Meaning("stands at the top of the script"))
+        yield NameChange(node, "pass", Meaning("stands at the top of the script"))
     elif isinstance(node, ast.ImportFrom):
         yield from _import_from(node)
     elif all(_is_notebooks(alias.name) for alias in node.names):
         names = [alias.asname or alias.name.partition(".")[0] for alias in node.names]
-        yield Change(node, f"{' = '.join(names)} = {STAND_IN}", _SHOWN, (STAND_IN,))
+        yield NameChange(node, f"{' = '.join(names)} = {STAND_IN}", _SHOWN, (STAND_IN,))
     elif any(alias.name == "tqdm.notebook" for alias in node.names):
         names = [f"{_auto(alias.name)}{_alias(alias.asname)}" for alias in node.names]
-        yield Change(node, f"import {', '.join(names)}", _BAR)
+        yield NameChange(node, f"import {', '.join(names)}", _BAR)
 
 
-def _import_from(node: ast.ImportFrom) -> Iterator[Change]:
+def _import_from(node: ast.ImportFrom) -> Iterator[NameChange]:
     module = node.module or ""
     if module.partition(".")[0] == "tqdm":
         names = [_bar(alias, module) for alias in node.names]
         if _auto(module) != module or any(alias.name in BARS for alias in node.names):
-            yield Change(node, f"from {_auto(module)} import {', '.join(names)}", _BAR)
+            yield NameChange(node, f"from {_auto(module)} import {', '.join(names)}", _BAR)
     elif _is_notebooks(module) or module == "google" and node.names[0].name == "colab":
         yield _shown(node)
 
 
-def _shown(node: ast.ImportFrom) -> Change:
+def _shown(node: ast.ImportFrom) -> NameChange:
     """`from IPython.display import display, HTML as h`: what prints is printed, the rest does nothing."""
     parts, silent, needs = [], [], []
     for alias in node.names:
@@ -101,8 +101,8 @@ def _shown(node: ast.ImportFrom) -> Change:
         needs.append(STAND_IN)
         parts.append(f"{' = '.join(silent)} = {STAND_IN}")
     if any(alias.name in ("userdata", "*") for alias in node.names):
-        return Change(node, None, Meaning("brings what only a notebook has", advice=_SECRETS))
-    return Change(node, "; ".join(parts) or "pass", _SHOWN, tuple(needs))
+        return NameChange(node, None, Meaning("brings what only a notebook has", advice=_SECRETS))
+    return NameChange(node, "; ".join(parts) or "pass", _SHOWN, tuple(needs))
 
 
 _SECRETS = "import by name what is shown; read what is secret from the environment (os.environ)"
@@ -110,24 +110,24 @@ _SHOWN = Meaning("only a notebook has it; `display` prints, the rest does nothin
 _BAR = Meaning("bars are drawn on the terminal")
 
 
-def _attribute(node: ast.Attribute, tried: bool) -> Iterator[Change]:
+def _attribute(node: ast.Attribute, tried: bool) -> Iterator[NameChange]:
     """`tqdm.tqdm_notebook(...)`, `tqdm.notebook.tqdm(...)`; `get_ipython().kernel`."""
     if isinstance(node.value, ast.Name) and node.value.id == "tqdm":
         if node.attr in BARS:
-            yield Change(node, f"tqdm.{BARS[node.attr]}", _BAR)
+            yield NameChange(node, f"tqdm.{BARS[node.attr]}", _BAR)
         elif node.attr == "notebook":
-            yield Change(node, "tqdm.auto", _BAR)
+            yield NameChange(node, "tqdm.auto", _BAR)
     elif isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "get_ipython" and not tried:
         advice = "take it out, or write in Python what it does"
-        yield Change(node, None, Meaning("asks the notebook that runs it", advice=advice))
+        yield NameChange(node, None, Meaning("asks the notebook that runs it", advice=advice))
 
 
-def _name(node: ast.Name, tried: bool) -> Iterator[Change]:
+def _name(node: ast.Name, tried: bool) -> Iterator[NameChange]:
     if node.id == "display" or node.id == "get_ipython" and not tried:
         meaning = Meaning("prints" if node.id == "display" else "is None, as in any script")
-        yield Change(node, node.id, meaning, (node.id,))
+        yield NameChange(node, node.id, meaning, (node.id,))
     elif _MEMORY.fullmatch(node.id):
-        yield Change(
+        yield NameChange(
             node, None, Meaning("is what a notebook remembers", advice="give it a name where it is made")
         )
 

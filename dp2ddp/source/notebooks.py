@@ -64,9 +64,9 @@ def load_notebook(data: bytes, path: Path) -> Any:
 
 def _refuse_other_languages(document: Any, path: Path) -> None:
     metadata = document.metadata
-    told = metadata.get("kernelspec", {}).get("language") or metadata.get("language_info", {}).get("name")
-    if told and "python" not in str(told).lower():
-        raise SourceError(f"{path}: a notebook in {told}; dp2ddp converts Python")
+    language = metadata.get("kernelspec", {}).get("language") or metadata.get("language_info", {}).get("name")
+    if language and "python" not in str(language).lower():
+        raise SourceError(f"{path}: a notebook in {language}; dp2ddp converts Python")
 
 
 def _first_line(error: Exception) -> str:
@@ -75,21 +75,23 @@ def _first_line(error: Exception) -> str:
 
 
 def cells_of(document: Any) -> list[RawCell]:
+    """The cells of a notebook that nbformat has read."""
     return [raw_cell(cell) for cell in document.cells]
 
 
 def raw_cell(cell: Any) -> RawCell:
+    """A cell as nbformat has it, as plain data."""
     return RawCell(str(cell.cell_type), str(cell.source), cell.get("execution_count"))
 
 
 def script_of(cells: Sequence[RawCell], path: Path | None) -> SourceFile:
     """The code cells as one text; every line that a cell has is one line of the script."""
     name = "<notebook>" if path is None else str(path)
-    code = [one for one in cells if is_code(one)]
+    code = [cell for cell in cells if is_code(cell)]
     if not code:
         raise SourceError(f"{name}: a notebook without code")
-    words = words_of(one.text for one in code)
-    drafts = [draft_cell(one.text, number, path, words) for number, one in enumerate(code, 1)]
+    words = words_of(cell.text for cell in code)
+    drafts = [draft_cell(cell.text, number, path, words) for number, cell in enumerate(code, 1)]
     trees = [parse(_alone(draft, path)) for draft in drafts]
     bound = frozenset(bound for tree in trees for bound in names_of(tree))
     drafts = [with_names_of_scripts(draft, tree, bound) for draft, tree in zip(drafts, trees, strict=True)]
@@ -99,6 +101,7 @@ def script_of(cells: Sequence[RawCell], path: Path | None) -> SourceFile:
 
 
 def is_code(cell: RawCell) -> bool:
+    """Whether a cell holds code, and any of it."""
     return cell.kind == "code" and bool(cell.text.strip())
 
 
@@ -125,7 +128,7 @@ def _joined(
         places.append(Cell(draft.number, first, count_lines(body)))
         if draft.number in runs:
             asides.append(Aside(first, runs[draft.number]))
-        asides += [Aside(first + one.line - 1, one.because, one.advice) for one in draft.asides]
+        asides += [Aside(first + aside.line - 1, aside.because, aside.advice) for aside in draft.asides]
         text += body
     return SourceFile(path, text, newline=newline, cells=Cells(tuple(places), tuple(asides)))
 
@@ -159,19 +162,20 @@ def _ended(text: str, newline: str) -> str:
 
 def _order_of_runs(code: Sequence[RawCell]) -> dict[int, str]:
     """By number of a cell, what the numbers beside the cells say: whether they were last run from top to bottom."""
-    counts = [one.count for one in code]
-    known = [one for one in counts if one is not None]
-    told = ", ".join("not run" if one is None else str(one) for one in counts)
+    counts = [cell.count for cell in code]
+    known = [count for count in counts if count is not None]
+    counts_text = ", ".join("not run" if count is None else str(count) for count in counts)
     if known != sorted(known):
         late = next(
             place
-            for place, one in enumerate(counts)
-            if one is not None and any(other is not None and other > one for other in counts[:place])
+            for place, count in enumerate(counts)
+            if count is not None and any(other is not None and other > count for other in counts[:place])
         )
         order = "the cells were last run in another order, the script runs them from top to bottom"
-        return {late + 1: f"{order} (In [n]: {told})"}
+        return {late + 1: f"{order} (In [n]: {counts_text})"}
     if known and None in counts:
         return {
-            counts.index(None) + 1: f"not run when the notebook was saved, but by the script (In [n]: {told})"
+            counts.index(None)
+            + 1: f"not run when the notebook was saved, but by the script (In [n]: {counts_text})"
         }
     return {}

@@ -34,7 +34,7 @@ def _places(text: str, nodes: Iterable[ast.keyword]) -> list[int]:
 def mended_files(project: Project) -> Mapping[Path, bytes]:
     """The files of a project that had to be mended, as they run; a notebook runs as the script that it is."""
     sources = (project.entry, *(module.source for module in project.modules))
-    pairs = ((one, mended(one)) for one in sources)
+    pairs = ((source, mended(source)) for source in sources)
     return {
         old.path: new.encoded(new.text)
         for old, new in pairs

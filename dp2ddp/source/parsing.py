@@ -59,7 +59,9 @@ def check_as_one(source: SourceFile) -> None:
 def is_python(text: str) -> bool:
     """Whether the Python that runs here can read it as it stands."""
     tree = parse_leniently(text)
-    return tree is not None and (STAND_IN in text or not any(async_arguments(tree)))
+    return tree is not None and (
+        STAND_IN in text or not ASYNC_ARGUMENT.search(text) or not any(async_arguments(tree))
+    )
 
 
 @lru_cache(maxsize=1024)  # a project's modules are read for their imports, and again for what they do
@@ -78,6 +80,11 @@ def _parse(text: str) -> ast.Module:
             return tree
 
 
+def forget_trees() -> None:
+    """Let go of the trees that are remembered: whoever reads thousands of files one by one needs none of them again."""
+    _parse.cache_clear()
+
+
 def _check_stand_ins(tree: ast.Module, text: str) -> None:
     """SyntaxError where `async` names anything but an argument of a method, which torch has another name for by now."""
     arguments = set(async_arguments(tree))
@@ -88,8 +95,23 @@ def _check_stand_ins(tree: ast.Module, text: str) -> None:
             raise SyntaxError("invalid syntax", ("", *place, None))
 
 
+def nodes_in(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all below it, as of ast.walk, which takes three times as long; in no order that means anything."""
+    pending: list[ast.AST] = [node]
+    while pending:
+        inner = pending.pop()
+        yield inner
+        if not inner._fields:
+            continue  # `Load()` and its like are one for all trees: IPython's tracebacks hang their own nodes there
+        for value in inner.__dict__.values():
+            if isinstance(value, ast.AST):
+                pending.append(value)
+            elif type(value) is list:
+                pending += [part for part in value if isinstance(part, ast.AST)]
+
+
 def async_arguments(tree: ast.Module) -> Iterator[ast.keyword]:
-    """The arguments of `x.cuda(async=True)` and its like."""
+    """The arguments of `x.cuda(async=True)` and its like; only where ASYNC_ARGUMENT is in a text there are any."""
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
             yield from (given for given in call.keywords if given.arg == STAND_IN)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from dp2ddp.source import helper_module
 from dp2ddp.source.files import SourceFile, read_source
 from dp2ddp.source.parsing import parse, parse_leniently
 
+RELATIVE = re.compile(r"\bfrom[\s\\]*\.")
 TOPS = (".git", "setup.py", "pyproject.toml", "setup.cfg")  # what stands in a repository's uppermost folder
+KNOWN = {"torch"}  # whose functions are known by tables, installed or not
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,8 @@ class Project:
     def written_to(self, path: Path) -> Project:
         """The same project with its helpers where a script at `path` will look for them."""
         folder = self.root_of(path)
-        found = _helper_file(folder)
-        return replace(self, helper_folder=folder, helpers=read_source(found) if found else None)
+        helpers = _helper_file(folder)
+        return replace(self, helper_folder=folder, helpers=read_source(helpers) if helpers else None)
 
 
 def read_project(path: str | Path, as_module: bool = False) -> Project:
@@ -74,7 +77,11 @@ def read_project(path: str | Path, as_module: bool = False) -> Project:
     pyproject.toml, which is where a package that was installed for development lies. A script with relative
     imports can only be started with -m, as a module of its package; others may be (`as_module`).
     """
-    entry = read_source(path)
+    return project_of(read_source(path), as_module)
+
+
+def project_of(entry: SourceFile, as_module: bool = False) -> Project:
+    """A script and the local modules that its imports reach, found from its path (`read_project`)."""
     if entry.path is None:
         return Project(entry)
     name = entry_module(entry, as_module)
@@ -84,6 +91,37 @@ def read_project(path: str | Path, as_module: bool = False) -> Project:
     return Project(
         entry, modules, missing, unread, name, helpers=search.helpers(), entry_names=search.entry_names
     )
+
+
+def imported_files(path: Path) -> set[Path]:
+    """The local files that one file imports itself, found from its own place as `read_project` finds them."""
+    try:
+        source = read_source(path)
+    except SourceError:
+        return set()
+    package = tuple(entry_module(source).split(".")[:-1])
+    search = _Search(path, package)
+    files = (search._find(name) for name in search._imported(source, package))
+    return {file for file in files if file is not None}
+
+
+class Imports:
+    """Which local files import which, each read once."""
+
+    def __init__(self) -> None:
+        self.direct: dict[Path, set[Path]] = {}
+
+    def reached(self, path: Path) -> set[Path]:
+        """The local files that a script imports, itself or through others."""
+        reached: set[Path] = set()
+        pending = [path.resolve()]
+        while pending:
+            file = pending.pop()
+            if file not in self.direct:
+                self.direct[file] = imported_files(file)
+            pending += self.direct[file] - reached
+            reached |= self.direct[file]
+        return reached
 
 
 def module_file(name: str) -> Path:
@@ -116,7 +154,7 @@ def package_around(path: Path) -> tuple[str, ...]:
 
 def has_relative_imports(source: SourceFile) -> bool:
     """Whether a file says `from .data import ...` outside of `try:`, which fails in a script of no package."""
-    tree = parse_leniently(source.text)
+    tree = parse_leniently(source.text) if RELATIVE.search(source.text) else None
     pending: list[ast.AST] = [tree] if tree else []
     while pending:
         node = pending.pop()
@@ -185,10 +223,10 @@ class _Search:
         tree = parse_leniently(source.text)
         if tree is None or source.path is None:
             return []
-        added = [root for root in added_roots(tree, source.path.resolve()) if root not in self.roots]
+        nodes = list(ast.walk(tree))
+        added = [root for root in added_roots(tree, nodes, source.path.resolve()) if root not in self.roots]
         again, self.unfound = (self.unfound, []) if added else ([], self.unfound)
         self.roots += added
-        nodes = list(ast.walk(tree))
         names = [name for node in nodes for name in _imported_names(node, package)]
         return [*again, *names, *(name for node in nodes for name in self._loaded_by_name(node))]
 
@@ -201,6 +239,7 @@ class _Search:
     def missing(self) -> set[str]:
         """Top-level names that are neither found here nor installed."""
         tops = {name[0] for name in self.unfound if name and name[0] not in sys.stdlib_module_names}
+        tops -= KNOWN
         return {top for top in tops if self._home(top) is None and not _is_installed(top)}
 
     def _find(self, name: tuple[str, ...]) -> Path | None:
@@ -225,14 +264,14 @@ class _Search:
         file = self._find(package)
         if file and file.name == "__init__.py":
             yield package
-            yield from ((*package, one.stem) for one in sorted(file.parent.glob("*.py")) if one != file)
+            yield from ((*package, path.stem) for path in sorted(file.parent.glob("*.py")) if path != file)
 
 
 def _python_path() -> Iterator[Path]:
     """The folders on PYTHONPATH, but for those that packages are installed in."""
-    for one in os.environ.get("PYTHONPATH", "").split(os.pathsep):
-        folder = Path(one).resolve()
-        if one and folder.is_dir() and not any(folder.glob("*.dist-info")):
+    for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+        folder = Path(entry).resolve()
+        if entry and folder.is_dir() and not any(folder.glob("*.dist-info")):
             yield folder
 
 
@@ -242,21 +281,28 @@ def _folders_above(entry: Path) -> Iterator[Path]:
     if entry.is_relative_to(current):
         yield current
     above = list(entry.parents)
-    top = next((place for place, one in enumerate(above) if any((one / mark).exists() for mark in TOPS)), 0)
+    top = next(
+        (place for place, parent in enumerate(above) if any((parent / mark).exists() for mark in TOPS)), 0
+    )
     yield from above[1 : top + 1]
 
 
-def added_roots(tree: ast.Module, file: Path) -> Iterator[Path]:
+def added_roots(tree: ast.Module, nodes: Sequence[ast.AST], file: Path) -> Iterator[Path]:
     """The folders that a file adds to sys.path, as far as they are built from its own place and from text."""
+    if not any(
+        isinstance(node, ast.Attribute) and node.attr == "path" and _dotted(node) == "sys.path"
+        for node in nodes
+    ):
+        return
     values = {
         target.id: node.value
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)
     }
     adders = {"sys.path.insert", "sys.path.append", *_own_adders(tree)}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Call) and node.args and _dotted(node.func) in adders:
             folder = _folder_of(node.args[-1], values, file)
             if folder and folder.is_dir():
@@ -295,11 +341,11 @@ def _folder_of(node: ast.expr, values: dict[str, ast.expr], file: Path, depth: i
         case ast.Name(id=name) if name in values:
             return _folder_of(values[name], **inner)  # type: ignore[arg-type]  # the three of them
         case ast.Attribute(value=value, attr="parent"):
-            found = _folder_of(value, **inner)  # type: ignore[arg-type]
-            return found.parent if found else None
+            folder = _folder_of(value, **inner)  # type: ignore[arg-type]
+            return folder.parent if folder else None
         case ast.BinOp(left=left, op=ast.Div(), right=ast.Constant(value=str(text))):
-            found = _folder_of(left, **inner)  # type: ignore[arg-type]
-            return found / text if found else None
+            folder = _folder_of(left, **inner)  # type: ignore[arg-type]
+            return folder / text if folder else None
         case ast.Call(func=ast.Attribute(attr="resolve" | "absolute", value=value), args=[]):
             return _folder_of(value, **inner)  # type: ignore[arg-type]
         case ast.Call(func=function, args=[first, *rest]):
@@ -317,15 +363,15 @@ def _runs_in(file: Path) -> Path:
 def _folder_of_call(
     function: str, first: ast.expr, rest: list[ast.expr], inner: dict[str, object]
 ) -> Path | None:
-    parts = [one.value for one in rest if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-    found = _folder_of(first, **inner)  # type: ignore[arg-type]
-    if found is None or len(parts) != len(rest):
+    parts = [part.value for part in rest if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    folder = _folder_of(first, **inner)  # type: ignore[arg-type]
+    if folder is None or len(parts) != len(rest):
         return None
     if function == "dirname":
-        return found.parent
+        return folder.parent
     if function in ("abspath", "realpath", "Path", "str", "normpath", "expanduser"):
-        return found
-    return found.joinpath(*parts) if function == "join" else None
+        return folder
+    return folder.joinpath(*parts) if function == "join" else None
 
 
 def _is_there(place: Path) -> bool:
@@ -345,17 +391,17 @@ def _module_file(base: Path) -> Path | None:
 def _helper_file(folder: Path) -> Path | None:
     package = folder / helper_module.NAME / "__init__.py"
     return next(
-        (one for one in (package, folder / helper_module.FILE) if one.is_file()), None
+        (path for path in (package, folder / helper_module.FILE) if path.is_file()), None
     )  # as Python looks
 
 
 def _is_installed(name: str, besides: Path | None = None) -> bool:
     """Whether Python would find it among installed packages (`besides` those in a folder); nothing of it is run."""
     try:
-        found = importlib.util.find_spec(name)
+        spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
         return False
-    places = [found.origin, *(found.submodule_search_locations or ())] if found else []
+    places = [spec.origin, *(spec.submodule_search_locations or ())] if spec else []
     real = [Path(place) for place in places if place and os.path.isabs(place)]
     return bool(real) and not (besides and any(place.is_relative_to(besides) for place in real))
 

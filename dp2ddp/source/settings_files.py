@@ -20,7 +20,7 @@ VALUE = re.compile(
 
 
 @dataclass(frozen=True)
-class Mention:
+class SettingsMention:
     """Where a file names DataParallel as a value."""
 
     file: str
@@ -32,11 +32,11 @@ class Mention:
 
 def names_data_parallel(text: str) -> int | None:
     """The line on which a text names DataParallel as a value, the first one."""
-    found = VALUE.search(text)
-    return text.count("\n", 0, found.start()) + 1 if found else None
+    match = VALUE.search(text)
+    return text.count("\n", 0, match.start()) + 1 if match else None
 
 
-def find_mentions(folder: Path) -> Iterator[Mention]:
+def find_mentions(folder: Path) -> Iterator[SettingsMention]:
     """In the files of settings in a script's folder, and in the folders there that are called as such."""
     for path in sorted(_settings_files(folder))[:MOST]:
         try:
@@ -44,12 +44,12 @@ def find_mentions(folder: Path) -> Iterator[Mention]:
         except (OSError, UnicodeDecodeError):
             continue
         if line := names_data_parallel(text):
-            yield Mention(str(path.relative_to(folder)), line)
+            yield SettingsMention(str(path.relative_to(folder)), line)
 
 
 def _settings_files(folder: Path) -> Iterator[Path]:
     for place in (folder, *(folder / name for name in FOLDERS)):
         if place.is_dir():
-            yield from (one for one in place.glob("*") if one.suffix in SUFFIXES and one.is_file())
+            yield from (path for path in place.glob("*") if path.suffix in SUFFIXES and path.is_file())
             if place is not folder:
-                yield from (one for one in place.glob("*/*") if one.suffix in SUFFIXES and one.is_file())
+                yield from (path for path in place.glob("*/*") if path.suffix in SUFFIXES and path.is_file())

@@ -39,7 +39,7 @@ _USES = {"display": ("NotebookOnly",)}
 
 def texts_of(names: Collection[str]) -> Iterator[str]:
     """The definitions, with those that they use, and empty lines between them."""
-    wanted = {*names, *(used for name in names for used in _USES.get(name, ()))}
-    for place, name in enumerate(one for one in TEXTS if one in wanted):
+    needed = {*names, *(used for name in names for used in _USES.get(name, ()))}
+    for place, name in enumerate(stand_in for stand_in in TEXTS if stand_in in needed):
         yield from ("", "") if place else ()
         yield from TEXTS[name].split("\n")

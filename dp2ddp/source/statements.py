@@ -36,9 +36,9 @@ def statements(text: str, is_special: Callable[[str], bool]) -> Iterator[Stateme
     """The statements of a text; a line that is special where a statement begins is one for itself."""
     at = line = 0
     while at < len(text):
-        found = _LINE.match(text, at)
-        assert found
-        end = found.end() if is_special(found[0]) else _end_of_statement(text, at)
+        match = _LINE.match(text, at)
+        assert match
+        end = match.end() if is_special(match[0]) else _end_of_statement(text, at)
         yield Statement(line, text[at:end])
         line += count_lines(text[at:end])
         at = end

@@ -56,19 +56,19 @@ def write_together(files: Mapping[Path, bytes], read: Mapping[Path, bytes] | Non
     """
     plain = {path: data for path, data in files.items() if not _is_special(path)}
     for path in files.keys() - plain.keys():
-        with _told(path):
+        with _source_errors(path):
             path.write_bytes(files[path])
     with _undisturbed():
         staged: list[_Staged] = []
         try:
             for path, data in plain.items():
-                with _told(path):
+                with _source_errors(path):
                     staged.append(_stage(Path(os.path.realpath(path)), data))
             _refuse_changed(read or {})
             _swap(staged)
         finally:
-            for one in staged:
-                one.clean()
+            for staged_file in staged:
+                staged_file.clean()
 
 
 def _is_special(path: Path) -> bool:
@@ -76,7 +76,7 @@ def _is_special(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _source_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -144,7 +144,7 @@ def _second_name(target: Path) -> Path:
 
 def _refuse_changed(read: Mapping[Path, bytes]) -> None:
     for path, data in read.items():
-        with _told(path):
+        with _source_errors(path):
             if path.read_bytes() != data:
                 raise SourceError(
                     f"{path}: was changed while dp2ddp read it; nothing was written, run it again"
@@ -152,20 +152,22 @@ def _refuse_changed(read: Mapping[Path, bytes]) -> None:
 
 
 def _swap(staged: Sequence[_Staged]) -> None:
-    for number, one in enumerate(staged):
+    for number, staged_file in enumerate(staged):
         try:
-            one.put()
+            staged_file.put()
         except OSError as error:
-            told = _put_back(staged[:number])
-            raise SourceError(f"{one.target}: cannot be written ({error.strerror}){told}") from error
+            left_over = _put_back(staged[:number])
+            raise SourceError(
+                f"{staged_file.target}: cannot be written ({error.strerror}){left_over}"
+            ) from error
 
 
 def _put_back(changed: Sequence[_Staged]) -> str:
     """Undo what was done; says what could not be undone."""
     stuck = []
-    for one in reversed(changed):
+    for staged_file in reversed(changed):
         try:
-            one.put_back()
+            staged_file.put_back()
         except OSError:
-            stuck.append(str(one.target))
+            stuck.append(str(staged_file.target))
     return f"; these are new, and could not be put back: {', '.join(stuck)}" if stuck else ""

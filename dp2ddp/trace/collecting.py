@@ -65,16 +65,16 @@ class Collected:
     def take(self) -> dict[str, Any]:
         """Keyword arguments of `Events`."""
         with self._lock:
-            found = self._found()
+            collected = self._collected()
             self._begin()
-        return found
+        return collected
 
     def peek(self) -> dict[str, Any]:
         """The same, and nothing begins anew."""
         with self._lock:
-            return self._found()
+            return self._collected()
 
-    def _found(self) -> dict[str, Any]:
+    def _collected(self) -> dict[str, Any]:
         return {
             **{name: tuple(values) for name, values in self._lists.items()},
             **{name: self._counts[name] for name in ("skipped", "scheduled")},

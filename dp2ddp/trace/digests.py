@@ -63,6 +63,7 @@ def signs() -> Doubles:
 
 @lru_cache(maxsize=64)
 def row_signs(rows: int, dtype: str) -> Floats:
+    """Fixed signs, (rows,) of +-1."""
     return _random_signs(21, (rows,)).astype(dtype)
 
 

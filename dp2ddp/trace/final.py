@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 
 from dp2ddp.trace.keeping import FULL_BYTES
-from dp2ddp.trace.names import Table, living_roots, named_tensors, shortest, tensor_tables
-from dp2ddp.trace.records import Final, Sort
+from dp2ddp.trace.parameter_names import Table, living_roots, named_tensors, shortest, tensor_tables
+from dp2ddp.trace.records import Final, FinalKind
 from dp2ddp.trace.tensors import bytes_of, layout_of, vector_of
 
 _WHOLE = FULL_BYTES // 4
@@ -26,6 +26,7 @@ class Models:
         self._gradients: tuple[int, frozenset[int]] = (-1, frozenset())  # backward pass, where they lie
 
     def look(self, roots: Iterable[nn.Module]) -> None:
+        """Remember the tables of parameters and buffers of these models, while there is room."""
         for name, table in tensor_tables(roots):
             if id(table) not in self._tables and self._room > 0:
                 self._room -= bytes_of(list(table.values()))
@@ -46,12 +47,12 @@ class Models:
     def _is_gradient(self, tensor: torch.Tensor, backwards: int) -> bool:
         if self._gradients[0] != backwards:
             tensors = (each for _, table in self._tables.values() for each in table.values())
-            found = frozenset(
+            addresses = frozenset(
                 each.grad.data_ptr()
                 for each in tensors
                 if isinstance(each, nn.Parameter) and each.grad is not None
             )
-            self._gradients = backwards, found
+            self._gradients = backwards, addresses
         return tensor.layout == torch.strided and tensor.data_ptr() in self._gradients[1]
 
     def final(self, stepped: Mapping[int, int], whole: bool) -> Final:
@@ -60,8 +61,8 @@ class Models:
         layout = layout_of(names, tensors)
         vector = vector_of(tensors, layout, whole=whole and bytes_of(tensors) <= _WHOLE)
         hashes = map(int, vector.hashes)
-        sorts = [_sort(tensor, hashed, stepped) for tensor, hashed in zip(tensors, hashes, strict=True)]
-        return Final(vector, np.array(sorts, dtype=np.uint8))
+        kinds = [_kind_of(tensor, hashed, stepped) for tensor, hashed in zip(tensors, hashes, strict=True)]
+        return Final(vector, np.array(kinds, dtype=np.uint8))
 
     def _named(self) -> tuple[list[str], list[torch.Tensor]]:
         """Each tensor once, by its shortest name."""
@@ -75,10 +76,10 @@ class Models:
         return list(names.values()), [tensors[key] for key in names]
 
 
-def _sort(tensor: torch.Tensor, hashed: int, stepped: Mapping[int, int]) -> Sort:
+def _kind_of(tensor: torch.Tensor, hashed: int, stepped: Mapping[int, int]) -> FinalKind:
     if not isinstance(tensor, nn.Parameter):
-        return Sort.BUFFER
+        return FinalKind.BUFFER
     last = stepped.get(id(tensor))
     if last is None:
-        return Sort.UNSTEPPED
-    return Sort.SETTLED if last == hashed else Sort.CHANGED
+        return FinalKind.UNSTEPPED
+    return FinalKind.SETTLED if last == hashed else FinalKind.CHANGED

@@ -1,8 +1,8 @@
 """Records each optimizer step of the script in this process, through torch's own global hooks.
 
 The script must not notice: no random number is drawn, no tensor of its is changed or kept, nothing that fails in here
-reaches it (the record ends early and says why). What happens between the steps is told by the observers of
-dp2ddp.runtime (the `saw_` methods).
+reaches it (the record ends early and says why). What happens between the steps comes from the observers in
+dp2ddp.runtime, which call the `saw_` methods.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from torch.optim import optimizer as optimizers
 from dp2ddp.trace.collecting import Collected
 from dp2ddp.trace.final import Models
 from dp2ddp.trace.keeping import FULL_BYTES, Keeper
-from dp2ddp.trace.known import Known, parameters_of
-from dp2ddp.trace.names import Table, living_roots, named_tensors
+from dp2ddp.trace.known_optimizer import KnownOptimizer, parameters_of
+from dp2ddp.trace.parameter_names import Table, living_roots, named_tensors
 from dp2ddp.trace.records import SCALED, Draw, End, Forward, Vector, rank_folder
 from dp2ddp.trace.tensors import as_array, bytes_of, vector_of
-from dp2ddp.trace.unchecked import Unchecked, of_optimizer, of_settings
+from dp2ddp.trace.unchecked import Unchecked, unchecked_of_optimizer, unchecked_settings
 from dp2ddp.trace.unclipped import Unclipped
 from dp2ddp.trace.unstepped import Unstepped, events_between, no_vector
-from dp2ddp.trace.writer import Line, Writer
+from dp2ddp.trace.writer import StepLine, Writer
 
 _LARGE, _SELDOM = 4 << 20, 8  # bytes of an optimizer's state that is hashed every so many steps only
 _SMALL = 1 << 20  # elements; a larger buffer is a table that stays as it is
@@ -40,7 +40,13 @@ class StepLimit(SystemExit):
 
 
 class Recorder:
-    """One for each process; `start` before the script, `finish` after it."""
+    """Records the steps of one rank, or of DataParallel's one process: `start` before the script, `finish` after it.
+
+    folder: of the run's record; this rank writes into a folder of its own there (docs/records.md).
+    last_step: after so many optimizer steps the script is ended by StepLimit.
+    full_bytes: how many bytes of values are kept on rank 0; other ranks keep hashes and sketches.
+    every: values are kept at each so many-th step.
+    """
 
     def __init__(
         self,
@@ -62,7 +68,7 @@ class Recorder:
         self._nothing = self._events.peek()
         self._unclipped = Unclipped()
         self._unstepped = Unstepped(living_roots, room // 4)
-        self._optimizers: weakref.WeakKeyDictionary[Any, Known] = weakref.WeakKeyDictionary()
+        self._optimizers: weakref.WeakKeyDictionary[Any, KnownOptimizer] = weakref.WeakKeyDictionary()
         self._ordinals: set[int] = set()
         self._tables: dict[int, Table] = {}
         self._models = Models()
@@ -90,7 +96,7 @@ class Recorder:
         self._events.draw(draw)
 
     def saw_clipping(self, parameters: Iterable[torch.Tensor], limit: Any) -> None:
-        """The gradients of these are about to be clipped."""
+        """The gradients of `parameters` are about to be clipped to `limit`, a norm or a value."""
         self.quietly(self._note_clipping, parameters, limit)
 
     def saw_norm(self, norm: Any) -> None:
@@ -124,14 +130,16 @@ class Recorder:
 
     @property
     def steps(self) -> int:
+        """Optimizer steps so far, over all optimizers."""
         return self._steps
 
     # ---- torch's end
 
     def start(self) -> None:
+        """Put the hooks on torch: optimizer steps, backward, zero_grad, compile; and stop in processes that are
+        forked."""
         before = optimizers.register_optimizer_step_pre_hook(self._before_step)
         after = optimizers.register_optimizer_step_post_hook(self._after_step)
-        # Tensor.backward calls torch.autograd.backward by this name (torch/_tensor.py)
         self._undo = [before.remove, after.remove]
         # Tensor.backward calls torch.autograd.backward by this name (torch/_tensor.py)
         self._replace(torch.autograd, "backward", self._seeing_losses)
@@ -201,8 +209,8 @@ class Recorder:
         return grad
 
     def _note_results(self, inputs: Any, results: Any) -> None:
-        one = isinstance(inputs, torch.Tensor)
-        self._unstepped.returned([inputs] if one else list(inputs), results, self._events.peek())
+        is_tensor = isinstance(inputs, torch.Tensor)
+        self._unstepped.returned([inputs] if is_tensor else list(inputs), results, self._events.peek())
 
     def _seeing_zeros(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def zero_grad(owner: Any, *args: Any, **kwargs: Any) -> Any:
@@ -244,7 +252,7 @@ class Recorder:
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         self.quietly(self._forget_gradients, optimizer)
-        self._unchecked.update(of_optimizer(optimizer))
+        self._unchecked.update(unchecked_of_optimizer(optimizer))
         with_closure = _with_closure(args, kwargs, lambda: self.quietly(self._note_gradients, optimizer))
         if with_closure is None:
             self.quietly(self._note_gradients, optimizer)
@@ -281,7 +289,7 @@ class Recorder:
             "parameters": vector_of(parameters, known.layout, whole=known.whole),
             **self._beside(known, optimizer),
         }
-        line = Line(
+        line = StepLine(
             step=self._steps,
             optimizer=known.ordinal,
             layout=self._writer.write_layout(known.layout),
@@ -299,27 +307,27 @@ class Recorder:
         beside = {name: vectors[name] for name in ("state", "buffers") if name in vectors}
         return {name: self._writer.write_layout(vector.layout, name) for name, vector in beside.items()}
 
-    def _beside(self, known: Known, optimizer: Any) -> dict[str, Vector]:
+    def _beside(self, known: KnownOptimizer, optimizer: Any) -> dict[str, Vector]:
         """The optimizer's state and the models' buffers: hashes; with their values while there is room."""
         names, states = known.state(optimizer)
         layout, buffers = known.buffers()
-        found = {"state": (names, states), "buffers": (layout, buffers)}
+        tables = {"state": (names, states), "buffers": (layout, buffers)}
         whole = known.whole and self._keeper_beside.keeps(self._steps, bytes_of([*states, *buffers]))
         if not whole and self._steps % _SELDOM and bytes_of(states) > _LARGE:
-            del found["state"]  # it follows from the gradients, which are hashed at every step
+            del tables["state"]  # it follows from the gradients, which are hashed at every step
         return {
             name: vector_of(tensors, layout, whole=whole, sketched=False)
-            for name, (layout, tensors) in found.items()
+            for name, (layout, tensors) in tables.items()
             if tensors
         }
 
-    def _know(self, optimizer: Any) -> Known:
+    def _know(self, optimizer: Any) -> KnownOptimizer:
         known = self._optimizers.get(optimizer)
         if known is not None and known.is_up_to_date(optimizer):
             return known
         roots, parameters = living_roots(), parameters_of(optimizer)
         ordinal = len(self._ordinals) if known is None else known.ordinal
-        known = Known(ordinal, optimizer, roots)
+        known = KnownOptimizer(ordinal, optimizer, roots)
         self._optimizers[optimizer] = known
         self._models.look(roots)
         self._tables.update({id(table): (name, table) for name, table in known.tables})
@@ -332,10 +340,10 @@ class Recorder:
         if module in self._called:
             return
         self._called.add(module)
-        found = {id(buffer): buffer for buffer in module.buffers() if buffer.numel() <= _SMALL}
-        self._first_buffers.update({key: buffer.detach().clone() for key, buffer in found.items()})
+        small = {id(buffer): buffer for buffer in module.buffers() if buffer.numel() <= _SMALL}
+        self._first_buffers.update({key: buffer.detach().clone() for key, buffer in small.items()})
 
-    def _note_start(self, known: Known, parameters: list[torch.Tensor]) -> None:
+    def _note_start(self, known: KnownOptimizer, parameters: list[torch.Tensor]) -> None:
         layout, buffers = known.buffers()
         first = [self._first_buffers.pop(id(buffer), buffer) for buffer in buffers]
         buffers = [a if a.shape == b.shape else b for a, b in zip(first, buffers, strict=True)]
@@ -351,7 +359,7 @@ class Recorder:
             buffers = {name: as_array(tensor) for name, tensor in named_tensors(self._tables.values())}
             self.quietly(self._note_final)
             self.quietly(self._note_passes)
-        unchecked = tuple(sorted(each.name for each in self._unchecked | set(of_settings())))
+        unchecked = tuple(sorted(each.name for each in self._unchecked | set(unchecked_settings())))
         end = End(
             steps=self._steps,
             stopped=self._stopped,
@@ -362,27 +370,27 @@ class Recorder:
         self._writer.write_end(end, buffers)
 
     def _note_passes(self) -> None:
-        """Of a script that took no step and left its weights alone."""
+        """Write the backward passes of a script that took no step and left its weights alone."""
         if self._steps or self._unstepped.has_moved():
             return
         self._unstepped.before_end()
         lines, before = [], self._nothing
-        for number, one in enumerate(self._unstepped.passes):
+        for number, backward_pass in enumerate(self._unstepped.passes):
             if not number:
-                start = {"parameters": one.vectors["parameters"], "buffers": no_vector()}
+                start = {"parameters": backward_pass.vectors["parameters"], "buffers": no_vector()}
                 self._writer.write_initial(0, start)
-            gradients = one.vectors["gradients"]
-            line = Line(
+            gradients = backward_pass.vectors["gradients"]
+            line = StepLine(
                 step=number,
                 optimizer=0,
                 layout=self._writer.write_layout(gradients.layout),
                 learning_rates=(),
-                source=one.source,
-                **self._layouts(one.vectors),
-                **events_between(before, one.events),
+                source=backward_pass.source,
+                **self._layouts(backward_pass.vectors),
+                **events_between(before, backward_pass.events),
             )
-            lines.append((line, one.vectors))
-            before = one.events
+            lines.append((line, backward_pass.vectors))
+            before = backward_pass.events
         end = End(steps=len(lines), broken=self._broken, **events_between(before, self._events.peek()))
         self._writer.write_passes(lines, end)
 

@@ -32,16 +32,18 @@ class Layout:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """How many numbers each has; a complex one is two."""
+        """Numbers of each tensor; a complex one counts as two."""
         shapes = zip(self.shapes, self.dtypes, strict=True)
         return tuple(math.prod(shape) * (2 if dtype.startswith("complex") else 1) for shape, dtype in shapes)
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
+        """Where each tensor lies in the flat vector."""
         ends = np.cumsum(self.sizes).tolist()
         return tuple(slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True))
 
     def followed_by(self, other: Layout) -> Layout:
+        """The layout of this vector with another one behind it."""
         return Layout(self.names + other.names, self.shapes + other.shapes, self.dtypes + other.dtypes)
 
 
@@ -51,10 +53,11 @@ class Vector:
 
     hashes: npt.NDArray[np.uint64]  # (tensors,) of the bits; 0 for a tensor that is None
     values: Floats | None  # (elements,)
-    sketch: npt.NDArray[np.float64] | None  # (tensors, 2 + PROJECTIONS)
+    sketch: npt.NDArray[np.float64] | None  # (tensors, 1 + PROJECTIONS)
     layout: Layout = Layout()  # filled in when a record is read
 
     def sketched(self, layout: Layout) -> npt.NDArray[np.float64]:
+        """The sketch of each tensor, (tensors, 1 + PROJECTIONS): the recorded one, or made from the values."""
         if self.sketch is not None:
             return self.sketch
         assert self.values is not None
@@ -73,7 +76,7 @@ class Vector:
         )
 
 
-class Sort(IntEnum):
+class FinalKind(IntEnum):
     """What a tensor of a model is when the script ends."""
 
     BUFFER = 0
@@ -87,7 +90,7 @@ class Final:
     """What the models hold when the script ends."""
 
     vector: Vector
-    sorts: npt.NDArray[np.uint8]  # (tensors,) of Sort
+    kinds: npt.NDArray[np.uint8]  # (tensors,) of FinalKind
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,7 @@ class Events:
 
     @property
     def rows(self) -> tuple[tuple[int, ...], ...]:
+        """The rows of each replica, for each forward of a wrapped model."""
         return tuple(forward.rows for forward in self.forwards)
 
 
@@ -184,16 +188,17 @@ class Trace:
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
-        """Of the parameters that an optimizer has stepped."""
+        """Each set of parameters that an optimizer has stepped; steps refer to them by number."""
         return tuple(_layout(line) for line in _lines(self.folder / "layouts.jsonl"))
 
     @cached_property
     def others(self) -> tuple[Layout, ...]:
-        """Of optimizer states and of buffers."""
+        """Each set of optimizer states and of buffers; steps refer to them by number."""
         return tuple(_layout(line) for line in _lines(self.folder / "others.jsonl"))
 
     @cached_property
     def lines(self) -> tuple[dict[str, Any], ...]:
+        """What steps.jsonl says of each step: all but its tensors."""
         return tuple(_lines(self.folder / f"{_PASSES if self.unstepped else 'steps'}.jsonl"))
 
     def __len__(self) -> int:
@@ -201,6 +206,7 @@ class Trace:
 
     @cached_property
     def end(self) -> End | None:
+        """What was known when the script ended; None if nobody saw the end (it was killed)."""
         path = self.folder / f"{self._end}.json"
         if not path.exists():
             return None
@@ -215,6 +221,7 @@ class Trace:
         )
 
     def steps(self) -> Iterator[Step]:
+        """Every step with its tensors, one at a time; about 8 MB are in memory at once."""
         block: tuple[int, dict[str, Any]] = (-1, {})
         for line in self.lines:
             if block[0] != line["block"]:
@@ -224,7 +231,7 @@ class Trace:
 
     @cached_property
     def last_line(self) -> tuple[dict[str, Any], ...]:
-        """What happened behind the last step, as a line of a step tells it; nothing if nobody saw the end."""
+        """What happened behind the last step, in the form of a step's line; () if nobody saw the end."""
         return tuple(_lines(self.folder / f"{self._end}.json", whole=False))
 
     @property
@@ -232,33 +239,34 @@ class Trace:
         return f"end-{_PASSES}" if self.unstepped else "end"
 
     def rows(self) -> tuple[tuple[int, ...], ...]:
-        """Of each wrapped forward of the whole run."""
+        """The rows of each replica, for each forward of a wrapped model in the whole run."""
         lines = (*self.lines, *self.last_line)
         return tuple(tuple(rows) for line in lines for _, rows, *_ in line["forwards"])
 
     def initial(self) -> Vector:
         """Parameters before each optimizer's first step, then buffers before the first forward of a wrapped model."""
-        found = Vector(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.float32), None)
+        whole = Vector(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.float32), None)
         for line in _lines(self.folder / "initial.jsonl"):
             block = _load(self.folder / f"initial-{line['optimizer']:05d}.safetensors")
             for part, layouts in (("parameters", self.layouts), ("buffers", self.others)):
                 vector = _vector(block, part, layouts[line[part]])
-                found = found if vector is None else found.followed_by(vector)
-        return found
+                whole = whole if vector is None else whole.followed_by(vector)
+        return whole
 
     @cached_property
     def final(self) -> Final | None:
         """What the models hold when the script ends; None: nobody saw it."""
         lines, block = _lines(self.folder / "final.jsonl"), _load(self.folder / "final.safetensors")
         vector = _vector(block, "tensors", _layout(lines[0])) if lines else None
-        return None if vector is None else Final(vector, block["sorts"])
+        return None if vector is None else Final(vector, block["kinds"])
 
     def buffers(self) -> dict[str, npt.NDArray[Any]]:
+        """Buffers of the stepped models when the script ends, by name."""
         return _load(self.folder / "buffers.safetensors")
 
 
 def read_trace(folder: Path, rank: int) -> Trace:
-    """The record that a rank left in a trace folder."""
+    """The record that rank `rank` left in a trace folder (DataParallel: rank 0); TraceError if it left none."""
     place = rank_folder(folder, rank)
     if not place.is_dir():
         raise TraceError(f"{place}: rank {rank} left no record; did the script start at all?")
@@ -269,6 +277,7 @@ _PASSES = "passes"
 
 
 def rank_folder(folder: Path, rank: int) -> Path:
+    """Where a rank's record lies in the folder of a run's record."""
     return folder / f"rank{rank}"
 
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import torch
 
 from dp2ddp.trace import digests
+from dp2ddp.trace.blockwise import EXACT, measure
 from dp2ddp.trace.digests import FOLD, SKETCH, Doubles, Floats, bits_hash
-from dp2ddp.trace.passes import EXACT, measure
 from dp2ddp.trace.records import Layout, Vector
 
 Tensors = Sequence[torch.Tensor | None]
@@ -30,6 +30,7 @@ def vector_of(tensors: Tensors, layout: Layout, *, whole: bool, sketched: bool =
 
 
 def layout_of(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> Layout:
+    """The layout of named tensors in a flat vector."""
     return Layout(
         names=tuple(names),
         shapes=tuple(tuple(tensor.shape) for tensor in tensors),
@@ -38,10 +39,12 @@ def layout_of(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> Layout:
 
 
 def bytes_of(tensors: Tensors) -> int:
+    """How many bytes the values of these tensors take in a record; half precision is kept as float32."""
     return sum(tensor.numel() * max(tensor.element_size(), 4) for tensor in tensors if tensor is not None)
 
 
 def as_array(tensor: torch.Tensor) -> Any:
+    """A copy of a tensor's values as a numpy array of its shape; bfloat16 becomes float64."""
     numbers = tensor.detach().cpu()
     return (numbers.double() if numbers.dtype == torch.bfloat16 else numbers).contiguous().numpy().copy()
 

@@ -18,21 +18,21 @@ class Unchecked(Enum):
     FUSED = "the GPU's fused optimizer"
 
 
-def of_optimizer(optimizer: Any) -> Iterator[Unchecked]:
+def unchecked_of_optimizer(optimizer: Any) -> Iterator[Unchecked]:
     """What an optimizer that takes a step asks for."""
     if any(group.get("fused") for group in optimizer.param_groups):
         yield Unchecked.FUSED
 
 
-def of_settings() -> Iterator[Unchecked]:
+def unchecked_settings() -> Iterator[Unchecked]:
     """What a script has asked for by settings of torch that are not the usual ones, when it ends."""
     import torch
 
-    asked: tuple[tuple[Unchecked, Callable[[], bool]], ...] = (
+    settings: tuple[tuple[Unchecked, Callable[[], bool]], ...] = (
         (Unchecked.TF32, lambda: torch.get_float32_matmul_precision() != "highest"),
         (Unchecked.CUDNN, lambda: torch.backends.cudnn.benchmark or torch.backends.cudnn.deterministic),
     )
-    for each, is_asked in asked:
+    for each, is_set in settings:
         with contextlib.suppress(Exception):  # settings that torch itself cannot read any more
-            if is_asked():
+            if is_set():
                 yield each

@@ -24,6 +24,7 @@ class Unclipped:
         self._backwards += 1
 
     def note(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Keep copies of these parameters' gradients, if none were kept since the last backward pass."""
         for parameter in parameters:
             known = self._copies.get(id(parameter))
             if parameter.grad is not None and (known is None or known[0] != self._backwards):
@@ -31,11 +32,11 @@ class Unclipped:
 
     def take(self, parameters: Sequence[torch.Tensor], layout: Layout, whole: bool) -> dict[str, Vector]:
         """{"unclipped": what the parameters' gradients were}; nothing if none of them was clipped."""
-        found = [self._copies.pop(id(parameter), (-1, None)) for parameter in parameters]
-        if all(backward != self._backwards for backward, _ in found):
+        copies = [self._copies.pop(id(parameter), (-1, None)) for parameter in parameters]
+        if all(backward != self._backwards for backward, _ in copies):
             return {}
         gradients = [
             copy if backward == self._backwards else parameter.grad
-            for (backward, copy), parameter in zip(found, parameters, strict=True)
+            for (backward, copy), parameter in zip(copies, parameters, strict=True)
         ]
         return {"unclipped": vector_of(gradients, layout, whole=whole)}

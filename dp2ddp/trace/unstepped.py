@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]  # not in its __all__
 
-from dp2ddp.trace.names import buffer_tables, named_tensors, parameter_names
+from dp2ddp.trace.parameter_names import buffer_tables, named_tensors, parameter_names
 from dp2ddp.trace.records import Layout, Source, Vector
 from dp2ddp.trace.tensors import bytes_of, layout_of, vector_of
 
@@ -56,16 +56,18 @@ class Unstepped:
         self.passes, self._models, self._start, self._last = [], {}, {}, None
 
     def before_backward(self) -> None:
+        """A backward pass is about to begin: find new models, and keep the last pass if its gradients are gone."""
         if self._last is not None and not any(map(_has_gradient, self._last[1])):
             self._keep(self._last[0])
         if self._looks < _LOOKS and not self._over:
             self._looks += 1
-            found = (root for root in self.look() if not vars(root).get("_is_replica"))
-            self._models.update((id(root), root) for root in found)
+            models = (root for root in self.look() if not vars(root).get("_is_replica"))
+            self._models.update((id(root), root) for root in models)
             for parameter in _parameters(self._models.values()):
                 self._start.setdefault(id(parameter), (parameter, _bits(parameter)))
 
     def after_backward(self, events: Events) -> None:
+        """A backward pass of the script has ended."""
         if not self._over and len(self.passes) < MOST:
             self._last = self._read("backward", events)
 
@@ -80,22 +82,24 @@ class Unstepped:
         if self._over or len(self.passes) >= MOST:
             return
         known = {id(each) for each in _parameters(self._models.values())}
-        found = {id(a): b for a, b in zip(inputs, results, strict=False) if id(a) in known and b is not None}
-        if found:
-            self._keep(self._read("grad", events, found)[0])
+        gradients = {
+            id(a): b for a, b in zip(inputs, results, strict=False) if id(a) in known and b is not None
+        }
+        if gradients:
+            self._keep(self._read("grad", events, gradients)[0])
 
     def has_moved(self) -> bool:
         """Whether parameters were changed without an optimizer: then those are what is compared."""
         return any(_bits(parameter) != bits for parameter, bits in self._start.values())
 
-    def _keep(self, one: Pass) -> None:
-        self.passes.append(one)
+    def _keep(self, backward_pass: Pass) -> None:
+        self.passes.append(backward_pass)
         self._last = None
 
     def _read(
         self, source: Source, events: Events, results: Results | None = None
     ) -> tuple[Pass, list[torch.Tensor]]:
-        """Of all models that gradients have reached: `results`, or else what their parameters hold."""
+        """The gradients of all models that any has reached: `results`, or else what their parameters hold."""
 
         def gradient(parameter: torch.Tensor) -> torch.Tensor | None:
             return parameter.grad if results is None else results.get(id(parameter))
@@ -122,25 +126,28 @@ class Unstepped:
 
 def events_between(before: Events, after: Events) -> Events:
     """What came behind `before`; of precision and casts, which are there once, all."""
-    found = dict(after)
+    events = dict(after)
     for name, value in before.items():
         if name == "collectives":
             counts = dict(value)
-            found[name] = tuple((what, count - counts.get(what, 0)) for what, count in after[name])
+            events[name] = tuple((what, count - counts.get(what, 0)) for what, count in after[name])
         elif name not in ("precision", "casts"):
-            found[name] = after[name][len(value) :] if isinstance(value, tuple) else after[name] - value
-    return found
+            events[name] = after[name][len(value) :] if isinstance(value, tuple) else after[name] - value
+    return events
 
 
 def no_vector() -> Vector:
+    """A vector of no tensors."""
     return vector_of([], Layout(), whole=True)
 
 
 def _parameters(models: Iterable[nn.Module]) -> list[torch.Tensor]:
     """Each once; those of lazy modules are not made yet."""
-    found = {id(each): each for root in models for each in root.parameters()}
+    parameters = {id(each): each for root in models for each in root.parameters()}
     return [
-        each for each in found.values() if not (each.is_meta or isinstance(each, UninitializedTensorMixin))
+        each
+        for each in parameters.values()
+        if not (each.is_meta or isinstance(each, UninitializedTensorMixin))
     ]
 
 

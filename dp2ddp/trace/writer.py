@@ -20,7 +20,7 @@ BLOCK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line(Events):
+class StepLine(Events):
     """What `steps.jsonl` says of a step; the numbers lie in its block."""
 
     step: int
@@ -44,12 +44,12 @@ class Writer:
         self._layouts: dict[str, dict[Layout, int]] = {"layouts.jsonl": {}, "others.jsonl": {}}
         self._block = 0
         self._arrays: dict[str, Any] = {}
-        self._lines: list[Line] = []
+        self._lines: list[StepLine] = []
         self._bytes = 0
         self._written = time.monotonic()
 
     def write_layout(self, layout: Layout, of: str = "parameters") -> int:
-        """Of parameters, state or buffers. Returns the number by which steps refer to it."""
+        """Write the layout of parameters, state or buffers once; returns the number by which steps refer to it."""
         file = "layouts.jsonl" if of == "parameters" else "others.jsonl"
         known = self._layouts[file]
         if layout not in known:
@@ -64,7 +64,7 @@ class Writer:
         layouts = {name: self.write_layout(vector.layout, name) for name, vector in vectors.items()}
         self._append("initial.jsonl", {"optimizer": optimizer, **layouts})
 
-    def write_step(self, line: Line, vectors: dict[str, Vector]) -> None:
+    def write_step(self, line: StepLine, vectors: dict[str, Vector]) -> None:
         """`vectors`: gradients and parameters, and what else there is of unclipped, state and buffers."""
         arrays = {**_arrays(f"{line.step}.", vectors), **_digests(f"{line.step}.", line)}
         self._arrays.update(arrays)
@@ -74,6 +74,7 @@ class Writer:
             self.flush()
 
     def flush(self) -> None:
+        """Write what is pending: a block of numbers, then the lines of its steps."""
         if not self._lines:
             return
         save_file(self._arrays, self._folder / f"block-{self._block:05d}.safetensors")
@@ -82,7 +83,7 @@ class Writer:
         self._block += 1
         self._written = time.monotonic()
 
-    def write_passes(self, passes: Sequence[tuple[Line, dict[str, Vector]]], end: End) -> None:
+    def write_passes(self, passes: Sequence[tuple[StepLine, dict[str, Vector]]], end: End) -> None:
         """Backward passes of a script that took no step; `end`: what happened behind them."""
         arrays: dict[str, Any] = {}
         for line, vectors in passes:
@@ -93,11 +94,12 @@ class Writer:
 
     def write_final(self, final: Final) -> None:
         """What the models hold when the script ends."""
-        arrays = {**_arrays("", {"tensors": final.vector}), "sorts": final.sorts}
+        arrays = {**_arrays("", {"tensors": final.vector}), "kinds": final.kinds}
         save_file(arrays, self._folder / "final.safetensors")
         self._append("final.jsonl", dataclasses.asdict(final.vector.layout))
 
     def write_end(self, end: End, buffers: dict[str, Any]) -> None:
+        """Write what is pending, the buffers, and what was known at the end."""
         self.flush()
         save_file(buffers, self._folder / "buffers.safetensors")
         self._write_events("end", end)
@@ -121,8 +123,8 @@ def _arrays(prefix: str, vectors: dict[str, Vector]) -> dict[str, Any]:
 
 
 def _digests(prefix: str, events: Events) -> dict[str, Any]:
-    found = [digest for each in events.forwards for digest in (*each.digests, *each.firsts)]
-    return {f"{prefix}digests": np.array(found, dtype=np.uint64)} if found else {}
+    digests = [digest for each in events.forwards for digest in (*each.digests, *each.firsts)]
+    return {f"{prefix}digests": np.array(digests, dtype=np.uint64)} if digests else {}
 
 
 def _fields(events: Events) -> dict[str, Any]:
@@ -130,6 +132,9 @@ def _fields(events: Events) -> dict[str, Any]:
     fields = {field.name: getattr(events, field.name) for field in dataclasses.fields(events)}
     return {
         **fields,
-        "forwards": [(one.training, one.rows, len(one.digests), len(one.firsts)) for one in events.forwards],
+        "forwards": [
+            (forward.training, forward.rows, len(forward.digests), len(forward.firsts))
+            for forward in events.forwards
+        ],
         "draws": [(draw.loader, draw.indices, draw.streams) for draw in events.draws],
     }

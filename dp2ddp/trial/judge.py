@@ -9,21 +9,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from dp2ddp.errors import RunError
-from dp2ddp.runtime.calls import read_calls
-from dp2ddp.runtime.run import Run
-from dp2ddp.runtime.server import Server
-from dp2ddp.runtime.stage import Stage
-from dp2ddp.trace.records import Trace, read_trace
-from dp2ddp.trial.prepare import Prepared
-from dp2ddp.trial.subject import Subject
-from dp2ddp.trial.written import left_to_every_rank, written_by_many, written_outside
-from dp2ddp.verify.aligned import Aligned, unlike_text, unshared, weights_taken
-from dp2ddp.verify.causes.diagnose import diagnose, with_aligned
-from dp2ddp.verify.causes.evidence import Evidence
-from dp2ddp.verify.compare import Comparison, compare
-from dp2ddp.verify.differences import GRADIENTS
-from dp2ddp.verify.outputs import (
+from dp2ddp.comparison.aligned import Aligned, unlike_text, unshared, weights_taken
+from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
+from dp2ddp.comparison.causes.evidence import Evidence
+from dp2ddp.comparison.compare import Comparison, compare
+from dp2ddp.comparison.differences import GRADIENTS
+from dp2ddp.comparison.output_comparison import (
     FileDifference,
     FilesComparison,
     OwnCode,
@@ -31,10 +22,19 @@ from dp2ddp.verify.outputs import (
     compare_files,
     compare_text,
 )
-from dp2ddp.verify.spelling import Spelling
-from dp2ddp.verify.tolerance import FLOAT64, Tolerance
-from dp2ddp.verify.verdict import Verdict
-from dp2ddp.verify.workspace import content_hash, digest
+from dp2ddp.comparison.spelling import Spelling
+from dp2ddp.comparison.tolerance import FLOAT64, Tolerance
+from dp2ddp.comparison.verdict import Verdict
+from dp2ddp.comparison.workspace import content_hash, digest
+from dp2ddp.errors import RunError
+from dp2ddp.runtime.collective_calls import read_calls
+from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.stage import Stage
+from dp2ddp.trace.records import Trace, read_trace
+from dp2ddp.trial.file_writers import left_to_every_rank, written_by_many, written_outside
+from dp2ddp.trial.prepare import Prepared
+from dp2ddp.trial.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,17 @@ class Pair:
 
     @property
     def reference(self) -> Run:
+        """DataParallel's run."""
         return self.left[1]
 
     @property
     def other(self) -> Run:
+        """The run of the DDP version."""
         return self.right[1]
 
     @cached_property
     def traces(self) -> tuple[Trace, tuple[Trace, ...]]:
-        """Of the reference, and of each rank; of their backward passes where no optimizer takes a step."""
+        """The records of the reference and of each rank; those of backward passes where no optimizer takes a step."""
         ranks = tuple(_trace(self.other, rank) for rank in self.other.stage.ranks)
         reference = _trace(self.reference, 0)
         passes = [trace.passes for trace in (reference, *ranks)]
@@ -68,6 +70,7 @@ class Pair:
 
     @cached_property
     def compared(self) -> Comparison:
+        """Their records compared, by natural noise if DataParallel was run once more."""
         reference, ranks = self.traces
         nudged = _trace(self.nudged, 0) if self.nudged else None
         if nudged and reference.unstepped:
@@ -80,11 +83,11 @@ class Pair:
         if self.tolerance.dtype == "float64":
             return self.tolerance
         reference, ranks = self.traces
-        asked = {
+        dtypes = {
             frozenset(dtype for line in each.lines for dtype in line["precision"])
             for each in (reference, *ranks)
         }
-        return self.tolerance.under_autocast(asked.pop()) if len(asked) == 1 else self.tolerance
+        return self.tolerance.under_autocast(dtypes.pop()) if len(dtypes) == 1 else self.tolerance
 
     @property
     def may_be_rounding(self) -> bool:
@@ -104,10 +107,10 @@ class Pair:
     @property
     def may_hide_a_fault(self) -> bool:
         """Whether noise has grown so far that each step has to be judged by itself; and can be."""
-        found = self.compared
-        in_order = all(steps == tuple(range(found.steps)) for steps in found.matched)
-        steps = found.stepped and found.hides_from is not None
-        return found.same and steps and in_order and self._same_names
+        comparison = self.compared
+        in_order = all(steps == tuple(range(comparison.steps)) for steps in comparison.matched)
+        steps = comparison.stepped and comparison.hides_from is not None
+        return comparison.same and steps and in_order and self._same_names
 
     @property
     def _same_names(self) -> bool:
@@ -117,6 +120,7 @@ class Pair:
         return unique and all({each.names for each in rank.layouts} == names for rank in ranks)
 
     def beside(self, nudged: Run) -> Pair:
+        """The same pair with DataParallel's second run, from which natural noise is measured."""
         return replace(self, nudged=nudged)
 
 
@@ -153,7 +157,7 @@ class Outside:
     """What the outside sees of a pair."""
 
     stdout: TextComparison
-    voices: tuple[int, ...]
+    printing_ranks: tuple[int, ...]
     files: FilesComparison
     printed: tuple[str, str]
 
@@ -172,7 +176,7 @@ def judge(
     With `lockstep`, what the free runs do has drowned in rounding, and that pair says whether it is the same.
     """
     pair = lockstep or free
-    (ours, reference), (theirs, other) = pair.left, pair.right
+    (expected, reference), (actual, other) = pair.left, pair.right
     double = pair.compared
     _check_devices(double, reference.stage)
     outside = _outside(subject, pair, server, scratch)
@@ -182,14 +186,15 @@ def judge(
         float64=double,
         float32=single.compared if single else None,
         stdout=outside.stdout,
-        voices=tuple(rank for rank in other.stage.ranks if rank and free.other.output(rank)),
+        printing_ranks=tuple(rank for rank in other.stage.ranks if rank and free.other.output(rank)),
         files=outside.files,
         codes=(free.reference.code, free.other.code),
         seconds=(free.reference.seconds, free.other.seconds),
         remarks=(
-            *((_of_lockstep(free.compared),) if lockstep else ()),
+            *subject.remarks,
+            *((_lockstep_remark(free.compared),) if lockstep else ()),
             *_given(reference.stage),
-            *written_outside((ours, theirs)),
+            *written_outside((expected, actual)),
         ),
         lockstep=lockstep is not None,
         printed=outside.printed,
@@ -217,24 +222,26 @@ def _given(stage: Stage) -> Iterator[str]:
 
 def _met(run: Run) -> bool:
     """Whether ranks make a wrapper that meets, or call a collective."""
-    return any(read_calls(Path(run.stage.desk), rank) for rank in run.stage.ranks)
+    return any(read_calls(Path(run.stage.run_folder), rank) for rank in run.stage.ranks)
 
 
 def _outside(subject: Subject, pair: Pair, server: Server, scratch: Path) -> Outside:
-    (ours, _), (theirs, other) = pair.left, pair.right
+    (expected, _), (actual, other) = pair.left, pair.right
     double = pair.compared
     natural = double.natural.largest if double.natural else 0.0
     loose = FLOAT64.with_noise(double.noise, double.noise_floor, natural)
-    texts = [_spelling(each, ours.stage.name).plain(run.output(0)) for each, run in (pair.left, pair.right)]
+    texts = [
+        _spelling(each, expected.stage.name).plain(run.output(0)) for each, run in (pair.left, pair.right)
+    ]
     return Outside(
         compare_text(texts[0], texts[1], loose),
         tuple(rank for rank in other.stage.ranks if rank and other.output(rank)),
-        _compare_leavings(ours, theirs, server, scratch, loose, own_code(subject)),
+        _compare_files_left(expected, actual, server, scratch, loose, own_code(subject)),
         (texts[0], texts[1]),
     )
 
 
-def _of_lockstep(free: Comparison) -> str:
+def _lockstep_remark(free: Comparison) -> str:
     assert free.natural is not None
     return (
         f"in lockstep: from step {free.hides_from} on, rounding alone brings two right runs up to "
@@ -254,11 +261,14 @@ def _explained(subject: Subject, pair: Pair, verdict: Verdict) -> Verdict:
 
 
 def aligned_pair(subject: Subject, pair: Pair, folder: Path, server: Server, scratch: Path) -> Aligned:
-    """What a pair of aligned runs says, with the causes of what still differs; `folder`: what they left (orders.py)."""
+    """What a pair of aligned runs says, with the causes of what still differs.
+
+    `folder`: what they left (aligned_orders.py).
+    """
     outside = _outside(subject, pair, server, scratch)
     reference, ranks = pair.traces
-    told = outside.stdout, outside.voices, outside.files
-    evidence = Evidence(len(ranks), reference, ranks, pair.compared, *told, random_only=False)
+    compared = outside.stdout, outside.printing_ranks, outside.files
+    evidence = Evidence(len(ranks), reference, ranks, pair.compared, *compared, random_only=False)
     taken, unlike = weights_taken(folder)
     return Aligned(
         pair.compared,
@@ -279,7 +289,7 @@ def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:
         ranks=ranks,
         comparison=verdict.float64,
         stdout=verdict.stdout,
-        voices=verdict.voices,
+        printing_ranks=verdict.printing_ranks,
         files=verdict.files,
         codes=verdict.codes,
         random_only=verdict.random_only if verdict.aligned else None,
@@ -289,7 +299,7 @@ def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:
 
 
 def _edits(subject: Subject) -> dict[str, list[str]]:
-    """Of a conversion of ours: rule -> the lines of the original that it edited."""
+    """For a conversion by us: rule -> the lines of the original that it edited."""
     places: dict[str, list[str]] = {}
     for file in subject.conversion.files if subject.conversion else ():
         for edit in file.plan.edits if file.plan else ():
@@ -310,21 +320,21 @@ def _check_devices(comparison: Comparison, stage: Stage) -> None:
 
 def _spelling(prepared: Prepared, name: str) -> Spelling:
     """The scratch folders and the converted script under their original names."""
-    folders = ((str(one.folder), str(one.original)) for one in prepared.workspaces)
+    folders = ((str(workspace.folder), str(workspace.original)) for workspace in prepared.workspaces)
     return Spelling((*folders, (Path(prepared.stage.name).name, Path(name).name)))
 
 
-def _compare_leavings(
-    ours: Prepared,
-    theirs: Prepared,
+def _compare_files_left(
+    expected: Prepared,
+    actual: Prepared,
     server: Server,
     scratch: Path,
     tolerance: Tolerance,
     code: OwnCode,
 ) -> FilesComparison:
-    both = zip(ours.workspaces, theirs.workspaces, strict=True)
+    both = zip(expected.workspaces, actual.workspaces, strict=True)
     pairs = [(a.left_behind(), b.left_behind()) for a, b in both]
-    spellings = _spelling(ours, ours.stage.name), _spelling(theirs, ours.stage.name)
+    spellings = _spelling(expected, expected.stage.name), _spelling(actual, expected.stage.name)
     compared = [compare_files(a, b, tolerance, code, spellings) for a, b in pairs]
     tensors = [
         (path, str(a.folder / path), str(b.folder / other))
@@ -333,9 +343,9 @@ def _compare_leavings(
     ]
     different = [each for comparison, _ in compared for each in comparison.different]
     different += _compare_tensors(tensors, spellings, server, scratch, tolerance)
-    every_rank = tuple(left_to_every_rank(theirs))
-    told = {each.path for each in every_rank}
-    shared = (each for _, left in pairs for each in written_by_many(theirs, left) if each.path not in told)
+    every_rank = tuple(left_to_every_rank(actual))
+    named = {each.path for each in every_rank}
+    shared = (each for _, left in pairs for each in written_by_many(actual, left) if each.path not in named)
     different += (*every_rank, *shared)
     return FilesComparison(sum(comparison.files for comparison, _ in compared), tuple(different))
 
@@ -353,12 +363,12 @@ def _compare_tensors(
     answer = scratch / "tensors.json"
     request = {
         "pairs": pairs,
-        "spellings": [one.words for one in spellings],
+        "spellings": [spelling.words for spelling in spellings],
         "allowed": tolerance.allowed,
         "floor": tolerance.floor,
         "answer": str(answer),
     }
-    if server.call("dp2ddp.verify.checkpoints:main", request) != 0:
+    if server.call("dp2ddp.comparison.checkpoints:main", request) != 0:
         raise RunError("the files that torch wrote could not be compared; see above")
-    found: dict[str, str] = json.loads(answer.read_text(encoding="utf-8"))
-    yield from (FileDifference(path, what) for path, what in found.items() if what)
+    differences: dict[str, str] = json.loads(answer.read_text(encoding="utf-8"))
+    yield from (FileDifference(path, what) for path, what in differences.items() if what)

@@ -15,11 +15,15 @@ def starts_its_ranks(script: Path) -> bool:
     """Whether it calls one of those functions; or makes processes that join a group, and asks nobody for its rank."""
     tree = parse(read_source(script))
     called = {_name(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    asked = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & {"RANK", "LOCAL_RANK"}
-    return bool(called & _STARTS) or ({"Process", "init_process_group"} <= called and not asked)
+    variables = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & {
+        "RANK",
+        "LOCAL_RANK",
+    }
+    return bool(called & _STARTS) or ({"Process", "init_process_group"} <= called and not variables)
 
 
 def launch_line(script: Path, starts_ranks: bool) -> str:
+    """The command that starts a version of the user's own."""
     return f"python {script}" if starts_ranks else f"torchrun --standalone --nproc-per-node N {script}"
 
 

@@ -1,4 +1,4 @@
-"""Ports that are told of their rank by an argument, or by the variables of another launcher than torchrun.
+"""Ports that get their rank from an argument, or from the variables of another launcher than torchrun.
 
 torchrun tells each rank by variables (RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT). A port that fails when
 it is started so, or whose ranks never meet, is read for what it asks: `--local_rank`, as torch.distributed.launch gave
@@ -8,21 +8,22 @@ it; the arguments of ImageNet's example; SLURM's variables, or Open MPI's. Then 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import Dp2DdpError, RunError
+from dp2ddp.progress import Progress
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.parsing import parse_leniently
 from dp2ddp.source.projects import read_project
 from dp2ddp.trial.subject import Subject
-from dp2ddp.trial.trial import try_on
-from dp2ddp.verify.verdict import Verdict
+from dp2ddp.trial.trial import run_trial
 
 TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _FLAGS = ("multiprocessing_distributed", "distributed", "ddp", "use_ddp", "dist")
-_RANKS = {  # started by torchrun: option, with hyphens as underscores -> what it is told
+_RANKS = {  # started by torchrun: option, with hyphens as underscores -> its value
     "local_rank": "{local_rank}",
     "rank": "{rank}",
     "world_size": "{world}",
@@ -71,7 +72,7 @@ _LAUNCHERS = {
 
 @dataclass(frozen=True)
 class Launch:
-    """What a port asks to be told, beyond what it was."""
+    """Arguments and variables that a port asks for, beyond those it was given."""
 
     arguments: tuple[str, ...]
     variables: tuple[tuple[str, str], ...] = ()
@@ -79,37 +80,42 @@ class Launch:
 
     @property
     def words(self) -> str:
+        """The arguments and variables in a sentence."""
         arguments = " ".join(self.arguments)
-        told = [f'--converted-arguments "{arguments}"'] if arguments else []
-        return " and ".join([*told, *[f"the variables of {self.launcher}"] * bool(self.variables)])
+        parts = [f'--converted-arguments "{arguments}"'] if arguments else []
+        return " and ".join([*parts, *[f"the variables of {self.launcher}"] * bool(self.variables)])
 
     @property
     def advice(self) -> str:
-        """Which of them torchrun gives under another name."""
-        asked = [each for each in self.arguments if each.startswith("-")] + [
+        """What the port asks for, and what torchrun sets instead."""
+        names = [each for each in self.arguments if each.startswith("-")] + [
             name for name, _ in self.variables
         ]
-        return f"it asks for {', '.join(asked)}; torchrun sets {', '.join(TORCHRUN)} for each rank instead"
+        return f"it asks for {', '.join(names)}; torchrun sets {', '.join(TORCHRUN)} for each rank instead"
 
 
-def try_as_asked(
-    subject: Subject, world: int, server: Server, scratch: Path, see: Callable[[str], None]
+def try_with_launch(
+    subject: Subject, world: int, server: Server, scratch: Path, progress: Progress
 ) -> tuple[Subject, Verdict]:
-    """`try_on`; a port that fails, or whose ranks never meet, once more as it asks to be started."""
+    """`run_trial`; a port that fails, or whose ranks never meet, is run once more as its text asks to be started.
+
+    Returns the subject as it was started in the end, for a next number of devices, and the verdict. Raises RunError
+    if it fails either way.
+    """
     verdict, failure = None, None
     try:
-        verdict = try_on(subject, world, server, scratch, see)
+        verdict = run_trial(subject, world, server, scratch, progress)
     except RunError as error:
         failure = error
     if verdict is not None and (world == 1 or verdict.met or subject.port is None):
         return subject, verdict
-    launch = _asked_by_port(subject) if _is_of_port(subject, failure) else None
+    launch = _launch_of_port(subject) if _is_of_port(subject, failure) else None
     if launch is None:
         if failure:
             raise failure
         assert verdict is not None
         return subject, replace(verdict, remarks=(*verdict.remarks, _ALONE))
-    see(
+    progress.say(
         f"{str(failure).splitlines()[0] if failure else f'{subject.port}: {_ALONE}'}; once more with {launch.words}"
     )
     asking = replace(
@@ -119,13 +125,13 @@ def try_as_asked(
         launch=" ".join([subject.launch, *launch.arguments]),
     )
     try:
-        again = try_on(asking, world, server, scratch / "as asked", see)
+        again = run_trial(asking, world, server, scratch / "as asked", progress)
     except RunError as error:
-        told = f"{launch.advice}; with {launch.words}: {str(error).splitlines()[0]}"
+        text = f"{launch.advice}; with {launch.words}: {str(error).splitlines()[0]}"
         if failure:
-            raise RunError(f"{failure}\n  {told}", failure.details) from None
+            raise RunError(f"{failure}\n  {text}", failure.details) from None
         assert verdict is not None
-        return subject, replace(verdict, remarks=(*verdict.remarks, f"{_ALONE}: {told}"))
+        return subject, replace(verdict, remarks=(*verdict.remarks, f"{_ALONE}: {text}"))
     return asking, replace(again, remarks=(f"started with {launch.words}: {launch.advice}", *again.remarks))
 
 
@@ -136,7 +142,7 @@ def _is_of_port(subject: Subject, failure: RunError | None) -> bool:
     return subject.port is not None and (failure is None or (failure.details or {}).get("mode") == "ddp")
 
 
-def _asked_by_port(subject: Subject) -> Launch | None:
+def _launch_of_port(subject: Subject) -> Launch | None:
     assert subject.port is not None
     try:
         project = read_project(subject.port)
@@ -144,23 +150,26 @@ def _asked_by_port(subject: Subject) -> Launch | None:
         return None
     texts = [project.entry.text, *(module.source.text for module in project.modules)]
     trees = [tree for tree in map(parse_leniently, texts) if tree is not None]
-    return asked(trees, subject.arguments_of_converted, subject.starts_ranks)
+    return find_launch(trees, subject.arguments_of_converted, subject.starts_ranks)
 
 
-def asked(trees: Sequence[ast.Module], given: Sequence[str], starts_ranks: bool) -> Launch | None:
-    """Options and variables that the text names, that say who a rank is, and that nobody gave it."""
+def find_launch(trees: Sequence[ast.Module], given: Sequence[str], starts_ranks: bool) -> Launch | None:
+    """Options and variables in the text of a port that say which rank it is, and that it was not given; None if none.
+
+    trees: of the port and its local modules; given: its arguments; starts_ranks: whether it starts its ranks itself.
+    """
     nodes = [node for tree in trees for node in ast.walk(tree)]
     options = {_plain(name): (name, is_flag) for name, is_flag in _options(nodes)}
     named = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     known = {_plain(each.partition("=")[0]) for each in given if each.startswith("--")}
-    told = _STARTER if starts_ranks else _RANKS
-    wanted = {key: told[key] for key in told if key in options and not options[key][1]}
-    if starts_ranks and not (wanted.keys() & {"rank", "node_rank"}):
-        wanted.pop("world_size", None)  # counts ranks, or devices: nobody can tell
+    values = _STARTER if starts_ranks else _RANKS
+    missing = {key: values[key] for key in values if key in options and not options[key][1]}
+    if starts_ranks and not (missing.keys() & {"rank", "node_rank"}):
+        missing.pop("world_size", None)  # counts ranks, or devices: nobody can tell
     flags = [key for key in _FLAGS if key in options and options[key][1]][:1]
     arguments = [
         *(options[key][0] for key in flags if key not in known),
-        *(word for key, value in wanted.items() if key not in known for word in (options[key][0], value)),
+        *(word for key, value in missing.items() if key not in known for word in (options[key][0], value)),
     ]
     if starts_ranks and arguments:
         arguments += [

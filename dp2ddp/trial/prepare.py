@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dp2ddp.comparison.workspace import Workspace, copy_folder
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.source.helper_module import FILE
 from dp2ddp.trial.scripts import module_of
 from dp2ddp.trial.subject import Subject
-from dp2ddp.verify.workspace import Workspace, copy_folder
 
 SEED = 20  # of random, numpy and torch, for scripts that set none: both runs have to begin somewhere
 
 
 @dataclass(frozen=True)
-class Kind:
+class RunKind:
     """What sort of run."""
 
     mode: Mode
@@ -28,6 +28,7 @@ class Kind:
 
     @property
     def name(self) -> str:
+        """What the run's folder is called."""
         words = "-nudged" * self.nudged + "-aligned" * self.aligned + "-lockstep" * self.lockstep
         return f"{self.mode}-{self.dtype}{words}"
 
@@ -36,12 +37,12 @@ class Kind:
 class Prepared:
     """A stage and the scratch copy that it runs in."""
 
-    kind: Kind
+    kind: RunKind
     stage: Stage
     workspaces: tuple[Workspace, ...]  # of the working folder first
 
 
-def prepare(subject: Subject, kind: Kind, world: int, scratch: Path) -> Prepared:
+def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepared:
     """A scratch copy of everything that a run needs, with the conversion in it, and the stage that runs there."""
     mode = kind.mode
     room = scratch / f"{kind.name}-{world}"
@@ -53,7 +54,7 @@ def prepare(subject: Subject, kind: Kind, world: int, scratch: Path) -> Prepared
         converted.write_bytes(subject.converted)
     if mode == "ddp":
         _put_modules(subject.modules, workspaces)
-    workspaces = tuple(workspace.looked_at_again() for workspace in workspaces)
+    workspaces = tuple(workspace.with_new_inventory() for workspace in workspaces)
     arguments = subject.arguments_of_converted if mode == "ddp" else subject.arguments
     stage = Stage(
         script=str(converted if mode == "ddp" else script),
@@ -62,10 +63,10 @@ def prepare(subject: Subject, kind: Kind, world: int, scratch: Path) -> Prepared
         mode=mode,
         world=world,
         folder=str(workspaces[0].folder),
-        desk=str(room / "desk"),
+        run_folder=str(room / "run"),
         arguments=tuple(workspaces[0].here(argument) for argument in arguments),
         scratch=str(room),
-        moved=tuple((str(one.original), str(one.folder)) for one in workspaces),
+        moved=tuple((str(workspace.original), str(workspace.folder)) for workspace in workspaces),
         trace=str(room / "trace"),
         steps=subject.steps,
         every=subject.every,
@@ -81,7 +82,7 @@ def prepare(subject: Subject, kind: Kind, world: int, scratch: Path) -> Prepared
         capture=True,
         starts_ranks=mode == "ddp" and subject.starts_ranks,
         variables=subject.variables if mode == "ddp" else (),
-        told_rank=mode == "ddp" and subject.converted_arguments is not None,
+        rank_in_arguments=mode == "ddp" and subject.converted_arguments is not None,
     )
     return Prepared(kind, stage, workspaces)
 
@@ -105,11 +106,11 @@ def _module_of(subject: Subject) -> str | None:
 
 
 def _copies(subject: Subject, room: Path) -> tuple[Workspace, ...]:
-    """Of the working folder; of the script's and of the user's own version's, where they lie elsewhere."""
+    """Copies of the working folder, and of the folders of both scripts where they lie elsewhere."""
     copies = [copy_folder(subject.folder, room / "folder")]
     for name, script in (("script", subject.script), ("port", subject.port)):
         folder = (script or subject.script).resolve().parent
-        if not any(folder.is_relative_to(one.original) for one in copies):
+        if not any(folder.is_relative_to(workspace.original) for workspace in copies):
             copies.append(copy_folder(folder, room / name))
     return tuple(copies)
 
@@ -117,7 +118,7 @@ def _copies(subject: Subject, room: Path) -> tuple[Workspace, ...]:
 def _place(script: Path, workspaces: Sequence[Workspace]) -> Path:
     """Where a script of the user's is in the copies."""
     path = script.resolve()
-    home = next(one for one in workspaces if path.is_relative_to(one.original))
+    home = next(workspace for workspace in workspaces if path.is_relative_to(workspace.original))
     return home.folder / path.relative_to(home.original)
 
 
@@ -126,7 +127,7 @@ def _put_modules(modules: Mapping[Path, bytes], workspaces: Sequence[Workspace])
     for path, data in modules.items():
         place = path.parent.resolve() / path.name  # the helpers' may be a link to those of another folder
         path = place if path.name == FILE else path.resolve()
-        homes = [one for one in workspaces if path.is_relative_to(one.original)]
+        homes = [workspace for workspace in workspaces if path.is_relative_to(workspace.original)]
         if not homes:
             raise RunError(
                 f"{path}: belongs to the conversion, but lies outside of the working folder and of the script's; "

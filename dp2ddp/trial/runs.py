@@ -7,64 +7,88 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from dp2ddp.comparison.causes.data_parallel_signatures import fault_of_original
 from dp2ddp.errors import RunError
-from dp2ddp.report.run import Original, failure_document, failure_text
-from dp2ddp.runtime import launch
-from dp2ddp.runtime.run import Process, Run, Running, watch
+from dp2ddp.progress import Progress, RunState
+from dp2ddp.report.failure_text import Original, failure_document, failure_text
+from dp2ddp.runtime import launch_command
+from dp2ddp.runtime.run import Look, Process, Run, Running, watch
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.prepare import Prepared
 from dp2ddp.trial.subject import Subject
-from dp2ddp.verify.causes.data_parallel import fault_of_original
 
 _LOOK, _GRACE = 0.05, 2.0  # seconds
 
 
 def environment() -> dict[str, str]:
     """As for any run; strings have the same hashes in the process with DataParallel and on rank 0."""
-    return {**launch.environment(), "PYTHONHASHSEED": "0"}
+    return {**launch_command.environment(), "PYTHONHASHSEED": "0"}
 
 
-def run_all(
-    subject: Subject, prepared: Sequence[Prepared], server: Server, see: Callable[[str], None]
-) -> list[Run]:
+def run_all(subject: Subject, prepared: Sequence[Prepared], server: Server, progress: Progress) -> list[Run]:
+    """Start all runs at once and wait for them; RunError if one fails."""
     with ExitStack() as stack:
         runnings = []
         for each in prepared:
             running = _start(subject, each.stage, server, stack)
             stack.callback(running.kill)
             runnings.append(running)
-        listener = Listener(runnings, lambda run: tell(run, see, subject))
-        return watch(runnings, subject.patience, listener.hear)
+        listener = Listener(runnings, lambda run: raise_or_report(run, progress, subject))
+        return watch(runnings, subject.timeout, listener.on_end, lambda looks: show(looks, progress))
+
+
+def show(looks: Sequence[Look], progress: Progress) -> None:
+    """Tell how far the runs are."""
+    progress.look([_state(look) for look in looks])
+
+
+def _state(look: Look) -> RunState:
+    stage = look.stage
+    dropped = stage.warm_up if stage.timed or stage.counted else 0
+    expected = None if stage.steps is None else stage.steps + dropped
+    return RunState(name_of(stage), look.begun, look.ended, look.steps, expected, look.seconds)
+
+
+def count_devices(world: int) -> str:
+    """ "1 device", "2 devices"."""
+    return f"{world} device{'' if world == 1 else 's'}"
+
+
+def name_of(stage: Stage) -> str:
+    """What a run is called among those of its trial: "dp in float64, moved by an ulp"."""
+    again = ", moved by an ulp" * stage.nudged + ", random numbers aligned" * bool(stage.aligned)
+    return f"{stage.mode} in {stage.dtype}{again}" + ", in lockstep" * bool(stage.lockstep)
 
 
 class Listener:
-    """Hears of runs that are over. Of a script that fails by itself the original is told about, not its conversion.
+    """Gets runs as they end. Of a script that fails by itself the original is reported, not its conversion.
 
     Both get to the place where they fail at about the same time. So a conversion that crashes gives its original as
     much time again as it had itself.
     """
 
-    def __init__(self, runnings: Sequence[Running], tell: Callable[[Run], None]) -> None:
-        self._originals = {one.stage.dtype: one for one in runnings if one.stage.mode == "dp"}
-        self._tell = tell
-        self._heard: set[str] = set()  # precisions in which the original is over
+    def __init__(self, runnings: Sequence[Running], report: Callable[[Run], None]) -> None:
+        self._originals = {running.stage.dtype: running for running in runnings if running.stage.mode == "dp"}
+        self._report = report
+        self._ended: set[str] = set()  # precisions in which the original is over
         self._held: list[Run] = []
 
-    def hear(self, run: Run) -> None:
+    def on_end(self, run: Run) -> None:
+        """Report a run that has ended, or hold it back until its original has."""
         if run.stage.mode == "ddp" and run.failure and run.failure.kind == "crash" and self._soon_over(run):
             self._held.append(run)
             return
-        self._tell(run)
+        self._report(run)
         if run.stage.mode == "dp":
-            self._heard.add(run.stage.dtype)
-        for held in [one for one in self._held if one.stage.dtype in self._heard]:
-            self._tell(held)
+            self._ended.add(run.stage.dtype)
+        for held in [each for each in self._held if each.stage.dtype in self._ended]:
+            self._report(held)
 
     def _soon_over(self, run: Run) -> bool:
-        """Whether the original, which nothing was told about, ends soon after its conversion."""
+        """Whether the original, which is not reported yet, ends soon after its conversion."""
         original = self._originals.get(run.stage.dtype)
-        if original is None or run.stage.dtype in self._heard:
+        if original is None or run.stage.dtype in self._ended:
             return False
         latest = time.monotonic() + run.seconds + _GRACE
         while original.codes() is None and time.monotonic() < latest:
@@ -72,29 +96,26 @@ class Listener:
         return original.codes() is not None
 
 
-def tell(run: Run, see: Callable[[str], None], subject: Subject | None = None) -> None:
-    """A run that failed ends the experiment: the others are stopped, whatever they do."""
+def raise_or_report(run: Run, progress: Progress, subject: Subject | None = None) -> None:
+    """Report a run that ended well in a line; raise RunError for one that failed."""
     stage = run.stage
     if run.failure and (run.failure.kind == "hang" or not run.ended_on_purpose):
         words = _last_words(run)
         if (
             words and run.failure.kind == "crash"
         ):  # a hang's own traceback would stand in front of where ranks wait
-            see(words)
+            progress.say(words)
         about = _about_original(run) if stage.mode == "dp" else ""
         original = _original(subject) if subject and stage.mode == "ddp" else None
-        told = failure_text(run, original)
+        text = failure_text(run, original)
         if about:
-            told = told.rstrip(".") + about
-        raise RunError(told, failure_document(run, words, original))
-    devices = f"{stage.world} device{'' if stage.world == 1 else 's'}"
-    again = ", moved by an ulp" * stage.nudged + ", random numbers aligned" * bool(stage.aligned)
-    again += ", in lockstep" * bool(stage.lockstep)
-    see(f"{devices}, {stage.mode} in {stage.dtype}{again}: {run.seconds:.1f} s")
+            text = text.rstrip(".") + about
+        raise RunError(text, failure_document(run, words, original))
+    progress.say(f"{count_devices(stage.world)}, {name_of(stage)}: {run.seconds:.1f} s")
 
 
 def _original(subject: Subject) -> Original | None:
-    """Of a conversion of ours: the script that it was made of."""
+    """The script that a conversion by us was made of; None for a version of the user's own."""
     if subject.conversion is None:
         return None
     entry = subject.conversion.entry
@@ -111,8 +132,8 @@ def _about_original(run: Run) -> str:
 def _start(subject: Subject, stage: Stage, server: Server, stack: ExitStack) -> Running:
     if not subject.torchrun or not _is_judged(subject, stage):
         return server.start(stage)
-    Path(stage.desk).mkdir(parents=True, exist_ok=True)
-    log = stack.enter_context((Path(stage.desk) / "agent.out").open("w"))
+    Path(stage.run_folder).mkdir(parents=True, exist_ok=True)
+    log = stack.enter_context((Path(stage.run_folder) / "agent.out").open("w"))
     return Process(stage, environment(), stdout=log, stderr=log)
 
 
@@ -124,7 +145,7 @@ def _is_judged(subject: Subject, stage: Stage) -> bool:
 def _last_words(run: Run) -> str:
     """The traceback of the rank that failed; without the scratch folder, which is gone when it is read."""
     rank = run.failure.rank if run.failure and run.failure.rank is not None else 0
-    started_nothing = Path(run.stage.desk) / "agent.out"
+    started_nothing = Path(run.stage.run_folder) / "agent.out"
     text = run.output(rank, "err").rstrip() or (
         started_nothing.read_text() if started_nothing.exists() else ""
     )

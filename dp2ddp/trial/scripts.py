@@ -71,17 +71,17 @@ def conversion_of(
     return conversion
 
 
-def mended_files_of(project: Project, see: Callable[[str], None]) -> Mapping[Path, bytes]:
-    """The files that no current Python reads as they stand, as they run; `see` is told what was mended."""
+def mended_files_of(project: Project, progress: Callable[[str], None]) -> Mapping[Path, bytes]:
+    """The files that no current Python reads as they stand, as they run; `progress` gets a line for each."""
     from dp2ddp.source.old_code import mended_files
 
     for line in _left_out(project.entry):
-        see(line)
+        progress(line)
     files = mended_files(project)
     old = [path for path in files if path.suffix != ".ipynb"]
     if old:
         names = ", ".join(os.path.relpath(path) for path in old)
-        see(
+        progress(
             f"{names}: `async` is a keyword since Python 3.7; the original runs with torch's new name for it, "
             "non_blocking"
         )
@@ -90,9 +90,9 @@ def mended_files_of(project: Project, see: Callable[[str], None]) -> Mapping[Pat
 
 def _left_out(source: SourceFile) -> Iterator[str]:
     """What a notebook does, and the script that runs in its place does not."""
-    for one in source.cells.asides if source.cells else ():
-        if one.advice:
-            yield f"{source.place(one.line).in_file(source.name, 1)}: left out: {one.because}; {one.advice}"
+    for aside in source.cells.asides if source.cells else ():
+        if aside.advice:
+            yield f"{source.place(aside.line).in_file(source.name, 1)}: left out: {aside.because}; {aside.advice}"
 
 
 def folder_of(script: Path) -> Path:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dp2ddp.errors import RunError
+from dp2ddp.progress import SILENT, Progress
 from dp2ddp.source.projects import Project, read_project
 from dp2ddp.trial.launcher import launch_line, starts_its_ranks
+from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.scripts import (
     conversion_of,
     existing_script,
@@ -20,7 +22,6 @@ from dp2ddp.trial.scripts import (
     module_of,
     script_file,
 )
-from dp2ddp.trial.wanted import Wanted
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.acceptance import AcceptOption
@@ -43,10 +44,10 @@ class Subject:
     module: str | None = None  # "package.train", of what is started with `python -m`
     mended: Mapping[Path, bytes] = field(default_factory=dict)  # files too old to run as they stand
     steps: int | None = None
-    patience: float | None = None
+    timeout: float | None = None
     own_hashes: bool = True  # nothing says that all ranks are to have the same hashes of strings
     sample_streams: bool = (
-        False  # every sample draws from a stream of its own, in both runs (runtime/samples.py)
+        False  # every sample draws from a stream of its own, in both runs (runtime/sample_streams.py)
     )
     torchrun: bool = True  # the judged run starts as a user will start it; or else it is forked, too
     float32: bool = True  # trained in float32 as well, which shows what doubles hide
@@ -57,15 +58,26 @@ class Subject:
     convert: str = ""  # the line that writes our conversion
     world: int | None = None  # the number of devices that the script names
     conversion: Conversion | None = None  # of ours; None for a version of the user's own
-    aligned: bool = False  # judged with the same random numbers in both runs (runtime/aligned.py)
+    aligned: bool = False  # judged with the same random numbers in both runs (runtime/aligned_draws.py)
     port: Path | None = None  # the user's own version, which runs where it lies
     variables: tuple[tuple[str, str], ...] = ()  # of another launcher, which the port asks for (launches.py)
     converted_arguments: tuple[str, ...] | None = (
         None  # where the converted script takes others than the original
     )
+    changed_since: Path | None = None  # a converted script that lies there, and is another one
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What its owner may take for verified, and is not."""
+        if self.changed_since is None:
+            return ()
+        name = self.changed_since.name
+        text = f"{name} as it lies there is NOT what was verified: it differs from what convert writes today"
+        return (f"{text}. To verify it: dp2ddp verify {self.name} --converted {name}",)
 
     @property
     def arguments_of_converted(self) -> tuple[str, ...]:
+        """The arguments of the DDP version: its own, or else the script's."""
         return self.arguments if self.converted_arguments is None else self.converted_arguments
 
 
@@ -82,51 +94,62 @@ class _Converted:
     starts_ranks: bool = False
 
 
-def subject_of(wanted: Wanted, see: Callable[[str], None] = print) -> Subject:
-    """A script (or module) and the version of the user's own, or else its conversion; HazardError if it has none.
+def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
+    """A script (or module), and the user's own version of it or else its conversion.
 
-    `see` is told, a line at a time, what of the original had to be mended before it could run.
+    `progress.warn` gets a line for each thing in the original that had to be mended before it could run.
+    Raises HazardError if it cannot be converted without its owner, RunError if there is nothing to convert.
     """
-    script = script_file(wanted.script, wanted.as_module)
-    module = module_of(script, wanted.as_module)
-    project = read_project(script, wanted.as_module)
-    port = wanted.converted
-    found = _given(port, wanted.launcher) if port else _converted(script, project, wanted.answers)
+    script = script_file(options.script, options.as_module)
+    module = module_of(script, options.as_module)
+    project = read_project(script, options.as_module)
+    port = options.converted
+    version = _given(port, options.launcher) if port else _converted(script, project, options.answers)
     return Subject(
         script=script,
         name=str(script),
-        converted=found.data,
-        converted_name=found.name,
-        modules=found.modules,
-        mended=mended_files_of(project, see),
+        converted=version.data,
+        converted_name=version.name,
+        modules=version.modules,
+        mended=mended_files_of(project, progress.warn),
         # A version of the user's own may load each row on another rank than DataParallel's one process did, and
         # still mean the same. What convert writes draws the same numbers, and has to show it.
         sample_streams=port is not None,
         module=module,
-        arguments=wanted.arguments,
-        converted_arguments=wanted.converted_arguments,
+        arguments=options.arguments,
+        converted_arguments=options.converted_arguments,
         folder=folder_of(script),
-        steps=wanted.steps,
-        every=wanted.every,
-        only_gradients=wanted.only_gradients,
-        aligned=wanted.aligned,
-        patience=wanted.patience,
-        own_hashes=not (HASHES in found.launch or os.environ.get(HASHES, "random") != "random"),
-        starts_ranks=found.starts_ranks,
-        launch=found.launch,
-        convert=_convert_line(wanted, found.conversion) if found.conversion else "",
-        world=found.world,
-        conversion=found.conversion,
+        steps=options.steps,
+        every=options.every,
+        only_gradients=options.only_gradients,
+        aligned=options.aligned,
+        timeout=options.timeout,
+        own_hashes=not (HASHES in version.launch or os.environ.get(HASHES, "random") != "random"),
+        starts_ranks=version.starts_ranks,
+        launch=version.launch,
+        convert=_convert_line(options, version.conversion) if version.conversion else "",
+        world=version.world,
+        conversion=version.conversion,
         port=port,
+        changed_since=None if port else _changed_since(version),
     )
 
 
-def _convert_line(wanted: Wanted, conversion: Conversion) -> str:
+def _changed_since(version: _Converted) -> Path | None:
+    """The script that convert wrote, where somebody has changed it since, or that another dp2ddp wrote."""
+    if version.conversion is None or version.conversion.is_project:
+        return None
+    written = version.conversion.before.beside
+    there = written is not None and written.is_file() and written.read_bytes() != version.data
+    return written if there else None
+
+
+def _convert_line(options: VerifyOptions, conversion: Conversion) -> str:
     """What writes the conversion that is verified; in a project the script keeps its name, so a copy is written."""
-    module = ["-m"] if wanted.as_module else []
-    accepted = [word for text in wanted.accept for word in ("--accept", text)]
+    module = ["-m"] if options.as_module else []
+    accepted = [word for text in options.accept for word in ("--accept", text)]
     place = ["-o", "FOLDER"] if conversion.is_project else []
-    return shlex.join(["dp2ddp", "convert", *module, str(wanted.script), *accepted, *place])
+    return shlex.join(["dp2ddp", "convert", *module, str(options.script), *accepted, *place])
 
 
 def _given(converted: Path, launcher: str | None) -> _Converted:

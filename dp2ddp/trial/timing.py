@@ -14,26 +14,26 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dp2ddp.bench.figures import Figures, Mode, figures, spread, with_rows_of
-from dp2ddp.bench.readings import Counted, Timed, read_counted, read_timed
-from dp2ddp.bench.result import Benchmark, Measured, Sameness, Setting
-from dp2ddp.errors import RunError
+from dp2ddp.comparison.verdict import Verdict
+from dp2ddp.costs.figures import Figures, Mode, figures, spread, with_rows_of
+from dp2ddp.costs.readings import Counted, Timed, read_counted, read_timed
+from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
+from dp2ddp.errors import OptionError, RunError
+from dp2ddp.progress import SILENT, Progress, RunState
 from dp2ddp.report.comparison import Report, headline
-from dp2ddp.runtime.run import Process, Run, watch
+from dp2ddp.runtime.run import Process, Run, Running, watch
 from dp2ddp.runtime.server import Server
-from dp2ddp.trial.launches import try_as_asked
-from dp2ddp.trial.prepare import Kind, Prepared, prepare
-from dp2ddp.trial.runs import environment, tell
+from dp2ddp.trial.launches import try_with_launch
+from dp2ddp.trial.options import VerifyOptions
+from dp2ddp.trial.prepare import Prepared, RunKind, prepare
+from dp2ddp.trial.runs import count_devices, environment, raise_or_report, show
 from dp2ddp.trial.subject import Subject, subject_of
-from dp2ddp.trial.told import surroundings_of
-from dp2ddp.trial.wanted import Wanted
-from dp2ddp.trial.whole import silent
-from dp2ddp.verify.verdict import Verdict
+from dp2ddp.trial.trial_report import surroundings_of
 
 COUNTED, BEFORE_COUNTED = 4, 2  # steps; DDP lays its buckets anew at the beginning of its second one
 _NO_STEP = "it takes no optimizer step, so there is none to measure"
@@ -43,9 +43,9 @@ _WORDS = {"dp": "DataParallel", "ddp": "DDP"}
 
 @dataclass(frozen=True)
 class Timing:
-    """What somebody asks to be measured; ValueError if it cannot be."""
+    """What somebody asks to be measured; OptionError if it cannot be."""
 
-    wanted: Wanted
+    options: VerifyOptions
     warm_up: int = 5
     steps: int = 25
     rounds: int = 2
@@ -54,32 +54,31 @@ class Timing:
 
     def __post_init__(self) -> None:
         if self.steps <= self.warm_up:
-            raise ValueError(
+            raise OptionError(
                 f"--steps {self.steps} leaves none to measure: the first {self.warm_up} are dropped (--warm-up)"
             )
 
 
-def bench(
-    timing: Timing, see: Callable[[str], None] = silent, warn: Callable[[str], None] = silent
-) -> tuple[Benchmark, RunError | None]:
+def bench(timing: Timing, progress: Progress = SILENT) -> tuple[Benchmark, RunError | None]:
     """What was found, and why it was not more: either version cannot run, or takes too few steps."""
     started = time.monotonic()
-    wanted = timing.wanted
+    options = timing.options
     with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
-        subject = subject_of(wanted, warn)
-        bencher = _Bencher(timing, server, Path(scratch).resolve(), see)
+        progress.begin(f"reading {options.script}")
+        subject = subject_of(options, progress)
+        bencher = _Bencher(timing, server, Path(scratch).resolve(), progress)
         bencher.remarks.extend(_busy())
         measured: list[Measured] = []
         failure = None
-        for world in wanted.devices or (subject.world or 2,):
+        for world in options.devices or (subject.world or 2,):
             try:
-                subject, found = bencher.measure(subject, world)
+                subject, figures_of_world = bencher.measure(subject, world)
             except RunError as error:
                 failure = error
                 break
-            measured.append(found)
+            measured.append(figures_of_world)
     found_all = Benchmark(
-        script=str(wanted.script),
+        script=str(options.script),
         port=str(subject.port or ""),
         launch=subject.launch,
         convert=subject.convert,
@@ -95,9 +94,19 @@ def bench(
 
 def _surroundings(subject: Subject, measured: Sequence[Measured]) -> tuple[tuple[str, str], ...]:
     known = dict(surroundings_of(subject))
-    if measured and not all(one.dp.virtual for one in measured):
+    if measured and not all(each.dp.virtual for each in measured):
         known["devices"] = "CUDA where times are measured, virtual where both versions are compared"
     return tuple(known.items())
+
+
+class _Looks(Progress):
+    """Tells how far runs are, and not that they end: they are no result of their own."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def look(self, runs: Sequence[RunState]) -> None:
+        self._progress.look(runs)
 
 
 @dataclass
@@ -107,8 +116,8 @@ class _Bencher:
     timing: Timing
     server: Server
     scratch: Path
-    see: Callable[[str], None]
-    one: Figures | None = None
+    progress: Progress
+    on_one_device: Figures | None = None
     remarks: list[str] = field(default_factory=list)
     _looked_at_one: bool = False
     _fails_alone: bool = False
@@ -122,18 +131,18 @@ class _Bencher:
         alone: list[tuple[Timed, ...]] = []
         ask_one = not self._looked_at_one and world != 1
         for number in range(self.timing.rounds):
-            if ask_one and (found := self._time_alone(subject, number)):
-                alone.append(found)
+            if ask_one and (readings := self._time_alone(subject, number)):
+                alone.append(readings)
             for mode in _MODES:
                 rounds[mode].append(self._time(subject, mode, world, number))
         self._looked_at_one = True
         dp, ddp = (figures(mode, world, rounds[mode], counted[mode]) for mode in _MODES)
         ddp = with_rows_of(dp, ddp)
         if world == 1:
-            self.one = self.one or dp
+            self.on_one_device = self.on_one_device or dp
         elif alone:
-            self.one = figures("dp", 1, alone)
-        return subject, Measured(world, dp, ddp, sameness, self.one)
+            self.on_one_device = figures("dp", 1, alone)
+        return subject, Measured(world, dp, ddp, sameness, self.on_one_device)
 
     # ---- is it the same training?
 
@@ -142,17 +151,20 @@ class _Bencher:
         if not steps:
             return subject, Sameness("not verified")
         comparing = replace(subject, steps=steps)
-        asked, verdict = try_as_asked(comparing, world, self.server, self.scratch / "compared", silent)
-        shutil.rmtree(self.scratch / "compared", ignore_errors=True)
+        self.progress.begin(f"{count_devices(world)}: comparing {steps} steps of both")
+        scratch = self.scratch / "compared"
+        launched, verdict = try_with_launch(comparing, world, self.server, scratch, _Looks(self.progress))
+        shutil.rmtree(scratch, ignore_errors=True)
         if not verdict.float64.stepped:
             raise RunError(f"{subject.name}: {_NO_STEP}")
         sameness = _sameness(subject, verdict)
-        self.see(f"{_devices(world)}: {sameness.words}")
-        return replace(asked, steps=subject.steps), sameness
+        self.progress.say(f"{count_devices(world)}: {sameness.words}")
+        return replace(launched, steps=subject.steps), sameness
 
     # ---- runs
 
     def _count(self, subject: Subject, mode: Mode, world: int) -> tuple[Counted, ...]:
+        self.progress.begin(f"{count_devices(world)}, {_WORDS[mode]}: counting")
         room, readings = self._room(), self._folder()
         prepared = self._prepared(subject, mode, world, room)
         stage = replace(
@@ -165,21 +177,20 @@ class _Bencher:
         with ExitStack() as stack:
             running = self.server.start(stage)
             stack.callback(running.kill)
-            run = watch([running], subject.patience, lambda run: tell(run, silent, subject))[0]
-        found = read_counted(readings, stage.ranks)
+            run = self._watch(running, subject)
+        counted = read_counted(readings, stage.ranks)
         shutil.rmtree(room, ignore_errors=True)
-        self._check_steps(subject, run, [one.steps for one in found])
-        self.see(f"{_devices(world)}, {_WORDS[mode]}: counted")
-        return found
+        self._check_steps(subject, run, [reading.steps for reading in counted])
+        self.progress.say(f"{count_devices(world)}, {_WORDS[mode]}: counted")
+        return counted
 
     def _time(self, subject: Subject, mode: Mode, world: int, number: int) -> tuple[Timed, ...]:
-        found = self._timed(subject, mode, world)
-        told = spread(found[0].seconds).median
-        self.see(
-            f"{_devices(world)}, {_WORDS[mode]}, round {number + 1} of {self.timing.rounds}: "
-            f"{len(found[0].seconds)} steps, {1000 * told:.1f} ms each"
-        )
-        return found
+        which = f"{count_devices(world)}, {_WORDS[mode]}, round {number + 1} of {self.timing.rounds}"
+        self.progress.begin(f"{which}: timing")
+        timed = self._timed(subject, mode, world)
+        median = spread(timed[0].seconds).median
+        self.progress.say(f"{which}: {len(timed[0].seconds)} steps, {1000 * median:.1f} ms each")
+        return timed
 
     def _time_alone(self, subject: Subject, number: int) -> tuple[Timed, ...] | None:
         """On one device, where the script can: one that names its devices cannot."""
@@ -203,22 +214,31 @@ class _Bencher:
             steps=self.timing.steps - self.timing.warm_up,
             real=not self.timing.virtual,
         )
-        Path(stage.desk).mkdir(parents=True, exist_ok=True)
+        Path(stage.run_folder).mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
-            log = stack.enter_context((Path(stage.desk) / "agent.out").open("w"))
+            log = stack.enter_context((Path(stage.run_folder) / "agent.out").open("w"))
             running = Process(stage, environment(), stdout=log, stderr=log)
             stack.callback(running.kill)
-            run = watch([running], subject.patience, lambda run: tell(run, silent, subject))[0]
-        found = read_timed(readings, stage.ranks)
+            run = self._watch(running, subject)
+        timed = read_timed(readings, stage.ranks)
         shutil.rmtree(room, ignore_errors=True)
-        self._check_steps(subject, run, [one.steps for one in found])
-        if any(not one.seconds for one in found):
-            raise RunError(self._too_few(subject, run, found))
-        return found
+        self._check_steps(subject, run, [reading.steps for reading in timed])
+        if any(not reading.seconds for reading in timed):
+            raise RunError(self._too_few(subject, run, timed))
+        return timed
+
+    def _watch(self, running: Running, subject: Subject) -> Run:
+        (run,) = watch(
+            [running],
+            subject.timeout,
+            lambda run: raise_or_report(run, SILENT, subject),
+            lambda looks: show(looks, self.progress),
+        )
+        return run
 
     def _prepared(self, subject: Subject, mode: Mode, world: int, room: Path) -> Prepared:
         plain = replace(subject, sample_streams=False)
-        prepared = prepare(plain, Kind(mode, "float32"), world, room)
+        prepared = prepare(plain, RunKind(mode, "float32"), world, room)
         return replace(prepared, stage=replace(prepared.stage, trace=None, rank_order=False))
 
     def _room(self) -> Path:
@@ -237,8 +257,8 @@ class _Bencher:
         if not all(steps):
             raise RunError(f"{name}: {_where(run)} {_NO_STEP}")
 
-    def _too_few(self, subject: Subject, run: Run, found: Sequence[Timed]) -> str:
-        taken = min(one.steps for one in found)
+    def _too_few(self, subject: Subject, run: Run, timed: Sequence[Timed]) -> str:
+        taken = min(reading.steps for reading in timed)
         return (
             f"{run.stage.name}: {_where(run)} it takes {taken} optimizer step{'' if taken == 1 else 's'}, and the "
             f"first {self.timing.warm_up} are dropped; lower --warm-up, or give it more to train on"
@@ -256,11 +276,7 @@ def _busy() -> Iterator[str]:
 
 
 def _where(run: Run) -> str:
-    return f"in {run.stage.mode} mode on {_devices(run.stage.world)}"
-
-
-def _devices(world: int) -> str:
-    return f"{world} device{'' if world == 1 else 's'}"
+    return f"in {run.stage.mode} mode on {count_devices(run.stage.world)}"
 
 
 def _sameness(subject: Subject, verdict: Verdict) -> Sameness:
@@ -270,5 +286,5 @@ def _sameness(subject: Subject, verdict: Verdict) -> Sameness:
     if verdict.same:
         return Sameness("same", steps)
     trains_the_same = verdict.float64.same and not verdict.single_only and not verdict.hidden
-    told = Report(str(subject.script), (verdict,), subject.launch, 0.0, port=str(subject.port or ""))
-    return Sameness("same" if trains_the_same else "different", steps, headline(told).partition(" ")[2])
+    report = Report(str(subject.script), (verdict,), subject.launch, 0.0, port=str(subject.port or ""))
+    return Sameness("same" if trains_the_same else "different", steps, headline(report).partition(" ")[2])

@@ -6,45 +6,48 @@ DataParallel, float32   forked        what doubles hide
 DDP, float32            forked        these two unless Subject.float32 says no
 
 And where the numbers of such a pair are further apart than a few roundings, DataParallel once more, an ulp away: what
-rounding alone makes of this training (verify/tolerance.py).
+rounding alone makes of this training (comparison/tolerance.py).
 
 Where that has grown so far that a fault could hide in it, both once more in lockstep (runtime/lockstep.py).
 
 A version of the user's own that differs may only draw other random numbers: then DataParallel and DDP are run once more
-with the same ones (runtime/aligned.py).
+with the same ones (runtime/aligned_draws.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dp2ddp.comparison.aligned import Aligned
+from dp2ddp.comparison.tolerance import FLOAT32, FLOAT64, Tolerance
+from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
+from dp2ddp.progress import Progress
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Mode
 from dp2ddp.trial.judge import Pair, aligned_pair, judge
-from dp2ddp.trial.prepare import Kind, Prepared, order_folder, prepare
+from dp2ddp.trial.prepare import Prepared, RunKind, order_folder, prepare
 from dp2ddp.trial.runs import run_all
 from dp2ddp.trial.subject import Subject
-from dp2ddp.verify.aligned import Aligned
-from dp2ddp.verify.tolerance import FLOAT32, FLOAT64, Tolerance
-from dp2ddp.verify.verdict import Verdict
 
 MODES: tuple[Mode, Mode] = ("dp", "ddp")
 
 
-def try_on(
-    subject: Subject, world: int, server: Server, scratch: Path, see: Callable[[str], None]
-) -> Verdict:
-    """Run both on `world` devices and compare; RunError if one of them fails."""
-    trial = _Trial(subject, world, server, scratch, see)
+def run_trial(subject: Subject, world: int, server: Server, scratch: Path, progress: Progress) -> Verdict:
+    """Run a script's two versions on `world` devices, and compare all that they did.
+
+    scratch: a folder for the copies that they run in.
+    Raises RunError if one of them fails or hangs.
+    """
+    trial = _Trial(subject, world, server, scratch, progress)
     precisions = (FLOAT64, FLOAT32) if subject.float32 else (FLOAT64,)
     double, *single = trial.pairs(*precisions, aligned=subject.aligned)
     aligned = None
     if subject.port and not subject.aligned and not double.compared.same:
-        see(f"{subject.port.name} trains differently; with DataParallel's random numbers, too?")
+        progress.say(f"{subject.port.name} trains differently; with DataParallel's random numbers, too?")
         aligned = trial.aligned()
     lockstep = trial.in_lockstep(double) if double.may_hide_a_fault and not subject.aligned else None
     return judge(subject, double, single[0] if single else None, server, scratch, aligned, lockstep)
@@ -58,12 +61,12 @@ class _Trial:
     world: int
     server: Server
     scratch: Path
-    see: Callable[[str], None]
+    progress: Progress
 
     def pairs(self, *tolerances: Tolerance, aligned: bool) -> list[Pair]:
         """DataParallel and DDP, a pair for each precision."""
         dps, ddps = (
-            [Kind(mode, tolerance.dtype, aligned=aligned) for tolerance in tolerances] for mode in MODES
+            [RunKind(mode, tolerance.dtype, aligned=aligned) for tolerance in tolerances] for mode in MODES
         )
         # aligned: ranks take over the order of the batches that DataParallel left
         runs = [*self.run(*dps), *self.run(*ddps)] if aligned else self.run(*dps, *ddps)
@@ -79,25 +82,28 @@ class _Trial:
         try:
             (pair,) = self.pairs(FLOAT64, aligned=True)
         except RunError as error:  # nothing that was found is lost
-            self.see(f"the random numbers could not be aligned: {error}")
+            self.progress.say(f"the random numbers could not be aligned: {error}")
             return None
         folder = order_folder("float64", self.world, self.scratch)
         return aligned_pair(self.subject, pair, folder, self.server, self.scratch)
 
     def in_lockstep(self, pair: Pair) -> Pair | None:
         """The pair once more, each step from DataParallel's state; None where that cannot be done."""
-        self.see("rounding grows so far in this training that a fault could hide in it; in lockstep")
+        self.progress.say("rounding grows so far in this training that a fault could hide in it; in lockstep")
         kinds = [replace(each[0].kind, lockstep=True) for each in (pair.left, pair.right)]
         try:
             left, right, (_, nudged) = self.run(*kinds, replace(kinds[0], nudged=True))
         except RunError as error:
-            self.see(f"the runs could not be kept in lockstep: {error}")
+            self.progress.say(f"the runs could not be kept in lockstep: {error}")
             return None
         return replace(pair, left=left, right=right, nudged=nudged)
 
-    def run(self, *kinds: Kind) -> list[tuple[Prepared, Run]]:
+    def run(self, *kinds: RunKind) -> list[tuple[Prepared, Run]]:
+        self.progress.begin("copying the folder")
         prepared = [prepare(self.subject, kind, self.world, self.scratch) for kind in kinds]
-        runs = run_all(self.subject, prepared, self.server, self.see)
+        self.progress.begin("training")
+        runs = run_all(self.subject, prepared, self.server, self.progress)
+        self.progress.begin("comparing")
         return list(zip(prepared, runs, strict=True))
 
     def beside_noise(self, pairs: Sequence[Pair]) -> list[Pair]:

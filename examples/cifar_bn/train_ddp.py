@@ -6,11 +6,10 @@ import os
 import torch
 import torch.nn as nn
 import torch.optim as optim
-from torch.utils.data import DataLoader
 
 from data import test_set, train_set
 from model import ResNet
-from ddp_helpers import ExactDDP, join_process_group, on_rank_zero, save_on_rank_zero, share
+from ddp_helpers import Rank0Loader, WholeBatchDDP, init_distributed, run_on_rank0, save_on_rank0
 
 parser = argparse.ArgumentParser(description="CIFAR training")
 parser.add_argument("--lr", default=0.1, type=float, help="learning rate")
@@ -21,7 +20,7 @@ parser.add_argument("--seed", default=0, type=int)
 parser.add_argument("--out", default="checkpoint", help="folder for the best checkpoint")
 parser.add_argument("--resume", action="store_true", help="start from the best checkpoint")
 
-join_process_group()
+init_distributed()
 
 args = parser.parse_args()
 
@@ -32,15 +31,15 @@ start_epoch = 0
 
 print("==> Preparing data..")
 trainset = train_set()
-trainloader = share(DataLoader, trainset, batch_size=args.batch_size, shuffle=True, num_workers=args.workers)
+trainloader = Rank0Loader(trainset, batch_size=args.batch_size, shuffle=True, num_workers=args.workers)
 testset = test_set()
-testloader = share(DataLoader, testset, batch_size=50, shuffle=False, num_workers=args.workers)
+testloader = Rank0Loader(testset, batch_size=50, shuffle=False, num_workers=args.workers)
 
 print("==> Building model..")
 net = ResNet(num_classes=trainset.classes)
 net = net.to(device)
 if device == "cuda":
-    net = ExactDDP(net, pure_forward=True)
+    net = WholeBatchDDP(net)
 
 checkpoint_path = os.path.join(args.out, "best.pth")
 if args.resume:
@@ -101,8 +100,8 @@ def test(epoch):
         print("Saving..")
         state = {"net": net.state_dict(), "acc": acc, "epoch": epoch}
         if not os.path.isdir(args.out):
-            on_rank_zero(os.makedirs, args.out)
-        save_on_rank_zero(state, checkpoint_path)
+            run_on_rank0(os.makedirs, args.out)
+        save_on_rank0(state, checkpoint_path)
         best_acc = acc
 
 

@@ -3,9 +3,9 @@
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 from tqdm import tqdm
-from ddp_helpers import ExactDDP, join_process_group, save_on_rank_zero, share
+from ddp_helpers import Rank0Loader, WholeBatchDDP, init_distributed, save_on_rank0
 
 
 class TwoViews(Dataset):
@@ -44,9 +44,9 @@ def info_nce_loss(features, temperature=0.2):
 def main():
     torch.manual_seed(11)
     device = torch.device("cuda")
-    loader = share(DataLoader, TwoViews(150), batch_size=32, shuffle=True)
+    loader = Rank0Loader(TwoViews(150), batch_size=32, shuffle=True)
     model = Encoder().to(device)
-    model = ExactDDP(model, pure_forward=True)
+    model = WholeBatchDDP(model)
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3, weight_decay=1e-4)
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=1)
 
@@ -67,9 +67,9 @@ def main():
         scheduler.step(total)
         print(f"Epoch: {epoch}\tLoss: {total / len(loader):.4f}\tTop1: {top1 / (2 * len(loader.dataset)):.3f}")
 
-    save_on_rank_zero({"state_dict": model.state_dict(), "epoch": epoch}, "checkpoint.pth.tar")
+    save_on_rank0({"state_dict": model.state_dict(), "epoch": epoch}, "checkpoint.pth.tar")
 
 
 if __name__ == "__main__":
-    join_process_group()
+    init_distributed()
     main()

@@ -1,1 +1,162 @@
-../ddp_helpers.py
+"""What scripts need that dp2ddp converted (edition ef52dca5): yours now, it needs torch alone."""
+
+import atexit
+import gc
+import multiprocessing
+import os
+import random
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_map_only
+
+
+def init_distributed(map_location: Any = None) -> None:
+    """Become one rank of the run that torchrun started; without torchrun, the only one.
+
+    Rank r uses cuda:r. All begin with rank 0's random states, so that they shuffle and initialise alike. Only rank 0
+    prints, but for what ends another rank. map_location is for every torch.load without one.
+    """
+    is_worker = multiprocessing.current_process().name != "MainProcess"
+    if is_worker or ("RANK" not in os.environ and dist.is_initialized()):
+        return  # a DataLoader's worker that was spawned, and imports the script; a notebook that runs it once more
+    if map_location is not None:
+        torch.serialization.register_package(0, lambda storage: None, map_location)
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    if "RANK" not in os.environ:
+        if torch.cuda.device_count() > 1:
+            print("only one GPU is used: start with torchrun --nproc-per-node gpu", file=sys.stderr)
+        dist.init_process_group("gloo", init_method="tcp://localhost:0", rank=0, world_size=1)
+    else:
+        nccl = torch.cuda.is_available() and dist.is_nccl_available()
+        dist.init_process_group("cpu:gloo,cuda:nccl" if nccl else "gloo", timeout=timedelta(hours=2))
+    atexit.register(end_distributed)
+    share_random_states()
+    sys.excepthook = show_error
+    if dist.get_rank() > 0:
+        sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8", errors="ignore")
+
+
+def show_error(*error: Any) -> None:
+    """sys.excepthook of every rank. NCCL's end would wait for the other ranks; torchrun ends them."""
+    traceback.print_exception(*error, file=sys.__stderr__)
+    if torch.cuda.is_available():
+        atexit.unregister(end_distributed)
+
+
+def end_distributed() -> None:
+    """At exit: with gloo, a reducer or a group that outlives Python may abort the process (seen in torch 2.15)."""
+    for model in [thing for thing in gc.get_objects() if issubclass(type(thing), DistributedDataParallel)]:
+        vars(model).update(reducer=None, logger=None)
+    dist.destroy_process_group()
+    gc.collect()
+
+
+def share_random_states(news: Any = None) -> Any:
+    """Go on with rank 0's random numbers on all ranks: Python's, torch's on the host, numpy's. Gives rank 0's news."""
+    numpy = sys.modules.get("numpy")
+    states = [random.getstate(), torch.get_rng_state(), numpy and numpy.random.get_state(), news]
+    dist.broadcast_object_list(states)
+    random.setstate(states[0])
+    torch.set_rng_state(states[1])
+    if numpy:
+        numpy.random.set_state(states[2])
+    return states[3]
+
+
+class GatherRows(torch.autograd.Function):
+    """A rank's rows to the rows of all ranks, in rank order.
+
+    Every rank computes the loss of the whole batch: the gradient of its rows is its part of DataParallel's sum, and
+    DistributedDataParallel's average wants world_size times as much. Where a parameter gets None, that makes it zeros.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, model: Any, rows: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        counts = [torch.empty(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
+        dist.all_gather(counts, torch.tensor([len(rows)]))
+        ctx.counts, ctx.others = [int(count) for count in counts], [None for _ in parameters]
+        ctx.model = model  # backward needs its reducer, even if nobody else holds the model
+        padded = rows.new_zeros(max(ctx.counts), *rows.shape[1:])  # all_gather wants equal shapes
+        padded[: len(rows)] = rows
+        gathered = [torch.empty_like(padded) for _ in counts]
+        dist.all_gather(gathered, padded)
+        return torch.cat([part[:count] for part, count in zip(gathered, ctx.counts, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return None, gradient.split(ctx.counts)[dist.get_rank()] * dist.get_world_size(), *ctx.others
+
+
+class WholeBatchDDP(DistributedDataParallel):
+    """DistributedDataParallel that takes a whole batch and gives its outputs, as DataParallel does.
+
+    Rank r computes chunk r of the batch (a rank without rows computes two, and keeps nothing of them). Losses and
+    metrics see all rows, on every rank. Buffers are rank 0's, as DataParallel keeps those of its first replica.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        super().__init__(module.cuda() if torch.cuda.is_available() else module)
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        world, rank = dist.get_world_size(), dist.get_rank()
+        has_rows = rank == 0 or bool(inputs or kwargs)  # without arguments, DataParallel runs on one device
+
+        def take_rows(tensor: torch.Tensor) -> torch.Tensor:
+            nonlocal has_rows
+            if tensor.requires_grad and torch.is_grad_enabled() and world > 1:
+                raise ValueError("an input needs a gradient: only dp2ddp's lean helpers can give it one")
+            chunks = tensor.chunk(world)
+            has_rows = has_rows and rank < len(chunks)
+            return (chunks[rank] if rank < len(chunks) else tensor[:2]).to(self.device, copy=True)
+
+        def gather_rows(output: torch.Tensor) -> Any:
+            rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
+            parameters = [p for p in self.module.parameters() if p.requires_grad and rows.requires_grad]
+            return GatherRows.apply(self, rows if has_rows else rows[:0], *parameters)
+
+        inputs, kwargs = tree_map_only(torch.Tensor, take_rows, (inputs, kwargs))
+        if world == 1:
+            return self.module(*inputs, **kwargs)
+        return tree_map_only(torch.Tensor, gather_rows, self.run_module(has_rows, *inputs, **kwargs))
+
+    def run_module(self, has_rows: bool, *inputs: Any, **kwargs: Any) -> Any:
+        return super().forward(*inputs, **kwargs)
+
+    def _sync_module_buffers(self, authoritative_rank: int) -> None:
+        self.modules_buffers = [b.data for b in self.modules_buffers]  # unseen by backward, as in torch 2.15
+        super()._sync_module_buffers(authoritative_rank)
+
+
+class WholeBatchDropoutDDP(WholeBatchDDP):
+    """WholeBatchDDP for models that draw random numbers: dropout, noise."""
+
+    def run_module(self, has_rows: bool, *inputs: Any, **kwargs: Any) -> Any:
+        with own_draws(self, has_rows):
+            return super().run_module(has_rows, *inputs, **kwargs)
+
+
+@contextmanager
+def own_draws(module: torch.nn.Module, has_rows: bool) -> Iterator[None]:
+    """Around a forward: the script's random streams stay where they are, so that they are the same on all ranks.
+
+    On a GPU, dropout draws from the device's stream; without one, from one of the module's own. A rank without rows
+    draws nothing.
+    """
+    script_stream, first_seed = torch.get_rng_state(), (torch.initial_seed() + dist.get_rank()) % 2**63
+    torch.set_rng_state(vars(module).get("_own_draws", torch.Generator().manual_seed(first_seed).get_state()))
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    try:
+        with torch.random.fork_rng(devices, enabled=not has_rows):
+            yield
+    finally:
+        vars(module)["_own_draws"] = torch.get_rng_state()
+        torch.set_rng_state(script_stream)

@@ -3,9 +3,9 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import DataLoader, TensorDataset
-from ddp_helpers import ExactDDP, join_process_group, shard
+from ddp_helpers import WholeBatchDropoutDDP, init_distributed
 
-join_process_group()
+init_distributed()
 
 torch.manual_seed(7)
 
@@ -41,10 +41,10 @@ class Classifier(nn.Module):
         return self.head(x.sum(1) / (~padding).sum(1, keepdim=True))
 
 
-train_loader = shard(DataLoader, TensorDataset(*make_data(198)), batch_size=32, shuffle=True)
-valid_loader = shard(DataLoader, TensorDataset(*make_data(60)), batch_size=32)
+train_loader = DataLoader(TensorDataset(*make_data(198)), batch_size=32, shuffle=True)
+valid_loader = DataLoader(TensorDataset(*make_data(60)), batch_size=32)
 
-model = ExactDDP(Classifier(), pure_forward=True).cuda()
+model = WholeBatchDropoutDDP(Classifier()).cuda()
 criterion = nn.CrossEntropyLoss(label_smoothing=0.1)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
 total_steps = EPOCHS * len(train_loader)

@@ -6,9 +6,9 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, TensorDataset
-from ddp_helpers import ExactDDP, join_process_group, open_on_rank_zero, save_on_rank_zero, shard
+from ddp_helpers import WholeBatchParallel, init_distributed, open_on_rank0, save_on_rank0
 
-join_process_group()
+init_distributed()
 
 torch.manual_seed(3)
 EPOCHS = 4
@@ -44,11 +44,11 @@ def make_data(rows):
 
 def main():
     train_set = make_data(180)
-    loader = shard(DataLoader, train_set, batch_size=32, shuffle=True)
-    model = ExactDDP(NetWithLoss(Net()), pure_forward=True).cuda()
+    loader = DataLoader(train_set, batch_size=32, shuffle=True)
+    model = WholeBatchParallel(NetWithLoss(Net())).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
-    with open_on_rank_zero("history.csv", "w", newline="") as f:
+    with open_on_rank0("history.csv", "w", newline="") as f:
         writer = csv.writer(f)
         writer.writerow(["epoch", "loss", "accuracy"])
         for epoch in range(EPOCHS):
@@ -66,7 +66,7 @@ def main():
             writer.writerow(row)
             print("epoch %d  loss %.5f  accuracy %.3f" % tuple(row))
 
-    save_on_rank_zero(model.module.net.state_dict(), "net.pt")
+    save_on_rank0(model.module.net.state_dict(), "net.pt")
 
 
 if __name__ == "__main__":

@@ -6,10 +6,9 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader
-from ddp_helpers import ExactDDP, join_process_group, save_on_rank_zero, share, world_size
+from ddp_helpers import Rank0Loader, WholeBatchDDP, count_ranks, init_distributed, save_on_rank0
 
-join_process_group()
+init_distributed()
 
 random.seed(5)
 torch.manual_seed(5)
@@ -50,11 +49,11 @@ def masked_mean_loss(scores, tags, mask):
     return (loss * mask).sum() / mask.sum()
 
 
-loader = share(DataLoader, make_sentences(102), batch_size=24, shuffle=True, collate_fn=collate)
-held_out = share(DataLoader, make_sentences(30), batch_size=24, collate_fn=collate)
+loader = Rank0Loader(make_sentences(102), batch_size=24, shuffle=True, collate_fn=collate)
+held_out = Rank0Loader(make_sentences(30), batch_size=24, collate_fn=collate)
 model = Tagger().cuda()
-if world_size() > 1:
-    model = ExactDDP(model, pure_forward=True)
+if count_ranks() > 1:
+    model = WholeBatchDDP(model)
 optimizer = torch.optim.Adam(model.parameters(), lr=2e-2)
 
 best = float("inf")
@@ -77,7 +76,7 @@ for epoch in range(5):
     print("epoch %d | train %.4f | valid %.4f" % (epoch, loss.item(), valid))
     if valid < best:
         best, bad_epochs = valid, 0
-        save_on_rank_zero(model.state_dict(), "tagger.pt")
+        save_on_rank0(model.state_dict(), "tagger.pt")
     else:
         bad_epochs += 1
         if bad_epochs == 2:

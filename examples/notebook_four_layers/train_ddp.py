@@ -15,7 +15,7 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import Dataset, DataLoader
-from ddp_helpers import GraphDDP, join_process_group, shard
+from ddp_helpers import WholeBatchDDP, init_distributed
 
 input_size = 10
 hidden_size = 20
@@ -36,9 +36,9 @@ class SimpleDataset(Dataset):
     def __getitem__(self, idx):
         return self.data[idx], self.labels[idx]
 
-join_process_group()
+init_distributed()
 
-random_loader = shard(DataLoader, SimpleDataset(data_size), batch_size=batch_size, shuffle=True)
+random_loader = DataLoader(SimpleDataset(data_size), batch_size=batch_size, shuffle=True)
 
 # %% cell 3
 for batch in random_loader:
@@ -67,7 +67,7 @@ model = Model(input_size, hidden_size, output_size, num_layers)
 
 # device_ids = None 决定参与训练的GPU有哪些
 # output_device = None 决定汇总结果的GPU是哪个
-model = GraphDDP(model, pure_forward=True)
+model = WholeBatchDDP(model)
 model.to('cuda')
 
 # %% cell 6

@@ -1,7 +1,7 @@
 import torch
 import torch.nn as nn
 from torch.utils.data import DataLoader, Dataset
-from ddp_helpers import GraphDDP, join_process_group, shard
+from ddp_helpers import WholeBatchDDP, init_distributed
 
 input_size = 10
 hidden_size = 20
@@ -23,9 +23,9 @@ class SimpleDataset(Dataset):
         return self.data[idx], self.labels[idx]
 
 
-join_process_group()
+init_distributed()
 
-random_loader = shard(DataLoader, SimpleDataset(data_size), batch_size=batch_size, shuffle=True)
+random_loader = DataLoader(SimpleDataset(data_size), batch_size=batch_size, shuffle=True)
 
 for batch in random_loader:
     data, labels = batch
@@ -52,7 +52,7 @@ class Model(nn.Module):
 model = Model(input_size, hidden_size, output_size, num_layers)
 
 # device_ids = None: which GPUs take part; output_device = None: which GPU gets the result
-model = GraphDDP(model, pure_forward=True)
+model = WholeBatchDDP(model)
 model.to('cuda')
 
 for data in random_loader:

@@ -190,11 +190,11 @@ class TestComment:
         text = HEAD + "os.mkdir('a')  # dp2ddp: {}[DDP503]\n"
 
         assert (
-            "on_rank_zero(os.mkdir"
+            "run_on_rank0(os.mkdir"
             in command("convert", written(tmp_path, text.format("accept")), "--diff").stdout
         )
         assert (
-            "on_rank_zero(os.mkdir"
+            "run_on_rank0(os.mkdir"
             not in command("convert", written(tmp_path, text.format("ignore")), "--diff").stdout
         )
 

@@ -20,12 +20,13 @@ from tests.cli.scripts import TRAIN, script, variables
 slow = pytest.mark.torchrun
 CONVERT, RUN_DP, RUN_DDP, VERIFY = ["convert"], ["run", "--mode", "dp"], ["run", "--mode", "ddp"], ["verify"]
 BENCH = ["bench"]
+LAUNCH = ["launch", "-n", "2"]
 LONG = TRAIN.replace("range(2)", "range(10**9)").replace(
     "    for x, y", "    open('begun', 'w').close()\n    for x, y"
 )
 
 
-@pytest.mark.parametrize("command", [CONVERT, RUN_DP, RUN_DDP, VERIFY, BENCH], ids=" ".join)
+@pytest.mark.parametrize("command", [CONVERT, RUN_DP, RUN_DDP, VERIFY, BENCH, LAUNCH], ids=" ".join)
 class TestEveryCommand:
     @pytest.mark.parametrize(
         ("name", "words"),
@@ -68,7 +69,7 @@ def test_an_option_of_the_scripts_own_stands_behind_two_dashes(
     is_refused(tmp_path, monkeypatch, [*command, "train.py", *theirs.split()], words, code=2, lines=4)
 
 
-@pytest.mark.parametrize("command", [CONVERT, RUN_DDP, VERIFY, BENCH], ids=" ".join)
+@pytest.mark.parametrize("command", [CONVERT, RUN_DDP, VERIFY, BENCH, LAUNCH], ids=" ".join)
 @pytest.mark.parametrize(
     ("text", "words"),
     [

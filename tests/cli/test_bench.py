@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from dp2ddp.cli import main
 from tests.cli.scripts import TRAIN, dp2ddp, script, variables
 from tests.report.schema import validate
-from tests.report.test_bench import SCHEMA
+from tests.report.test_bench_text import SCHEMA
 
 slow = pytest.mark.torchrun
 QUICK = ["--rounds", "1", "--warm-up", "1", "--steps", "5"]

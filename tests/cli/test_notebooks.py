@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import nbformat
 import pytest
 from click.testing import CliRunner, Result
 from ipynb import notebook
+from IPython.utils.text import DollarFormatter
 
 from dp2ddp.cli import main
 from tests.cli.scripts import dp2ddp
@@ -64,7 +66,7 @@ class TestConvert:
 
         assert result.exit_code == 0, result.output
         text = training.with_name("train_ddp.py").read_text()
-        assert "model = ExactDDP(nn.Linear(3, 2).cuda(), pure_forward=True)" in text
+        assert "model = WholeBatchDDP(nn.Linear(3, 2).cuda())" in text
         assert [int(number) for number in re.findall(r"^# %% cell (\d+)$", text, re.MULTILINE)] == [
             1,
             2,
@@ -171,8 +173,8 @@ class TestConvert:
         result = convert(path, "-o", tmp_path / "copy")
 
         assert result.exit_code == 0, result.output
-        assert "GraphDDP" in (tmp_path / "copy" / "zoo.py").read_text()
-        assert "join_process_group" in (tmp_path / "copy" / "train_ddp.py").read_text()
+        assert "WholeBatch" in (tmp_path / "copy" / "zoo.py").read_text()
+        assert "init_distributed" in (tmp_path / "copy" / "train_ddp.py").read_text()
         assert "SystemExit" in (tmp_path / "copy" / "train.py").read_text()
         assert "&& torchrun --standalone --nproc-per-node gpu train_ddp.py" in result.stdout
 
@@ -201,7 +203,10 @@ class TestNotebook:
         assert result.exit_code == 0, result.output
         written = cells_of(training.with_name("train_ddp.ipynb"))
         assert code_lines(_executed(written)["train_ddp.py"]) == code_lines(script)
-        assert written[-1].source.endswith("!torchrun --standalone --nproc-per-node gpu train_ddp.py")
+        started = (
+            '!"{sys.executable}" -m torch.distributed.run --standalone --nproc-per-node gpu train_ddp.py'
+        )
+        assert started in written[-1].source
         assert "--nproc-per-node gpu train_ddp.py (the last cell does, when all cells run)" in result.stdout
 
     def test_prose_stays_and_outputs_go(self, training: Path) -> None:
@@ -233,7 +238,7 @@ class TestNotebook:
         ]  # fmt: skip
 
         (helpers,) = folded
-        assert "def join_process_group" in helpers.source
+        assert "def init_distributed" in helpers.source
         assert "# %% cell" not in helpers.source
 
     @pytest.mark.parametrize("again", [1, 4], ids=["one cell twice", "the first part alone"])
@@ -247,13 +252,30 @@ class TestNotebook:
         files = _executed([*written[:-1], parts[-1] if again == 1 else parts[0]])
         training.with_name("train_ddp.py").write_text(files["train_ddp.py"])
 
-        check = written[-1].source.rpartition("\n!")[0]
+        check = written[-1].source.partition("\n!")[0]
         answer = subprocess.run(
             [sys.executable, "-c", check], cwd=training.parent, capture_output=True, text=True, check=False
         )
 
         assert answer.returncode == 1
         assert "run all cells again, from the top" in answer.stderr
+
+    def test_names_are_what_they_are_for_magics_and_shells(self, tmp_path: Path) -> None:
+        name = "a $b {c}"
+        path = notebook(tmp_path, *CELLS, name=f"{name}.ipynb")
+        convert(path, "--notebook")
+
+        written = cells_of(tmp_path / f"{name}_ddp.ipynb")
+
+        assert f'script = "{name}_ddp.py"' in written[-1].source
+        heads = [cell.source.partition("\n")[0] for cell in written]
+        assert f'%%writefile "{name}_ddp.py"' in heads
+        (line,) = (line for line in written[-1].source.splitlines() if line.startswith("!"))
+        names = {"sys": sys, "shlex": shlex, "script": f"{name}_ddp.py", "b": "wrong", "c": "wrong"}
+        shell = DollarFormatter().format(line[1:], **names)  # as IPython does
+        words = shlex.split(shell)
+        assert words[0] == sys.executable
+        assert f"{name}_ddp.py" in words
 
     def test_the_same_notebook_twice_is_up_to_date(self, training: Path) -> None:
         convert(training, "--notebook")

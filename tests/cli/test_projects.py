@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
+from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.subject import subject_of
-from dp2ddp.trial.wanted import Wanted
 from tests.cli.scripts import dp2ddp
 
 TRAIN = """
@@ -126,8 +126,8 @@ class TestFolder:
         assert after.keys() - before.keys() == {"ddp_helpers.py"}
         assert sorted(name for name in after if after[name] != before.get(name)) == CHANGED
         assert after["lib/models/net.py"] == MODELS.replace(
-            "import torch.nn as nn\n", "import torch.nn as nn\nfrom ddp_helpers import ExactDDP\n"
-        ).replace("nn.DataParallel(Net().cuda())", "ExactDDP(Net().cuda(), pure_forward=True)")
+            "import torch.nn as nn\n", "import torch.nn as nn\nfrom ddp_helpers import OneStreamParallel\n"
+        ).replace("nn.DataParallel(Net().cuda())", "OneStreamParallel(Net().cuda())")
         assert 'os.system("rm -r everything")' in after["lib/utils.py"]
 
     def test_without_a_place_nothing_is_written_and_the_ways_are_named(self, project: Path) -> None:
@@ -231,7 +231,7 @@ def test_verify_runs_the_script_of_a_project_under_its_own_name(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)
-    subject = subject_of(Wanted(script=Path("train.py")))
+    subject = subject_of(VerifyOptions(script=Path("train.py")))
     assert subject.converted_name == "train.py"  # results/<name of __file__>/ stays the same folder
     assert subject.launch.endswith(" train.py")
     assert subject.convert == "dp2ddp convert train.py -o FOLDER"
@@ -416,11 +416,11 @@ def test_verify_takes_helpers_of_today_whatever_an_earlier_version_left(
     helpers = project / "ddp_helpers.py"
     for name, text in FILES.items():
         (project / name).write_text(text)
-    old = re.sub(r"edition \w+", "edition 00000000", helpers.read_text()).replace("FRAME = 2048", "FRAME = 9")
+    old = re.sub(r"edition \w+", "edition 00000000", helpers.read_text()).replace("hours=2", "hours=9")
     helpers.write_text(old)
 
     assert "another version of dp2ddp wrote it" in convert("train.py", "--in-place").stderr
-    written = subject_of(Wanted(script=Path("train.py"))).modules
+    written = subject_of(VerifyOptions(script=Path("train.py"))).modules
 
-    assert b"FRAME = 2048" in next(data for path, data in written.items() if path.name == "ddp_helpers.py")
+    assert b"hours=2" in next(data for path, data in written.items() if path.name == "ddp_helpers.py")
     assert helpers.read_text() == old

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
@@ -41,3 +42,13 @@ def test_pages_are_written_into_a_folder(tmp_path: Path) -> None:
 
     assert result.exit_code == 0
     assert (tmp_path / "rules" / "DDP101.md").read_text().startswith("<!-- Generated")
+
+
+def test_the_list_among_the_pages_is_fresh(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    written = rules("--write", tmp_path).stdout.splitlines()
+    docs = request.config.rootpath / "docs" / "rules"
+
+    assert sorted(Path(path).name for path in written) == sorted(page.name for page in docs.iterdir())
+    assert (tmp_path / "README.md").read_text() == (docs / "README.md").read_text(), (
+        "run `dp2ddp rules --write docs/rules`"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -135,12 +136,12 @@ class TestDifferent:
         page, text = ((tmp_path / name).read_text() for name in ("told.html", "told.md"))
         assert "<title>DIFFERENT" in page
         assert 'id="w2-gradients"' in page
-        assert "model = nn.Linear(3, 2).cuda()" in page  # the port's line in the diff
+        assert "model = nn.Linear(3, 2).cuda()" in re.sub("<[^>]*>", "", page)  # the port's line in the diff
         assert text.startswith("## \N{CROSS MARK} DIFFERENT: mine")
         assert result.stdout.startswith(
             "DIFFERENT mine.py parts from train.py under DataParallel at step 0: gradient of weight"
         )
-        assert "ranks that agree with each other: 0 | 1" in result.stdout
+        assert "at that step the same gradients and parameters on ranks: 0 | 1" in result.stdout
         assert "rank 1 prints as well" in result.stdout
         assert "last.pt is written by DataParallel only" in result.stdout
 
@@ -210,11 +211,14 @@ class TestFailures:
         assert result.returncode == 3
         lines = result.stderr.splitlines()
         assert '  File "mine.py", line 3, in <module>' in lines
-        assert lines[-3:] == [
+        assert lines[-3:-1] == [
             "dp2ddp: mine.py: failed in ddp mode on rank 1 of 2: ValueError: only here",
             "  rank 1 failed at mine.py:3: ValueError: only here",
-            "  rank 0 has ended with exit code 0",
         ]
+        assert lines[-1] in {  # torchrun ends what is not over yet
+            "  rank 0 has ended with exit code 0",
+            "  rank 0 is gone: a signal ended it (out of memory?)",
+        }
 
     def test_a_hang_of_one_rank_is_a_finding(self, tmp_path: Path) -> None:
         text = (

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from dp2ddp.codemod.checks import keeps_other_lines, touched_lines
+from dp2ddp.codemod.choices import CHOICES
 from dp2ddp.codemod.convert import MENTION, Conversion, FileConversion, Options, convert
 from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.errors import ConversionError, Dp2DdpError
@@ -54,9 +55,10 @@ SCRIPTS = corpus()
 CHANGES = st.lists(st.tuples(st.sampled_from(MUTATIONS), st.integers(0, 2**16)), max_size=12)
 OPTIONS = st.builds(
     Options,
-    data=st.sampled_from([None, None, "share", "shard", "replicate"]),
-    join=st.sampled_from([None, None, "batch", "outputs"]),
-    gradients=st.sampled_from([None, None, "graph", "reducer"]),
+    **{
+        field: st.sampled_from([None, None, *CHOICES[field]])
+        for field in ("data", "join", "gradients", "tier")
+    },
     helpers=st.sampled_from(HelperPlace),
 )
 

@@ -70,7 +70,7 @@ class TestPlace:
             "import torch\nprint('hello')\nimport torch.nn as nn\nnet = nn.DataParallel(n)\n"
         ).after
 
-        assert after.startswith("import torch\nfrom dp2ddp.templates.ddp import GraphDDP\n")
+        assert after.startswith("import torch\nfrom dp2ddp.helpers import GraphDDP, join_process_group\n")
 
     def test_ranks_join_behind_visible_devices_in_the_function_that_starts(self) -> None:
         conversion = converted(
@@ -126,7 +126,7 @@ class TestPlace:
     def test_a_script_that_acts_before_it_imports(self, head: str) -> None:
         after = converted(head + "print('hello')\nimport torch\nnet = torch.nn.DataParallel(n)\n").after
 
-        helpers = "from dp2ddp.templates.ddp import GraphDDP\nfrom dp2ddp.templates.process import join_process_group\n"
+        helpers = "from dp2ddp.helpers import GraphDDP, join_process_group\n"
         assert after.startswith(f"{head}{helpers}\n")
         assert after.index("join_process_group()") < after.index("print")
 
@@ -313,4 +313,4 @@ def test_imports_stand_above_the_decorators_of_the_first_statement() -> None:
     text = "@decorated\ndef wrapped(net):\n    import torch\n    return torch.nn.DataParallel(net)\nwrapped(net)\n"
     after = converted(text).after
     assert "\n\n@decorated\ndef wrapped(net):\n" in after
-    assert after.index("import GraphDDP") < after.index("@decorated")
+    assert after.index("import WholeBatch") < after.index("@decorated")

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.codemod.convert import Conversion, convert
+from dp2ddp.progress import SILENT
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.projects import read_project
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject
-from dp2ddp.trial.trial import try_on
+from dp2ddp.trial.trial import run_trial
 from tests.codemod.forward_mutations import ALL, LOST, Mutation
 from tests.codemod.scripts import project_of
 
-PATIENCE = 120.0  # seconds without progress; the machine may be busy
+TIMEOUT = 120.0  # seconds without progress; the machine may be busy
 HAZARDS = {  # nothing that ranks could tell each other: these are hazards, all others are converted
     *("iterator", "cycle", "count", "generator", "simple_queue", "function_attribute", "global_number"),
     *(
@@ -68,7 +69,7 @@ def test_it_trains_the_same(mutation: Mutation, server: Server, tmp_path: Path) 
     scratch.mkdir()
     script = folder / "train.py"
     script.write_text(mutation.text, encoding="utf-8")
-    verdict = try_on(_subject(script, convert(read_project(script))), 2, server, scratch, print)
+    verdict = run_trial(_subject(script, convert(read_project(script))), 2, server, scratch, SILENT)
     assert verdict.same
     assert verdict.trained
 
@@ -84,7 +85,7 @@ def _subject(script: Path, conversion: Conversion) -> Subject:
         arguments=(),
         folder=script.parent,
         mended={},
-        patience=PATIENCE,
+        timeout=TIMEOUT,
         torchrun=False,
         float32=False,
     )

@@ -55,15 +55,16 @@ def test_another_script_adds_what_it_lacks_and_takes_nothing_away() -> None:
 
 def test_what_its_owner_changed_stays_and_is_told() -> None:
     mine = (
-        module("", *SMALL).after.replace("FRAME = 2048", "FRAME = 4096") + "\n\ndef mine():\n    return 1\n"
+        module("", *SMALL).after.replace('RANK_PROCESS = "RANK_PROCESS"', 'RANK_PROCESS = "MINE"')
+        + "\n\ndef mine():\n    return 1\n"
     )
-    assert "FRAME = 4096" in mine
+    assert 'RANK_PROCESS = "MINE"' in mine
 
     more = module(mine, *LARGE)
 
-    assert more.kept == ("FRAME",)
-    assert "FRAME = 4096" in more.after
-    assert "FRAME = 2048" not in more.after
+    assert more.kept == ("RANK_PROCESS",)
+    assert 'RANK_PROCESS = "MINE"' in more.after
+    assert 'RANK_PROCESS = "RANK_PROCESS"' not in more.after
     assert definitions(mine).items() <= definitions(more.after).items()
     compile(more.after, "ddp_helpers.py", "exec")
     assert definitions(module("", *SMALL, *LARGE).after).keys() <= definitions(more.after).keys()

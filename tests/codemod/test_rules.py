@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
+import re
 
+import libcst
 import pytest
 
-from dp2ddp.codemod.apply import Editor
-from dp2ddp.codemod.document import rule_page, write_pages
+from dp2ddp.codemod.apply import edit_text
+from dp2ddp.codemod.choices import FULL
+from dp2ddp.codemod.document import rule_page, rule_text, write_pages
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.facts import Facts, gather_facts
 from dp2ddp.codemod.plan import Plan, make_plan
 from dp2ddp.codemod.rule import (
+    STYLES,
     Example,
     Flags,
     Notes,
@@ -21,12 +25,16 @@ from dp2ddp.codemod.rule import (
     all_rules,
     code_of,
     pick_rules,
+    rules_of_style,
 )
-from dp2ddp.codemod.strategy import choose
+from dp2ddp.codemod.strategy import Choice, choose
+from dp2ddp.codemod.tiers import with_tier
 from dp2ddp.errors import ConversionError
+from dp2ddp.review.check_rule import check_rules
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.notebooks import RawCell, script_of
 from dp2ddp.source.projects import Project
+from tests.codemod.nodes import nodes_of, spelled
 
 RULES = all_rules()
 EXAMPLES = [
@@ -45,11 +53,12 @@ def facts_of(text: str) -> Facts:
 
 
 def plan_of(facts: Facts, *rules: Rule) -> Plan:
-    return make_plan(facts, choose(facts), rules)
+    (tier,) = {rule.tier for rule in rules} if len(rules) == 1 else {FULL}
+    return make_plan(facts, with_tier(facts, choose(facts), Choice(tier, "its examples are")), rules)
 
 
 def rewritten(facts: Facts, plan: Plan) -> str:
-    return Editor(facts.script.positions, facts.script.scopes, "\n").apply(plan.text_edits(), [])
+    return edit_text(facts.script, plan.text_edits())
 
 
 @pytest.mark.parametrize(("rule", "example"), EXAMPLES)
@@ -87,6 +96,17 @@ class TestEveryRule:
         assert any(isinstance(example, (Rewrites, Flags, Notes)) for example in rule.examples)
         assert any(isinstance(example, Untouched) for example in rule.examples)
 
+    def test_its_nodes_are_those_of_its_examples(self, rule: Rule) -> None:
+        """A page says which nodes of libcst a rule acts on."""
+        found: set[tuple[str, str]] = set()
+        for example in rule.examples:
+            facts = facts_of(code_of(example.before))
+            found |= set(nodes_of(facts.script, plan_of(facts, rule)))
+        edited, flagged = ({name for kind, name in found if kind == which} for which in ("edit", "flag"))
+
+        assert list(rule.nodes) == sorted(spelled(edited or flagged))
+        assert all(hasattr(libcst, name) for name in rule.nodes)
+
     def test_its_page_has_the_fixed_headings(self, rule: Rule) -> None:
         headings = [line for line in rule.page().splitlines() if line.startswith("## ")]
 
@@ -102,6 +122,12 @@ class TestEveryRule:
 
         assert page.read_text(encoding="utf-8") == rule_page(rule), "run `dp2ddp rules --write docs/rules`"
 
+    def test_its_page_links_every_document_that_its_text_names(self, rule: Rule) -> None:
+        named = re.findall(r"(?<!\w)docs/([\w/-]+\.md(?:#[\w-]+)?)", rule.page())
+
+        assert re.findall(r"\[docs/[^]]+\]\(\.\./([^)]+)\)", rule_page(rule)) == named
+        assert "](" not in rule_text(rule).partition("## Examples")[0]
+
 
 def test_codes_are_unique() -> None:
     codes = [rule.code for rule in RULES]
@@ -112,16 +138,18 @@ def test_codes_are_unique() -> None:
 def test_no_page_is_left_of_a_rule_that_went_away(request: pytest.FixtureRequest) -> None:
     pages = {page.stem for page in (request.config.rootpath / "docs" / "rules").glob("DDP*.md")}
 
-    assert pages == {rule.code for rule in RULES}
+    assert pages == {rule.code for rule in (*RULES, *check_rules())}
 
 
-def test_the_order_of_the_rules_does_not_matter() -> None:
-    text = "import torch\n" + "\n".join(_body(rule) for rule in RULES)
+@pytest.mark.parametrize("style", STYLES)
+def test_the_order_of_the_rules_does_not_matter(style: str) -> None:
+    rules = rules_of_style(style)
+    text = "import torch\n" + "\n".join(_body(rule) for rule in rules)
     facts = facts_of(text)
-    expected = rewritten(facts, plan_of(facts, *RULES))
+    expected = rewritten(facts, plan_of(facts, *rules))
 
     for seed in range(20):
-        shuffled = list(RULES)
+        shuffled = list(rules)
         random.Random(seed).shuffle(shuffled)
         assert rewritten(facts, plan_of(facts, *shuffled)) == expected
 
@@ -153,4 +181,7 @@ def test_an_unknown_code_is_an_error() -> None:
 def test_pages_are_written(tmp_path) -> None:  # type: ignore[no-untyped-def]
     paths = write_pages(RULES[:1], tmp_path / "rules")
 
-    assert [path.read_text(encoding="utf-8") for path in paths] == [rule_page(RULES[0])]
+    page, index = (path.read_text(encoding="utf-8") for path in paths)
+    assert page == rule_page(RULES[0])
+    assert paths[1].name == "README.md"
+    assert f"[{RULES[0].code} {RULES[0].name}]({RULES[0].code}.md)" in index

@@ -13,6 +13,18 @@ from tests.codemod.sink_scripts import MARK, PATHS, SinkScript, sink_scripts
 SCRIPTS = list(sink_scripts())
 
 
+HELPERS = (
+    "rank_zero",
+    "run_on_rank0",
+    "ask_rank0",
+    "make_on_rank0",
+    "save_on_rank0",
+    "open_on_rank0",
+    "LogFile",
+    "make_handler_on_rank0",
+)
+
+
 def marked(text: str) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.endswith(MARK)]
 
@@ -22,7 +34,7 @@ def answer(script: SinkScript, conversion: Conversion) -> str:
     if any(hazard.code.startswith("DDP50") for hazard in conversion.hazards):
         return "hazard"
     (before,), (after,) = marked(script.text), marked(conversion.after)
-    return "once" if before != after and "rank_zero" in after else "left to every rank"
+    return "once" if before != after and any(one in after for one in HELPERS) else "left to every rank"
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -6,6 +6,7 @@ that two or more of them have must be in two scripts at least. The command write
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -278,7 +279,7 @@ def missing(entries: Sequence[Entry]) -> list[Idiom]:
 
 def page(entries: Sequence[Entry]) -> str:
     """docs/corpus.md."""
-    return "\n".join([*_head(entries), *_idiom_tables(entries), *_script_tables(entries)]) + "\n"
+    return "\n".join([*_head(entries), *_idiom_lists(entries), *_script_tables(entries)]) + "\n"
 
 
 def _scripts_by_row(entries: Sequence[Entry]) -> dict[str, list[str]]:
@@ -292,8 +293,9 @@ def _scripts_by_row(entries: Sequence[Entry]) -> dict[str, list[str]]:
 _HEAD = """\
 # The corpus: which script has which idiom
 
-Written by `python3 tests/corpus/idioms.py`. The rows are what 95 public DataParallel repositories contain; the first
-number says how many of the 95, the second how many scripts of `tests/corpus` have it. CI converts and verifies them.
+Written by `python3 tests/corpus/idioms.py`. What 95 public DataParallel repositories contain: behind each idiom how
+many of the 95 have it, and how many scripts of `tests/corpus`; below it these scripts, by their folder. CI converts and
+verifies them.
 
 {scripts} scripts, {idioms} idioms; {missing} of those that two or more repositories have are in fewer than two."""
 
@@ -302,18 +304,33 @@ def _head(entries: Sequence[Entry]) -> list[str]:
     return [_HEAD.format(scripts=len(entries), idioms=len(IDIOMS), missing=len(missing(entries)))]
 
 
-def _idiom_tables(entries: Sequence[Entry]) -> list[str]:
+def _idiom_lists(entries: Sequence[Entry]) -> list[str]:
     found = _scripts_by_row(entries)
     lines = []
     for group in dict.fromkeys(idiom.group for idiom in IDIOMS):
-        lines += ["", f"## {group}", "", "| idiom | repositories | scripts | which |", "|---|---|---|---|"]
+        lines += ["", f"## {group}", ""]
         for idiom in IDIOMS:
             if idiom.group == group:
-                scripts = found.get(idiom.text, [])
-                lines.append(
-                    f"| {idiom.text} | {idiom.repositories} | {len(scripts)} | {', '.join(scripts)} |"
-                )
+                lines += _item(idiom, found.get(idiom.text, []))
     return lines
+
+
+def _item(idiom: Idiom, scripts: Sequence[str]) -> list[str]:
+    """`- nn.DataParallel: 37 of the 95, 3 scripts`, and on the next line `data: a, b; loss: c`."""
+    text = re.sub(r"([*_<\[])", r"\\\1", idiom.text)  # `from x import *`, `__name__`
+    head = (
+        f"- {text}: {idiom.repositories} of the 95, {len(scripts)} script{'' if len(scripts) == 1 else 's'}"
+    )
+    folders: dict[str, list[str]] = {}
+    for script in scripts:
+        folder, _, name = script.partition("/")
+        folders.setdefault(folder, []).append(name)
+    if not scripts:
+        return [head]
+    return [
+        f"{head}\\",
+        "  " + "; ".join(f"*{folder}*: {', '.join(names)}" for folder, names in folders.items()),
+    ]
 
 
 def _script_tables(entries: Sequence[Entry]) -> list[str]:
@@ -337,5 +354,5 @@ if __name__ == "__main__":
     sys.path[:0] = [str(ROOT / ".ci"), str(ROOT / "tests")]
     import environment
 
-    environment.enter()
+    environment.enter("dev")
     PAGE.write_text(page(_corpus()), encoding="utf-8")

@@ -5,23 +5,33 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from corpus.cases import Case, all_cases
+from corpus.covering import Run, covering
 from corpus.outcomes import outcome
 
 from dp2ddp.codemod.convert import convert
+from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report, print_report
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.old_code import mended_files
 from dp2ddp.source.projects import read_project
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject
-from dp2ddp.trial.trial import try_on
+from dp2ddp.trial.trial import run_trial
 
 CASES = all_cases()
 TRAINING = [(case, world) for case in CASES if case.answer is None and case.runs for world in case.worlds]
-PATIENCE = 120.0  # seconds without progress; the machine may be busy
+COVERING = set(covering(TRAINING))
+TIMEOUT = 120.0  # seconds without progress; the machine may be busy
+
+
+def as_parameter(run: Run) -> Any:
+    """Slow, unless it is one of the few that have every idiom among them."""
+    case, world = run
+    return pytest.param(*run, id=f"{case.name}-{world}", marks=[] if run in COVERING else [pytest.mark.slow])
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +55,7 @@ def test_a_script_is_converted_or_refused_as_its_head_says(case: Case) -> None:
 
 
 @pytest.mark.torchrun
-@pytest.mark.parametrize(
-    ("case", "world"), [pytest.param(*each, id=f"{each[0].name}-{each[1]}") for each in TRAINING]
-)
+@pytest.mark.parametrize(("case", "world"), [as_parameter(run) for run in TRAINING])
 def test_a_script_trains_the_same(case: Case, world: int, server: Server, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     if case.folder:
@@ -69,13 +77,13 @@ def test_a_script_trains_the_same(case: Case, world: int, server: Server, tmp_pa
         arguments=case.arguments,
         folder=folder,
         mended=mended_files(project),
-        patience=PATIENCE,
+        timeout=TIMEOUT,
         torchrun=False,
         float32=world == min(case.worlds),  # what doubles hide does not hang on the number of devices
     )
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    verdict = try_on(subject, world, server, scratch, print)
+    verdict = run_trial(subject, world, server, scratch, SILENT)
     print_report(Report(case.name, (verdict,), "", 0.0))  # pytest shows it where one of these is false
     assert verdict.same
     assert verdict.trained is case.trains

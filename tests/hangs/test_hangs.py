@@ -12,7 +12,7 @@ from hangs import programs
 
 from dp2ddp.codemod.convert import Options, convert
 from dp2ddp.codemod.helpers import HelperPlace
-from dp2ddp.report.run import failure_text
+from dp2ddp.report.failure_text import failure_text
 from dp2ddp.runtime.run import Run, watch
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
@@ -20,7 +20,7 @@ from dp2ddp.source.projects import read_project
 from dp2ddp.trial.runs import environment
 
 pytestmark = pytest.mark.torchrun
-PATIENCE = 4.0  # seconds without progress
+TIMEOUT = 4.0  # seconds without progress
 
 
 def texts(folder: Path) -> dict[str, str]:
@@ -48,7 +48,7 @@ def runs(folder: Path) -> Iterator[dict[str, Run]]:
             server.start(stage_of(name, text, folder / name.replace(" ", "_")))
             for name, text in texts(folder).items()
         ]
-        yield {Path(run.stage.folder).name.replace("_", " "): run for run in watch(runnings, PATIENCE)}
+        yield {Path(run.stage.folder).name.replace("_", " "): run for run in watch(runnings, TIMEOUT)}
 
 
 def stage_of(name: str, text: str, place: Path) -> Stage:
@@ -60,7 +60,7 @@ def stage_of(name: str, text: str, place: Path) -> Stage:
         mode="ddp",
         world=2,
         folder=str(place),
-        desk=str(place / "desk"),
+        run_folder=str(place / "run"),
         name="train_ddp.py",
         scratch=str(place),
         seed=1,
@@ -172,7 +172,7 @@ ONE = "torch.ones(4).cuda()"
             [
                 "rank 0 waits in all_gather at <loss = model(torch.randn(8, 3).cuda()).pow(2).mean()>",
                 "rank 1 is at <time.sleep(600)>: time.sleep(600)",
-                "collective 10, all_gather",
+                "collective 8, all_gather",
             ],
         ),
     ],
@@ -261,7 +261,7 @@ def test_collectives_that_do_not_match_are_named(
 def test_the_place_of_a_worker_that_does_not_answer_is_told(runs: dict[str, Run]) -> None:
     failure = runs["loader"].failure
     assert failure is not None
-    assert failure.stands[1].worker.endswith(" in __getitem__: time.sleep(0.1)")
+    assert failure.positions[1].worker.endswith(" in __getitem__: time.sleep(0.1)")
 
 
 def test_nothing_survives(runs: dict[str, Run], folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dp2ddp.verify.verdict import Verdict
+from dp2ddp.comparison.verdict import Verdict
 from tests.mutations.faults import Fault
 
 

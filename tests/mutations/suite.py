@@ -10,21 +10,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from dp2ddp.comparison.aligned import Aligned
+from dp2ddp.comparison.tolerance import FLOAT64
+from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.run import Run, watch
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.judge import Pair, aligned_pair, judge
-from dp2ddp.trial.prepare import Kind, Prepared, order_folder, prepare
+from dp2ddp.trial.prepare import Prepared, RunKind, order_folder, prepare
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject
 from dp2ddp.trial.trial import MODES
-from dp2ddp.verify.aligned import Aligned
-from dp2ddp.verify.tolerance import FLOAT64
-from dp2ddp.verify.verdict import Verdict
 
 BASES = Path(__file__).resolve().parent / "bases"
 SIDE_BY_SIDE = 2
-PATIENCE = 20.0  # seconds; a port that hangs has been found out, too
+TIMEOUT = 20.0  # seconds; a port that hangs has been found out, too
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Suite:
     def judge(self, change: Change) -> Verdict | str:
         """The verdict; the words of a failure if the port does not come to its end."""
         room = self._scratch / f"{next(self._count)}"
-        other = self._run(subject_of(change), Kind("ddp", "float64"), room)
+        other = self._run(subject_of(change), RunKind("ddp", "float64"), room)
         if other[1].failure:
             return f"{other[1].failure.kind}: {other[1].failure.text}"
         pair = Pair(self._reference(change.base), other, FLOAT64, port=True)
@@ -95,7 +95,7 @@ class Suite:
 
     def _aligned(self, subject: Subject, room: Path) -> Aligned:
         """With the same random numbers; verify runs this for every port that differs."""
-        left, right = (self._run(subject, Kind(mode, "float64", aligned=True), room) for mode in MODES)
+        left, right = (self._run(subject, RunKind(mode, "float64", aligned=True), room) for mode in MODES)
         pair = Pair(left, right, FLOAT64, port=True)
         return aligned_pair(subject, pair, order_folder("float64", self._world, room), self._server, room)
 
@@ -104,18 +104,18 @@ class Suite:
             return self._references.get((base, nudged)) or self._made(base, nudged)
 
     def _made(self, base: str, nudged: bool) -> tuple[Prepared, Run]:
-        kind = Kind("dp", "float64", nudged)
+        kind = RunKind("dp", "float64", nudged)
         prepared, run = self._run(subject_of(Change(base, base, ())), kind, self._scratch / base)
         if run.failure:
             raise RunError(f"{base}/train.py: {run.failure.text}: {run.output(0, 'err')}")
         self._references[base, nudged] = prepared, run
         return prepared, run
 
-    def _run(self, subject: Subject, kind: Kind, room: Path) -> tuple[Prepared, Run]:
+    def _run(self, subject: Subject, kind: RunKind, room: Path) -> tuple[Prepared, Run]:
         prepared = prepare(subject, kind, self._world, room)
         running = self._server.start(prepared.stage)
         try:
-            return prepared, watch([running], PATIENCE)[0]
+            return prepared, watch([running], TIMEOUT)[0]
         finally:
             running.kill()
 
@@ -135,6 +135,6 @@ def subject_of(change: Change) -> Subject:
         modules={},
         arguments=(),
         folder=folder,
-        patience=PATIENCE,
+        timeout=TIMEOUT,
         sample_streams=True,
     )

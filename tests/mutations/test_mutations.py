@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.verify.causes.catalogue import CATALOGUE
+from dp2ddp.comparison.causes.catalogue import catalogue
 from tests.mutations.faults import FAULTS
 from tests.mutations.harmless import HARMLESS
 from tests.mutations.results import Result, alarm
@@ -26,7 +26,7 @@ def test_the_suite_is_as_large_as_promised() -> None:
 def test_every_fault_changes_its_port_and_has_its_cause_in_the_catalogue() -> None:
     for fault in FAULTS:
         assert fault.change.text != port(fault.base), fault.name
-        assert set(fault.causes.split("|")) <= CATALOGUE.keys(), fault.name
+        assert set(fault.causes.split("|")) <= catalogue().keys(), fault.name
 
 
 @pytest.fixture(scope="module")

@@ -20,18 +20,19 @@ from pathlib import Path
 
 import pytest
 
+from dp2ddp.comparison.causes.catalogue import catalogue
+from dp2ddp.comparison.verdict import Verdict
+from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report, print_report
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.launcher import starts_its_ranks
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject
-from dp2ddp.trial.trial import try_on
-from dp2ddp.verify.causes.catalogue import CATALOGUE
-from dp2ddp.verify.verdict import Verdict
+from dp2ddp.trial.trial import run_trial
 
 HERE = Path(__file__).resolve().parent
 HEAD = re.compile(r"^# (verify|random|cause|also|worlds|arguments): (.*\S)\s*$", re.MULTILINE)
-PATIENCE = 120.0  # seconds without progress; the machine may be busy
+TIMEOUT = 120.0  # seconds without progress; the machine may be busy
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def read_port(path: Path) -> Port:
     assert answer == "same" or (answer.startswith("different, ") and why), f"{path}: {said['verify']}"
     worlds = tuple(int(world) for world in said.get("worlds", "2").split())
     causes = tuple(said.get("cause", "").split("|"))
-    assert set(causes) <= {"", *CATALOGUE}, f"{path}: {said['cause']}"
+    assert set(causes) <= {"", *catalogue()}, f"{path}: {said['cause']}"
     arguments = tuple(said.get("arguments", "").split())
     also, random_only = frozenset(said.get("also", "").split()), said.get("random") == "only"
     return Port(path, answer.removeprefix("different, "), causes, also, random_only, worlds, arguments)
@@ -92,13 +93,13 @@ def test_verify_says_of_a_port_what_is_true(port: Port, world: int, server: Serv
         modules={},
         arguments=port.arguments,
         folder=folder,
-        patience=PATIENCE,
+        timeout=TIMEOUT,
         sample_streams=True,
         torchrun=False,
         port=folder / "train_ddp.py",
         starts_ranks=starts_its_ranks(port.path),
     )
-    verdict = try_on(subject, world, server, scratch, print)
+    verdict = run_trial(subject, world, server, scratch, SILENT)
     print_report(Report(port.name, (verdict,), "", 0.0))  # pytest shows it where this is false
     assert first_difference(verdict) == port.answer
     assert verdict.random_only or not port.random_only
@@ -110,7 +111,7 @@ def first_difference(verdict: Verdict) -> str:
     """The kind of thing that differs, the nearest to a cause first; "same" if nothing does."""
     if verdict.float64.first is not None:
         return verdict.float64.first.kind
-    if not verdict.stdout.same or verdict.voices:
+    if not verdict.stdout.same or verdict.printing_ranks:
         return "stdout"
     if not verdict.files.same:
         return "files"

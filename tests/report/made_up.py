@@ -6,17 +6,17 @@ import dataclasses
 
 import numpy as np
 
-from dp2ddp.report.changes import Change, Reason
+from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.compare import Comparison, Difference
+from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, TextComparison
+from dp2ddp.comparison.series import Series
+from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.comparison import Report
-from dp2ddp.report.run import failure_document, failure_text
+from dp2ddp.report.failure_text import failure_document, failure_text
+from dp2ddp.report.script_changes import Reason, ScriptChange
 from dp2ddp.runtime.run import Failure, Run
-from dp2ddp.runtime.stacks import Frame, Stand
+from dp2ddp.runtime.stacks import Frame, RankPosition
 from dp2ddp.runtime.stage import Stage
-from dp2ddp.verify.causes.cause import Cause
-from dp2ddp.verify.compare import Comparison, Difference
-from dp2ddp.verify.outputs import FileDifference, FilesComparison, TextComparison
-from dp2ddp.verify.series import Series
-from dp2ddp.verify.verdict import Verdict
 
 LOG = FileDifference(
     "log.csv",
@@ -85,7 +85,8 @@ def same(world: int = 2, steps: int = 21, parameters: int = 12) -> Verdict:
     found = series(steps, layers(parameters), world)
     single = series(steps, layers(parameters), world, rounding=1e-7, noise=True)
     return Verdict(
-        world=world, float64=comparison(found), float32=comparison(single), stdout=TextComparison(11, None), voices=(),
+        world=world, float64=comparison(found), float32=comparison(single), stdout=TextComparison(11, None),
+        printing_ranks=(),
         files=FilesComparison(1, ()), codes=(0, 0), seconds=(12.6, 13.3), printed=("Epoch 0\n", "Epoch 0\n"),
     )  # fmt: skip
 
@@ -107,7 +108,10 @@ def different(world: int = 2, steps: int = 21, parameters: int = 12, parted: int
             Cause(
                 "sum-for-mean",
                 "Gradients are summed over the ranks where DataParallel takes their mean.",
-                (f"gradients are {world}.000 times as long: {world} = W", "all ranks agree with each other"),
+                (
+                    f"gradients are {world}.000 times as long: {world} = W",
+                    "all ranks have the same gradients and parameters",
+                ),
                 "Divide the loss by the number of ranks, or let DistributedDataParallel average.",
                 0.93,
                 ("DDP401 train_ddp.py:88",),
@@ -117,7 +121,7 @@ def different(world: int = 2, steps: int = 21, parameters: int = 12, parted: int
     )  # fmt: skip
 
 
-CHANGE = Change(
+CHANGE = ScriptChange(
     "train.py",
     "train.py (converted)",
     "import torch\n\nnet = Net()\nnet = torch.nn.DataParallel(net)\nfor x in loader:\n    step(x)\n"
@@ -132,21 +136,27 @@ CHANGE = Change(
 SURROUNDINGS = (("command", "dp2ddp verify train.py -n 2"), ("torch", "2.9.0"), ("seed", "20"))
 
 
-def report(*verdicts: Verdict, changes: tuple[Change, ...] = (CHANGE,), script: str = "train.py") -> Report:
+def report(
+    *verdicts: Verdict, changes: tuple[ScriptChange, ...] = (CHANGE,), script: str = "train.py"
+) -> Report:
     return Report(script, verdicts, "torchrun --standalone train_ddp.py", 13.9, changes, SURROUNDINGS)
 
 
 def failed_run(kind: str = "hang", text: str = "dist.barrier()") -> Run:
     """Of three ranks one waits, one saves, one is gone; `text` is what scripts chose."""
     frames = (Frame(f"/a/{text}.py", 88, text), Frame("/a/train_ddp.py", 120, "<module>"))
-    stands = (
-        Stand(0, frames, collective="barrier", source=text),
-        Stand(1, frames[1:], doing="save", source="torch.save(net, path)", worker=f"data.py:3: {text}"),
-        Stand(2, ended=f"failed at {text}"),
+    positions = (
+        RankPosition(0, frames, collective="barrier", source=text),
+        RankPosition(
+            1, frames[1:], doing="save", source="torch.save(net, path)", worker=f"data.py:3: {text}"
+        ),
+        RankPosition(2, ended=f"failed at {text}"),
     )
-    stage = Stage(script="/a/train_ddp.py", mode="ddp", world=3, folder="/a", desk="/b", name="train_ddp.py")
+    stage = Stage(
+        script="/a/train_ddp.py", mode="ddp", world=3, folder="/a", run_folder="/b", name="train_ddp.py"
+    )
     return Run(
-        stage, (None,) * 3, 9.0, Failure(kind, 1, text, stands, f"collective 3, {text}, by rank 0 alone")
+        stage, (None,) * 3, 9.0, Failure(kind, 1, text, positions, f"collective 3, {text}, by rank 0 alone")
     )
 
 
@@ -171,5 +181,5 @@ def evil() -> Report:
         causes=(Cause(EVIL, EVIL, (EVIL,), EVIL, 1.0, (EVIL,)),),
         remarks=(EVIL,),
     )
-    change = Change(EVIL, EVIL, f"a\n{EVIL}\n", f"b\n{EVIL}\n", (Reason(1, "line 1", EVIL, EVIL),))
+    change = ScriptChange(EVIL, EVIL, f"a\n{EVIL}\n", f"b\n{EVIL}\n", (Reason(1, "line 1", EVIL, EVIL),))
     return Report(EVIL, (verdict,), EVIL, 1.0, (change,), ((EVIL, EVIL),), EVIL, failed("crash", EVIL).failed)

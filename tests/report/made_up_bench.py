@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from dp2ddp.bench.figures import Figures, Mode, spread
-from dp2ddp.bench.readings import Sent
-from dp2ddp.bench.result import Benchmark, Measured, Sameness, Setting
+from dp2ddp.costs.figures import Figures, Mode, spread
+from dp2ddp.costs.readings import Sent
+from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
 
 SECONDS = {"dp": (0.010, 0.012, 0.011, 0.030), "ddp": (0.005, 0.006, 0.0055, 0.010)}
 

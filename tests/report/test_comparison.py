@@ -7,14 +7,14 @@ import json
 
 import pytest
 
+from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.compare import Comparison, Difference
+from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, TextComparison
+from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.comparison import Judged, Report, causes_text, facts, headline, rows_text
 from dp2ddp.report.comparison_json import as_document
 from dp2ddp.report.markdown import markdown
 from dp2ddp.trace.unchecked import Unchecked
-from dp2ddp.verify.causes.cause import Cause
-from dp2ddp.verify.compare import Comparison, Difference
-from dp2ddp.verify.outputs import FileDifference, FilesComparison, TextComparison
-from dp2ddp.verify.verdict import Verdict
 
 GOOD = Comparison(
     steps=4, rank_steps=(4, 4), largest=None, first=None, also=(), identical_steps=4, identical_buffers=True,
@@ -23,7 +23,8 @@ GOOD = Comparison(
 HALF = Difference("gradient", 0.5, step=1, rank=0, name="conv.weight", reference_norm=2.0, norm=1.0)
 PARTED = dataclasses.replace(GOOD, first=HALF, largest=HALF, identical_steps=1, agreeing_ranks=((0,), (1,)))
 SAME = Verdict(
-    world=2, float64=GOOD, float32=GOOD, stdout=TextComparison(7, None), voices=(), files=FilesComparison(1, ()),
+    world=2, float64=GOOD, float32=GOOD, stdout=TextComparison(7, None),
+    printing_ranks=(), files=FilesComparison(1, ()),
     codes=(0, 0), seconds=(1.0, 2.0),
 )  # fmt: skip
 
@@ -49,7 +50,7 @@ def test_the_ratio_of_the_gradients_and_the_ranks_that_agree_are_told() -> None:
     marked = facts(dataclasses.replace(SAME, float64=PARTED))
     texts = [text for _, text, judged in marked if judged is Judged.BAD]
     assert "gradients are 0.5 times as long as under DataParallel" in texts
-    assert "ranks that agree with each other: 0 | 1" in texts
+    assert "at that step the same gradients and parameters on ranks: 0 | 1" in texts
 
 
 def test_what_is_only_shown_does_not_look_like_a_pass() -> None:
@@ -141,7 +142,7 @@ def test_where_nothing_could_differ_nothing_was_compared() -> None:
     ("change", "label", "words"),
     [
         ({"stdout": TextComparison(2, (2, "a", "b"))}, "stdout", "line 2 is 'b', under DataParallel 'a'"),
-        ({"voices": (1,)}, "stdout", "rank 1 prints as well"),
+        ({"printing_ranks": (1,)}, "stdout", "rank 1 prints as well"),
         (
             {"files": FilesComparison(1, (FileDifference("x", "is written by DDP only"),))},
             "files",
@@ -160,7 +161,7 @@ def test_the_document_is_json_without_infinities() -> None:
     missing = dataclasses.replace(HALF, size=float("inf"))
     verdict = dataclasses.replace(SAME, float64=dataclasses.replace(PARTED, first=missing))
     document = json.loads(as_document(report(verdict)))
-    assert document["schema"] == "dp2ddp.verify/1"
+    assert document["schema"] == "dp2ddp.verify/2"
     assert not document["same"]
     first = document["verdicts"][0]["float64"]["first"]
     assert (first["size"], first["ratio"]) == (None, 0.5)

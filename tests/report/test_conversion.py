@@ -39,7 +39,7 @@ def test_each_choice_has_a_reason() -> None:
 
 
 def test_each_edit_has_a_line_a_reason_and_a_code() -> None:
-    assert "  line 4:  done once, by rank 0; every rank gets its result (DDP503)" in report(converted(SCRIPT))
+    assert "  line 4:  done once, by rank 0, for all (DDP503)" in report(converted(SCRIPT))
 
 
 def test_a_hazard_has_a_place_and_an_advice() -> None:

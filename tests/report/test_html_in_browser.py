@@ -12,21 +12,27 @@ import psutil
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from dp2ddp.report.comparison import Report
-from dp2ddp.report.files import write_report
+from dp2ddp.costs.result import Sameness
+from dp2ddp.report.report_files import write_report
+from tests.report import made_up_conversions
 from tests.report.made_up import different, evil, failed, report, same
+from tests.report.made_up_bench import benchmark, measured
 
 QUIET = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 SIZES = {"phone": 360, "desktop": 1280}
-REPORTS: dict[str, Callable[[], Report]] = {
+REPORTS: dict[str, Callable[[], Any]] = {
     "same": lambda: report(same()),
     "different": lambda: report(same(2), different(3)),
     "large": lambda: report(different(4, 2000, 200, parted=500)),
     "hung": failed,
     "evil": evil,
+    "converted": lambda: made_up_conversions.report("plain"),
+    "open": lambda: made_up_conversions.report("hazards"),
+    "idiomatic": lambda: made_up_conversions.report("idiomatic"),
+    "measured": lambda: benchmark(measured(2), measured(4, Sameness("different", 3))),
 }
 
 # The colours that a reader sees: of each text, and of the first ground behind it that is not transparent.
@@ -128,7 +134,7 @@ def test_nothing_is_wider_than_the_screen(opened: Callable[..., Page], name: str
     assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]
 
 
-@pytest.mark.parametrize("name", ["same", "different", "hung"])
+@pytest.mark.parametrize("name", ["same", "different", "hung", "converted", "open", "measured"])
 def test_dark_and_light_are_two_grounds_and_both_are_readable(opened: Callable[..., Page], name: str) -> None:
     grounds = set()
     for scheme in ("light", "dark"):
@@ -142,14 +148,14 @@ def test_dark_and_light_are_two_grounds_and_both_are_readable(opened: Callable[.
 
 def test_a_hang_is_drawn_with_its_ranks_side_by_side(opened: Callable[..., Page]) -> None:
     for size, columns in (("desktop", 3), ("phone", 1)):
-        stands = opened("hung", size).locator(".stands > li")
-        texts = [stand.inner_text() for stand in stands.all()]
+        positions = opened("hung", size).locator(".positions > li")
+        texts = [position.inner_text() for position in positions.all()]
         assert [text.splitlines()[0] for text in texts] == ["rank 0", "rank 1", "rank 2"]
         assert "waits in barrier" in texts[0]
         assert "train_ddp.py:120" in texts[0]
         assert "is in save" in texts[1]
         assert "failed at" in texts[2]
-        assert len({stand.bounding_box()["x"] for stand in stands.all()}) == columns  # type: ignore[index]
+        assert len({position.bounding_box()["x"] for position in positions.all()}) == columns  # type: ignore[index]
 
 
 def test_what_a_run_that_hung_said_is_folded_behind_where_it_stands(opened: Callable[..., Page]) -> None:
@@ -158,6 +164,37 @@ def test_what_a_run_that_hung_said_is_folded_behind_where_it_stands(opened: Call
     assert not said.is_visible()
     page.locator("#failed summary").click()
     assert said.inner_text().startswith("Traceback")
+
+
+def test_reasons_stand_beside_their_lines_where_there_is_room_and_below_them_elsewhere(
+    opened: Callable[..., Page],
+) -> None:
+    for name in ("converted", "different"):  # the pages of convert and of verify
+        for size, beside in (("desktop", True), ("phone", False)):
+            for hunk in opened(name, size).locator(".hunk.reasoned").all():
+                lines, reasons = (
+                    hunk.locator(".lines").bounding_box(),
+                    hunk.locator(".reasons").bounding_box(),
+                )
+                assert lines is not None
+                assert reasons is not None
+                assert (reasons["x"] >= lines["x"] + lines["width"]) == beside, (name, size)
+                assert (reasons["y"] >= lines["y"] + lines["height"]) != beside, (name, size)
+
+
+def test_a_code_leads_to_what_its_rule_is(opened: Callable[..., Page]) -> None:
+    page = opened("converted")
+    codes = {link.inner_text() for link in page.locator(".reason a").all()}
+    assert {"DDP101", "DDP201"} <= codes
+    for code in codes:
+        assert page.locator(f"#{code} td").inner_text()
+
+
+def test_a_conversion_says_first_what_is_open_then_what_to_do(opened: Callable[..., Page]) -> None:
+    heads = [head.inner_text() for head in opened("open").locator("h2").all()]
+    assert heads[:3] == ["Hazards", "What to do next", "What was decided"]
+    heads = [head.inner_text() for head in opened("converted").locator("h2").all()]
+    assert heads[:3] == ["What to do next", "What was decided", "What changed"]
 
 
 def test_texts_of_scripts_run_nothing_and_build_nothing(opened: Callable[..., Page]) -> None:
@@ -182,7 +219,7 @@ def test_every_picture_has_a_name_and_a_description(opened: Callable[..., Page],
 
 
 def test_headings_go_down_step_by_step(opened: Callable[..., Page]) -> None:
-    for name in ("different", "hung"):
+    for name in ("different", "hung", "open", "idiomatic", "measured"):
         levels = opened(name).evaluate(
             "[...document.querySelectorAll('h1, h2, h3, h4')].map(e => +e.tagName[1])"
         )
@@ -191,16 +228,18 @@ def test_headings_go_down_step_by_step(opened: Callable[..., Page]) -> None:
         assert all(below <= above + 1 for above, below in zip(levels, levels[1:], strict=False))
 
 
-def test_every_table_has_a_caption_and_heads(opened: Callable[..., Page]) -> None:
-    tables = opened("different").evaluate(
+@pytest.mark.parametrize(("name", "most"), [("different", 8), ("open", 4)])
+def test_every_table_has_a_caption_and_heads(opened: Callable[..., Page], name: str, most: int) -> None:
+    tables = opened(name).evaluate(
         "[...document.querySelectorAll('table')].map(t => [t.caption?.textContent, t.querySelectorAll('th').length])"
     )
-    assert len(tables) > 8
+    assert len(tables) >= most
     assert all(caption and heads for caption, heads in tables)
 
 
-def test_the_keyboard_reaches_every_control_and_focus_is_seen(opened: Callable[..., Page]) -> None:
-    page = opened("different")
+@pytest.mark.parametrize("name", ["different", "open"])
+def test_the_keyboard_reaches_every_control_and_focus_is_seen(opened: Callable[..., Page], name: str) -> None:
+    page = opened(name)
     wanted = page.evaluate(NUMBERED)
     reached = []
     for _ in range(wanted):

@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from dp2ddp.report.comparison import facts
-from dp2ddp.report.markdown import markdown, plain
+from dp2ddp.report.markdown import markdown
+from dp2ddp.report.markdown_parts import plain
 from tests.report.made_up import EVIL, different, evil, failed, report, same
 
 

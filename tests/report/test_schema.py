@@ -10,11 +10,11 @@ import jsonschema
 import numpy as np
 import pytest
 
+from dp2ddp.comparison.aligned import Aligned
+from dp2ddp.comparison.compare import Comparison
+from dp2ddp.comparison.noise import Noise
 from dp2ddp.report.comparison import Report
 from dp2ddp.report.comparison_json import as_document
-from dp2ddp.verify.aligned import Aligned
-from dp2ddp.verify.compare import Comparison
-from dp2ddp.verify.noise import Noise
 from tests.report.made_up import different, evil, failed, report, same
 from tests.report.schema import SCHEMA, keys, validate
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch._dynamo  # sets an environment variable; before a test starts, so that no test is blamed
 
-from dp2ddp.runtime.devices import Installation, install
+from dp2ddp.runtime.virtual_devices import Installation, install
 
 Install = Callable[..., Installation]
 

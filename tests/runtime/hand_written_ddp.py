@@ -1,9 +1,10 @@
 """A CUDA training script written for DDP by hand, run on virtual devices by test_distributed.py; its own prints are the
 evidence. Started by torchrun; the first lines are what `dp2ddp run` does before a script."""
 
+import gc
 import os
 
-from dp2ddp.runtime.devices import install
+from dp2ddp.runtime.virtual_devices import install
 
 install(int(os.environ["WORLD_SIZE"]))
 
@@ -48,5 +49,6 @@ facts = {
     "average is the mean of the losses": torch.allclose(mean, (losses[0] + losses[1]) / 2),
 }
 print("".join(f"rank {local_rank} | {name}: {fact}\n" for name, fact in facts.items()), end="", flush=True)
-del model
+del model, output, loss, mean, losses, everyone, flat  # gloo aborts now and then where a reducer outlives it
+gc.collect()
 dist.destroy_process_group()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from torch.utils.tensorboard import SummaryWriter
 
+from dp2ddp.comparison.events import event_lines
 from dp2ddp.runtime.boot import complete_open_files
-from dp2ddp.verify.events import event_lines
 
 REPORT = """
 import os, sys
@@ -37,16 +37,16 @@ print("code", end.code, end.error)
 
 ASKED_AT_ONCE = """
 import os, signal, sys
-from dp2ddp.runtime import boot, desk
+from dp2ddp.runtime import boot, run_folder
 from dp2ddp.runtime.stage import Stage
 
-def write_note(*told):
+def write_status(*told):
     said.append(os.getpid())
     os.kill(os.getpid(), signal.SIGUSR1)
 
-said, boot.write_note = [], write_note
+said, boot.write_status = [], write_status
 stage = Stage(sys.argv[1], "dp", 1, os.path.dirname(sys.argv[1]), sys.argv[2], "train.py")
-desk.prepare_desk(stage)
+run_folder.prepare_run_folder(stage)
 boot.run_stage(stage, 0)
 print(len(said))
 """
@@ -197,6 +197,6 @@ def test_a_terminal_at_which_nobody_sits_has_a_size_and_no_input() -> None:
 def test_who_is_asked_where_it_stands_as_soon_as_its_number_is_known_lives_on(folder: Path) -> None:
     script = folder / "scripts" / "train.py"
     script.write_text("")
-    command = [sys.executable, "-c", ASKED_AT_ONCE, str(script), str(folder / "desk")]
+    command = [sys.executable, "-c", ASKED_AT_ONCE, str(script), str(folder / "run")]
     ended = subprocess.run(command, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (0, "2\n"), ended.stderr  # as it begins, and as it ends

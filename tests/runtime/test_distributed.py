@@ -42,7 +42,7 @@ def test_a_hand_written_cuda_script_trains_on_two_ranks() -> None:
 
 
 SPAWNING = """
-from dp2ddp.runtime.devices import install
+from dp2ddp.runtime.virtual_devices import install
 install(2)
 import sys, torch, torch.distributed as dist, torch.multiprocessing as mp
 

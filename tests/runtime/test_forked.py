@@ -49,15 +49,15 @@ def server() -> Iterator[Server]:
 
 
 def run(
-    server: Server, folder: Path, code: str, mode: Mode = "ddp", patience: float | None = None, **more: Any
+    server: Server, folder: Path, code: str, mode: Mode = "ddp", timeout: float | None = None, **more: Any
 ) -> Run:
     script = folder / "train.py"
     script.write_text(code)
     stage = Stage(
-        script=str(script), mode=mode, world=2, folder=str(folder), desk=str(folder / "desk"), name="train.py",
+        script=str(script), mode=mode, world=2, folder=str(folder), run_folder=str(folder / "run"), name="train.py",
         arguments=("--lr", "1"), capture=True, real=False, **more,
     )  # fmt: skip
-    return watch([server.start(stage)], patience)[0]
+    return watch([server.start(stage)], timeout)[0]
 
 
 def test_ranks_meet_and_end_like_any_script(server: Server, tmp_path: Path) -> None:
@@ -77,10 +77,10 @@ def test_a_crash_on_one_rank_ends_all_and_names_the_first(server: Server, tmp_pa
 
 
 def test_a_hang_tells_where_each_rank_stands(server: Server, tmp_path: Path) -> None:
-    found = run(server, tmp_path, HANG_ON_1, patience=12)
+    found = run(server, tmp_path, HANG_ON_1, timeout=12)
     assert found.failure is not None
     assert (found.failure.kind, found.failure.rank) == ("hang", 1)
-    waiting, free = found.failure.stands
+    waiting, free = found.failure.positions
     assert (waiting.collective, waiting.frames[0].line) == ("barrier", 7)
     assert (free.collective, free.frames[0].line, free.frames[0].function) == (None, 6, "wait")
 
@@ -108,7 +108,7 @@ def test_nothing_is_left_when_the_server_is_closed(tmp_path: Path) -> None:
             mode="dp",
             world=2,
             folder=str(tmp_path),
-            desk=str(tmp_path),
+            run_folder=str(tmp_path),
             name="t",
             real=False,
         )
@@ -121,10 +121,10 @@ def test_nothing_is_left_when_the_server_is_closed(tmp_path: Path) -> None:
     assert alive == []
 
 
-def wait_until_started(desk: Path) -> None:
+def wait_until_started(run_folder: Path) -> None:
     import time
 
-    while not (desk / "rank0.json").exists():
+    while not (run_folder / "rank0.json").exists():
         time.sleep(0.05)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.runtime.writes import read_writes
+from dp2ddp.runtime.written_files import read_writes
 
 # an audit hook cannot be removed, so each case has a process of its own
 CASES = {
@@ -21,8 +21,9 @@ CASES = {
     "remove": "import os; os.remove('linked/entry')",
     "rename over": "import os; open('x', 'w').close(); os.replace('x', 'linked/entry')",
     "torch.save": "import torch; torch.save(1, 'big')",
-    "the helpers' torch.save": "from dp2ddp.templates.voice import save_completely as save; save(1, 'big')",
-    "the same, in a linked folder": "from dp2ddp.templates.voice import save_completely as save; save(1, 'linked/x')",
+    "the helpers' torch.save": "from dp2ddp.templates.rank_zero_output import save_completely as save; save(1, 'big')",
+    "the same, in a linked folder": "from dp2ddp.templates.rank_zero_output import save_completely as save; "
+    "save(1, 'linked/x')",
 }
 
 
@@ -69,12 +70,13 @@ def test_reading_leaves_the_links(scratch: Path) -> None:
 
 def test_what_is_opened_for_writing_is_noted(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path\nfrom dp2ddp.runtime.guard import guard\nfrom dp2ddp.runtime.writes import Writes\n"
-        "guard(Path('.'), Writes(Path('desk').absolute(), 1))\n"
+        "from pathlib import Path\nfrom dp2ddp.runtime.guard import guard\n"
+        "from dp2ddp.runtime.written_files import Writes\n"
+        "guard(Path('.'), Writes(Path('run').absolute(), 1))\n"
         "import torch\nopen('a', 'w').close()\nopen('a').close()\nopen('b', 'a').close()\ntorch.save(1, 'c')"
     )
-    (tmp_path / "desk").mkdir()
+    (tmp_path / "run").mkdir()
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
-    found = {(Path(write.path).name, write.anew) for write in read_writes(tmp_path / "desk", 1)}
+    found = {(Path(write.path).name, write.anew) for write in read_writes(tmp_path / "run", 1)}
     assert {("a", True), ("b", False), ("c", True)} <= found
     assert not any(name.startswith("rank1") for name, _ in found)

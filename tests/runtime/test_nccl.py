@@ -56,6 +56,22 @@ def test_a_gloo_group_beside_nccl_takes_what_it_takes(alone: Any) -> None:
         dist.all_reduce(torch.ones(2), group=dist.new_group())
 
 
+@pytest.mark.parametrize("backend", ["nccl", "gloo"])
+def test_one_tensor_of_as_many_numbers(alone: Any, backend: str) -> None:
+    """Accelerate gathers a batch into a row of numbers where the backend is NCCL."""
+    alone(backend)
+    rows, numbers = torch.arange(6.0).view(3, 2).cuda(), torch.zeros(6).cuda()
+    if backend == "gloo":
+        with pytest.raises(RuntimeError, match="invalid tensor size"):
+            dist.all_gather_into_tensor(numbers, rows)
+        return
+    dist.all_gather_into_tensor(numbers, rows)
+    assert numbers.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    rows.zero_()
+    dist.reduce_scatter_tensor(output=rows, input=numbers)
+    assert rows.tolist() == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+
+
 @pytest.mark.parametrize(("places", "refused"), [((0, 1), 0), ((0, 0), 1), ((HOST, HOST), 0)])
 def test_two_ranks_on_one_device(
     monkeypatch: pytest.MonkeyPatch, places: tuple[int, int], refused: int

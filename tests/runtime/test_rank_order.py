@@ -82,7 +82,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         "ddp",
         3,
         str(folder),
-        str(folder / "desk"),
+        str(folder / "run"),
         "train.py",
         rank_order=True,
         real=False,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dp2ddp.codemod.facts import script
 from dp2ddp.runtime import stacks
-from dp2ddp.runtime.stacks import read_stand
+from dp2ddp.runtime.stacks import read_position
 from dp2ddp.source import helper_module
 
 BOOT = Path(stacks.__file__).with_name("boot.py")
@@ -23,25 +23,25 @@ Current thread 0x00007f02 (most recent call first):
 
 
 def test_a_rank_in_a_collective() -> None:
-    stand = read_stand(WAITING, rank=2)
-    assert str(stand) == "rank 2 waits in all_reduce at train.py:31 in step, called from train.py:40"
+    position = read_position(WAITING, rank=2)
+    assert str(position) == "rank 2 waits in all_reduce at train.py:31 in step, called from train.py:40"
 
 
 def test_a_rank_in_no_collective() -> None:
     text = "".join(line for line in WAITING.splitlines(keepends=True) if "torch/distributed" not in line)
-    stand = read_stand(text, rank=0)
-    assert stand is not None
-    assert stand.collective is None
+    position = read_position(text, rank=0)
+    assert position is not None
+    assert position.collective is None
 
 
 def test_the_newest_of_several_dumps_counts() -> None:
-    stand = read_stand(WAITING + WAITING.replace("line 31", "line 77"), rank=0)
-    assert stand is not None
-    assert stand.frames[0].line == 77
+    position = read_position(WAITING + WAITING.replace("line 31", "line 77"), rank=0)
+    assert position is not None
+    assert position.frames[0].line == 77
 
 
 def test_a_rank_that_never_answered() -> None:
-    assert read_stand("", rank=0) is None
+    assert read_position("", rank=0) is None
 
 
 def test_the_copied_helpers_are_no_place_of_the_users(tmp_path: Path) -> None:
@@ -58,8 +58,8 @@ def test_the_copied_helpers_are_no_place_of_the_users(tmp_path: Path) -> None:
         f'Current thread 0x01 (most recent call first):\n  File "{converted}", line 3 in gather\n'
         f'  File "{converted}", line 5 in <module>\n  File "{BOOT}", line 90 in run_as_main\n'
     )
-    stand = read_stand(text, rank=0)
-    assert str(stand) == "rank 0 is at train_ddp.py:5: gather()"
+    position = read_position(text, rank=0)
+    assert str(position) == "rank 0 is at train_ddp.py:5: gather()"
 
 
 def test_a_module_of_helpers_is_no_place_of_the_users(tmp_path: Path) -> None:
@@ -75,3 +75,8 @@ def test_no_frame_of_ours_is_the_users() -> None:
     ours = Path(stacks.__file__).parents[1] / "trace" / "recorder.py"
     assert not stacks.is_users(str(ours), 150)
     assert stacks.is_users("/home/user/train.py", 31)
+
+
+def test_files_that_hook_into_the_script_are_there() -> None:
+    """A script's own line is looked for behind them: one that was renamed would hide it."""
+    assert [path for path in stacks._HOOKS if not Path(path).exists()] == []

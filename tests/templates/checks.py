@@ -32,17 +32,17 @@ from dp2ddp.templates.parts import (
     scatter_to_ranks,
 )
 from dp2ddp.templates.process import alone, exchange, own_rank, world_size
-from dp2ddp.templates.temporary import (
-    NamedTemporaryFileOnRankZero,
-    TemporaryDirectoryOnRankZero,
-    mkstemp_on_rank_zero,
-)
-from dp2ddp.templates.voice import (
+from dp2ddp.templates.rank_zero_output import (
     object_on_rank_zero,
     on_rank_zero,
     open_on_rank_zero,
     save_on_rank_zero,
     write_on_rank_zero,
+)
+from dp2ddp.templates.temporary import (
+    NamedTemporaryFileOnRankZero,
+    TemporaryDirectoryOnRankZero,
+    mkstemp_on_rank_zero,
 )
 from scenarios import Net, batches, mean_loss
 from torch import nn
@@ -461,7 +461,7 @@ class ManyKinds(nn.Module):
 FACES = ("shape", "dtype", "requires_grad", "is_leaf", "grad_fn", "stride", "is_contiguous")
 
 
-def face(tensor: torch.Tensor) -> list[Any]:
+def meta(tensor: torch.Tensor) -> list[Any]:
     known = [getattr(tensor, name) for name in FACES]
     strides = [one for one, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
     return [*known[:4], known[4] is None, strides if tensor.numel() else [], tensor.is_contiguous()]
@@ -481,9 +481,9 @@ def outputs_lie_in_memory_as_gathered_ones() -> Any:
                 whole = [part[name].view(1) if part[name].dim() == 0 else part[name] for part in parts]
                 if name == "volumes":  # torch.cuda.comm.gather knows images only
                     whole = [one.contiguous() for one in whole]
-                if face(joined) != face(torch.cat(whole)) or not torch.equal(joined, torch.cat(whole)):
+                if meta(joined) != meta(torch.cat(whole)) or not torch.equal(joined, torch.cat(whole)):
                     wrong.append(
-                        f"{kind.__qualname__} {name} {graded}: {face(joined)}, {face(torch.cat(whole))}"
+                        f"{kind.__qualname__} {name} {graded}: {meta(joined)}, {meta(torch.cat(whole))}"
                     )
                 if joined.dtype != torch.bool:
                     joined.mul_(2)  # the script's own: it may write into it
@@ -507,9 +507,9 @@ def outputs_by_hand_are_the_replicas_own() -> Any:
     wrong = []
     for one, other in zip(found, wanted, strict=True):
         for name, tensor in one.items():
-            same = face(tensor)[:3] == face(other[name])[:3] and torch.equal(tensor, other[name])
-            if not same or (name not in loose and face(tensor)[5:] != face(other[name])[5:]):
-                wrong.append(f"{name}: {face(tensor)}, {face(other[name])}")
+            same = meta(tensor)[:3] == meta(other[name])[:3] and torch.equal(tensor, other[name])
+            if not same or (name not in loose and meta(tensor)[5:] != meta(other[name])[5:]):
+                wrong.append(f"{name}: {meta(tensor)}, {meta(other[name])}")
     wholes = gather_from_ranks(found, 0)
     wrong += [
         name

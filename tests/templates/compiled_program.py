@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 import torch._dynamo
@@ -167,13 +168,20 @@ FEW = (
 )  # for compilers that take long
 
 
+def uncompiled() -> Any:
+    """Nothing is compiled in here."""
+    if hasattr(torch.compiler, "set_stance"):  # since torch 2.6
+        return torch.compiler.set_stance("force_eager")
+    return mock.patch.object(torch._dynamo.config, "disable", True)
+
+
 def compare(way: Way, kind: type[nn.Module], seed: int) -> dict[str, Any]:
     devices = Devices()
     torch._dynamo.reset()
     counters.clear()
     devices.seed(seed)
     module = way.make()
-    with torch.compiler.set_stance("force_eager"):
+    with uncompiled():
         reference = ReferenceDataParallel(module, devices, world_size())
         wanted = list(train(reference, module, mean_loss, 9))
     devices.seed(seed)

@@ -24,8 +24,13 @@ import torch.nn.functional as F
 from dp2ddp.templates.ddp import ExactDDP
 from dp2ddp.templates.half import HalfPrecision
 from dp2ddp.templates.process import exchange, own_rank, world_size
+from dp2ddp.templates.rank_zero_output import (
+    object_on_rank_zero,
+    on_rank_zero,
+    open_on_rank_zero,
+    save_on_rank_zero,
+)
 from dp2ddp.templates.tracking import tracker_on_rank_zero
-from dp2ddp.templates.voice import object_on_rank_zero, on_rank_zero, open_on_rank_zero, save_on_rank_zero
 from own_rows import own_rows_of, rows_of
 from reference import Devices, ReferenceDataParallel
 from torch import nn

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import pickle
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -15,6 +17,8 @@ import torch.nn.functional as F
 from dp2ddp.templates import late_sums
 from dp2ddp.templates.buffers import GuardedBuffers
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
+from dp2ddp.templates.lean import WholeBatchParallel
+from dp2ddp.templates.plain import LogFile, WholeBatchDDP, run_on_rank0
 from dp2ddp.templates.process import alone, exchange, own_rank, world_size
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -494,6 +498,77 @@ def reads_rank_zeros(module: Pictures) -> bool:
     return all(same)
 
 
+class Table(nn.Module):
+    """Prototypes: a forward without arguments. Its stream is no random one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stream = "rgb"
+        self.rows = nn.Parameter(torch.arange(6.0).view(3, 2))
+
+    def forward(self) -> torch.Tensor:
+        return self.rows * 2
+
+
+def smaller_wrappers_without_arguments() -> Any:
+    """As DataParallel: one device runs, so that rows are there once, and their gradients, too."""
+    found = []
+    for kind in (WholeBatchDDP, WholeBatchParallel):
+        table = Table()
+        out = kind(table)()
+        out.sum().backward()
+        assert table.rows.grad is not None
+        found.append([list(out.shape), table.rows.grad.unique().tolist()])
+    return found
+
+
+class TwoNames(nn.Module):
+    """A layer that is an attribute and part of a Sequential, too, as in DGCNN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+        self.body = nn.Sequential(nn.Linear(3, 3), self.norm)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.body(x) * self.norm.weight
+        return out
+
+
+def lean_wrapper_leaves_parameters_where_they_were() -> Any:
+    """Also in a part that the module has by two names."""
+    torch.manual_seed(3)
+    module = TwoNames()
+    before = [id(parameter) for parameter in module.parameters()]
+    WholeBatchParallel(module)(torch.randn(8, 3)).sum().backward()
+    after = [id(parameter) for parameter in module.parameters()]
+    return [before == after, module.body[1].weight is module.norm.weight, module.norm.weight.is_leaf]
+
+
+def files_that_nobody_closes() -> Any:
+    """They are written out when nobody has them any more, and not at the end of the run."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(exchange(folder)[0], "log.txt")
+        for line in range(3):
+            LogFile(path, "a").write(f"{line}\n")
+        exchange(None)
+        text = path.read_text()
+        exchange(None)
+    return text
+
+
+def errors_of_run_on_rank0() -> Any:
+    """What rank 0 meets all ranks meet, so that a script may catch it, and all go on."""
+
+    def fail() -> None:
+        raise FileExistsError("out")
+
+    try:
+        run_on_rank0(fail)
+    except FileExistsError as error:
+        return exchange([own_rank(), str(error)])
+
+
 LEAN_CHECKS: dict[str, Callable[[], Any]] = {
     check.__name__: check
     for check in (
@@ -513,5 +588,9 @@ LEAN_CHECKS: dict[str, Callable[[], Any]] = {
         rows_are_scaled_but_in_float16,
         layers_that_run_again_change_rank_zeros_buffers,
         a_forward_that_reads_averages_has_rank_zeros,
+        smaller_wrappers_without_arguments,
+        lean_wrapper_leaves_parameters_where_they_were,
+        files_that_nobody_closes,
+        errors_of_run_on_rank0,
     )
 }

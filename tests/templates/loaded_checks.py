@@ -17,7 +17,7 @@ from dp2ddp.templates.in_turn import InTurnDDP
 from dp2ddp.templates.loaded import MOST_WAITING, WAITING
 from dp2ddp.templates.parted import RowsOnRanks, is_parted
 from dp2ddp.templates.process import exchange, own_rank, world_size
-from dp2ddp.templates.voice import on_rank_zero
+from dp2ddp.templates.rank_zero_output import on_rank_zero
 from lean_checks import counted
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -247,7 +247,7 @@ def samples_of_different_shapes() -> Any:
 
 
 def batches_that_no_model_sees() -> Any:
-    """Kept over an epoch: they do not pile up in the next letter, and all are there when they are asked for."""
+    """Kept over an epoch: they do not pile up in the next message, and all are there when they are asked for."""
     kept = [y for _, y in shard(loader_of, 400, 4)]
     waiting = len(WAITING) <= MOST_WAITING
     net = GraphDDP(nn.Linear(6, 2).double())

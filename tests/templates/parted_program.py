@@ -453,7 +453,7 @@ def with_a_factor_ahead(check: Check) -> Check:
     """The check, with gradients that hold three times what they are on their way through a loss."""
 
     def call(x: T, y: T, w: T) -> Any:
-        parted.FactorAhead.now = 3.0
+        parted.GradientFactor.now = 3.0
         return check(x, y, w)
 
     return call
@@ -481,7 +481,7 @@ def work(world: int) -> dict[str, Any]:
             found[f"{name}, a factor ahead"] = rank_program.attempt(
                 lambda c=check, o=chosen: compare(with_a_factor_ahead(c), *o)  # type: ignore[misc]
             )
-            parted.FactorAhead.now = 1.0
+            parted.GradientFactor.now = 1.0
     for name, batch_check in BATCHES.items():
         for kind, make in MAKERS.items():
             loaded.SMALL_WHOLE = -1

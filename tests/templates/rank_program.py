@@ -21,11 +21,13 @@ from checks import CHECKS
 from dp2ddp.templates import late_sums
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
 from dp2ddp.templates.half import HalfPrecision
+from dp2ddp.templates.lean import WholeBatchParallel
+from dp2ddp.templates.plain import WholeBatchDDP
 from dp2ddp.templates.process import join_process_group
 from lean_checks import LEAN_CHECKS
 from loaded_checks import LOADED_CHECKS
 from reference import Devices, ReferenceDataParallel
-from scenarios import GRAPH_ONLY, IMPURE, SCENARIOS
+from scenarios import GRAPH_ONLY, IMPURE, NOT_LEAN, NOT_PLAIN, SCENARIOS
 from torch import nn
 
 from dp2ddp.runtime.ports import free_port
@@ -91,6 +93,11 @@ def work(world: int) -> dict[str, Any]:
             if name not in IMPURE:
                 key = f"{name} {kind.__qualname__} pure"
                 found[key] = attempt(lambda n=name, k=kind: compare_pure(n, k, world))  # type: ignore[misc]
+        for kind, others in ((WholeBatchDDP, NOT_PLAIN), (WholeBatchParallel, NOT_LEAN)):
+            if name not in others:
+                for dtype in (torch.float64, torch.float32) if world == 2 else (torch.float64,):
+                    key = f"{name} {kind.__qualname__} {str(dtype)[6:]}"
+                    found[key] = attempt(lambda n=name, k=kind, d=dtype: compare(n, k, world, d))  # type: ignore[misc]
         found[f"{name} soon"] = attempt(lambda n=name: compare_soon(n, world))  # type: ignore[misc]
     for name, check in {**CHECKS, **LEAN_CHECKS, **LOADED_CHECKS}.items():
         found[name] = attempt(check)

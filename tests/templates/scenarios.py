@@ -38,6 +38,20 @@ GRAPH_ONLY = {
 
 # Whose forward leaves traces, or runs again in backward.
 IMPURE = {"buffers_written_in_forward", "reentrant_checkpoints"}
+# What the smaller tiers are not made for, and dp2ddp convert takes the full one for. Dropout without a GPU draws from
+# streams of which DataParallel has none.
+NOT_LEAN = IMPURE | {"dropout", "two_models_draw_from_one_device", "recurrent_along_dim_1"}
+NOT_PLAIN = (
+    NOT_LEAN
+    | GRAPH_ONLY
+    | {
+        "gan_with_batch_norm",
+        "inputs_that_want_gradients",
+        "attack_on_a_frozen_model",
+        "converted_after_the_wrap",
+        "thawed_and_replaced_after_the_wrap",
+    }
+)
 STEPS = 2
 
 

@@ -199,16 +199,16 @@ def by_names_in_the_file_system() -> Any:
 def two_nodes() -> Any:
     """Ranks of two machines: the first rank of the other one gets the batch over the network, and hands it on."""
     found = []
-    plain, shared.Line.made = (shared.place_of_rank, shared.Line.made), None
-    shared.place_of_rank = lambda rank: rank >= world_size() // 2  # type: ignore[assignment]
+    plain, shared.SocketLine.made = (shared.node_of_rank, shared.SocketLine.made), None
+    shared.node_of_rank = lambda rank: rank >= world_size() // 2  # type: ignore[assignment]
     try:
         for make in (wide_rows, rows):
             for workers in (0, 1):
                 found += same_as_one_process(make, batch_size=4, shuffle=True, num_workers=workers)
-        found.append(list(shared.Line.between_ranks().sockets))
+        found.append(list(shared.SocketLine.between_ranks().sockets))
         found[-1] = exchange(found[-1])
     finally:
-        shared.place_of_rank, shared.Line.made = plain
+        shared.node_of_rank, shared.SocketLine.made = plain
     return found
 
 
@@ -303,13 +303,13 @@ def strange_batches() -> Any:
 def how_it_goes() -> Any:
     """Of each batch how many pieces of memory go by a descriptor, and whether they are the worker's own."""
     found: list[Any] = []
-    send = shared.Line.pass_on
+    send = shared.SocketLine.pass_on
 
     def pass_on(line: Any, packed: Any) -> None:
         found.append([len(packed.files), packed.lent is not None])
         send(line, packed)
 
-    shared.Line.pass_on = pass_on  # type: ignore[method-assign]
+    shared.SocketLine.pass_on = pass_on  # type: ignore[method-assign]
     try:
         for workers in (1, 0):
             for batch in share(DataLoader, wide_rows(), batch_size=5, num_workers=workers):
@@ -317,7 +317,7 @@ def how_it_goes() -> Any:
             for batch in share(DataLoader, rows(), batch_size=5, num_workers=workers):
                 assert len(batch) == 3
     finally:
-        shared.Line.pass_on = send  # type: ignore[method-assign]
+        shared.SocketLine.pass_on = send  # type: ignore[method-assign]
     return exchange(found)[0]
 
 
@@ -465,7 +465,7 @@ class Counted(BatchSampler):
         return super().__iter__()
 
 
-def faces() -> Any:
+def like_the_loader() -> Any:
     """It answers as the loader that it is; indices are looked at on rank 0 alone; copies and threads are others'."""
     sampler = Counted(torch.utils.data.SequentialSampler(range(10)), 3, False)
     generator = torch.Generator().manual_seed(5)
@@ -526,7 +526,7 @@ CHECKS: dict[str, Callable[[], Any]] = {
         writes_stay,
         memory_goes,
         errors,
-        faces,
+        like_the_loader,
     )
 }
 

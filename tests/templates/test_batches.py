@@ -23,7 +23,7 @@ def shard_of(monkeypatch: pytest.MonkeyPatch) -> ShardOf:
     def make(whole: DataLoader[Any], rank: int, world: int) -> DataLoader[Any]:
         monkeypatch.setattr(batches, "own_rank", lambda: rank)
         monkeypatch.setattr(batches, "world_size", lambda: world)
-        monkeypatch.setattr(batches, "ranks_come_by", lambda: True)
+        monkeypatch.setattr(batches, "all_ranks_are_here", lambda: True)
         monkeypatch.setattr(
             batches, "see_whole", lambda batch, sizes: batch if sizes[rank] else without_rows(batch)
         )

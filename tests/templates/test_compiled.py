@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from ranks import TORCHRUN
 
 HERE = Path(__file__).parent
@@ -61,6 +62,13 @@ def test_compiled_or_not_the_numbers_are_dataparallels(found: Found, way: str, k
         assert not answer["missing"]
 
 
+compiles_in_replicas = pytest.mark.skipif(
+    not hasattr(torch.compiler, "set_stance"), reason="torch before 2.6 compiles no replica, and says so"
+)
+
+
+@pytest.mark.slow
+@compiles_in_replicas
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("way", FEW)
 def test_code_of_inductor_differs_by_rounding(found: Found, way: str, kind: str) -> None:
@@ -69,6 +77,7 @@ def test_code_of_inductor_differs_by_rounding(found: Found, way: str, kind: str)
         assert not answer["missing"]
 
 
+@compiles_in_replicas
 @pytest.mark.parametrize(
     "way", ["around, what ranks run", "before", "before, in place", "a method", "random"]
 )

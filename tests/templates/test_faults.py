@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 from dp2ddp.templates import half
 
+from dp2ddp.codemod.helpers import module_text
+from dp2ddp.codemod.lift import all_templates
+
 pytestmark = pytest.mark.torchrun
 HERE = Path(__file__).parent
 WORLDS = (2, 3)
@@ -86,9 +89,9 @@ def test_float16_from_a_later_step_on_overflows_no_sooner_than_dataparallels(fou
 
 def test_the_helpers_themselves_speak_of_autocast_in_other_words() -> None:
     """Or no project would be taken as one without it."""
-    helpers = HERE.parents[1] / "examples" / "ddp_helpers.py"
-    assert "class HalfPrecision" in helpers.read_text()
-    assert not half.AUTOCASTS.search(helpers.read_text())
+    helpers = module_text(all_templates().names, all_templates())
+    assert "class HalfPrecision" in helpers
+    assert not half.AUTOCASTS.search(helpers)
     assert half.AUTOCASTS.search("with torch.cuda.amp.autocast(enabled=amp):")
     assert half.AUTOCASTS.search("from torch.cuda.amp import GradScaler, autocast as ac")
 

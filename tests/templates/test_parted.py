@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -35,6 +36,10 @@ NOT_TORCHS = {
     ("numpy", "bfloat16"),
     ("distances", "bfloat16"),
 }  # torch has no such function of the whole, either
+OLDER = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (
+    2,
+    10,
+)  # no second derivative of distances
 
 pytestmark = pytest.mark.torchrun
 
@@ -73,11 +78,13 @@ def test_a_function_of_rows_is_that_of_the_whole_with_its_gradients_and_theirs(
 ) -> None:
     for case, _ in cases(world):
         answers = [each[f"{kind}: {name}, {case}"] for each in found[world]]
-        if (name, case) in NOT_TORCHS:
+        if (name, case) in NOT_TORCHS or OLDER and name == "distances":
             continue
         assert not any("failed" in answer for answer in answers), answers[0]["failed"]
         assert max(answer["difference"] for answer in answers) <= ULPS.get(case, 1e-11), case
         assert all(answer["kinds"] for answer in answers), case
+        if OLDER:
+            continue  # it decomposes some functions otherwise: they are right, and cost more
         if kind != "whole" and case not in ("one row in all", "one row each"):
             assert not answers[0]["made whole"], case
 

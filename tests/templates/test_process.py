@@ -14,15 +14,15 @@ import torch
 from dp2ddp.templates.process import (
     RANK_PROCESS,
     alone,
-    be_quiet,
     choose_backend,
     drop_reducer,
-    dump_or_say_why_not,
     exchange,
     is_rank_process,
     join_process_group,
     leave_process_group,
+    mute_output,
     own_rank,
+    pickle_or_explain,
     random_streams,
     report_exception,
     set_random_streams,
@@ -91,7 +91,7 @@ def test_streams_that_are_not_named_stay() -> None:
 
 
 def test_what_cannot_be_pickled_becomes_its_reason() -> None:
-    found: Any = pickle.loads(dump_or_say_why_not(lambda: None))
+    found: Any = pickle.loads(pickle_or_explain(lambda: None))
     assert isinstance(found, pickle.PicklingError)
     assert "lambda" in str(found)
 
@@ -110,7 +110,7 @@ def test_a_quiet_rank_stays_quiet_when_the_script_goes_back_to_the_first_stdout(
 ) -> None:
     for name in ("stdout", "stderr", "__stdout__", "excepthook"):
         monkeypatch.setattr(sys, name, getattr(sys, name))
-    be_quiet()
+    mute_output()
     assert sys.__stdout__ is sys.stdout
     assert sys.stdout.name == os.devnull
     sys.stdout.close()

@@ -11,7 +11,13 @@ import pytest
 import torch
 from dp2ddp.templates.ddp import ExactDDP, GraphDDP
 from dp2ddp.templates.process import JOINED
-from dp2ddp.templates.replicas import DeviceStream, are_bare, parts_of, replica_of, standing_in
+from dp2ddp.templates.replicas import (
+    DeviceStream,
+    are_plain_layers,
+    parts_of,
+    replaced_parameters,
+    replica_of,
+)
 from torch import nn
 from torch.nn.utils import parametrize, prune, weight_norm
 
@@ -145,9 +151,9 @@ BY_OTHER_WAYS = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_module_runs_itself_if_its_layers_run_as_their_classes_have_it(change: str) -> None:
     module = Layers()
-    assert are_bare(parts_of(module), have_copies=True)
+    assert are_plain_layers(parts_of(module), have_copies=True)
     CHANGES[change](module)
-    assert are_bare(parts_of(module), have_copies=True) is (change not in BY_OTHER_WAYS)
+    assert are_plain_layers(parts_of(module), have_copies=True) is (change not in BY_OTHER_WAYS)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +172,7 @@ def test_a_module_runs_itself_if_its_layers_run_as_their_classes_have_it(change:
 def test_a_layer_of_a_library_runs_itself_if_it_is_known_to_only_compute(
     layer: nn.Module, have_copies: bool, runs: bool
 ) -> None:
-    assert are_bare(parts_of(nn.Sequential(layer)), have_copies) is runs
+    assert are_plain_layers(parts_of(nn.Sequential(layer)), have_copies) is runs
 
 
 @pytest.mark.parametrize("raises", [False, True])
@@ -177,7 +183,7 @@ def test_a_module_computes_with_what_stands_in_and_has_its_own_again(raises: boo
     tables = [(part._parameters, part._buffers) for part in parts]
     copies = {id(p): (p * 2).detach().requires_grad_() for p in module.parameters()}
     with pytest.raises(RuntimeError) if raises else contextlib.nullcontext():
-        with standing_in(parts, [part for part in parts if part._buffers], copies):
+        with replaced_parameters(parts, [part for part in parts if part._buffers], copies):
             found = module(x)
         twin = Layers().double()
         twin.load_state_dict(

@@ -22,7 +22,7 @@ from torch import nn
 
 from dp2ddp.templates.ddp import ExactDDP
 from dp2ddp.templates.process import join_process_group
-from dp2ddp.templates.voice import save_on_rank_zero
+from dp2ddp.templates.rank_zero_output import save_on_rank_zero
 
 RANK, VICTIMS = os.environ["RANK"], sys.argv[1:]
 join_process_group()

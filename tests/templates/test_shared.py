@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -17,6 +19,7 @@ import pytest
 import torch
 from dp2ddp.templates import shared
 from ranks import TORCHRUN, end_all
+from torch.utils.data import DataLoader
 
 pytestmark = pytest.mark.torchrun
 HERE = Path(__file__).parent
@@ -37,8 +40,14 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
 SAME = (
     *("without_workers", "without_workers_mapped", "two_workers_mapped", "persistent_workers"),
     *("iterable_with_workers", "iterable_without_workers", "one_at_a_time"),
-    *("begins_while_it_is_made", "by_names_in_the_file_system", "pinned", "out_of_order"),
+    *("begins_while_it_is_made", "by_names_in_the_file_system", "pinned"),
 )
+
+
+@pytest.mark.skipif("in_order" not in inspect.signature(DataLoader).parameters, reason="torch before 2.6")
+@pytest.mark.parametrize("world", [2, 4])
+def test_batches_that_come_as_they_are_made_are_the_same_on_all_ranks(found: Found, world: int) -> None:
+    assert found(world, "out_of_order") == [[True, 1]] * world
 
 
 @pytest.mark.parametrize("world", [2, 4])
@@ -160,8 +169,8 @@ def test_errors_are_the_same_on_every_rank(found: Found) -> None:
 
 
 def test_it_answers_as_the_loader_and_only_rank_0_looks_at_indices(found: Found) -> None:
-    for face, mixed, asked, first, elsewhere, copied, alike in found(4, "faces"):
-        assert face == [4, 4, "DataLoader", True, True]
+    for meta, mixed, asked, first, elsewhere, copied, alike in found(4, "like_the_loader"):
+        assert meta == [4, 4, "DataLoader", True, True]
         assert (mixed, first) == ([0.0, 0.0, 3.0, 3.0, 6.0], [0.0, 1.0, 2.0])
         assert asked == [True, False, False, False]
         assert (elsewhere, copied) == ([10, 10, 10], [2, 2])
@@ -285,7 +294,11 @@ def test_little_shared_memory_is_enough_where_it_is_for_one_process(
     assert end_all(script) == 0
     if (size, workers) == ("1M", "1"):
         for rank in (0, 1):
-            assert f"[rank{rank}]: RuntimeError: unable to allocate shared memory" in ended.stderr
+            # torch before 2.6 lets the worker end: a bus error
+            torchs_own = (
+                r"RuntimeError: (unable to allocate shared mem|DataLoader worker \(.*\) exited unexpectedly)"
+            )
+            assert re.search(rf"^\[rank{rank}\]: {torchs_own}", ended.stderr, re.MULTILINE), ended.stderr
     else:
         assert ended.returncode == 0, ended.stderr
         assert ended.stdout.strip().endswith("] 1")

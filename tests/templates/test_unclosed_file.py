@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dp2ddp.templates import voice
+from dp2ddp.templates import rank_zero_output
 
 
 def test_what_is_left_in_an_unclosed_file_is_written_at_exit(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     at_exit: list[Callable[[], Any]] = []
-    monkeypatch.setattr(voice, "world_size", lambda: 2)
-    monkeypatch.setattr(voice, "exchange", lambda value: [value, None])
+    monkeypatch.setattr(rank_zero_output, "world_size", lambda: 2)
+    monkeypatch.setattr(rank_zero_output, "exchange", lambda value: [value, None])
     monkeypatch.setattr(
-        voice.atexit, "register", lambda function, *args: at_exit.append(lambda: function(*args))
+        rank_zero_output.atexit, "register", lambda function, *args: at_exit.append(lambda: function(*args))
     )
     path = tmp_path / "log.csv"
 
-    file = voice.open_on_rank_zero(path, "w")
+    file = rank_zero_output.open_on_rank_zero(path, "w")
     rows = csv.writer(file)
     rows.writerow([1, 2])
     assert path.read_text() == ""

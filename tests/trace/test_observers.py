@@ -132,7 +132,7 @@ def stage(room: Path, name: str) -> Stage:
     script.write_text(SCRIPT)
     mode: Mode = "ddp" if name == "ddp" else "dp"
     return Stage(
-        script=str(script), mode=mode, world=2, folder=str(room), desk=str(room / "desk"), name="train.py",
+        script=str(script), mode=mode, world=2, folder=str(room), run_folder=str(room / "run"), name="train.py",
         trace=None if name == "alone" else str(room / "trace"), dtype="float64", sample_streams=True, seed=1,
         capture=True, real=False,
     )  # fmt: skip

@@ -15,7 +15,7 @@ import torch._dynamo  # an optimizer imports it, and it sets TORCHINDUCTOR_CACHE
 from torch import nn
 
 from dp2ddp.trace.recorder import Recorder, StepLimit
-from dp2ddp.trace.records import Sort, Trace, read_trace
+from dp2ddp.trace.records import FinalKind, Trace, read_trace
 
 
 class Net(nn.Module):
@@ -109,13 +109,15 @@ def test_what_models_hold_at_the_end_is_kept_though_they_are_gone(tmp_path: Path
 
     final = recorded(tmp_path, work).final
     assert final is not None
-    names, sorts = final.vector.layout.names, [Sort(each) for each in final.sorts]
-    of = [sorts[place] for place, name in enumerate(names) if name == "first.weight"]
-    assert {Sort.UNSTEPPED, Sort.SETTLED} <= set(of)
-    assert {sort for name, sort in zip(names, sorts, strict=True) if name == "norm.running_mean"} == {
-        Sort.BUFFER
+    names, kinds = final.vector.layout.names, [FinalKind(each) for each in final.kinds]
+    of = [kinds[place] for place, name in enumerate(names) if name == "first.weight"]
+    assert {FinalKind.UNSTEPPED, FinalKind.SETTLED} <= set(of)
+    assert {kind for name, kind in zip(names, kinds, strict=True) if name == "norm.running_mean"} == {
+        FinalKind.BUFFER
     }
-    assert Sort.CHANGED in {sort for name, sort in zip(names, sorts, strict=True) if name == "first.bias"}
+    assert FinalKind.CHANGED in {
+        kind for name, kind in zip(names, kinds, strict=True) if name == "first.bias"
+    }
 
 
 def test_casts_are_told_apart_by_what_is_cast(tmp_path: Path) -> None:

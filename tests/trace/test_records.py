@@ -11,7 +11,7 @@ import pytest
 from dp2ddp.errors import TraceError
 from dp2ddp.trace.digests import bits_hash
 from dp2ddp.trace.records import Draw, End, Events, Forward, Layout, Vector, read_trace
-from dp2ddp.trace.writer import Line, Writer
+from dp2ddp.trace.writer import StepLine, Writer
 
 LAYOUT = Layout(("weight", "bias"), ((2, 3), (2,)), ("float32", "float32"))
 
@@ -25,7 +25,7 @@ def write(folder: Path, steps: int, ended: bool = True) -> Writer:
     writer = Writer(folder / "rank0")
     layout = writer.write_layout(LAYOUT)
     for step in range(steps):
-        line = Line(
+        line = StepLine(
             step=step,
             optimizer=0,
             layout=layout,
@@ -68,7 +68,7 @@ def test_all_that_happened_since_the_step_before_comes_back(tmp_path: Path) -> N
         Layout(("exp_avg of weight",), ((2, 3),), ("float32",)),
         Layout(("mean",), ((2,),), ("float64",)),
     )
-    line = Line(
+    line = StepLine(
         step=0,
         optimizer=0,
         layout=writer.write_layout(LAYOUT),

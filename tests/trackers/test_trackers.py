@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.codemod.convert import convert
+from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report, report_text
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.projects import read_project
+from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of
-from dp2ddp.trial.trial import try_on
-from dp2ddp.trial.wanted import Wanted
+from dp2ddp.trial.trial import run_trial
 
 HERE = Path(__file__).parent
 SCRIPTS = sorted(path.name for path in (HERE / "scripts").glob("*.py"))
@@ -50,9 +51,9 @@ def test_it_is_one_run(name: str, server: Server, tmp_path: Path, monkeypatch: p
     shutil.copy(HERE / "scripts" / name, folder / "train.py")
     monkeypatch.chdir(folder)
 
-    subject = subject_of(Wanted(script=Path("train.py")))
+    subject = subject_of(VerifyOptions(script=Path("train.py")))
     monkeypatch.setenv("PYTHONPATH", with_stand_ins())  # of a real torchrun
 
-    verdict = try_on(subject, 2, server, tmp_path, print)
+    verdict = run_trial(subject, 2, server, tmp_path, SILENT)
 
     assert verdict.same, report_text(Report("train.py", (verdict,), "", 0.0))

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from dp2ddp.comparison.verdict import Verdict
+from dp2ddp.progress import SILENT
 from dp2ddp.runtime.server import Server
+from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of
-from dp2ddp.trial.trial import try_on
-from dp2ddp.trial.wanted import Wanted
-from dp2ddp.verify.verdict import Verdict
+from dp2ddp.trial.trial import run_trial
 from tests.cli.scripts import script
 
 HEAD = """
@@ -89,10 +90,10 @@ def judged(
     monkeypatch.chdir(folder)
     script(folder, TRAIN)
     script(folder, port, "port.py")
-    subject = subject_of(Wanted(script=Path("train.py"), converted=Path("port.py"), aligned=aligned))
+    subject = subject_of(VerifyOptions(script=Path("train.py"), converted=Path("port.py"), aligned=aligned))
     scratch = folder.parent / f"{folder.name}-scratch"
     scratch.mkdir()
-    return try_on(replace(subject, torchrun=False), 2, server, scratch, print)
+    return run_trial(replace(subject, torchrun=False), 2, server, scratch, SILENT)
 
 
 def test_other_random_numbers_and_nothing_else(

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.server import Server
-from dp2ddp.trial.launches import asked, try_as_asked
+from dp2ddp.trial.launches import find_launch, try_with_launch
+from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of
-from dp2ddp.trial.wanted import Wanted
-from dp2ddp.verify.verdict import Verdict
 from tests.cli.scripts import script
+from tests.heard import Heard
 
 HEAD = """
 import argparse
@@ -120,17 +121,15 @@ def server() -> Iterator[Server]:
         yield server
 
 
-def tried(
-    folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch, port: str, said: list[str]
-) -> Verdict:
+def tried(folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch, port: str, heard: Heard) -> Verdict:
     monkeypatch.chdir(folder)
     script(folder, TRAIN)
     script(folder, port, "port.py")
-    subject = subject_of(Wanted(script=Path("train.py"), converted=Path("port.py"), patience=20))
+    subject = subject_of(VerifyOptions(script=Path("train.py"), converted=Path("port.py"), timeout=20))
     scratch = folder.parent / f"{folder.name}-scratch"
     scratch.mkdir()
     subject = replace(subject, torchrun=False, float32=False)
-    return try_as_asked(subject, 2, server, scratch, said.append)[1]
+    return try_with_launch(subject, 2, server, scratch, heard)[1]
 
 
 @pytest.mark.torchrun
@@ -139,13 +138,13 @@ def test_a_port_is_started_as_it_asks(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, port: str
 ) -> None:
     text, words = PORTS[port]
-    said: list[str] = []
-    verdict = tried(tmp_path, server, monkeypatch, text, said)
+    heard = Heard()
+    verdict = tried(tmp_path, server, monkeypatch, text, heard)
     assert verdict.same, verdict.float64.first
     assert verdict.met
     assert words in verdict.remarks[0]
     assert "torchrun sets RANK, LOCAL_RANK, WORLD_SIZE" in verdict.remarks[0]
-    assert any("once more with" in line for line in said)
+    assert any("once more with" in line for line in heard.lines)
 
 
 @pytest.mark.torchrun
@@ -154,7 +153,7 @@ def test_what_fails_in_both_ways_is_told_with_what_it_asks_for(
 ) -> None:
     text = PORTS["slurm"][0].replace("    for step in", "    raise OSError('no disk')\n    for step in")
     with pytest.raises(RunError, match="it asks for SLURM_PROCID.*; torchrun sets RANK") as failed:
-        tried(tmp_path, server, monkeypatch, text, [])
+        tried(tmp_path, server, monkeypatch, text, Heard())
     assert "with the variables of SLURM: port.py: failed" in str(failed.value)
     assert str(failed.value).endswith("OSError: no disk")
 
@@ -164,7 +163,7 @@ def test_a_port_that_ends_itself_in_both_ways_is_told_so_in_a_note(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = PORTS["required"][0].replace("    for step in", "    raise OSError('no disk')\n    for step in")
-    verdict = tried(tmp_path, server, monkeypatch, text, [])
+    verdict = tried(tmp_path, server, monkeypatch, text, Heard())
     assert not verdict.same
     assert any("it asks for --local_rank" in each and "no disk" in each for each in verdict.remarks)
 
@@ -188,11 +187,11 @@ def test_a_port_that_ends_itself_in_both_ways_is_told_so_in_a_note(
 def test_what_a_port_asks_for(
     text: str, given: tuple[str, ...], starts: bool, arguments: tuple[str, ...] | None
 ) -> None:
-    found = asked([ast.parse(text)], given, starts)
+    found = find_launch([ast.parse(text)], given, starts)
     assert (found.arguments if found else None) == arguments
 
 
 def test_open_mpis_variables() -> None:
-    found = asked([ast.parse("rank = int(os.environ['OMPI_COMM_WORLD_RANK'])")], (), False)
+    found = find_launch([ast.parse("rank = int(os.environ['OMPI_COMM_WORLD_RANK'])")], (), False)
     assert found is not None
     assert dict(found.variables)["OMPI_COMM_WORLD_SIZE"] == "{world}"

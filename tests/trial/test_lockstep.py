@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from dp2ddp.comparison.verdict import Verdict
+from dp2ddp.progress import SILENT
 from dp2ddp.runtime.server import Server
+from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of
-from dp2ddp.trial.trial import try_on
-from dp2ddp.trial.wanted import Wanted
-from dp2ddp.verify.verdict import Verdict
+from dp2ddp.trial.trial import run_trial
 
 pytestmark = pytest.mark.torchrun
 
@@ -74,9 +75,9 @@ def verdict(server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch, fault
     (folder / "code" / "train.py").write_text(COMMON + DP)
     (folder / "code" / "port.py").write_text(COMMON + f"FAULT = {fault}" + PORT)
     monkeypatch.chdir(folder / "code")
-    subject = subject_of(Wanted(script=Path("train.py"), converted=Path("port.py")), see=str)
+    subject = subject_of(VerifyOptions(script=Path("train.py"), converted=Path("port.py")))
     (folder / "scratch").mkdir()
-    return try_on(dataclasses.replace(subject, torchrun=False), 3, server, folder / "scratch", str)
+    return run_trial(dataclasses.replace(subject, torchrun=False), 3, server, folder / "scratch", SILENT)
 
 
 def test_a_small_fault_late_in_a_chaotic_run_is_found_at_its_step(
@@ -92,6 +93,7 @@ def test_a_small_fault_late_in_a_chaotic_run_is_found_at_its_step(
     assert len(list((tmp_path / "scratch" / "lockstep-3").glob("step-*"))) <= 6
 
 
+@pytest.mark.slow
 def test_a_right_port_is_the_same_however_chaotic_the_run(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

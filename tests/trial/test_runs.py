@@ -10,7 +10,8 @@ import pytest
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.stage import Mode
-from dp2ddp.trial.runs import Listener, tell
+from dp2ddp.trial.runs import Listener, raise_or_report
+from tests.heard import Heard
 from tests.report.made_up import failed_run
 
 
@@ -20,11 +21,11 @@ def test_a_hang_has_no_traceback_in_front_of_where_its_ranks_stand(
 ) -> None:
     (tmp_path / "rank1.err").write_text("Traceback: all of it\n")
     made = failed_run(kind)
-    run = dataclasses.replace(made, stage=dataclasses.replace(made.stage, desk=str(tmp_path)))
-    seen: list[str] = []
+    run = dataclasses.replace(made, stage=dataclasses.replace(made.stage, run_folder=str(tmp_path)))
+    heard = Heard()
     with pytest.raises(RunError, match="rank 0 waits in barrier") as caught:
-        tell(run, seen.append)
-    assert seen == before
+        raise_or_report(run, heard)
+    assert heard.lines == before
     assert caught.value.details is not None
     assert caught.value.details["output"] == "Traceback: all of it"
 
@@ -56,9 +57,9 @@ def test_of_a_script_that_fails_by_itself_the_original_is_told_about_first() -> 
     dp, ddp = crashed("dp"), crashed("ddp")
     told: list[Run] = []
     listener = Listener([Original(dp, asked=3)], told.append)
-    listener.hear(ddp)
+    listener.on_end(ddp)
     assert told == []
-    listener.hear(dp)
+    listener.on_end(dp)
     assert told == [dp, ddp]
 
 
@@ -66,8 +67,8 @@ def test_a_conversion_that_fails_alone_is_told_about_when_its_original_is_over()
     dp, ddp = whole(crashed("dp")), crashed("ddp")
     told: list[Run] = []
     listener = Listener([Original(dp, asked=0)], told.append)
-    listener.hear(dp)
-    listener.hear(ddp)
+    listener.on_end(dp)
+    listener.on_end(ddp)
     assert told == [dp, ddp]
 
 
@@ -75,5 +76,5 @@ def test_a_conversion_does_not_wait_for_an_original_that_trains_on(monkeypatch: 
     monkeypatch.setattr("dp2ddp.trial.runs._GRACE", 0.1)
     dp, ddp = crashed("dp"), crashed("ddp")
     told: list[Run] = []
-    Listener([Original(dp, asked=10**9)], told.append).hear(ddp)
+    Listener([Original(dp, asked=10**9)], told.append).on_end(ddp)
     assert told == [ddp]

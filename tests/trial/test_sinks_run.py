@@ -10,7 +10,7 @@ from dp2ddp.codemod.convert import convert
 from dp2ddp.runtime.run import Run, watch
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
-from dp2ddp.runtime.writes import read_writes
+from dp2ddp.runtime.written_files import read_writes
 from dp2ddp.source.projects import read_project
 from dp2ddp.trial.runs import environment
 
@@ -203,7 +203,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[Mode, Run]:
         (folder / mode).mkdir()
         stages[mode] = Stage(
             script=str(folder / f"{mode}.py"), mode=mode, world=2, folder=str(folder / mode),
-            desk=str(folder / f"desk_{mode}"), name=f"{mode}.py", real=False, capture=True,
+            run_folder=str(folder / f"run_{mode}"), name=f"{mode}.py", real=False, capture=True,
         )  # fmt: skip
     with Server(environment()) as server:
         found = watch([server.start(stage) for stage in stages.values()], 300.0)
@@ -217,7 +217,7 @@ def test_both_runs_end_well_and_say_the_same(runs: dict[Mode, Run]) -> None:
 
 
 def test_no_rank_but_the_first_writes(runs: dict[Mode, Run]) -> None:
-    written = read_writes(Path(runs["ddp"].stage.desk), 1)
+    written = read_writes(Path(runs["ddp"].stage.run_folder), 1)
     assert [(write.path, write.place) for write in written if write.every_rank] == []
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dp2ddp.bench.result import Sameness
+from dp2ddp.costs.result import Sameness
+from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.timing import Timing, _sameness
-from dp2ddp.trial.wanted import Wanted
 from tests.report.made_up import different, same
 
 SUBJECT: Any = SimpleNamespace(script=Path("train.py"), port=Path("port.py"), launch="torchrun port.py")
@@ -20,7 +20,7 @@ SUBJECT: Any = SimpleNamespace(script=Path("train.py"), port=Path("port.py"), la
 def test_a_verdict_is_about_the_training() -> None:
     verdict = same()
     assert _sameness(SUBJECT, verdict) == Sameness("same", verdict.float64.steps)
-    loud = _sameness(SUBJECT, dataclasses.replace(verdict, voices=(1,)))
+    loud = _sameness(SUBJECT, dataclasses.replace(verdict, printing_ranks=(1,)))
     assert loud == Sameness("same", verdict.float64.steps, "port.py prints other lines, on 2 devices")
     assert loud.words.endswith("steps): port.py prints other lines, on 2 devices")
     found = _sameness(SUBJECT, different())
@@ -35,7 +35,7 @@ def test_nothing_that_was_compared_proves_nothing() -> None:
 
 
 def test_a_run_has_to_be_longer_than_its_warm_up() -> None:
-    wanted = Wanted(script=Path("train.py"))
+    wanted = VerifyOptions(script=Path("train.py"))
     with pytest.raises(ValueError, match="--steps 5 leaves none to measure"):
         Timing(wanted, warm_up=5, steps=5)
     assert Timing(wanted, warm_up=5, steps=6).rounds == 2

@@ -15,13 +15,19 @@ COMPILE = "torch.compile"
 def wrapped_names(script: Script, wraps: Sequence[Wrap]) -> frozenset[Variable]:
     """Variables of the wrap, and every parameter, attribute, alias and result that it is handed to."""
     names = {script.variable(target) for wrap in wraps for target in wrap.targets}
-    made = {wrap.call.node for wrap in wraps}
+    return followed_names(script, {wrap.call.node for wrap in wraps}, names)
+
+
+def followed_names(script: Script, made: Set[ast.AST], names: Set[Variable]) -> frozenset[Variable]:
+    """Variables, and every parameter, attribute, alias and result that what is `made`, or has such a name, is given."""
+    names = set(names)
     while more := {name for name in _handed_on(script, made, names) if name not in names}:
         names |= more
     return frozenset(names)
 
 
 def _handed_on(script: Script, made: Set[ast.AST], names: Set[Variable]) -> Iterator[Variable]:
+    around = {*made, *(parent for node in made for parent in script.scopes.ancestors(node))}
     for call in script.calls:
         for parameter, given in handed_over(script, call.node):
             if script.variable(given) in names:
@@ -29,9 +35,7 @@ def _handed_on(script: Script, made: Set[ast.AST], names: Set[Variable]) -> Iter
     for node in script.nodes(ast.Assign):
         assert isinstance(node, ast.Assign)
         for target, value in assignments(script, node):
-            if script.variable(before_compiling(script, value)) in names or not made.isdisjoint(
-                ast.walk(value)
-            ):
+            if value in around or script.variable(before_compiling(script, value)) in names:
                 yield script.variable(target)
 
 
@@ -53,8 +57,8 @@ def assigned(script: Script, target: ast.expr, value: ast.expr) -> Iterator[tupl
     """What each name is given: of `a, b = x, y` both, of `a = make()` and `a, b = make()` what it returns."""
     if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
         if len(target.elts) == len(value.elts):
-            for one, given in zip(target.elts, value.elts, strict=True):
-                yield from assigned(script, one, given)
+            for element, given in zip(target.elts, value.elts, strict=True):
+                yield from assigned(script, element, given)
     elif isinstance(value, ast.Call) and (function := callee(script, value)) and function.name != "__init__":
         for node in ast.walk(function):
             if isinstance(node, ast.Return) and node.value and not isinstance(node.value, ast.Call):
@@ -69,13 +73,15 @@ def handed_over(script: Script, call: ast.Call) -> Iterator[tuple[Variable, ast.
     function = callee(script, call)
     if function is None:
         return
-    parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+    parameters = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
     if parameters[:1] in (["self"], ["cls"]):
         parameters = parameters[1:]
-    plain = next((place for place, one in enumerate(call.args) if isinstance(one, ast.Starred)), None)
+    plain = next(
+        (place for place, argument in enumerate(call.args) if isinstance(argument, ast.Starred)), None
+    )
     for parameter, given in zip(parameters, call.args[:plain]):  # noqa: B905 (more arguments than parameters: *args)
         yield (function, parameter), given
-    named = {*parameters, *(one.arg for one in function.args.kwonlyargs)}
+    named = {*parameters, *(parameter.arg for parameter in function.args.kwonlyargs)}
     for keyword in call.keywords:
         if keyword.arg in named:
             yield (function, keyword.arg), keyword.value
@@ -83,11 +89,11 @@ def handed_over(script: Script, call: ast.Call) -> Iterator[tuple[Variable, ast.
 
 def callee(script: Script, call: ast.Call) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """The function of the script that a call runs: by name, a class's __init__, or a method that is known."""
-    found = script.scopes.definition(call.func)
-    if isinstance(found, ast.ClassDef):
-        return method_of(script, found, "__init__")
-    if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return found
+    definition = script.scopes.definition(call.func)
+    if isinstance(definition, ast.ClassDef):
+        return method_of(script, definition, "__init__")
+    if isinstance(definition, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return definition
     return method_called(script, call)
 
 

@@ -15,7 +15,7 @@ ASKS = {"size", "dim", "numel", "new_zeros", "new_ones", "new_full", "new_empty"
 
 def is_cache_entry(script: Script, node: ast.AST, kept: ast.expr) -> bool:
     """`cache[n] = make(n)`: what is kept follows from its key, from shapes and from settings."""
-    if not isinstance(node, ast.Assign) or _mentions(script, node.value, script.told(kept), DEPTH):
+    if not isinstance(node, ast.Assign) or _mentions(script, node.value, script.text_of(kept), DEPTH):
         return False
     keys: set[str] = set()
     for target in node.targets:
@@ -27,30 +27,30 @@ def is_cache_entry(script: Script, node: ast.AST, kept: ast.expr) -> bool:
 
 def _mentions(script: Script, value: ast.AST, text: str, depth: int) -> bool:
     """Whether an expression, or a name in it, comes from what was there before."""
-    for one in ast.walk(value):
-        if isinstance(one, (ast.Name, ast.Attribute)) and script.told(one) == text:
+    for node in ast.walk(value):
+        if isinstance(node, (ast.Name, ast.Attribute)) and script.text_of(node) == text:
             return True
-        behind = script.scopes.value(one) if isinstance(one, ast.Name) else one
-        if behind is not one and behind and depth and _mentions(script, behind, text, depth - 1):
+        behind = script.scopes.value(node) if isinstance(node, ast.Name) else node
+        if behind is not node and behind and depth and _mentions(script, behind, text, depth - 1):
             return True
     return False
 
 
 def _named(script: Script, node: ast.AST, depth: int) -> set[str]:
     """The names in an expression, and those behind them: of `key`, of which `key = (h, w)`, also h and w."""
-    found = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-    for one in ast.walk(node):
-        value = script.scopes.value(one) if isinstance(one, ast.Name) else None
-        if depth and value is not None and value is not one:
-            found |= _named(script, value, depth - 1)
-    return found
+    names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+    for inner in ast.walk(node):
+        value = script.scopes.value(inner) if isinstance(inner, ast.Name) else None
+        if depth and value is not None and value is not inner:
+            names |= _named(script, value, depth - 1)
+    return names
 
 
 def _follows(script: Script, value: ast.AST, keys: set[str], depth: int) -> bool:
     """Whether an expression draws nothing, and takes no numbers but those of the key."""
-    if any(_draws(script, one) for one in ast.walk(value)):
+    if any(_draws(script, node) for node in ast.walk(value)):
         return False
-    return all(_is_known(script, one, keys, depth) for one in _taken(script, value))
+    return all(_is_known(script, node, keys, depth) for node in _taken(script, value))
 
 
 def _draws(script: Script, node: ast.AST) -> bool:
@@ -66,10 +66,10 @@ def _taken(script: Script, node: ast.AST) -> Iterator[ast.Name]:
     if isinstance(node, ast.Attribute) and node.attr in ABOUT:
         return
     if isinstance(node, ast.Call):
-        is_asked = isinstance(node.func, ast.Attribute) and node.func.attr in ASKS
-        if is_asked or script.scopes.name(node.func) == "builtins.len":
-            for one in (*node.args, *node.keywords) if is_asked else ():
-                yield from _taken(script, one)
+        is_question = isinstance(node.func, ast.Attribute) and node.func.attr in ASKS
+        if is_question or script.scopes.name(node.func) == "builtins.len":
+            for argument in (*node.args, *node.keywords) if is_question else ():
+                yield from _taken(script, argument)
             return
     if isinstance(node, ast.Name):
         yield node
@@ -85,5 +85,7 @@ def _is_known(script: Script, name: ast.Name, keys: set[str], depth: int) -> boo
     if isinstance(name.ctx, ast.Store):
         return True  # the name of a comprehension's or a lambda's own
     return (
-        bool(values) and depth > 0 and all(one and _follows(script, one, keys, depth - 1) for one in values)
+        bool(values)
+        and depth > 0
+        and all(value and _follows(script, value, keys, depth - 1) for value in values)
     )

@@ -63,8 +63,8 @@ class CallGraph:
         """The functions that a function, or any other code, mentions."""
         script, node = part
         if node not in self._callees:
-            found = (one for inner in ast.walk(node) for one in self.means(script, inner))
-            self._callees[node] = tuple(dict.fromkeys(found))
+            meanings = (meaning for inner in ast.walk(node) for meaning in self.means(script, inner))
+            self._callees[node] = tuple(dict.fromkeys(meanings))
         return self._callees[node]
 
     def reached(self, roots: Iterable[Part]) -> Iterator[Part]:
@@ -75,7 +75,11 @@ class CallGraph:
         """The functions of the project that a name or an attribute means; a class means none."""
         if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
             return
-        yield from (one for one in self.modules.definitions(script, node) if isinstance(one[1], Function))
+        yield from (
+            definition
+            for definition in self.modules.definitions(script, node)
+            if isinstance(definition[1], Function)
+        )
         yield from self._implicit(script, node)
         if isinstance(node, ast.Attribute):
             yield from self._methods(script, node)
@@ -87,17 +91,17 @@ class CallGraph:
         own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
         made = self._values.get((script, node.attr), ()) if own else [script.scopes.value(node)]  # type: ignore[union-attr]
         for value in made:
-            found = self.modules.definition(script, value.func) if isinstance(value, ast.Call) else None
-            if found and isinstance(found[1], ast.ClassDef):
-                yield from self._implicit_methods(found)
+            definition = self.modules.definition(script, value.func) if isinstance(value, ast.Call) else None
+            if definition and isinstance(definition[1], ast.ClassDef):
+                yield from self._implicit_methods(definition)
 
     def _implicit_methods(self, owner: Part) -> tuple[Part, ...]:
         if owner[1] not in self._implicits:
             methods = (
-                (home, one)
+                (home, node)
                 for home, kind in self.related(owner)
-                for one in getattr(kind, "body", ())
-                if isinstance(one, Function) and one.name in IMPLICIT
+                for node in getattr(kind, "body", ())
+                if isinstance(node, Function) and node.name in IMPLICIT
             )
             self._implicits[owner[1]] = tuple(methods)
         return self._implicits[owner[1]]
@@ -106,52 +110,52 @@ class CallGraph:
         """`self.step`, `super().step`, `Trainer.step`, and `self.meter.step` where `self.meter = Meter()`."""
         match node.value:
             case ast.Name(id="self" | "cls"):
-                yield from self._of_own_class(script, node)
+                yield from self._methods_of_own_class(script, node)
                 for value in self._values.get((script, node.attr), ()):
                     yield from self._functions_in(script, value)
             case ast.Call(func=ast.Name(id="super")):
-                yield from self._of_own_class(script, node)
+                yield from self._methods_of_own_class(script, node)
             case ast.Attribute(value=ast.Name(id="self"), attr=part):
                 for value in self._values.get((script, part), ()):
                     if isinstance(value, ast.Call):
-                        yield from self._of_class(script, value.func, node.attr)
+                        yield from self._methods_of_class(script, value.func, node.attr)
             case ast.Name() | ast.Attribute():
                 made = script.scopes.value(node.value)
-                yield from self._of_class(
+                yield from self._methods_of_class(
                     script, made.func if isinstance(made, ast.Call) else node.value, node.attr
                 )
 
-    def _of_own_class(self, script: Script, node: ast.Attribute) -> Iterator[Part]:
+    def _methods_of_own_class(self, script: Script, node: ast.Attribute) -> Iterator[Part]:
         owner = script.scopes.owner_class(node)
-        for home, one in self.related((script, owner)) if owner else ():
-            yield from _method(home, one, node.attr)
+        for home, relative in self.related((script, owner)) if owner else ():
+            yield from _method(home, relative, node.attr)
 
-    def _of_class(self, script: Script, node: ast.expr, method: str) -> Iterator[Part]:
-        found = self.modules.definition(script, node)
-        if found and isinstance(found[1], ast.ClassDef):
-            for home, one in self.related(found):
-                yield from _method(home, one, method)
+    def _methods_of_class(self, script: Script, node: ast.expr, method: str) -> Iterator[Part]:
+        definition = self.modules.definition(script, node)
+        if definition and isinstance(definition[1], ast.ClassDef):
+            for home, relative in self.related(definition):
+                yield from _method(home, relative, method)
 
     def _functions_in(self, script: Script, value: ast.AST | None) -> Iterator[Part]:
         """The functions that a value is, holds or comes from: `lambda: 1`, `partial(step, 1)`, `make()`, a table."""
         pending, seen = [(script, value)], set[ast.AST]()
         while pending:
-            home, one = pending.pop()
-            if one is None or one in seen:
+            home, node = pending.pop()
+            if node is None or node in seen:
                 continue
-            seen.add(one)
-            match one:
+            seen.add(node)
+            match node:
                 case ast.Lambda():
-                    yield home, one
+                    yield home, node
                 case ast.Name() | ast.Attribute():
-                    found = [
-                        part for part in self.modules.definitions(home, one) if isinstance(part[1], Function)
+                    functions = [
+                        part for part in self.modules.definitions(home, node) if isinstance(part[1], Function)
                     ]
-                    yield from found
+                    yield from functions
                     if (
-                        not found
-                        and isinstance(one, ast.Name)
-                        and (given := home.scopes.value(one)) is not one
+                        not functions
+                        and isinstance(node, ast.Name)
+                        and (given := home.scopes.value(node)) is not node
                     ):
                         pending.append((home, given))
                 case ast.Dict(values=parts) | ast.List(elts=parts) | ast.Tuple(elts=parts):
@@ -165,32 +169,32 @@ class CallGraph:
     @cached_property
     def _values(self) -> dict[tuple[Script, str], list[ast.expr]]:
         """What the attributes of a file's objects are set to."""
-        found: dict[tuple[Script, str], list[ast.expr]] = {}
+        values: dict[tuple[Script, str], list[ast.expr]] = {}
         for script in self.modules.scripts:
             for node in script.nodes(ast.Assign):
                 assert isinstance(node, ast.Assign)
                 for target in node.targets:
                     if isinstance(target, ast.Attribute):
-                        found.setdefault((script, target.attr), []).append(node.value)
-        return found
+                        values.setdefault((script, target.attr), []).append(node.value)
+        return values
 
     @cached_property
     def stores(self) -> dict[str, list[tuple[Script, ast.Attribute]]]:
         """Where attributes of each name are set, of whichever object."""
-        found: dict[str, list[tuple[Script, ast.Attribute]]] = {}
+        stores: dict[str, list[tuple[Script, ast.Attribute]]] = {}
         for script in self.modules.scripts:
             for node in script.nodes(ast.Attribute):
                 if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                    found.setdefault(node.attr, []).append((script, node))
-        return found
+                    stores.setdefault(node.attr, []).append((script, node))
+        return stores
 
     # --- classes
 
     def related(self, owner: Part) -> tuple[Part, ...]:
         """A class, its bases and theirs, and the classes that are made from it: where `self.NAME` may be defined."""
         if owner[1] not in self._related:
-            found = dict.fromkeys((*self.bases_of(owner), *self.heirs_of(owner)))
-            self._related[owner[1]] = tuple(found)
+            relatives = dict.fromkeys((*self.bases_of(owner), *self.heirs_of(owner)))
+            self._related[owner[1]] = tuple(relatives)
         return self._related[owner[1]]
 
     def bases_of(self, owner: Part) -> Iterator[Part]:
@@ -207,7 +211,7 @@ class CallGraph:
         return any(
             any(call.name == "builtins.type" and len(call.node.args) == 3 for call in script.calls)
             or "__bases__" in script.by_word
-            or any(isinstance(one.ctx, ast.Store) for one in script.by_word.get("__class__", ()))
+            or any(isinstance(mention.ctx, ast.Store) for mention in script.by_word.get("__class__", ()))
             or any(
                 self.modules.definition(script, base) is None and script.scopes.name(base) is None
                 for node in script.nodes(ast.ClassDef)
@@ -218,21 +222,21 @@ class CallGraph:
 
     @cached_property
     def _bases(self) -> dict[ast.AST, list[Part]]:
-        found: dict[ast.AST, list[Part]] = {}
+        bases_of: dict[ast.AST, list[Part]] = {}
         for script in self.modules.scripts:
             for node in script.nodes(ast.ClassDef):
                 assert isinstance(node, ast.ClassDef)
-                bases = (self.modules.definition(script, one) for one in node.bases)
-                found[node] = [one for one in bases if one and isinstance(one[1], ast.ClassDef)]
-        return found
+                bases = (self.modules.definition(script, base) for base in node.bases)
+                bases_of[node] = [base for base in bases if base and isinstance(base[1], ast.ClassDef)]
+        return bases_of
 
     @cached_property
     def _heirs(self) -> dict[ast.AST, list[Part]]:
-        found: dict[ast.AST, list[Part]] = {}
+        heirs: dict[ast.AST, list[Part]] = {}
         for heir, bases in self._bases.items():
             for _, base in bases:
-                found.setdefault(base, []).append((self.modules.home[heir], heir))
-        return found
+                heirs.setdefault(base, []).append((self.modules.home[heir], heir))
+        return heirs
 
     # --- who calls
 
@@ -241,10 +245,12 @@ class CallGraph:
         script, node = function
         name = getattr(node, "name", "")
         is_method = isinstance(script.scopes.parents[node], ast.ClassDef)
-        for other, one in self._named.get(name, ()):
-            by_object = is_method and isinstance(one, ast.Attribute) and other.scopes.name(one) is None
-            if by_object or any(found is node for _, found in self.modules.definitions(other, one)):
-                yield other, one
+        for other, inner in self._named.get(name, ()):
+            by_object = is_method and isinstance(inner, ast.Attribute) and other.scopes.name(inner) is None
+            if by_object or any(
+                definition is node for _, definition in self.modules.definitions(other, inner)
+            ):
+                yield other, inner
 
     def calls(self, function: Part) -> Iterator[tuple[Script, ast.Call]]:
         """The mentions that are calls."""
@@ -255,25 +261,29 @@ class CallGraph:
 
     @cached_property
     def _named(self) -> dict[str, list[Part]]:
-        found: dict[str, list[Part]] = {}
+        named: dict[str, list[Part]] = {}
         for script in self.modules.scripts:
             for node in script.nodes(ast.Name, ast.Attribute):
                 assert isinstance(node, (ast.Name, ast.Attribute))
                 if isinstance(node.ctx, ast.Load):
-                    found.setdefault(node.id if isinstance(node, ast.Name) else node.attr, []).append(
+                    named.setdefault(node.id if isinstance(node, ast.Name) else node.attr, []).append(
                         (script, node)
                     )
-        return found
+        return named
 
 
 def _method(script: Script, owner: ast.AST, name: str) -> Iterator[Part]:
     assert isinstance(owner, ast.ClassDef)
-    yield from ((script, one) for one in owner.body if isinstance(one, Function) and one.name == name)
+    yield from (
+        (script, statement)
+        for statement in owner.body
+        if isinstance(statement, Function) and statement.name == name
+    )
 
 
 def _results(script: Script, function: ast.AST) -> Iterator[tuple[Script, ast.AST | None]]:
     if isinstance(function, Function):
-        yield from ((script, one.value) for one in ast.walk(function) if isinstance(one, ast.Return))
+        yield from ((script, node.value) for node in ast.walk(function) if isinstance(node, ast.Return))
 
 
 def closure(roots: Iterable[Part], steps: Callable[[Part], Iterable[Part]]) -> Iterator[Part]:

@@ -12,10 +12,10 @@ from enum import Enum
 from typing import TypeGuard
 
 from dp2ddp.codemod.facts.call_graph import Part
-from dp2ddp.codemod.facts.changes import How, changes_at
 from dp2ddp.codemod.facts.draws import GENERATORS
 from dp2ddp.codemod.facts.mutating import MUTATING_METHODS, mutates
-from dp2ddp.codemod.facts.places import Place, Places
+from dp2ddp.codemod.facts.mutations import How, mutations_at
+from dp2ddp.codemod.facts.places import ExecutionPlace, Places
 from dp2ddp.codemod.facts.randomness import TORCH_MAKERS
 from dp2ddp.codemod.facts.roots import Roots, default_of, is_class, is_own
 from dp2ddp.codemod.facts.script import SETTINGS, Script, literal
@@ -36,7 +36,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 NEW_TENSORS = of("torch", "zeros ones empty full zeros_like ones_like empty_like full_like")
 
 
-class Sort(Enum):
+class ValueKind(Enum):
     """What a thing is, as far as it matters who changes it."""
 
     CONTAINER = "holds others"
@@ -54,7 +54,7 @@ class Carried:
     def __init__(self, script: Script, places: Places) -> None:
         self.script, self.places = script, places
         self.roots = Roots(script, places)
-        self._sorts: dict[str, set[tuple[Sort, str | None]]] = {}
+        self._kinds: dict[str, set[tuple[ValueKind, str | None]]] = {}
         self._may_change: dict[str, bool] = {}
 
     def outlives(self, root: ast.expr, change: ast.AST) -> bool:
@@ -62,43 +62,49 @@ class Carried:
         if not is_own(root):
             return True
         return not any(
-            self._is_before(one, change) for one in self._assignments(root) if self._sets_anew(one)
+            self._is_before(assignment, change)
+            for assignment in self._assignments(root)
+            if self._sets_anew(assignment)
         )
 
     def _sets_anew(self, assignment: ast.Assign | ast.AnnAssign) -> bool:
         """In each forward, without a condition, something new: what a replica is given by that is its own."""
         around = self.script.scopes.parents[assignment]
-        in_forward = self.places.of(assignment) is Place.FORWARD and isinstance(around, ast.FunctionDef)
+        in_forward = self.places.of(assignment) is ExecutionPlace.FORWARD and isinstance(
+            around, ast.FunctionDef
+        )
         return in_forward and assignment.value is not None and not self.roots.of(assignment.value)
 
     def _is_before(self, assignment: ast.stmt, change: ast.AST) -> bool:
         scopes = self.script.scopes
-        one, other = scopes.function(assignment), scopes.function(change)
-        if one is other:
+        node, other = scopes.function(assignment), scopes.function(change)
+        if node is other:
             return assignment.lineno <= getattr(change, "lineno", 0)
-        return getattr(one, "name", "") == "forward" or not self._is_forward(other)
+        return getattr(node, "name", "") == "forward" or not self._is_forward(other)
 
     def _is_forward(self, function: ast.AST | None) -> bool:
         return getattr(function, "name", "") == "forward"
 
     def changes(self, root: ast.expr, method: str) -> bool:
         """Whether a method of a thing changes it, whatever the thing may be."""
-        return any(self._method_changes(root, sort, kind, method) for sort, kind in self.sorts(root))
+        return any(
+            self._method_changes(root, kind, type_name, method) for kind, type_name in self.kinds(root)
+        )
 
-    def _method_changes(self, root: ast.expr, sort: Sort, kind: str | None, method: str) -> bool:
-        if sort in (Sort.MODULE, Sort.FIXED):
+    def _method_changes(self, root: ast.expr, kind: ValueKind, type_name: str | None, method: str) -> bool:
+        if kind in (ValueKind.MODULE, ValueKind.FIXED):
             return False
-        if sort is Sort.OBJECT and (classes := [*self._classes(root)]):
-            return any(self._changes_itself(one, method) for one in classes)
-        return mutates(method, kind) if kind else self.may_change(method)
+        if kind is ValueKind.OBJECT and (classes := [*self._classes(root)]):
+            return any(self._changes_itself(class_, method) for class_ in classes)
+        return mutates(method, type_name) if type_name else self.may_change(method)
 
     def may_change(self, method: str) -> bool:
         """Whether a method changes its object, of any kind or of any class of the file that is no module."""
         if method not in self._may_change:
-            classes = (one for one in self.script.nodes(ast.ClassDef) if isinstance(one, ast.ClassDef))
-            plain = (one for one in classes if self.places.kind(one) is None)
+            classes = (node for node in self.script.nodes(ast.ClassDef) if isinstance(node, ast.ClassDef))
+            plain = (class_ for class_ in classes if self.places.kind(class_) is None)
             self._may_change[method] = mutates(method) or any(
-                self._changes_itself((self.script, one), method) for one in plain
+                self._changes_itself((self.script, node), method) for node in plain
             )
         return self._may_change[method]
 
@@ -106,10 +112,10 @@ class Carried:
         """Whether a method stores to its object or what this holds, directly or through others of its own."""
         graph = self.places.modules.graph
         classes = graph.related(owner)
-        bodies = [(home, one) for home, kind in classes for one in getattr(kind, "body", ())]
-        methods = [one for one in bodies if getattr(one[1], "name", "") == method]
-        own = {one for _, one in bodies}
-        reached = [one for one in graph.reached(methods) if one[1] in own]
+        bodies = [(home, node) for home, class_ in classes for node in getattr(class_, "body", ())]
+        methods = [body for body in bodies if getattr(body[1], "name", "") == method]
+        own = {body for _, body in bodies}
+        reached = [node for node in graph.reached(methods) if node[1] in own]
         return any(_stores(script, node) for script, function in reached for node in ast.walk(function))
 
     def is_changed_by_operator(self, root: ast.expr) -> bool:
@@ -118,41 +124,44 @@ class Carried:
         A tensor that a forward makes and keeps as its module's is the replica's, and goes with it.
         """
         if is_own(root) and not self._is_registered(root):
-            sorts = {
-                self._sort(script, value)
+            kinds = {
+                self._kind_of(script, value)
                 for script, value in self.values(root)
                 if not self._is_fresh(script, value)
             }
         else:
-            sorts = self.sorts(root)
-        return any(sort in (Sort.CONTAINER, Sort.TENSOR, Sort.OBJECT, Sort.UNKNOWN) for sort, _ in sorts)
+            kinds = self.kinds(root)
+        return any(
+            kind in (ValueKind.CONTAINER, ValueKind.TENSOR, ValueKind.OBJECT, ValueKind.UNKNOWN)
+            for kind, _ in kinds
+        )
 
     def _is_fresh(self, script: Script, value: ast.AST | None) -> bool:
         """A tensor that a forward makes."""
         is_made = isinstance(value, ast.Call) and script.scopes.name(value.func) in NEW_TENSORS
-        return is_made and value is not None and self.places.of(value) is Place.FORWARD
+        return is_made and value is not None and self.places.of(value) is ExecutionPlace.FORWARD
 
     def holds(self, root: ast.expr) -> bool:
         """Whether a thing has parts that may be set: it is no number, and no part of the model."""
-        return any(sort not in (Sort.FIXED, Sort.MODULE) for sort, _ in self.sorts(root))
+        return any(kind not in (ValueKind.FIXED, ValueKind.MODULE) for kind, _ in self.kinds(root))
 
     def is_iterator(self, root: ast.expr) -> bool:
         """Something that cannot be told from rank to rank: it has no state that can be read."""
-        return any(sort is Sort.ITERATOR for sort, _ in self.sorts(root))
+        return any(kind is ValueKind.ITERATOR for kind, _ in self.kinds(root))
 
-    def can_be_told(self, root: ast.expr) -> bool:
-        """Whether templates/memory.py can tell other ranks what a thing has become."""
-        return not any(kind == "queue.SimpleQueue" for _, kind in self.sorts(root))
+    def is_sendable(self, root: ast.expr) -> bool:
+        """Whether templates/shared_state.py can tell other ranks what a thing has become."""
+        return not any(type_name == "queue.SimpleQueue" for _, type_name in self.kinds(root))
 
     def is_default(self, root: ast.expr) -> bool:
         return isinstance(root, ast.Name) and default_of(self.script, root) is not None
 
     def is_shared(self, root: ast.expr) -> bool:
         """Whether a thing may have another name: it was handed in, taken from another, or given two names."""
-        return any(self.has_other_name(*one) for one in self.values(root))
+        return any(self.has_other_name(*node) for node in self.values(root))
 
     def has_other_name(self, script: Script, value: ast.AST | None) -> bool:
-        if value is None or self._sort(script, value)[0] is Sort.FIXED:
+        if value is None or self._kind_of(script, value)[0] is ValueKind.FIXED:
             return False
         statement = script.scopes.parents.get(value)
         is_of_two = isinstance(statement, ast.Assign) and len(statement.targets) > 1
@@ -162,28 +171,26 @@ class Carried:
         """Whether `layer.cache`, of whichever object, was made a list or the like where no forward runs."""
         name = thing.attr if isinstance(thing, ast.Attribute) else ""
         return any(
-            self._sort(script, value)[0] in (Sort.CONTAINER, Sort.TENSOR, Sort.OBJECT)
+            self._kind_of(script, value)[0] in (ValueKind.CONTAINER, ValueKind.TENSOR, ValueKind.OBJECT)
             for script, node in self.places.modules.graph.stores.get(name, ())
-            if self.places.of(node) is not Place.FORWARD
+            if self.places.of(node) is not ExecutionPlace.FORWARD
             for value in _given_to(script, node)
             if value is not None
         )
 
     # --- what a thing is
 
-    def sorts(self, root: ast.expr) -> set[tuple[Sort, str | None]]:
+    def kinds(self, root: ast.expr) -> set[tuple[ValueKind, str | None]]:
         """All that a thing may be, each with its class where that is known."""
         owner = self.script.scopes.owner_class(root)
-        key = (
-            f"{id(owner) if is_own(root) else id(self.script.scopes.function(root))}.{self.script.told(root)}"
-        )
-        if key not in self._sorts:
-            self._sorts[key] = {(Sort.UNKNOWN, None)}  # things in a circle end here
-            found = {self._sort(script, value) for script, value in self.values(root)}
-            if not found or self._is_registered(root):
-                found = {self._sort_of_unset(root)}
-            self._sorts[key] = found
-        return self._sorts[key]
+        key = f"{id(owner) if is_own(root) else id(self.script.scopes.function(root))}.{self.script.text_of(root)}"
+        if key not in self._kinds:
+            self._kinds[key] = {(ValueKind.UNKNOWN, None)}  # things in a circle end here
+            kinds = {self._kind_of(script, value) for script, value in self.values(root)}
+            if not kinds or self._is_registered(root):
+                kinds = {self._kind_of_unset(root)}
+            self._kinds[key] = kinds
+        return self._kinds[key]
 
     def _is_registered(self, root: ast.expr) -> bool:
         """Whether its class registers it as a buffer or a parameter: whatever tensor it is set to stays one."""
@@ -195,83 +202,91 @@ class Carried:
             for call in self.script.calls
         )
 
-    def _sort_of_unset(self, root: ast.expr) -> tuple[Sort, str | None]:
-        """Of what no assignment sets: a buffer, or a part that a library's class makes."""
+    def _kind_of_unset(self, root: ast.expr) -> tuple[ValueKind, str | None]:
+        """The kind of what no assignment sets: a buffer, or a part that a library's class makes."""
         name = root.attr if isinstance(root, ast.Attribute) else getattr(root, "id", "")
         registered = {
             literal(call.argument(0, "name"))
             for call in self.script.calls
             if call.method in ("register_buffer", "register_parameter", "add_module", "register_module")
         }
-        return (Sort.MODULE, None) if name in registered else (Sort.UNKNOWN, None)
+        return (ValueKind.MODULE, None) if name in registered else (ValueKind.UNKNOWN, None)
 
-    def _sort(self, script: Script, value: ast.AST | None) -> tuple[Sort, str | None]:
+    def _kind_of(self, script: Script, value: ast.AST | None) -> tuple[ValueKind, str | None]:
         match value:
             case ast.Constant() | ast.JoinedStr() | ast.Compare() | ast.Lambda():
-                return Sort.FIXED, None
+                return ValueKind.FIXED, None
             case ast.UnaryOp(operand=operand):
-                return self._sort(script, operand)
+                return self._kind_of(script, operand)
             case ast.List() | ast.ListComp():
-                return Sort.CONTAINER, "builtins.list"
+                return ValueKind.CONTAINER, "builtins.list"
             case ast.Dict() | ast.DictComp():
-                return Sort.CONTAINER, "builtins.dict"
+                return ValueKind.CONTAINER, "builtins.dict"
             case ast.Set() | ast.SetComp():
-                return Sort.CONTAINER, "builtins.set"
+                return ValueKind.CONTAINER, "builtins.set"
             case ast.GeneratorExp():
-                return Sort.ITERATOR, None
+                return ValueKind.ITERATOR, None
             case ast.Tuple(elts=parts):
-                holds = any(self._sort(script, one)[0] is not Sort.FIXED for one in parts)
-                return (Sort.CONTAINER, None) if holds else (Sort.FIXED, None)
+                holds = any(self._kind_of(script, part)[0] is not ValueKind.FIXED for part in parts)
+                return (ValueKind.CONTAINER, None) if holds else (ValueKind.FIXED, None)
             case ast.BinOp(left=left, right=right):
-                sorts = [self._sort(script, left), self._sort(script, right)]
-                return next((one for one in sorts if one[0] is not Sort.FIXED), sorts[0])
+                kinds = [self._kind_of(script, left), self._kind_of(script, right)]
+                return next((kind for kind in kinds if kind[0] is not ValueKind.FIXED), kinds[0])
             case ast.Call():
-                return self._sort_of_made(script, value)
+                return self._kind_of_made(script, value)
             case ast.Attribute(value=ast.Name(id=name)) if name in SETTINGS:
-                return Sort.FIXED, None
-            case ast.Name() if (found := self.places.find(script, value)) and isinstance(found[1], FUNCTIONS):
-                return Sort.FIXED, None
+                return ValueKind.FIXED, None
+            case ast.Name() if (definition := self.places.find(script, value)) and isinstance(
+                definition[1], FUNCTIONS
+            ):
+                return ValueKind.FIXED, None
             case ast.Name():
-                return self._sort_of_name(script, value)
-        return Sort.UNKNOWN, None
+                return self._kind_of_name(script, value)
+        return ValueKind.UNKNOWN, None
 
-    def _sort_of_name(self, script: Script, value: ast.Name) -> tuple[Sort, str | None]:
+    def _kind_of_name(self, script: Script, value: ast.Name) -> tuple[ValueKind, str | None]:
         given = script.scopes.value(value)
         if given is not value:
-            return self._sort(script, given)
+            return self._kind_of(script, given)
         if value.id in SETTINGS:
-            return Sort.OBJECT, None
+            return ValueKind.OBJECT, None
         default = default_of(script, value)
         if default is not None:
-            return self._sort(script, default)
-        return Sort.UNKNOWN, None
+            return self._kind_of(script, default)
+        return ValueKind.UNKNOWN, None
 
-    def _sort_of_made(self, script: Script, call: ast.Call) -> tuple[Sort, str | None]:
+    def _kind_of_made(self, script: Script, call: ast.Call) -> tuple[ValueKind, str | None]:
         name = script.scopes.name(call.func) or ""
-        found = self.places.find(script, call.func)
-        if found and isinstance(found[1], ast.ClassDef):
-            return (Sort.OBJECT, None) if self.places.kind(found[1]) is None else (Sort.MODULE, None)
-        if found and any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in ast.walk(found[1])):
-            return Sort.ITERATOR, None
+        definition = self.places.find(script, call.func)
+        if definition and isinstance(definition[1], ast.ClassDef):
+            return (
+                (ValueKind.OBJECT, None)
+                if self.places.kind(definition[1]) is None
+                else (ValueKind.MODULE, None)
+            )
+        if definition and any(
+            isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(definition[1])
+        ):
+            return ValueKind.ITERATOR, None
         if name in MUTATING_METHODS:
-            return Sort.CONTAINER, name
+            return ValueKind.CONTAINER, name
         last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if name in ARRAYS:
-            return Sort.CONTAINER, "numpy.ndarray"
-        if not name and not found and last in SHORT:  # `defaultdict(list)`, from wherever it is imported
-            return Sort.CONTAINER, SHORT[last]
+            return ValueKind.CONTAINER, "numpy.ndarray"
+        if not name and not definition and last in SHORT:  # `defaultdict(list)`, from wherever it is imported
+            return ValueKind.CONTAINER, SHORT[last]
         if name in TORCH_MAKERS or name.startswith("torch.rand"):
-            return Sort.TENSOR, "torch.Tensor"
+            return ValueKind.TENSOR, "torch.Tensor"
         if name.startswith(("torch.nn.", "torchvision.models.")) or last == "Parameter":
-            return Sort.MODULE, None
+            return ValueKind.MODULE, None
         if (
             name in NUMBERS
             or name in GENERATORS
             or name.startswith(("torch.device", "torch.Generator", "logging."))
         ):
-            return Sort.FIXED, None
+            return ValueKind.FIXED, None
         if name.startswith(ITERATORS):
-            return Sort.ITERATOR, None
+            return ValueKind.ITERATOR, None
         if isinstance(call.func, ast.Attribute) and last in (
             "to",
             "cuda",
@@ -281,8 +296,8 @@ class Carried:
             "detach",
             "double",
         ):
-            return self._sort(script, call.func.value)
-        return Sort.UNKNOWN, None
+            return self._kind_of(script, call.func.value)
+        return ValueKind.UNKNOWN, None
 
     def values(self, root: ast.expr) -> Iterator[tuple[Script, ast.AST | None]]:
         """What a thing is set to, each with its file."""
@@ -297,7 +312,7 @@ class Carried:
             for value in home.values.get(root.id, []) if home else ():
                 yield self.script, value
             if imported:
-                yield from ((imported, one) for one in imported.scopes.top.values[root.id])
+                yield from ((imported, node) for node in imported.scopes.top.values[root.id])
 
     def _imported(self, root: ast.Name) -> Script | None:
         module, _, name = (self.script.scopes.name(root) or "").rpartition(".")
@@ -309,8 +324,8 @@ class Carried:
         owner = self.script.scopes.owner_class(root)
         if is_own(root) and owner:
             return list(self.places.modules.graph.related((self.script, owner)))
-        found = self.places.find(self.script, root.value) if is_class(self.script, root.value) else None
-        return [found] if found else []
+        definition = self.places.find(self.script, root.value) if is_class(self.script, root.value) else None
+        return [definition] if definition else []
 
     def _assigned(self, root: ast.Attribute) -> Iterator[tuple[Script, ast.AST | None]]:
         classes = self._related(root)
@@ -318,25 +333,25 @@ class Carried:
             if isinstance(node, ast.ClassDef):
                 inside = script.scopes.scope_of[node.body[0]]
                 yield from ((script, value) for value in inside.values.get(root.attr, ()))
-            for one in ast.walk(node):
-                if _sets(one, root.attr, script):
-                    yield from ((script, value) for value in _given_to(script, one))
+            for inner in ast.walk(node):
+                if _sets(inner, root.attr, script):
+                    yield from ((script, value) for value in _given_to(script, inner))
 
     def _assignments(self, root: ast.Attribute) -> Iterator[ast.Assign | ast.AnnAssign]:
         for script, node in self._related(root):
-            for one in ast.walk(node) if script is self.script else ():
-                if isinstance(one, (ast.Assign, ast.AnnAssign)):
-                    targets = one.targets if isinstance(one, ast.Assign) else [one.target]
+            for inner in ast.walk(node) if script is self.script else ():
+                if isinstance(inner, (ast.Assign, ast.AnnAssign)):
+                    targets = inner.targets if isinstance(inner, ast.Assign) else [inner.target]
                     if any(is_own(target) and target.attr == root.attr for target in targets):
-                        yield one
+                        yield inner
 
     def _classes(self, root: ast.expr) -> Iterator[Part]:
         """The classes, no modules, of which an object is made."""
         for script, value in self.values(root):
             made = script.scopes.value(value) if isinstance(value, ast.Name) else value
-            found = self.places.find(script, made.func) if isinstance(made, ast.Call) else None
-            if found and isinstance(found[1], ast.ClassDef):
-                yield found
+            definition = self.places.find(script, made.func) if isinstance(made, ast.Call) else None
+            if definition and isinstance(definition[1], ast.ClassDef):
+                yield definition
 
 
 def _sets(node: ast.AST, name: str, script: Script) -> TypeGuard[ast.Attribute]:
@@ -361,7 +376,7 @@ def _given_to(script: Script, target: ast.expr) -> Iterator[ast.AST | None]:
 
 def _stores(script: Script, node: ast.AST) -> bool:
     """Whether a node of a method changes its object, or something that this holds."""
-    for change in changes_at(script, node):
+    for change in mutations_at(script, node):
         by_method = change.how is How.METHOD and not mutates(change.method)
         if not by_method and change.how is not How.REBOUND and _is_of_self(change.thing):
             return change.how is not How.METHOD or not isinstance(change.thing, ast.Name)

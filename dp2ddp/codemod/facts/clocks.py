@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.facts.clock_course import Course
 from dp2ddp.codemod.facts.modules import Modules
-from dp2ddp.codemod.facts.script import Call, Script
+from dp2ddp.codemod.facts.script import CallSite, Script
 from dp2ddp.codemod.facts.tables import of
 
 CLOCKS = {
@@ -24,7 +24,7 @@ CALENDAR = {  # what makes a date, and where it takes a time that is given
 IDENTITIES = ("uuid.uuid1", "uuid.uuid4", "os.getpid")  # always another in another process
 
 
-def shared_clocks(script: Script, modules: Modules) -> Iterator[Call]:
+def shared_clocks(script: Script, modules: Modules) -> Iterator[CallSite]:
     """The calls whose result every rank must have alike."""
     for call in script.calls:
         is_identity = call.name in IDENTITIES
@@ -33,7 +33,7 @@ def shared_clocks(script: Script, modules: Modules) -> Iterator[Call]:
             yield call
 
 
-def _has_time_argument(call: Call) -> bool:
+def _has_time_argument(call: CallSite) -> bool:
     """`strftime(format, t)` formats a time that is given: nothing of its own comes in."""
     position = CALENDAR.get(call.name or "")
     return position is not None and len(call.node.args) > position

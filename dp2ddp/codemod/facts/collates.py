@@ -25,7 +25,7 @@ def collates_alone(script: Script, node: ast.AST) -> bool:
     function = script.scopes.definition(node)
     if not isinstance(function, ast.FunctionDef) or function.decorator_list:
         return False
-    parameters = [one.arg for one in function.args.args]
+    parameters = [argument.arg for argument in function.args.args]
     if len(parameters) != 1:
         return False
     rows, whole = {parameters[0]}, set[str]()
@@ -45,7 +45,7 @@ def _bind(script: Script, statement: ast.Assign, rows: set[str], whole: set[str]
     if more:
         return False
     if isinstance(target, ast.Tuple) and _is_columns(script, value, rows):
-        names = [one.id for one in target.elts if isinstance(one, ast.Name)]
+        names = [element.id for element in target.elts if isinstance(element, ast.Name)]
         rows.update(names)
         whole.difference_update(names)
         return len(names) == len(target.elts)
@@ -71,9 +71,9 @@ def _is_rows(script: Script, node: ast.expr, rows: set[str]) -> bool:
     match node:
         case ast.Name(id=name):
             return name in rows
-        case ast.Call(func=func, args=[one], keywords=[]):
+        case ast.Call(func=func, args=[inner], keywords=[]):
             return script.scopes.name(func) in ("builtins.list", "builtins.tuple") and _is_rows(
-                script, one, rows
+                script, inner, rows
             )
         case ast.ListComp(
             elt=element, generators=[ast.comprehension(target=target, iter=over, ifs=[], is_async=0)]
@@ -84,7 +84,7 @@ def _is_rows(script: Script, node: ast.expr, rows: set[str]) -> bool:
 
 def _is_of_one(script: Script, element: ast.expr, target: ast.expr) -> bool:
     """Whether an element is computed from its own sample alone."""
-    own = {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
+    own = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
     for node in ast.walk(element):
         if isinstance(node, ast.Call) and not is_pure_call(script, node, None):
             return False
@@ -100,27 +100,27 @@ def _is_whole(script: Script, node: ast.expr, rows: set[str], whole: set[str]) -
             return name in whole
         case ast.Call(func=ast.Attribute(value=value, attr=method), args=[], keywords=[]) if method in CASTS:
             return _is_whole(script, value, rows, whole)
-        case ast.Call(func=func, args=[one, *rest], keywords=keywords) if script.scopes.name(func) in JOINS:
+        case ast.Call(func=func, args=[inner, *rest], keywords=keywords) if script.scopes.name(func) in JOINS:
             first = all(literal(each) == 0 for each in rest)
             first = first and all(each.arg == "dtype" or literal(each.value) == 0 for each in keywords)
-            return first and _is_rows(script, one, rows)
-        case ast.Call(func=func, args=[one]) if script.scopes.name(func) == "torch.from_numpy":
-            return _is_whole(script, one, rows, whole)
+            return first and _is_rows(script, inner, rows)
+        case ast.Call(func=func, args=[inner]) if script.scopes.name(func) == "torch.from_numpy":
+            return _is_whole(script, inner, rows, whole)
     return False
 
 
 def _is_batch(script: Script, node: ast.expr | None, rows: set[str], whole: set[str]) -> bool:
     """Tensors with one row a sample; of a list that is no tensor nobody can tell the rows from the parts."""
-    return node is not None and all(_is_whole(script, one, rows, whole) for one in _leaves(node))
+    return node is not None and all(_is_whole(script, leaf, rows, whole) for leaf in _leaves(node))
 
 
 def _leaves(node: ast.expr) -> Iterator[ast.expr]:
     """The parts of a tuple, list or dict that is written out."""
     if isinstance(node, (ast.Tuple, ast.List)):
-        for one in node.elts:
-            yield from _leaves(one)
+        for element in node.elts:
+            yield from _leaves(element)
     elif isinstance(node, ast.Dict):
-        for one in node.values:
-            yield from _leaves(one)
+        for element in node.values:
+            yield from _leaves(element)
     else:
         yield node

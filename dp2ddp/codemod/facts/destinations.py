@@ -56,24 +56,24 @@ def destination(script: Script, node: ast.AST | None, depth: int = DEPTH) -> Des
         return Destination.PATH
     match node:
         case ast.Name():
-            return _of_name(script, node, depth)
+            return _destination_of_name(script, node, depth)
         case ast.Call(func=func):
-            return _of_call(script, node, func, depth)
+            return _destination_of_call(script, node, func, depth)
         case ast.BinOp(left=left, right=right, op=ast.Div() | ast.Add()):
             sides = {destination(script, left, depth - 1), destination(script, right, depth - 1)}
             return Destination.PATH if Destination.PATH in sides else Destination.UNKNOWN
         case ast.IfExp(body=body, orelse=other):
-            return _common([destination(script, one, depth - 1) for one in (body, other)])
+            return _common([destination(script, node, depth - 1) for node in (body, other)])
         case ast.Attribute(attr="parent" | "stem" | "suffix"):
             return Destination.PATH
         case ast.Attribute():
-            return _of_attribute(script, node, depth)
+            return _destination_of_attribute(script, node, depth)
         case ast.Subscript(slice=ast.Constant(value=str(key))):
             return Destination.PATH if PATH_NAME.search(key.lower()) else Destination.UNKNOWN
     return Destination.UNKNOWN
 
 
-def _of_call(script: Script, node: ast.Call, func: ast.expr, depth: int) -> Destination:
+def _destination_of_call(script: Script, node: ast.Call, func: ast.expr, depth: int) -> Destination:
     name = script.scopes.name(func) or ""
     if name in MAKES_FILES:
         return Destination.OPEN_FILE
@@ -87,39 +87,42 @@ def _of_call(script: Script, node: ast.Call, func: ast.expr, depth: int) -> Dest
     return Destination.UNKNOWN
 
 
-def _of_name(script: Script, node: ast.Name, depth: int) -> Destination:
+def _destination_of_name(script: Script, node: ast.Name, depth: int) -> Destination:
     """All that a name is bound to; a parameter by its type, its default, or its own name."""
     scope = script.scopes.lookup(node.id, script.scopes.scope_of[node])
-    found = [
+    kinds = [
         destination(script, value, depth - 1)
         for value in (scope.values.get(node.id, []) if scope else [])
         if value is not None and not (isinstance(value, ast.Constant) and value.value is None)
     ]
-    found += [Destination.OPEN_FILE for _ in _opened_as(script, node)]
-    if scope and (said := _of_parameter(script, scope.node, node.id, depth)) is not Destination.UNKNOWN:
-        found.append(said)
-    common = _common(found)
+    kinds += [Destination.OPEN_FILE for _ in _opened_as(script, node)]
+    if (
+        scope
+        and (said := _destination_of_parameter(script, scope.node, node.id, depth)) is not Destination.UNKNOWN
+    ):
+        kinds.append(said)
+    common = _common(kinds)
     if (
         common is Destination.UNKNOWN
-        and Destination.OPEN_FILE not in found
+        and Destination.OPEN_FILE not in kinds
         and PATH_NAME.search(node.id.lower())
     ):
         return Destination.PATH
     return common
 
 
-def _of_attribute(script: Script, node: ast.Attribute, depth: int) -> Destination:
+def _destination_of_attribute(script: Script, node: ast.Attribute, depth: int) -> Destination:
     """`self.path`, by what any of the script's objects is given under that name."""
-    found = [
-        destination(script, one.value, depth - 1)
-        for one in script.nodes(ast.Assign)
-        if isinstance(one, ast.Assign)
-        and any(isinstance(target, ast.Attribute) and target.attr == node.attr for target in one.targets)
+    kinds = [
+        destination(script, inner.value, depth - 1)
+        for inner in script.nodes(ast.Assign)
+        if isinstance(inner, ast.Assign)
+        and any(isinstance(target, ast.Attribute) and target.attr == node.attr for target in inner.targets)
     ]
-    common = _common(found)
+    common = _common(kinds)
     if (
         common is Destination.UNKNOWN
-        and Destination.OPEN_FILE not in found
+        and Destination.OPEN_FILE not in kinds
         and PATH_NAME.search(node.attr.lower())
     ):
         return Destination.PATH
@@ -140,7 +143,7 @@ def _opened_as(script: Script, node: ast.Name) -> list[ast.withitem]:
     ]
 
 
-def _of_parameter(script: Script, function: ast.AST, name: str, depth: int) -> Destination:
+def _destination_of_parameter(script: Script, function: ast.AST, name: str, depth: int) -> Destination:
     arguments = getattr(function, "args", None)
     if not isinstance(arguments, ast.arguments):
         return Destination.UNKNOWN
@@ -149,29 +152,29 @@ def _of_parameter(script: Script, function: ast.AST, name: str, depth: int) -> D
     given = zip(
         (*plain, *arguments.kwonlyargs), (*defaults, *arguments.defaults, *arguments.kw_defaults), strict=True
     )
-    for one, default in given:
-        if one.arg != name:
+    for argument, default in given:
+        if argument.arg != name:
             continue
-        if one.annotation is not None and PATH_TYPES.search(ast.unparse(one.annotation)):
+        if argument.annotation is not None and PATH_TYPES.search(ast.unparse(argument.annotation)):
             return Destination.PATH
         return destination(script, default, depth - 1)
     return Destination.UNKNOWN
 
 
-def _common(found: list[Destination]) -> Destination:
-    return found[0] if found and len(set(found)) == 1 else Destination.UNKNOWN
+def _common(kinds: list[Destination]) -> Destination:
+    return kinds[0] if kinds and len(set(kinds)) == 1 else Destination.UNKNOWN
 
 
 def destinations(script: Script, call: ast.Call) -> set[Destination]:
     """What a function that writes is given; `"PNG"` behind the first argument is no path, nor is `format="png"`."""
-    found = {destination(script, one) for one in call.args[:1]}
+    kinds = {destination(script, argument) for argument in call.args[:1]}
     for given in (*call.args[1:], *call.keywords):
         value = given.value if isinstance(given, ast.keyword) else given
         kind = destination(script, value)
         named = isinstance(given, ast.keyword) and given.arg is not None and PATH_KEYWORD.match(given.arg)
         if kind is not Destination.PATH or named or has_path_looks(script, value):
-            found.add(kind)
-    return found
+            kinds.add(kind)
+    return kinds
 
 
 def has_path_looks(script: Script, node: ast.AST) -> bool:
@@ -181,7 +184,9 @@ def has_path_looks(script: Script, node: ast.AST) -> bool:
             isinstance(node.value, str) and PATH_TEXT.search(node.value) is not None and " " not in node.value
         )
     if isinstance(node, ast.JoinedStr):
-        return any(isinstance(one, ast.Constant) and has_path_looks(script, one) for one in node.values)
+        return any(
+            isinstance(element, ast.Constant) and has_path_looks(script, element) for element in node.values
+        )
     return destination(script, node) is Destination.PATH
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.models import Wrap
-from dp2ddp.codemod.facts.origins import Origin, Origins, device_text, is_cpu, plain
+from dp2ddp.codemod.facts.origins import DeviceOrigin, Origins, device_text, is_cpu, plain
 from dp2ddp.codemod.facts.own_mode import in_own_branch
-from dp2ddp.codemod.facts.script import Call, Script, literal
+from dp2ddp.codemod.facts.script import CallSite, Script, literal
 
 DEVICE_METHODS = ("cuda", "to")
 
@@ -20,9 +20,9 @@ class DeviceIndex:
 
     node: ast.expr | ast.keyword  # what is rewritten
     form: str  # "text" ("cuda:0"), "cuda" (.cuda(0)), "to" (.to(0)), "set" (set_device), "context" (with cuda.device)
-    told: str  # the index as it is written
-    origin: Origin
-    call: Call | None = None
+    text: str  # the index as it is written
+    origin: DeviceOrigin
+    call: CallSite | None = None
 
     @property
     def index(self) -> int | None:
@@ -31,14 +31,14 @@ class DeviceIndex:
 
 
 def find_device_indices(script: Script, origins: Origins) -> tuple[DeviceIndex, ...]:
-    found = (
+    uses = (
         *_texts(script, origins),
         *_method_calls(script, origins),
         *_settings(script, origins),
         *_factories(script, origins),
         *_choices(script, origins),
     )
-    return tuple(use for use in found if not in_own_branch(script, use.node))
+    return tuple(use for use in uses if not in_own_branch(script, use.node))
 
 
 def _texts(script: Script, origins: Origins) -> Iterator[DeviceIndex]:
@@ -47,15 +47,15 @@ def _texts(script: Script, origins: Origins) -> Iterator[DeviceIndex]:
         if isinstance(node, ast.expr) and not (
             _is_documentation(script, node) or _is_saved_place(script, node)
         ):
-            found = device_text(node)
-            if found is not None and not isinstance(
+            index = device_text(node)
+            if index is not None and not isinstance(
                 script.scopes.parents[node], (ast.JoinedStr, ast.FormattedValue)
             ):
-                yield DeviceIndex(node, "text", ast.unparse(found), origins.of(found))
+                yield DeviceIndex(node, "text", ast.unparse(index), origins.of(index))
 
 
 def _use(
-    node: ast.expr | ast.keyword, form: str, index: ast.expr, origins: Origins, call: Call
+    node: ast.expr | ast.keyword, form: str, index: ast.expr, origins: Origins, call: CallSite
 ) -> DeviceIndex:
     return DeviceIndex(node, form, ast.unparse(plain(index)), origins.of(index), call)
 
@@ -98,9 +98,9 @@ def _choices(script: Script, origins: Origins) -> Iterator[DeviceIndex]:
     """`gpu if torch.cuda.is_available() else "cpu"`: what stands beside a CPU is a device."""
     for node in script.nodes(ast.IfExp):
         assert isinstance(node, ast.IfExp)
-        for one, other in ((node.body, node.orelse), (node.orelse, node.body)):
-            if is_cpu(other) and origins.of(one).is_number:
-                yield DeviceIndex(one, "to", ast.unparse(one), origins.of(one))
+        for inner, other in ((node.body, node.orelse), (node.orelse, node.body)):
+            if is_cpu(other) and origins.of(inner).is_number:
+                yield DeviceIndex(inner, "to", ast.unparse(inner), origins.of(inner))
 
 
 def _as_index(node: ast.expr | None) -> int | None:

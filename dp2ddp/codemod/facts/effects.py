@@ -7,6 +7,7 @@ told by their names alone, so only names that mean one thing are in them.
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from dp2ddp.codemod.facts.destinations import (
 from dp2ddp.codemod.facts.methods import method_called
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.scopes import SCRIPT
-from dp2ddp.codemod.facts.script import Call, Script, literal
+from dp2ddp.codemod.facts.script import CallSite, Script, literal
 from dp2ddp.codemod.facts.sinks import (
     DESCRIPTORS,
     FOLDERS_AND_FILES,
@@ -99,7 +100,7 @@ QUIET_LIBRARIES = (
     "logging.",
     "warnings.",
     "tempfile.",
-    *(f"{one}." for one in TRACKING),
+    *(f"{name}." for name in TRACKING),
 )
 
 
@@ -107,7 +108,7 @@ QUIET_LIBRARIES = (
 class Effect:
     """A call that acts on the world outside, or a mention of a function that would."""
 
-    call: Call
+    call: CallSite
     kind: (
         str  # open, opener, read and written, save, file, process, saver, tracker, writer, handler, log file
     )
@@ -115,8 +116,8 @@ class Effect:
 
 def find_effects(script: Script, modules: Modules) -> tuple[Effect, ...]:
     finder = _Finder(script, modules)
-    found = ((call, finder.kind(call)) for call in script.calls)
-    return tuple(Effect(call, kind) for call, kind in found if kind)
+    kinds = ((call, finder.kind(call)) for call in script.calls)
+    return tuple(Effect(call, kind) for call, kind in kinds if kind)
 
 
 class _Finder:
@@ -125,12 +126,13 @@ class _Finder:
     def __init__(self, script: Script, modules: Modules) -> None:
         self.script = script
         self.modules = modules
-        self.own_methods = {name for one in modules.scripts for name in one.own_methods}
+        self.own_methods = {name for script in modules.scripts for name in script.own_methods}
 
-    def kind(self, call: Call) -> str | None:
+    def kind(self, call: CallSite) -> str | None:
         name = call.name or ""
         if name in OPENERS:
-            return "open" if writes(call.argument(1, "mode")) else None
+            nowhere = _is_nowhere(self.script, call.argument(0, "file"))
+            return "open" if writes(call.argument(1, "mode")) and not nowhere else None
         if name in READ_AND_WRITTEN:
             return "read and written" if self._is_written(call) else None
         if name == "os.open":
@@ -148,7 +150,7 @@ class _Finder:
             return self._kind_of_saver(call)
         return self._kind_of_method(call) if call.name is None else self._kind_by_looks(call)
 
-    def _kind_of_handle(self, call: Call) -> str | None:
+    def _kind_of_handle(self, call: CallSite) -> str | None:
         """What is opened by its name, in a mode that writes; what is given an open file only passes it on."""
         place, keyword, usual = HANDLES[call.name or ""]
         mode = call.argument(place, keyword)
@@ -156,16 +158,16 @@ class _Finder:
             return None
         return "opener" if writes(mode if mode is not None else ast.Constant(usual)) else None
 
-    def _is_written(self, call: Call) -> bool:
+    def _is_written(self, call: CallSite) -> bool:
         """A memory map or a shelf by its mode; a database, if anything is committed or put into it."""
         calls = self.script.calls
         if call.name == "sqlite3.connect":
-            return any(one.method == "commit" for one in calls) or any(
+            return any(call.method == "commit" for call in calls) or any(
                 map(_is_in_with, _mentions_of(self, call))
             )
         if call.name == "lmdb.open":
             written = any(
-                literal(one.argument(None, "write")) is True for one in calls if one.method == "begin"
+                literal(call.argument(None, "write")) is True for call in calls if call.method == "begin"
             )
             return written and literal(call.argument(None, "readonly")) is not True
         place, keyword, usual = READ_AND_WRITTEN[call.name or ""]
@@ -174,19 +176,19 @@ class _Finder:
         letters = "w+" if "memmap" in (call.name or "") else "wcn"  # "c" is a copy, or makes a file
         return not isinstance(text, str) or any(letter in text for letter in letters)
 
-    def _kind_of_saver(self, call: Call) -> str | None:
+    def _kind_of_saver(self, call: CallSite) -> str | None:
         """Something that writes wherever it is told to: where that is open already, each rank has it for itself."""
-        found = destinations(self.script, call.node)
-        if Destination.OPEN_FILE in found:
+        given = destinations(self.script, call.node)
+        if Destination.OPEN_FILE in given:
             return None
-        return "saver" if Destination.PATH in found or not self._opens_files else "saver or open file"
+        return "saver" if Destination.PATH in given or not self._opens_files else "saver or open file"
 
     @cached_property
     def _opens_files(self) -> bool:
         """Whether anything in the project may be an open file that a function is given."""
         return any(call.name in MAKES_FILES for script in self.modules.scripts for call in script.calls)
 
-    def _kind_by_looks(self, call: Call) -> str | None:
+    def _kind_by_looks(self, call: CallSite) -> str | None:
         """A function of a library that is in no table."""
         name = call.name or ""
         last = name.rpartition(".")[2]
@@ -202,7 +204,7 @@ class _Finder:
             return self._kind_of_unknown_handle(call, name, last)
         return self._kind_of_unknown_saver(call, last)
 
-    def _kind_of_unknown_handle(self, call: Call, name: str, last: str) -> str | None:
+    def _kind_of_unknown_handle(self, call: CallSite, name: str, last: str) -> str | None:
         """`lib.open(path, "w")`, `lib.File(path, mode="a")`, `lib.FFmpegWriter(path)`."""
         first = destination(self.script, call.argument(0))
         mode = literal(call.argument(1, "mode"))
@@ -212,19 +214,19 @@ class _Finder:
         is_writer = WRITING_CLASS.match(last) and not name.startswith(NO_WRITING_CLASS)
         return "opener" if is_writer and call.node.args and first is not Destination.OPEN_FILE else None
 
-    def _kind_of_unknown_saver(self, call: Call, verb: str) -> str | None:
+    def _kind_of_unknown_saver(self, call: CallSite, verb: str) -> str | None:
         """By its verb; one that need not be about files by a path, or where a library is surely given something."""
-        given = (*call.node.args, *(one.value for one in call.node.keywords))
+        given = (*call.node.args, *(keyword.value for keyword in call.node.keywords))
         if SAVES.match(verb):
             if given:
                 return self._kind_of_saver(call)
             return "saver of who knows what" if verb.startswith("save") else "saver"  # `path.makedirs_p()`
         if not MAY_SAVE.match(verb) or Destination.OPEN_FILE in destinations(self.script, call.node):
             return None
-        if any(has_path_looks(self.script, one) for one in given):
+        if any(has_path_looks(self.script, argument) for argument in given):
             return "saver"
-        is_asked = not isinstance(self.script.scopes.parents[call.node], ast.Expr)
-        if is_asked or verb.startswith("dump"):  # `Pickler(file).dump(x)`
+        is_used = not isinstance(self.script.scopes.parents[call.node], ast.Expr)
+        if is_used or verb.startswith("dump"):  # `Pickler(file).dump(x)`
             return None
         if call.name:
             return self._kind_of_saver(call) if len(given) > 1 else None
@@ -232,7 +234,7 @@ class _Finder:
         foreign = function is not None and self._is_foreign(call, function.value)
         return self._kind_of_saver(call) if given and foreign else None
 
-    def _kind_of_method(self, call: Call) -> str | None:
+    def _kind_of_method(self, call: CallSite) -> str | None:
         """`frame.to_csv(...)`, `Path(...).mkdir()`: where the method is not one of the script's own classes."""
         function = self._function(call)
         if function is None or self._is_own(call, function):
@@ -261,19 +263,19 @@ class _Finder:
         )
         return next(kinds, None) in ("opener", "tracker", "handler", "rotating")
 
-    def _function(self, call: Call) -> ast.Attribute | None:
+    def _function(self, call: CallSite) -> ast.Attribute | None:
         """The method that is called, also by a name for it: `save = image.save; save(path)`."""
-        found = self.script.scopes.value(call.node.func)
-        return found if isinstance(found, ast.Attribute) else None
+        value = self.script.scopes.value(call.node.func)
+        return value if isinstance(value, ast.Attribute) else None
 
-    def _is_own(self, call: Call, function: ast.Attribute) -> bool:
+    def _is_own(self, call: CallSite, function: ast.Attribute) -> bool:
         """A method of the user's own classes; what a wrapper holds (`net.module.save()`) is the user's, too."""
         owner = function.value
         if isinstance(owner, ast.Attribute) and owner.attr == "module":
             return True
         return function.attr in self.own_methods and not self._is_foreign(call, owner)
 
-    def _is_foreign(self, call: Call, owner: ast.AST | None, depth: int = DEPTH) -> bool:
+    def _is_foreign(self, call: CallSite, owner: ast.AST | None, depth: int = DEPTH) -> bool:
         """Whether an object surely is a library's: `Image.fromarray(x)`, `plt.figure()`, `ToPILImage()(x)`."""
         owner = self.script.scopes.value(owner)
         if not isinstance(owner, ast.Call) or not depth:
@@ -288,10 +290,15 @@ class _Finder:
         return self._is_foreign(call, inner, depth - 1)
 
 
-def _mentions_of(finder: _Finder, call: Call) -> Iterator[ast.AST]:
+def _is_nowhere(script: Script, path: ast.expr | None) -> bool:
+    """`open(os.devnull, "w")`: nothing is left of what is written there."""
+    return script.scopes.name(path) == "os.devnull" or literal(path) == os.devnull
+
+
+def _mentions_of(finder: _Finder, call: CallSite) -> Iterator[ast.AST]:
     """Where the object that a call makes is used by its name."""
     target = finder.script.scopes.parents[call.node]
-    names = {one.id for one in getattr(target, "targets", ()) if isinstance(one, ast.Name)}
+    names = {node.id for node in getattr(target, "targets", ()) if isinstance(node, ast.Name)}
     for node in finder.script.nodes(ast.Name):
         if isinstance(node, ast.Name) and node.id in names:
             yield finder.script.scopes.parents[node]
@@ -302,11 +309,11 @@ def _is_in_with(node: ast.AST) -> bool:
     return isinstance(node, ast.withitem)
 
 
-def _describes_writing(call: Call) -> bool:
-    return any(isinstance(one, ast.Attribute) and one.attr in DESCRIPTORS for one in ast.walk(call.node))
+def _describes_writing(call: CallSite) -> bool:
+    return any(isinstance(node, ast.Attribute) and node.attr in DESCRIPTORS for node in ast.walk(call.node))
 
 
-def _opens_path(script: Script, call: Call, function: ast.Attribute) -> bool:
+def _opens_path(script: Script, call: CallSite, function: ast.Attribute) -> bool:
     """`path.open(mode)`: the object is a path, or else the first argument is nothing but a file mode."""
     mode = literal(call.argument(0, "mode"))
     is_mode = isinstance(mode, str) and re.fullmatch(r"[wax][bt]?\+?|[wax]\+[bt]?", mode) is not None
@@ -334,7 +341,7 @@ def writes(mode: ast.expr | None) -> bool:
     return not isinstance(text, str) or any(letter in text for letter in "wax+")
 
 
-def downloads(script: Script) -> Iterator[Call]:
+def downloads(script: Script) -> Iterator[CallSite]:
     """Calls with `download=True`, or a download that depends: every rank would fetch at the same time."""
     for call in script.calls:
         keyword = call.keyword("download")

@@ -35,7 +35,7 @@ PLAIN_MODULES = ("os.path.", "collections.", "typing.", "string.", "math.")
 PLAIN_CALLS = {
     *of("builtins", "len list dict tuple set frozenset range sorted int float str bool min max sum zip"),
     *of("builtins", "enumerate reversed"),
-    *(PARSER, "torch.device", "torch.cuda.is_available"),
+    *(PARSER, "torch.device", "torch.cuda.is_available", *of("torch", "Tensor FloatTensor LongTensor")),
     *("logging.getLogger", "re.compile", "os.environ.get", "os.getenv", "pathlib.Path", "functools.partial"),
 }
 
@@ -58,9 +58,16 @@ def find_entry(modules: Modules) -> Entry:
     script = modules.entry
     body, on_import = script.tree.body, _OnImport(modules)
     first = next(
-        (one for one in body if not _is_definition(script, one) or on_import.acts(script, one)), None
+        (
+            statement
+            for statement in body
+            if not _is_definition(script, statement) or on_import.acts(script, statement)
+        ),
+        None,
     )
-    imports = [one for one in body[: body.index(first) if first else None] if _is_import(one)]
+    imports = [
+        statement for statement in body[: body.index(first) if first else None] if _is_import(statement)
+    ]
     guard = first is not None and is_main_guard(first)
     act = first.body[0] if isinstance(first, ast.If) and guard else first
     act, late = behind_visible_devices(script, behind_new_start(script, act))
@@ -72,9 +79,14 @@ def find_entry(modules: Modules) -> Entry:
 def last_import(script: Script) -> ast.stmt | None:
     """The last of the imports that a file begins with."""
     body = script.tree.body
-    first = next((one for one in body if not _is_definition(script, one)), None)
+    first = next((statement for statement in body if not _is_definition(script, statement)), None)
     return next(
-        (one for one in reversed(body[: body.index(first) if first else None]) if _is_import(one)), None
+        (
+            statement
+            for statement in reversed(body[: body.index(first) if first else None])
+            if _is_import(statement)
+        ),
+        None,
     )
 
 
@@ -101,9 +113,11 @@ class _OnImport:
         """Whether a module acts itself, and the local modules that it imports."""
         if name not in self.read:
             script = self.modules.by_name[name]
-            run = [one for one in script.tree.body if not is_main_guard(one)]
-            imports = set().union(*(_imported(self.modules, script, one) for one in run))
-            acts = not all(_is_definition(script, one) or is_quiet(script, one) for one in run)
+            run = [statement for statement in script.tree.body if not is_main_guard(statement)]
+            imports = set().union(*(_imported(self.modules, script, statement) for statement in run))
+            acts = not all(
+                _is_definition(script, statement) or is_quiet(script, statement) for statement in run
+            )
             self.read[name] = acts, imports
         return self.read[name]
 
@@ -175,7 +189,7 @@ def _defines_only(script: Script, statement: ast.If | ast.Try) -> bool:
     handlers = [] if isinstance(statement, ast.If) else [handler.body for handler in statement.handlers]
     if isinstance(statement, ast.If) and not _is_plain(script, statement.test):
         return False
-    return all(_is_definition(script, one) for block in (*blocks, *handlers) for one in block)
+    return all(_is_definition(script, statement) for block in (*blocks, *handlers) for statement in block)
 
 
 def _is_plain(script: Script, value: ast.expr | None) -> bool:
@@ -197,7 +211,7 @@ def _describes_arguments(script: Script, call: ast.Call) -> bool:
     if not isinstance(maker, ast.Call):
         return False
     parser = script.scopes.name(maker.func) == PARSER or _describes_arguments(script, maker)
-    return parser and all(_is_plain(script, one.value) for one in call.keywords)
+    return parser and all(_is_plain(script, keyword.value) for keyword in call.keywords)
 
 
 def _is_plain_name(name: str) -> bool:
@@ -208,12 +222,12 @@ def _run_at_definition(statement: ast.stmt) -> list[ast.AST]:
     """What runs when a def or class is executed: decorators, defaults, and the class body itself."""
     if isinstance(statement, ast.ClassDef):
         own = [
-            one
-            for one in statement.body
-            if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+            node
+            for node in statement.body
+            if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
         ]
-        methods = [part for one in statement.body if one not in own for part in _run_at_definition(one)]
+        methods = [part for node in statement.body if node not in own for part in _run_at_definition(node)]
         return [*statement.decorator_list, *own, *methods]
     assert isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef))
-    defaults = [one for one in (*statement.args.defaults, *statement.args.kw_defaults) if one]
+    defaults = [default for default in (*statement.args.defaults, *statement.args.kw_defaults) if default]
     return [*statement.decorator_list, *defaults]

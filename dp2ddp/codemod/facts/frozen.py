@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Sequence, Set
 
 from dp2ddp.codemod.facts.aliases import find_forwards, wrapped_names
+from dp2ddp.codemod.facts.iterations import without_gradient
 from dp2ddp.codemod.facts.models import Wrap
-from dp2ddp.codemod.facts.script import Call, Script, Variable, literal
-from dp2ddp.codemod.facts.turns import without_gradient
+from dp2ddp.codemod.facts.script import CallSite, Script, Variable, literal
 
 
 def wraps_frozen_models_only(program: Script, wraps: Sequence[Wrap]) -> bool:
@@ -17,12 +17,12 @@ def wraps_frozen_models_only(program: Script, wraps: Sequence[Wrap]) -> bool:
     if not wraps or not optimizers:
         return False
     names = wrapped_names(program, wraps)
-    if any(program.variable(one) in names for call in optimizers for one in _mentioned(program, call)):
+    if any(program.variable(node) in names for call in optimizers for node in _mentioned(program, call)):
         return False
     return all(_is_frozen(program, wrapped_names(program, [wrap])) for wrap in wraps)
 
 
-def _optimizers(program: Script) -> Iterator[Call]:
+def _optimizers(program: Script) -> Iterator[CallSite]:
     for call in program.calls:
         name = call.name or ""
         if name.startswith("torch.optim.") and not name.startswith(
@@ -31,15 +31,15 @@ def _optimizers(program: Script) -> Iterator[Call]:
             yield call
 
 
-def _mentioned(program: Script, call: Call) -> Iterator[ast.AST]:
+def _mentioned(program: Script, call: CallSite) -> Iterator[ast.AST]:
     """The names in what an optimizer is given, and in what these were given."""
-    for given in (*call.node.args, *(one.value for one in call.node.keywords)):
+    for given in (*call.node.args, *(keyword.value for keyword in call.node.keywords)):
         for node in ast.walk(given):
             if isinstance(node, (ast.Name, ast.Attribute)):
                 yield node
                 value = program.scopes.value(node)
                 yield from (
-                    one for one in ast.walk(value or node) if isinstance(one, (ast.Name, ast.Attribute))
+                    inner for inner in ast.walk(value or node) if isinstance(inner, (ast.Name, ast.Attribute))
                 )
 
 

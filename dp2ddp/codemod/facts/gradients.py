@@ -10,10 +10,10 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.facts.aliases import callee
-from dp2ddp.codemod.facts.places import Place, Places
+from dp2ddp.codemod.facts.iterations import Region
+from dp2ddp.codemod.facts.places import ExecutionPlace, Places
 from dp2ddp.codemod.facts.reach import Reach
-from dp2ddp.codemod.facts.script import Call, Script, literal
-from dp2ddp.codemod.facts.turns import Region
+from dp2ddp.codemod.facts.script import CallSite, Script, literal
 from dp2ddp.codemod.facts.uses import Stopper
 
 AUTOGRAD = ("torch.autograd.grad", "torch.autograd.backward", "torch.func.", "torch.autograd.functional.")
@@ -37,7 +37,7 @@ def touched_gradients(script: Script, places: Places, reach: Reach) -> Iterator[
             yield Stopper("backward is called by its name, and may run more than once", node)
 
 
-def _about_call(script: Script, places: Places, call: Call) -> Iterator[Stopper]:
+def _about_call(script: Script, places: Places, call: CallSite) -> Iterator[Stopper]:
     name = call.name or ""
     if name.startswith(AUTOGRAD) or name.startswith(CHECKPOINTS) and not _is_plain_checkpoint(places, call):
         yield Stopper(f"{name}() makes gradients that DDP's reducer does not see", call.node)
@@ -45,7 +45,7 @@ def _about_call(script: Script, places: Places, call: Call) -> Iterator[Stopper]
         yield Stopper("backward() has arguments (retain_graph, create_graph or a gradient)", call.node)
     if (
         call.method == "backward"
-        and places.of(call.node) is not Place.MAIN
+        and places.of(call.node) is not ExecutionPlace.MAIN
         and callee(script, call.node) is None
     ):
         yield Stopper("backward() runs inside a forward", call.node)
@@ -58,11 +58,13 @@ def _about_call(script: Script, places: Places, call: Call) -> Iterator[Stopper]
         yield Stopper("gradients in half precision would overflow earlier", call.node)
 
 
-def _is_plain_checkpoint(places: Places, call: Call) -> bool:
+def _is_plain_checkpoint(places: Places, call: CallSite) -> bool:
     """Inside a forward and not reentrant: its backward is part of the one (docs/semantics.md#checkpointing)."""
     reentrant = call.keyword("use_reentrant")
     return (
-        reentrant is not None and literal(reentrant.value) is False and places.of(call.node) is Place.FORWARD
+        reentrant is not None
+        and literal(reentrant.value) is False
+        and places.of(call.node) is ExecutionPlace.FORWARD
     )
 
 

@@ -15,7 +15,7 @@ PARTIALS = ("functools.partial", "functools.partialmethod")
 
 
 @dataclass(frozen=True, eq=False)
-class Mention:
+class FunctionMention:
     """A function that writes, handed on to be called elsewhere: `functools.partial(torch.save, ...)`."""
 
     node: ast.expr
@@ -23,18 +23,18 @@ class Mention:
     completed_by: ast.Call | None  # the partial() whose first argument it is
 
 
-def find_mentions(script: Script, modules: Modules) -> tuple[Mention, ...]:
-    return tuple(_Finder(script, modules).found())
+def find_mentions(script: Script, modules: Modules) -> tuple[FunctionMention, ...]:
+    return tuple(_MentionFinder(script, modules).mentions())
 
 
-class _Finder:
+class _MentionFinder:
     """The mentions of one file."""
 
     def __init__(self, script: Script, modules: Modules) -> None:
         self.script = script
-        self.own_methods = {name for one in modules.scripts for name in one.own_methods}
+        self.own_methods = {name for script in modules.scripts for name in script.own_methods}
 
-    def found(self) -> Iterator[Mention]:
+    def mentions(self) -> Iterator[FunctionMention]:
         """Functions that write, as values: handed to partial(), kept in a table, given as a default."""
         for node in self.script.nodes(ast.Name, ast.Attribute):
             assert isinstance(node, (ast.Name, ast.Attribute))
@@ -49,7 +49,7 @@ class _Finder:
                 or self._is_done(parent)
             ):
                 continue
-            yield Mention(node, kind, self._completed_by(node, parent))
+            yield FunctionMention(node, kind, self._completed_by(node, parent))
 
     def _completed_by(self, node: ast.expr, parent: ast.AST) -> ast.Call | None:
         if isinstance(parent, ast.Call) and self.script.scopes.name(parent.func) in PARTIALS:
@@ -60,7 +60,9 @@ class _Finder:
         """Whether a helper of ours is given it: `on_rank_zero(np.save, ...)`, `partial(on_rank_zero, np.save)`."""
         given = (parent.func, *parent.args) if isinstance(parent, ast.Call) else ()
         return any(
-            is_helper(self.script.told(one)) for one in given if isinstance(one, (ast.Name, ast.Attribute))
+            is_helper(self.script.text_of(argument))
+            for argument in given
+            if isinstance(argument, (ast.Name, ast.Attribute))
         )
 
     def _kind_of_mention(self, node: ast.Name | ast.Attribute) -> str | None:

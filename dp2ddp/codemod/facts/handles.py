@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.facts.script import Call, Script
+from dp2ddp.codemod.facts.script import CallSite, Script
 
 STORES = (  # one process can have them open for writing, and they can be read at the same time
     *("h5py.File", "tables.open_file", "netCDF4.Dataset", "pandas.HDFStore"),
@@ -44,7 +44,7 @@ _WRITES = {  # methods that hand nothing back, or what only goes on writing
 _GOES_ON = {"cursor", "begin"}  # what comes of it is a handle, too
 
 
-def is_only_written(script: Script, opened: Call) -> bool:
+def is_only_written(script: Script, opened: CallSite) -> bool:
     """Whether nothing that comes from a handle is looked at: then ranks > 0 need none."""
     pending, seen = [opened.node], set[ast.AST]()
     while pending:
@@ -79,7 +79,9 @@ def is_only_closed(script: Script, made: ast.Call) -> bool:
     if not isinstance(handle, ast.Name):
         return isinstance(parent, ast.Subscript) and ast.unparse(parent.slice) == "1"  # mkstemp()[1]
     around = [script.scopes.parents[use] for use in _uses_of(script, made, handle.id)]
-    return all(isinstance(one, ast.Call) and script.scopes.name(one.func) == "os.close" for one in around)
+    return all(
+        isinstance(parent, ast.Call) and script.scopes.name(parent.func) == "os.close" for parent in around
+    )
 
 
 def _is_store(parent: ast.AST, use: ast.AST) -> bool:
@@ -91,19 +93,19 @@ def _is_store(parent: ast.AST, use: ast.AST) -> bool:
     )
 
 
-def reads_of(script: Script, opened: Call) -> list[ast.AST]:
+def reads_of(script: Script, opened: CallSite) -> list[ast.AST]:
     """Where the file's content is looked at."""
     return [node for node in _uses(script, opened) if _is_read(script, node)]
 
 
-def writes_of(script: Script, opened: Call) -> list[ast.AST]:
+def writes_of(script: Script, opened: CallSite) -> list[ast.AST]:
     """Where the file may be changed: whatever is neither a look at it nor its end."""
     return [
         node for node in _uses(script, opened) if not _is_read(script, node) and not _is_end(script, node)
     ]
 
 
-def _uses(script: Script, opened: Call) -> Iterator[ast.AST]:
+def _uses(script: Script, opened: CallSite) -> Iterator[ast.AST]:
     name = _name_of(script, opened.node)
     if name is None:
         yield opened.node
@@ -157,3 +159,29 @@ def _is_read(script: Script, use: ast.AST) -> bool:
 def _is_end(script: Script, use: ast.AST) -> bool:
     parent = script.scopes.parents[use]
     return isinstance(parent, ast.Attribute) and parent.attr in _NEITHER
+
+
+def is_only_called(script: Script, made: CallSite) -> bool:
+    """Whether an object's methods are called, for nothing: `writer.add_scalar(...)`; and that is all."""
+    parent = script.scopes.parents[made.node]
+    if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
+        return False
+    target = parent.targets[0]
+    if not isinstance(target, (ast.Name, ast.Attribute)):
+        return False
+    variable = script.variable(target)
+    reads = (
+        read
+        for read in script.by_word.get(variable[1].rpartition(".")[2], ())
+        if isinstance(read.ctx, ast.Load)
+    )
+    return all(script.variable(read) == variable and _is_called_for_nothing(script, read) for read in reads)
+
+
+def _is_called_for_nothing(script: Script, node: ast.expr) -> bool:
+    method = script.scopes.parents[node]
+    if isinstance(method, ast.Compare) and isinstance(method.ops[0], (ast.Is, ast.IsNot)):
+        return True  # `if writer is not None:`
+    call = script.scopes.parents[method]
+    is_call = isinstance(method, ast.Attribute) and isinstance(call, ast.Call) and call.func is method
+    return is_call and isinstance(script.scopes.parents[call], ast.Expr)

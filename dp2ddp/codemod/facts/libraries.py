@@ -36,7 +36,7 @@ def tracker_imports(
             continue
         outer = [node, *script.scopes.ancestors(node)][-2]
         at_head = outer in body[:behind]
-        tried = any(isinstance(one, ast.Try) for one in script.scopes.ancestors(node))
+        tried = any(isinstance(ancestor, ast.Try) for ancestor in script.scopes.ancestors(node))
         yield TrackerImport(
             node,
             names,
@@ -61,8 +61,8 @@ def _is_tracker(module: str, modules: Modules) -> bool:
 
 def _is_for_types(script: Script, node: ast.AST) -> bool:
     """`if TYPE_CHECKING:` runs nowhere."""
-    tests = (one.test for one in script.scopes.ancestors(node) if isinstance(one, ast.If))
-    return any(script.told(one).endswith("TYPE_CHECKING") for one in tests)
+    tests = (ancestor.test for ancestor in script.scopes.ancestors(node) if isinstance(ancestor, ast.If))
+    return any(script.text_of(test).endswith("TYPE_CHECKING") for test in tests)
 
 
 def _is_bound_otherwise(script: Script, name: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dp2ddp.codemod.facts.collates import collates_alone
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.samples import is_plain_data_set
-from dp2ddp.codemod.facts.script import Call, Script, literal
+from dp2ddp.codemod.facts.script import CallSite, Script, literal
 
 LOADER = "torch.utils.data.DataLoader"
 KEYWORDS = {  # arguments of a DataLoader that change nothing about what is in a sample: all ranks draw the same batches
@@ -30,26 +30,26 @@ POSITIONS = 3  # dataset, batch_size, shuffle
 
 
 @dataclass(frozen=True, eq=False)
-class Loader:
+class LoaderFact:
     """One `DataLoader(...)`, and what keeps it from being shared out (None: nothing)."""
 
-    call: Call
+    call: CallSite
     stopper: str | None
 
 
-def calls_of_loaders(script: Script, modules: Modules) -> Iterator[Call]:
+def calls_of_loaders(script: Script, modules: Modules) -> Iterator[CallSite]:
     """All that makes a loader in one file, also of a class of the project's own."""
     for call in script.calls:
         if call.name == LOADER or modules.has_base(script, call.node.func, (LOADER,)):
             yield call
 
 
-def find_loaders(script: Script) -> tuple[Loader, ...]:
-    return tuple(Loader(call, next(_stoppers(script, call), None)) for call in script.calls_of(LOADER))
+def find_loaders(script: Script) -> tuple[LoaderFact, ...]:
+    return tuple(LoaderFact(call, next(_stoppers(script, call), None)) for call in script.calls_of(LOADER))
 
 
 def against_sharding(
-    script: Script, loaders: Sequence[Loader], in_main_flow: Sequence[Call]
+    script: Script, loaders: Sequence[LoaderFact], in_main_flow: Sequence[CallSite]
 ) -> Iterator[str]:
     """What keeps ranks from loading their own rows alone; `in_main_flow`: loaders made where all ranks come by."""
     known = {loader.call.node for loader in loaders}
@@ -63,15 +63,15 @@ def against_sharding(
             yield f"a loader is made where not all ranks come by ({script.where(loader.call.node)})"
 
 
-def _stoppers(script: Script, call: Call) -> Iterator[str]:
+def _stoppers(script: Script, call: CallSite) -> Iterator[str]:
     collate = call.argument(None, "collate_fn")
     alone = collate is None or collates_alone(script, collate)
     known = KEYWORDS | {"collate_fn"} if alone else KEYWORDS
-    unknown = [one.arg or "**" for one in call.node.keywords if one.arg not in known]
+    unknown = [keyword.arg or "**" for keyword in call.node.keywords if keyword.arg not in known]
     if (
         unknown
         or len(call.node.args) > POSITIONS
-        or any(isinstance(one, ast.Starred) for one in call.node.args)
+        or any(isinstance(argument, ast.Starred) for argument in call.node.args)
     ):
         yield f"the loader's {unknown[0] if unknown else 'arguments'} may draw or mix samples"
     size = call.argument(1, "batch_size")

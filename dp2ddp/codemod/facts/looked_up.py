@@ -38,8 +38,8 @@ def named_lookups(script: Script) -> Iterator[ast.expr]:
     for node in script.nodes(ast.Call, ast.Subscript, ast.Attribute):
         assert isinstance(node, (ast.Call, ast.Subscript, ast.Attribute))
         if isinstance(node.ctx if not isinstance(node, ast.Call) else ast.Load(), ast.Load):
-            found = _lookup(script, node)
-            if found and _text(script, found) == CLASS or _is_whole_path(script, node):
+            name = _lookup(script, node)
+            if name and _text(script, name) == CLASS or _is_whole_path(script, node):
                 yield node
 
 
@@ -53,10 +53,10 @@ def lookups(script: Script, modules: Modules) -> Iterator[Lookup]:
         elif (name := _lookup(script, node) or _any_class(script, node)) and _text(script, name) is None:
             seen = seen if seen is not None else _first_mention(modules)
             if seen:
-                told = ast.unparse(name)
+                code = ast.unparse(name)
                 yield Lookup(
                     node,
-                    f"may be DataParallel, which is looked up by its name: `{told}`, and {seen} names it",
+                    f"may be DataParallel, which is looked up by its name: `{code}`, and {seen} names it",
                 )
 
 
@@ -72,8 +72,8 @@ def may_look_up(text: str) -> bool:
 
 def _text(script: Script, node: ast.expr) -> object:
     """The text that is asked for, also by a name that is bound once."""
-    found = script.scopes.value(node)
-    return literal(found) if isinstance(found, ast.expr) else None
+    value = script.scopes.value(node)
+    return literal(value) if isinstance(value, ast.expr) else None
 
 
 def _lookup(script: Script, node: ast.expr) -> ast.expr | None:
@@ -145,7 +145,7 @@ def _first_mention(modules: Modules) -> str:
         for node in script.nodes(ast.Constant):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_value(script, node):
                 return script.where(node) if script is modules.entry else f"{script.shown}:{node.lineno}"
-    return next((str(one) for one in modules.mentions), "")
+    return next((str(mention) for mention in modules.mentions), "")
 
 
 def _is_value(script: Script, node: ast.Constant) -> bool:

@@ -19,7 +19,7 @@ BARS = ("progress.", "tqdm.", "rich.", "progressbar.")  # they show what their a
 
 
 class Makers:
-    """Of the objects of a project, as far as assignments tell."""
+    """What makes the objects of a project, as far as assignments tell."""
 
     def __init__(self, modules: Modules) -> None:
         self.modules = modules
@@ -27,27 +27,27 @@ class Makers:
 
     def functions(self, script: Script, call: ast.Call) -> Iterator[tuple[Script, ast.AST, bool]]:
         """The functions of the project that a call may run, and whether it makes an object."""
-        for home, one in self.modules.definitions(script, call.func):
-            if isinstance(one, ast.ClassDef):
-                for place, kind in self.graph.bases_of((home, one)):
+        for home, definition in self.modules.definitions(script, call.func):
+            if isinstance(definition, ast.ClassDef):
+                for place, kind in self.graph.bases_of((home, definition)):
                     yield from ((place, init, True) for init in named(kind, "__init__"))
-        found = [
+        functions = [
             part
             for part in self.graph.means(script, call.func)
             if getattr(part[1], "name", "") not in IMPLICIT
         ]
-        if not found and isinstance(call.func, ast.Attribute) and script.scopes.name(call.func) is None:
-            found = self._methods_of(script, call.func)
-        elif not found and isinstance(call.func, ast.Name):
+        if not functions and isinstance(call.func, ast.Attribute) and script.scopes.name(call.func) is None:
+            functions = self._methods_of(script, call.func)
+        elif not functions and isinstance(call.func, ast.Name):
             made = self.class_of(script, call.func) or ()
-            found = [(home, one) for home, kind in made for one in named(kind, "__call__")]
-        yield from ((home, one, False) for home, one in found)
+            functions = [(home, node) for home, kind in made for node in named(kind, "__call__")]
+        yield from ((home, item, False) for home, item in functions)
 
     def _methods_of(self, script: Script, func: ast.Attribute) -> list[Part]:
         """A method of the object's class; where that is not known, every method of the name."""
         made = self.class_of(script, func.value)
         if made is not None:
-            return [(home, one) for home, kind in made for one in named(kind, func.attr)]
+            return [(home, node) for home, kind in made for node in named(kind, func.attr)]
         if self.is_foreign(script, func.value):
             return []
         call = script.scopes.parents[func]
@@ -58,15 +58,21 @@ class Makers:
         """The class of the project that an object is of, with its bases; None: not known."""
         makers = self._makers(script, node)
         home, made = makers[0] if len(makers) == 1 else (script, None)
-        found = self.modules.definition(home, made.func) if isinstance(made, ast.Call) else None
-        return list(self.graph.bases_of(found)) if found and isinstance(found[1], ast.ClassDef) else None
+        definition = self.modules.definition(home, made.func) if isinstance(made, ast.Call) else None
+        return (
+            list(self.graph.bases_of(definition))
+            if definition and isinstance(definition[1], ast.ClassDef)
+            else None
+        )
 
     def is_foreign(self, script: Script, node: ast.AST) -> bool:
         """Whether an object is made here by something that is not the project's, or is a literal."""
         makers = self._makers(script, node)
         if isinstance(node, ast.Subscript) and not makers:
-            return all(_makes_defaults(*one) for one in self._makers(script, node.value) or [(script, None)])
-        return bool(makers) and all(self._makes_foreign(*one) for one in makers)
+            return all(
+                _makes_defaults(*maker) for maker in self._makers(script, node.value) or [(script, None)]
+            )
+        return bool(makers) and all(self._makes_foreign(*maker) for maker in makers)
 
     def _makes_foreign(self, script: Script, made: ast.AST | None) -> bool:
         if isinstance(made, ast.Call):
@@ -77,23 +83,31 @@ class Makers:
         """What an object may be made by: the values of its name, of an attribute, of the items of a container."""
         if isinstance(node, ast.Name):
             values = _given(script, node)
-            return [(script, one) for one in values] if len(values) > 1 else [(script, _made(script, node))]
+            return (
+                [(script, value) for value in values] if len(values) > 1 else [(script, _made(script, node))]
+            )
         if isinstance(node, ast.Attribute) and is_self(node.value):
             owner = script.scopes.owner_class(node)
-            family = {one for _, one in self.graph.related((script, owner))} if owner else set()
+            family = {relative for _, relative in self.graph.related((script, owner))} if owner else set()
             attributes = [
-                (home, one)
-                for home, one in self.graph.stores.get(node.attr, ())
-                if not is_self(one.value) or home.scopes.owner_class(one) in family
+                (home, inner)
+                for home, inner in self.graph.stores.get(node.attr, ())
+                if not is_self(inner.value) or home.scopes.owner_class(inner) in family
             ]
-            return [(home, _value_of(home, one)) for home, one in attributes if not _is_added_to(home, one)]
+            return [
+                (home, _value_of(home, attribute))
+                for home, attribute in attributes
+                if not _is_added_to(home, attribute)
+            ]
         if isinstance(node, ast.Subscript):
-            told = script.told(node.value)
-            items = (one for one in script.nodes(ast.Subscript) if isinstance(one, ast.Subscript))
+            text = script.text_of(node.value)
+            items = (node for node in script.nodes(ast.Subscript) if isinstance(node, ast.Subscript))
             stored = [
-                one for one in items if isinstance(one.ctx, ast.Store) and script.told(one.value) == told
+                item
+                for item in items
+                if isinstance(item.ctx, ast.Store) and script.text_of(item.value) == text
             ]
-            return [(script, _value_of(script, one)) for one in stored]
+            return [(script, _value_of(script, store)) for store in stored]
         return []
 
     def is_dict(self, script: Script, node: ast.AST) -> bool:
@@ -101,35 +115,35 @@ class Makers:
         if isinstance(node, ast.Name) and node.id in _rest_of(script, node)[1:]:
             return True
         makers = self._makers(script, node)
-        return bool(makers) and all(_makes_dict(*one) for one in makers)
+        return bool(makers) and all(_makes_dict(*maker) for maker in makers)
 
     def is_list(self, script: Script, node: ast.AST) -> bool:
         """Whether it is a list, no text, as long as it was made: `val = val if ... else [val]`."""
         values = _given(script, node) if isinstance(node, ast.Name) else []
-        lists = [one for one in values if isinstance(one, (ast.List, ast.Tuple))]
-        return bool(lists) and all(one is None or one in lists for one in values)
+        lists = [value for value in values if isinstance(value, (ast.List, ast.Tuple))]
+        return bool(lists) and all(value is None or value in lists for value in values)
 
     def is_fresh(self, script: Script, holder: ast.Name | ast.Attribute) -> bool:
         """Whether it is a container that nobody else has by another name."""
         if isinstance(holder, ast.Name) and holder.id in _rest_of(script, holder):
             return True
         makers = self._makers(script, holder)
-        return bool(makers) and all(self._makes_foreign(*one) or _is_display(one[1]) for one in makers)
+        return bool(makers) and all(self._makes_foreign(*maker) or _is_display(maker[1]) for maker in makers)
 
     def is_made_here(self, script: Script, node: ast.expr) -> bool:
         """Whether all that has the object has it by this name: classes are called for it, and nothing else."""
         makers = self._makers(script, node)
-        return bool(makers) and all(self._makes_foreign(*one) or self.makes_own(*one) for one in makers)
+        return bool(makers) and all(self._makes_foreign(*maker) or self.makes_own(*maker) for maker in makers)
 
     def makes_own(self, script: Script, made: ast.AST | None) -> bool:
         """Whether it is a call of a class of the project."""
-        found = self.modules.definition(script, made.func) if isinstance(made, ast.Call) else None
-        return found is not None and isinstance(found[1], ast.ClassDef)
+        definition = self.modules.definition(script, made.func) if isinstance(made, ast.Call) else None
+        return definition is not None and isinstance(definition[1], ast.ClassDef)
 
     def methods_named(self, name: str) -> Iterator[Part]:
         """The methods of a name, of all classes."""
         for script in self.modules.scripts:
-            yield from ((script, one) for one in script.methods_by_name.get(name, ()))
+            yield from ((script, node) for node in script.methods_by_name.get(name, ()))
 
     def is_bar(self, script: Script, node: ast.Name) -> bool:
         """Whether it is a library's progress bar."""
@@ -161,17 +175,17 @@ def _given(script: Script, name: ast.Name) -> list[ast.expr | None]:
     """The expressions that a variable is set to; None: what is not told by one (a parameter, a loop)."""
     scope, word = variable = script.variable(name)
     arguments = getattr(scope, "args", None)
-    found: list[ast.expr | None] = [
-        None for one in (ast.walk(arguments) if arguments else ()) if _is_arg(one, word)
+    values: list[ast.expr | None] = [
+        None for node in (ast.walk(arguments) if arguments else ()) if _is_arg(node, word)
     ]
-    for one in script.by_word.get(word, ()):
+    for mention in script.by_word.get(word, ()):
         if (
-            isinstance(one, ast.Name)
-            and not isinstance(one.ctx, ast.Load)
-            and script.variable(one) == variable
+            isinstance(mention, ast.Name)
+            and not isinstance(mention.ctx, ast.Load)
+            and script.variable(mention) == variable
         ):
-            found.append(_assigned(script, one))
-    return found
+            values.append(_assigned(script, mention))
+    return values
 
 
 def _is_arg(node: ast.AST, name: str) -> bool:
@@ -220,8 +234,8 @@ def _makes_defaults(script: Script, made: ast.AST | None) -> bool:
 def _takes(method: ast.AST, call: ast.Call) -> bool:
     """Whether a method can be called so: not with fewer arguments than it needs, nor with more than it has."""
     assert isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
-    if any(isinstance(one, ast.Starred) for one in call.args) or any(
-        one.arg is None for one in call.keywords
+    if any(isinstance(argument, ast.Starred) for argument in call.args) or any(
+        keyword.arg is None for keyword in call.keywords
     ):
         return True
     given, arguments = len(call.args) + len(call.keywords), method.args
@@ -231,7 +245,9 @@ def _takes(method: ast.AST, call: ast.Call) -> bool:
 
 
 def named(owner: ast.AST, name: str) -> Iterator[ast.AST]:
-    yield from (one for one in getattr(owner, "body", ()) if isinstance(one, Function) and one.name == name)
+    yield from (
+        node for node in getattr(owner, "body", ()) if isinstance(node, Function) and node.name == name
+    )
 
 
 def is_self(node: ast.AST) -> bool:

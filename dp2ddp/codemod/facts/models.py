@@ -10,7 +10,7 @@ from enum import Enum
 from dp2ddp.codemod.facts.looked_up import named_lookups
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.scopes import SCRIPT, Scope
-from dp2ddp.codemod.facts.script import Call, Script, literal
+from dp2ddp.codemod.facts.script import CallSite, Script, literal
 
 DATA_PARALLEL = "torch.nn.DataParallel"
 DDP = ("torch.nn.parallel.DistributedDataParallel", "apex.parallel.DistributedDataParallel")
@@ -31,15 +31,15 @@ PARTS = {  # what a script calls that does DataParallel's work by hand, and what
 }
 RUNS_BY_HAND = ("parallel_apply_on_ranks", "data_parallel_on_ranks")  # of these, what runs a module
 COPIES = (  # copies between devices, by hand
-    *(f"torch.nn.parallel.comm.{one}" for one in ("broadcast", "scatter", "gather", "reduce_add")),
-    *(f"torch.nn.parallel.comm.{one}" for one in ("broadcast_coalesced", "reduce_add_coalesced")),
-    *(f"torch.cuda.comm.{one}" for one in ("broadcast", "scatter", "gather", "reduce_add")),
+    *(f"torch.nn.parallel.comm.{suffix}" for suffix in ("broadcast", "scatter", "gather", "reduce_add")),
+    *(f"torch.nn.parallel.comm.{suffix}" for suffix in ("broadcast_coalesced", "reduce_add_coalesced")),
+    *(f"torch.cuda.comm.{suffix}" for suffix in ("broadcast", "scatter", "gather", "reduce_add")),
     *("torch.cuda.comm.broadcast_coalesced", "torch.cuda.comm.reduce_add_coalesced"),
     "torch.nn.parallel._functions.Gather.apply",
 )
 
 
-class Kind(Enum):
+class WrapKind(Enum):
     """How a model comes to be run on several devices."""
 
     WRAP = "nn.DataParallel(...)"
@@ -51,7 +51,7 @@ class Kind(Enum):
 class Wrap:
     """One `nn.DataParallel(...)`."""
 
-    call: Call
+    call: CallSite
     module: ast.expr | None  # what is wrapped
     device_ids: ast.expr | None
     output_device: ast.expr | None
@@ -59,7 +59,7 @@ class Wrap:
     ids: tuple[int, ...] | None  # device_ids, where they can be read off
     targets: tuple[ast.expr, ...]  # what the wrapped model is assigned to
     names: frozenset[str]  # the texts of these: "model", "self.net"
-    kind: Kind = Kind.WRAP
+    kind: WrapKind = WrapKind.WRAP
 
     @property
     def is_single(self) -> bool:
@@ -70,7 +70,7 @@ class Wrap:
     def count(self) -> int | None:
         """How many devices are named, also by a list of names: `[args.gpu]` is one."""
         if isinstance(self.device_ids, (ast.List, ast.Tuple)):
-            starred = any(isinstance(one, ast.Starred) for one in self.device_ids.elts)
+            starred = any(isinstance(element, ast.Starred) for element in self.device_ids.elts)
             return None if starred else len(self.device_ids.elts) or None
         return len(self.ids) if self.ids else None
 
@@ -91,23 +91,27 @@ def find_wraps(script: Script, modules: Modules) -> tuple[Wrap, ...]:
     return tuple(filter(None, (_wrap(script, modules, call) for call in calls)))
 
 
-def _wrap(script: Script, modules: Modules, call: Call) -> Wrap | None:
+def _wrap(script: Script, modules: Modules, call: CallSite) -> Wrap | None:
     if call.name == DATA_PARALLEL:
-        return _wrap_with(script, call, Kind.WRAP, (0, 1, 2, 3))
+        return _wrap_with(script, call, WrapKind.WRAP, (0, 1, 2, 3))
     if PARTS.get(call.name or "") in RUNS_BY_HAND:
         functional = PARTS[call.name or ""] == "data_parallel_on_ranks"
-        return _wrap_with(script, call, Kind.BY_HAND, (0, 2, 3, 4) if functional else (None,) * 4)
-    found = modules.definition(script, call.node.func)
-    if found and isinstance(found[1], ast.ClassDef) and is_subclass(found[0], modules, found[1]):
-        own = any(getattr(one, "name", "") == "__init__" for one in found[1].body)
-        return _wrap_with(script, call, Kind.SUBCLASS, (None,) * 4 if own else (0, 1, 2, 3))
+        return _wrap_with(script, call, WrapKind.BY_HAND, (0, 2, 3, 4) if functional else (None,) * 4)
+    definition = modules.definition(script, call.node.func)
+    if (
+        definition
+        and isinstance(definition[1], ast.ClassDef)
+        and is_subclass(definition[0], modules, definition[1])
+    ):
+        own = any(getattr(statement, "name", "") == "__init__" for statement in definition[1].body)
+        return _wrap_with(script, call, WrapKind.SUBCLASS, (None,) * 4 if own else (0, 1, 2, 3))
     return None
 
 
-def _wrap_with(script: Script, call: Call, kind: Kind, places: tuple[int | None, ...]) -> Wrap:
+def _wrap_with(script: Script, call: CallSite, kind: WrapKind, places: tuple[int | None, ...]) -> Wrap:
     """A wrap whose module, device_ids, output_device and dim stand at these places."""
     device_ids = call.argument(places[1], "device_ids")
-    targets = () if kind is Kind.BY_HAND else tuple(_targets(script, call.node))
+    targets = () if kind is WrapKind.BY_HAND else tuple(_targets(script, call.node))
     return Wrap(
         call=call,
         module=call.argument(places[0], "module"),
@@ -116,7 +120,7 @@ def _wrap_with(script: Script, call: Call, kind: Kind, places: tuple[int | None,
         dim=call.argument(places[3], "dim"),
         ids=literal_ids(script, device_ids),
         targets=targets,
-        names=frozenset(map(script.told, targets)),
+        names=frozenset(map(script.text_of, targets)),
         kind=kind,
     )
 
@@ -129,11 +133,11 @@ def literal_ids(script: Script, node: ast.expr | None) -> tuple[int, ...] | None
     if isinstance(value, ast.Call) and script.scopes.name(value.func) == "builtins.range":
         bounds = [bound for bound in map(literal, value.args) if isinstance(bound, int)]
         return tuple(range(*bounds)) if len(bounds) == len(value.args) in (1, 2, 3) else None
-    found = literal(value)
-    if isinstance(found, int) and not isinstance(found, bool):
-        return (found,)
-    if isinstance(found, (list, tuple)) and found and all(type(one) is int for one in found):
-        return tuple(found)
+    ids = literal(value)
+    if isinstance(ids, int) and not isinstance(ids, bool):
+        return (ids,)
+    if isinstance(ids, (list, tuple)) and ids and all(type(item) is int for item in ids):
+        return tuple(ids)
     return None
 
 
@@ -209,12 +213,14 @@ def _is_followed(script: Script, reference: ast.expr) -> bool:
         return True
     targets = parent.targets if isinstance(parent, ast.Assign) else []
     return bool(targets) and all(
-        isinstance(one, ast.Name)
+        isinstance(target, ast.Name)
         and len(
-            (script.scopes.lookup(one.id, script.scopes.scope_of[one]) or _NOWHERE).values.get(one.id, [])
+            (script.scopes.lookup(target.id, script.scopes.scope_of[target]) or _NOWHERE).values.get(
+                target.id, []
+            )
         )
         == 1
-        for one in targets
+        for target in targets
     )
 
 
@@ -232,17 +238,17 @@ def is_subclass(script: Script, modules: Modules, node: ast.ClassDef) -> bool:
     """Whether a class is made from DataParallel, directly or by other classes of the project."""
     return any(
         home.scopes.name(base) == DATA_PARALLEL
-        for home, one in modules.graph.bases_of((script, node))
-        for base in getattr(one, "bases", ())
+        for home, inner in modules.graph.bases_of((script, node))
+        for base in getattr(inner, "bases", ())
     )
 
 
-def calls_by_hand(script: Script) -> Iterator[Call]:
+def calls_by_hand(script: Script) -> Iterator[CallSite]:
     """replicate, scatter, parallel_apply, gather or data_parallel, called by the script."""
     return (call for call in script.calls if call.name in PARTS)
 
 
-def copies_by_hand(script: Script) -> Iterator[Call]:
+def copies_by_hand(script: Script) -> Iterator[CallSite]:
     """Copies between devices that the script makes itself."""
     return (call for call in script.calls if call.name in COPIES)
 
@@ -267,7 +273,7 @@ def foreign_callbacks(script: Script, modules: Modules) -> Iterator[ast.expr]:
             yield call.node
 
 
-def foreign_wraps(script: Script, modules: Modules) -> Iterator[Call]:
+def foreign_wraps(script: Script, modules: Modules) -> Iterator[CallSite]:
     """Wrappers from elsewhere, which cannot be read: DataParallelModel, BalancedDataParallel, make_data_parallel."""
     named = set(named_lookups(script))
     for call in script.calls:

@@ -12,7 +12,7 @@ from dp2ddp.codemod.facts.script import Script
 from dp2ddp.errors import SourceError
 from dp2ddp.source.helper_module import is_helper_module
 from dp2ddp.source.projects import LocalModule, Project
-from dp2ddp.source.settings_files import Mention, find_mentions
+from dp2ddp.source.settings_files import SettingsMention, find_mentions
 
 LONGEST = 10  # re-exports of re-exports end somewhere
 
@@ -25,7 +25,7 @@ class Modules:
         self.entry_module = project.entry_module
         self.missing = project.missing  # imports that were not found
         self.unread = list(project.unread)  # files that were found, but are no Python
-        self._asked: set[tuple[str, str]] = set()
+        self._pending: set[tuple[str, str]] = set()
         self._splits: dict[str, tuple[str | None, str]] = {}
         self.by_name.update(self._parsed(project.modules))
         self.entry = Script(project.entry, modules=self, package=_package_of(project))
@@ -53,7 +53,7 @@ class Modules:
         return {node: script for script in self.scripts for node in script.scopes.scope_of}
 
     @cached_property
-    def mentions(self) -> tuple[Mention, ...]:
+    def mentions(self) -> tuple[SettingsMention, ...]:
         """Where files of settings beside the entry script name DataParallel."""
         path = self.entry.source.path
         return tuple(find_mentions(path.parent)) if path else ()
@@ -65,10 +65,10 @@ class Modules:
 
     def has_base(self, script: Script, node: ast.AST, bases: tuple[str, ...]) -> bool:
         """Whether a name means a class of the project that is derived from one of these."""
-        found = self.definition(script, node)
-        if found is None or not isinstance(found[1], ast.ClassDef):
+        definition = self.definition(script, node)
+        if definition is None or not isinstance(definition[1], ast.ClassDef):
             return False
-        return any(found[0].scopes.name(base) in bases for base in found[1].bases)
+        return any(definition[0].scopes.name(base) in bases for base in definition[1].bases)
 
     def meaning(self, name: str) -> str:
         """A qualified name, followed through the modules that import what they hand out: `utils.os.makedirs`."""
@@ -77,22 +77,24 @@ class Modules:
             if module is None or not rest:
                 return name
             first, dot, more = rest.partition(".")
-            found = self.by_name[module].scopes.exported(first)
-            if found is None or found.startswith(SCRIPT):
+            exported = self.by_name[module].scopes.exported(first)
+            if exported is None or exported.startswith(SCRIPT):
                 return name
-            name = f"{found}{dot}{more}"
+            name = f"{exported}{dot}{more}"
         return name
 
     def binds(self, module: str, name: str) -> bool:
         """Whether `from module import *` brings a name."""
-        asked = (module, name)
-        if module not in self.by_name or asked in self._asked:  # modules may import each other, or themselves
+        question = (module, name)
+        if (
+            module not in self.by_name or question in self._pending
+        ):  # modules may import each other, or themselves
             return False
-        self._asked.add(asked)
+        self._pending.add(question)
         try:
             return self.by_name[module].scopes.exported(name) is not None
         finally:
-            self._asked.remove(asked)
+            self._pending.remove(question)
 
     def definition(self, script: Script, node: ast.AST) -> tuple[Script, ast.AST] | None:
         """The function or class of the project that a name means, and the file that it stands in."""
@@ -100,15 +102,15 @@ class Modules:
         if here is not None:
             return script, here
         module, rest = self._split(script.scopes.name(node) or "")
-        found = self.by_name[module].scopes.top.definitions.get(rest) if module else None
-        return (self.by_name[module], found) if module and found is not None else None
+        definition = self.by_name[module].scopes.top.definitions.get(rest) if module else None
+        return (self.by_name[module], definition) if module and definition is not None else None
 
     def definitions(self, script: Script, node: ast.AST) -> list[tuple[Script, ast.AST]]:
         """Every function or class of the project that a name may mean."""
-        here = [(script, one) for one in script.scopes.definitions(node)]
+        here = [(script, definition) for definition in script.scopes.definitions(node)]
         module, rest = self._split(script.scopes.name(node) or "")
         there = self.by_name[module].scopes.top.every.get(rest, []) if module else []
-        return [*here, *((self.by_name[module], one) for one in there if module)]
+        return [*here, *((self.by_name[module], node) for node in there if module)]
 
     def is_local(self, name: str) -> bool:
         """Whether a qualified name is one of the project's own."""

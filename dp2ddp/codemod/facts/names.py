@@ -6,7 +6,7 @@ import builtins
 from functools import cached_property
 
 from dp2ddp.codemod.facts.script import Script
-from dp2ddp.source.helper_module import NAME
+from dp2ddp.source.helper_module import IMPORTED
 
 
 class Names:
@@ -29,7 +29,7 @@ class Names:
         unseen = {
             name
             for name in self.used
-            if not hasattr(builtins, name) and not any(one.binds(name) for one in all_scopes)
+            if not hasattr(builtins, name) and not any(scope.binds(name) for scope in all_scopes)
         }
         return bound | unseen
 
@@ -41,7 +41,7 @@ class Names:
         """Whether an earlier conversion has brought this helper."""
         top = self.script.scopes.top
         definition = top.definitions.get(name)
-        imported = top.imports.get(name, "").startswith(("dp2ddp.templates.", f"{NAME}."))
+        imported = top.imports.get(name, "").startswith(IMPORTED)
         return (
             imported
             or definition is not None

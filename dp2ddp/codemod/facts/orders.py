@@ -26,37 +26,72 @@ _CONDITIONS = (ast.If, ast.IfExp, ast.While, ast.Assert, ast.Compare, ast.UnaryO
 
 def hash_orders(script: Script) -> list[ast.expr]:
     """Where an order may come from the hashes of strings, each place once."""
-    places: list[ast.expr] = [call.node for call in script.calls_of("builtins.hash")]
-    places += [place for one in _sets(script) for place in _walks(script, one, frozenset())]
+    places: list[ast.expr] = [*_named(script, ("builtins.hash",)), *_dunders(script)]
+    places += [node for node in _named(script, _MAKERS) if _is_handed_on(script, node)]
+    places += [place for node in _sets(script) for place in _walks(script, node, frozenset())]
     return sorted(set(places), key=lambda node: (node.lineno, node.col_offset))
+
+
+def _named(script: Script, names: tuple[str, ...]) -> Iterator[ast.expr]:
+    """Where a builtin is called, or handed on: `map(hash, words)`."""
+    words = {name.rpartition(".")[2] for name in names}
+    for word in words:
+        for node in script.by_word.get(word, ()):
+            if script.scopes.name(node) in names:
+                yield node
+
+
+def _dunders(script: Script) -> Iterator[ast.expr]:
+    """`word.__hash__()`; not where a class defines its own by another's."""
+    return (node for node in script.by_word.get("__hash__", ()) if _is_read(node))
+
+
+def _is_handed_on(script: Script, maker: ast.expr) -> bool:
+    """`map(set, lines)`, `defaultdict(set)`: sets are made where we do not see them."""
+    parent = script.scopes.parents[maker]
+    if isinstance(parent, ast.keyword):
+        return True
+    if not isinstance(parent, ast.Call) or parent.func is maker:
+        return False
+    return script.scopes.name(parent.func) not in ("builtins.isinstance", "builtins.issubclass")
 
 
 def _sets(script: Script) -> Iterator[ast.expr]:
     for node in script.nodes(ast.Set, ast.SetComp):
-        if not (isinstance(node, ast.Set) and all(_is_number(one) for one in node.elts)):
+        if not (isinstance(node, ast.Set) and all(_is_number(element) for element in node.elts)):
             yield node  # type: ignore[misc]  # both kinds are expressions
     yield from (call.node for call in script.calls_of(*_MAKERS))
+    yield from (node for node in script.nodes(ast.BinOp) if _is_of_keys(node))  # type: ignore[misc]
+
+
+def _is_of_keys(node: ast.AST) -> bool:
+    """`a.keys() - b.keys()`: a set."""
+    sides = (node.left, node.right) if isinstance(node, ast.BinOp) else ()
+    return any(
+        isinstance(side, ast.Call) and getattr(side.func, "attr", "") in ("keys", "items") and not side.args
+        for side in sides
+    )
 
 
 def _is_number(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
 
 
-def _walks(script: Script, one: ast.expr, seen: frozenset[str]) -> Iterator[ast.expr]:
+def _walks(script: Script, node: ast.expr, seen: frozenset[str]) -> Iterator[ast.expr]:
     """Where the order of this set may matter: a walk, or where we lose sight of it."""
-    parent = script.scopes.parents[one]
-    if isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and parent.value is one:
+    parent = script.scopes.parents[node]
+    if isinstance(parent, (ast.Assign, ast.AnnAssign, ast.NamedExpr)) and parent.value is node:
         targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
         for target in targets:
-            yield from _walks_of_target(script, target, one, seen)
-    elif (whole := _set_made_of(script, one, parent)) is not None:
+            yield from _walks_of_target(script, target, node, seen)
+    elif (whole := _set_made_of(script, node, parent)) is not None:
         yield from _walks(script, whole, seen)
-    elif not _is_orderless(script, one, parent):
-        yield one
+    elif not _is_orderless(script, node, parent):
+        yield node
 
 
 def _walks_of_target(
-    script: Script, target: ast.expr, one: ast.expr, seen: frozenset[str]
+    script: Script, target: ast.expr, node: ast.expr, seen: frozenset[str]
 ) -> Iterator[ast.expr]:
     """The walks over what a name or an attribute holds, wherever it is read in this file."""
     name = (
@@ -67,7 +102,7 @@ def _walks_of_target(
         else ""
     )
     if not name:
-        yield one  # put into a container, or taken apart
+        yield node  # put into a container, or taken apart
     elif name not in seen:
         for read in script.nodes(type(target)):
             if name in (getattr(read, "id", ""), getattr(read, "attr", "")) and _is_read(read):
@@ -78,10 +113,10 @@ def _is_read(node: ast.AST) -> bool:
     return isinstance(getattr(node, "ctx", None), ast.Load)
 
 
-def _set_made_of(script: Script, one: ast.expr, parent: ast.AST) -> ast.expr | None:
+def _set_made_of(script: Script, node: ast.expr, parent: ast.AST) -> ast.expr | None:
     """What a set goes into as a set: `one | other`, `one or other`, `one.union(other)`."""
     if isinstance(parent, (ast.BinOp, ast.BoolOp)) or (
-        isinstance(parent, ast.IfExp) and parent.test is not one
+        isinstance(parent, ast.IfExp) and parent.test is not node
     ):
         return parent
     call = script.scopes.parents.get(parent)
@@ -90,8 +125,8 @@ def _set_made_of(script: Script, one: ast.expr, parent: ast.AST) -> ast.expr | N
     return None
 
 
-def _is_orderless(script: Script, one: ast.expr, parent: ast.AST) -> bool:
-    if isinstance(parent, _CONDITIONS) or (isinstance(parent, ast.AugAssign) and parent.value is one):
+def _is_orderless(script: Script, node: ast.expr, parent: ast.AST) -> bool:
+    if isinstance(parent, _CONDITIONS) or (isinstance(parent, ast.AugAssign) and parent.value is node):
         return True
     if isinstance(parent, ast.Attribute):
         return parent.attr in _OF_MEMBERS or _is_unused_update(script, parent)

@@ -21,17 +21,17 @@ DEVICES = ("device", "dev", "DEVICE")  # what torch.devices are called
 
 
 @dataclass(frozen=True)
-class Origin:
+class DeviceOrigin:
     """What a device, or its index, is at its start."""
 
-    told: str  # two origins with the same words are the same device
+    text: str  # two origins with the same words are the same device
     index: int | None = None  # where it can be read off
     is_home: bool = False  # where DataParallel keeps the model: device_ids[0], output_device
     is_number: bool = False  # certainly an index
     is_device: bool = False  # a text ("cuda:0") or a torch.device, as far as can be seen
 
 
-HOME = Origin("device_ids[0]", is_home=True, is_number=True)
+HOME = DeviceOrigin("device_ids[0]", is_home=True, is_number=True)
 
 
 class Origins:
@@ -44,16 +44,16 @@ class Origins:
             self._given.setdefault(variable, []).append(value)
         self._lists = {_last(ast.unparse(wrap.device_ids)) for wrap in wraps if wrap.device_ids}
         self._numbers = set(_number_options(program))
-        self._known: dict[Variable, Origin | None] = {}
-        self._homes = {origin.told for origin in self._of_wraps(wraps)}
+        self._known: dict[Variable, DeviceOrigin | None] = {}
+        self._homes = {origin.text for origin in self._origins_of_wraps(wraps)}
 
-    def of(self, node: ast.expr) -> Origin:
-        found = self._find(node)
-        if found.told in self._homes:
-            return replace(found, is_home=True)
-        return found
+    def of(self, node: ast.expr) -> DeviceOrigin:
+        origin = self._find(node)
+        if origin.text in self._homes:
+            return replace(origin, is_home=True)
+        return origin
 
-    def _of_wraps(self, wraps: Sequence[Wrap]) -> Iterator[Origin]:
+    def _origins_of_wraps(self, wraps: Sequence[Wrap]) -> Iterator[DeviceOrigin]:
         """What the wraps themselves say: `device_ids=[args.gpu]`, `output_device=gpu`."""
         for wrap in wraps:
             if isinstance(wrap.device_ids, (ast.List, ast.Tuple)) and wrap.device_ids.elts:
@@ -61,58 +61,61 @@ class Origins:
             if wrap.output_device is not None:
                 yield self._find(wrap.output_device)
 
-    def _find(self, node: ast.expr) -> Origin:
+    def _find(self, node: ast.expr) -> DeviceOrigin:
         index = None if isinstance(node, ast.Constant) else device_text(node)
         if index is not None:
             return replace(self._find(index), is_number=False, is_device=True)
         match node:
             case ast.Constant(value=value):
-                return _of_constant(value)
-            case ast.Call(func=ast.Name(id="str" | "int"), args=[one]) | ast.Tuple(elts=[one]):
-                return self._find(one)
+                return _origin_of_constant(value)
+            case ast.Call(func=ast.Name(id="str" | "int"), args=[inner]) | ast.Tuple(elts=[inner]):
+                return self._find(inner)
             case ast.IfExp(body=body, orelse=other):
-                return self._agreed([body, other]) or Origin(self.program.told(node))
+                return self._agreed([body, other]) or DeviceOrigin(self.program.text_of(node))
             case ast.Call():
-                return self._of_call(node)
+                return self._origin_of_call(node)
             case ast.Subscript():
-                words = self.program.told(node)
+                words = self.program.text_of(node)
                 is_first = words.endswith("[0]") and _last(words.removesuffix("[0]")) in self._lists
-                return HOME if is_first else Origin(words)
+                return HOME if is_first else DeviceOrigin(words)
             case ast.Name() | ast.Attribute():
-                return self._of_variable(node)
-        return Origin(self.program.told(node))
+                return self._origin_of_variable(node)
+        return DeviceOrigin(self.program.text_of(node))
 
-    def _of_call(self, node: ast.Call) -> Origin:
+    def _origin_of_call(self, node: ast.Call) -> DeviceOrigin:
         name = self.program.scopes.name(node.func)
         if name == "torch.cuda.current_device":
             return HOME
         if name == "torch.device" and node.args:
             return replace(self._find(node.args[-1]), is_number=False, is_device=True)
-        return Origin(self.program.told(node))
+        return DeviceOrigin(self.program.text_of(node))
 
-    def _of_variable(self, node: ast.Name | ast.Attribute) -> Origin:
-        words = self.program.told(node)
+    def _origin_of_variable(self, node: ast.Name | ast.Attribute) -> DeviceOrigin:
+        words = self.program.text_of(node)
         if _last(words) in self._lists:  # `gpus if type(gpus) is int else gpus[0]`
             return HOME
         variable = self.program.variable(node)
         if isinstance(node, ast.Attribute) and _is_setting(node.value):
-            variable = None, f"{_last(self.program.told(node.value))}.{node.attr}"  # of `self.args.gpu`, too
+            variable = (
+                None,
+                f"{_last(self.program.text_of(node.value))}.{node.attr}",
+            )  # of `self.args.gpu`, too
             words = f".{node.attr}"
         if variable not in self._known:
             self._known[variable] = None  # what is given itself has no other origin
             self._known[variable] = self._agreed(self._given.get(variable, []))
         named = _last(words)
-        own = Origin(words, is_number=named in self._numbers, is_device=named in DEVICES)
+        own = DeviceOrigin(words, is_number=named in self._numbers, is_device=named in DEVICES)
         return self._known[variable] or own
 
-    def _agreed(self, values: Sequence[ast.expr]) -> Origin | None:
+    def _agreed(self, values: Sequence[ast.expr]) -> DeviceOrigin | None:
         """The one origin of several expressions; a CPU, and what is nothing yet, are not asked."""
-        found = {self._find(one) for one in values if not is_no_gpu(one)}
-        if len({one.told for one in found}) != 1:
+        origins = {self._find(value) for value in values if not is_no_gpu(value)}
+        if len({item.text for item in origins}) != 1:
             return None
-        certain = all(each.is_number for each in found) and not any(is_cpu(one) for one in values)
-        devices = any(each.is_device for each in found)
-        return replace(next(iter(found)), is_number=certain, is_device=devices)
+        certain = all(each.is_number for each in origins) and not any(is_cpu(value) for value in values)
+        devices = any(each.is_device for each in origins)
+        return replace(next(iter(origins)), is_number=certain, is_device=devices)
 
 
 def is_cpu(node: ast.expr) -> bool:
@@ -131,8 +134,8 @@ def device_text(node: ast.expr) -> ast.expr | None:
     """The index in "cuda:0", f"cuda:{i}", "cuda:" + str(i), "cuda:%d" % i, "cuda:{}".format(i)."""
     match node:
         case ast.Constant(value=str(text)):
-            found = CUDA_INDEX.match(text)
-            return ast.copy_location(ast.Constant(int(found.group(1))), node) if found else None
+            match = CUDA_INDEX.match(text)
+            return ast.copy_location(ast.Constant(int(match.group(1))), node) if match else None
         case ast.JoinedStr(values=[ast.Constant(value="cuda:"), ast.FormattedValue(value=index)]):
             return plain(index)
         case ast.BinOp(left=ast.Constant(value=str(head)), right=index) if CUDA_HEAD.match(head):
@@ -145,17 +148,17 @@ def device_text(node: ast.expr) -> ast.expr | None:
 def plain(index: ast.expr) -> ast.expr:
     """`str(i)` and `(i,)` say i."""
     match index:
-        case ast.Call(func=ast.Name(id="str" | "int"), args=[one]) | ast.Tuple(elts=[one]):
-            return plain(one)
+        case ast.Call(func=ast.Name(id="str" | "int"), args=[node]) | ast.Tuple(elts=[node]):
+            return plain(node)
     return index
 
 
-def _of_constant(value: object) -> Origin:
+def _origin_of_constant(value: object) -> DeviceOrigin:
     if isinstance(value, int) and not isinstance(value, bool):
-        return Origin(str(value), value, is_number=True)
-    if isinstance(value, str) and (found := CUDA_INDEX.match(value)):
-        return Origin(found.group(1), int(found.group(1)), is_device=True)
-    return Origin(repr(value), is_home=value == "cuda", is_device=isinstance(value, str))
+        return DeviceOrigin(str(value), value, is_number=True)
+    if isinstance(value, str) and (match := CUDA_INDEX.match(value)):
+        return DeviceOrigin(match.group(1), int(match.group(1)), is_device=True)
+    return DeviceOrigin(repr(value), is_home=value == "cuda", is_device=isinstance(value, str))
 
 
 def all_given(program: Script) -> Iterator[tuple[Variable, ast.expr]]:
@@ -185,11 +188,11 @@ def _defaults(function: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     arguments = function.args
     plain = [*arguments.posonlyargs, *arguments.args]
     given = arguments.defaults
-    for one, value in zip(plain[len(plain) - len(given) :], given, strict=True):
-        yield one.arg, value
-    for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+    for node, value in zip(plain[len(plain) - len(given) :], given, strict=True):
+        yield node.arg, value
+    for parameter, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
         if default is not None:
-            yield one.arg, default
+            yield parameter.arg, default
 
 
 def _number_options(program: Script) -> Iterator[str]:
@@ -199,7 +202,7 @@ def _number_options(program: Script) -> Iterator[str]:
         if call.method != "add_argument" or call.keyword("nargs") or not kind:
             continue
         if isinstance(kind.value, ast.Name) and kind.value.id == "int":
-            for name in filter(None, (literal(one) for one in call.node.args)):
+            for name in filter(None, (literal(argument) for argument in call.node.args)):
                 yield str(name).lstrip("-").replace("-", "_")
 
 
@@ -208,5 +211,5 @@ def _is_setting(node: ast.expr) -> bool:
     return _last(ast.unparse(node)) in SETTINGS | {"arg"}
 
 
-def _last(told: str) -> str:
-    return told.rpartition(".")[2]
+def _last(text: str) -> str:
+    return text.rpartition(".")[2]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.facts.models import DDP
 from dp2ddp.codemod.facts.modules import Modules
-from dp2ddp.codemod.facts.script import Call, Script
+from dp2ddp.codemod.facts.script import CallSite, Script
 
 LAUNCHER = {
     "RANK",
@@ -63,14 +63,14 @@ WITHOUT_GROUP = {  # what torch answers without a process group, and alike with 
 }
 
 
-def needs_group(call: Call) -> bool:
+def needs_group(call: CallSite) -> bool:
     """Whether a call makes a process group, or fails without one."""
     name = call.name or ""
     in_torch = name.startswith("torch.distributed.") and name not in WITHOUT_GROUP
     return name in DDP or in_torch and name.count(".") == 2 and name.rpartition(".")[2][0].islower()
 
 
-def own_mode(script: Script) -> Iterator[Call]:
+def own_mode(script: Script) -> Iterator[CallSite]:
     return (call for call in script.calls if needs_group(call))
 
 
@@ -79,13 +79,13 @@ def without_condition(modules: Modules, script: Script) -> ast.AST | None:
     return next((call.node for call in own_mode(script) if not is_guarded(modules, script, call.node)), None)
 
 
-def is_other_mode(modules: Modules, script: Script, spawn: Call) -> bool:
+def is_other_mode(modules: Modules, script: Script, spawn: CallSite) -> bool:
     """Whether processes are spawned behind a flag, for a function that is called as it is without the flag."""
     function = spawn.argument(0, "fn")
-    found = modules.definition(script, function) if function is not None else None
-    if found is None or not is_guarded(modules, script, spawn.node):
+    definition = modules.definition(script, function) if function is not None else None
+    if definition is None or not is_guarded(modules, script, spawn.node):
         return False
-    return any(True for _ in modules.graph.calls(found))
+    return any(True for _ in modules.graph.calls(definition))
 
 
 def in_own_branch(script: Script, node: ast.AST) -> bool:
@@ -105,31 +105,31 @@ def in_own_function(script: Script, node: ast.AST) -> bool:
 
 def _branches(script: Script, node: ast.AST) -> list[tuple[ast.AST, str]]:
     """The branches of `if` that a node stands in, in its function, from the inside out."""
-    found: list[tuple[ast.AST, str]] = []
+    branches: list[tuple[ast.AST, str]] = []
     inner = node
     for parent in script.scopes.ancestors(node):
         if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             break
         if isinstance(parent, ast.If) and _depends(script, parent.test):
             side = "body" if inner in parent.body else "orelse" if inner in parent.orelse else ""
-            found += [(parent, side)] if side else []
+            branches += [(parent, side)] if side else []
         inner = parent
-    return found
+    return branches
 
 
-def is_guarded(modules: Modules, script: Script, node: ast.AST, asked: set[ast.AST] | None = None) -> bool:
+def is_guarded(modules: Modules, script: Script, node: ast.AST, seen: set[ast.AST] | None = None) -> bool:
     """Whether a condition stands before a node, in its function or around every call of that."""
-    asked = set() if asked is None else asked
+    seen = set() if seen is None else seen
     inner = node
     for parent in script.scopes.ancestors(node):
         if _is_condition(script, parent, inner):
             return True
         if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            if parent in asked:
+            if parent in seen:
                 return True  # of functions that call each other, the other calls decide
-            asked.add(parent)
+            seen.add(parent)
             calls = modules.graph.calls((script, parent))
-            return all(is_guarded(modules, *call, asked) for call in calls)
+            return all(is_guarded(modules, *call, seen) for call in calls)
         inner = parent
     return False
 
@@ -151,9 +151,9 @@ def _is_behind_return(script: Script, parent: ast.AST, inner: ast.AST) -> bool:
             before = block[: block.index(inner)]
             return any(
                 isinstance(branch[-1], (ast.Return, ast.Raise)) and _depends(script, test)
-                for one in before
-                if isinstance(one, ast.If)
-                for test, branch in _branches_of(one)
+                for node in before
+                if isinstance(node, ast.If)
+                for test, branch in _branches_of(node)
             )
     return False
 
@@ -170,7 +170,7 @@ def _branches_of(choice: ast.If) -> Iterator[tuple[ast.expr, list[ast.stmt]]]:
 
 def _depends(script: Script, test: ast.expr) -> bool:
     names = [node for node in ast.walk(test) if isinstance(node, (ast.Name, ast.Attribute))]
-    return bool(names) and "__name__" not in script.told(test)
+    return bool(names) and "__name__" not in script.text_of(test)
 
 
 def asks_launcher(script: Script, part: ast.AST) -> bool:
@@ -193,9 +193,28 @@ def _names_launcher(script: Script, node: ast.AST) -> bool:
 def launcher_matters(modules: Modules) -> bool:
     """Whether anything of the project, or a library that it imports, may ask whether it runs among ranks."""
     return any(
-        asks_launcher(script, script.tree) or ASKING.search(script.source.text) or _imports_asking(script)
+        _names_what_asks(script)
+        or _imports_asking(script)
+        or any(_names_launcher(script, node) for node in script.scopes.nodes)
         for script in modules.scripts
     )
+
+
+def _names_what_asks(script: Script) -> bool:
+    """In code, or in a text for a getattr; not in comments and docstrings."""
+    if not ASKING.search(script.source.text):
+        return False
+    for node in ast.walk(script.tree):
+        match node:
+            case ast.Name(id=text) | ast.Attribute(attr=text) | ast.alias(name=text):
+                pass
+            case ast.Constant(value=str(text)) if not isinstance(script.scopes.parents[node], ast.Expr):
+                pass
+            case _:
+                continue
+        if ASKING.search(text):
+            return True
+    return False
 
 
 def _imports_asking(script: Script) -> bool:
@@ -214,7 +233,7 @@ def kinds_with_ddp(script: Script) -> Iterator[tuple[ast.Tuple, list[ast.expr]]]
     """Tuples of classes, for an isinstance, with DistributedDataParallel among them; and the others in each."""
     for node in script.nodes(ast.Tuple):
         assert isinstance(node, ast.Tuple)
-        names = [script.scopes.name(one) for one in node.elts]
-        is_of_classes = all(isinstance(one, (ast.Name, ast.Attribute)) for one in node.elts)
+        names = [script.scopes.name(element) for element in node.elts]
+        is_of_classes = all(isinstance(element, (ast.Name, ast.Attribute)) for element in node.elts)
         if is_of_classes and "torch.nn.DataParallel" not in names and not set(names).isdisjoint(DDP):
-            yield node, [one for one, name in zip(node.elts, names, strict=True) if name not in DDP]
+            yield node, [element for element, name in zip(node.elts, names, strict=True) if name not in DDP]

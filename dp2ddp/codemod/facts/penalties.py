@@ -10,13 +10,13 @@ import ast
 from collections.abc import Iterator, Set
 
 from dp2ddp.codemod.facts.aliases import assignments
+from dp2ddp.codemod.facts.iterations import Region, is_inside, runs_without_gradient
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.mutating import FILLING_METHODS
 from dp2ddp.codemod.facts.places import Places
-from dp2ddp.codemod.facts.quiet import QUIET, Quiet
 from dp2ddp.codemod.facts.script import Script, Variable, literal
-from dp2ddp.codemod.facts.turns import Region, is_inside, runs_without_gradient
 from dp2ddp.codemod.facts.uses import Stopper
+from dp2ddp.codemod.facts.without_graph import GRAPHLESS, WithoutGraph
 
 LISTINGS = {  # methods of a module that give its parameters, or the parts that have them
     *("parameters", "named_parameters", "modules", "named_modules", "children", "named_children"),
@@ -33,28 +33,28 @@ def penalties(
     """Parameters that may be part of the loss without a forward of the wrapped model."""
     lists = [*_parameter_lists(script)]
     named = _reads(script, _names_of_lists(script, lists))
-    quiet = Quiet(script)
+    quiet = WithoutGraph(script)
     for node in (*lists, *named):
         if _may_be_in_loss(script, region, backward, node) and not quiet.holds(node):
             yield Stopper("parameters may be part of the loss beside the forward (a penalty?)", node)
     for node in _reads(script, _holders(script, lists)):
         if (
             _may_be_in_loss(script, region, backward, node)
-            and not _is_told_to_work(script, node)
+            and not _is_set_to_work(script, node)
             and not quiet.holds(node)
         ):
             yield Stopper("what holds parameters may be part of the loss beside the forward", node)
     for node in _reads(script, {*raw_models(script, wraps), *_parts(script, places, wraps)}):
         if _may_be_in_loss(script, region, backward, node) and not quiet.holds(node):
-            yield Stopper(f"`{script.told(node)}` is used beside the wrapper", node)
+            yield Stopper(f"`{script.text_of(node)}` is used beside the wrapper", node)
 
 
 def _reads(script: Script, names: set[Variable]) -> Iterator[ast.expr]:
     """Where one of the variables is read."""
-    for one in script.nodes(ast.Name, ast.Attribute) if names else ():
-        assert isinstance(one, (ast.Name, ast.Attribute))
-        if isinstance(one.ctx, ast.Load) and script.variable(one) in names:
-            yield one
+    for node in script.nodes(ast.Name, ast.Attribute) if names else ():
+        assert isinstance(node, (ast.Name, ast.Attribute))
+        if isinstance(node.ctx, ast.Load) and script.variable(node) in names:
+            yield node
 
 
 def _parameter_lists(script: Script) -> Iterator[ast.expr]:
@@ -98,7 +98,7 @@ def _may_hold(script: Script, call: ast.Call) -> bool:
     definition = script.scopes.definition(call.func)
     if not isinstance(definition, ast.ClassDef):
         return (script.scopes.name(call.func) or "") in (*AROUND, "builtins.dict", "builtins.tuple")
-    return not any((script.scopes.name(one) or "").startswith(OPTIMIZER) for one in definition.bases)
+    return not any((script.scopes.name(base) or "").startswith(OPTIMIZER) for base in definition.bases)
 
 
 def _filled_with(script: Script, statement: ast.stmt, listed: ast.expr) -> Iterator[Variable]:
@@ -106,18 +106,18 @@ def _filled_with(script: Script, statement: ast.stmt, listed: ast.expr) -> Itera
         for target in statement.targets:
             yield script.variable(target)
     elif isinstance(statement, ast.For) and statement.iter is listed:
-        names = {one.id for one in ast.walk(statement.target) if isinstance(one, ast.Name)}
+        names = {node.id for node in ast.walk(statement.target) if isinstance(node, ast.Name)}
         for call in ast.walk(statement):
             if (
                 isinstance(call, ast.Call)
                 and isinstance(call.func, ast.Attribute)
                 and call.func.attr in FILLING_METHODS
-                and any(isinstance(one, ast.Name) and one.id in names for one in call.args)
+                and any(isinstance(argument, ast.Name) and argument.id in names for argument in call.args)
             ):
                 yield script.variable(call.func.value)
 
 
-def _is_told_to_work(script: Script, holder: ast.expr) -> bool:
+def _is_set_to_work(script: Script, holder: ast.expr) -> bool:
     """`optimizer.step()`, `average.update()`."""
     parent = script.scopes.parents[holder]
     return isinstance(parent, ast.Attribute) and parent.attr in QUIET_OF_HOLDER
@@ -143,7 +143,7 @@ def _raw_name(script: Script, wrap: Wrap) -> ast.expr | None:
     node = _without_methods(script, wrap.module)
     if not isinstance(node, (ast.Name, ast.Attribute)):
         return None
-    return None if script.told(node) in wrap.names else node
+    return None if script.text_of(node) in wrap.names else node
 
 
 def _without_methods(script: Script, node: ast.AST | None) -> ast.AST | None:
@@ -166,8 +166,10 @@ def _parts(script: Script, places: Places, wraps: tuple[Wrap, ...]) -> Iterator[
             whole.add(script.variable(raw))
         made = _without_methods(script, script.scopes.value(raw)) if raw is not None else None
         if isinstance(made, ast.Call):
-            given = (*made.args, *(one.value for one in made.keywords))
-            yield from (script.variable(one) for one in given if _is_module(script, places, one))
+            given = (*made.args, *(keyword.value for keyword in made.keywords))
+            yield from (
+                script.variable(argument) for argument in given if _is_module(script, places, argument)
+            )
     for node in script.nodes(ast.Assign):
         assert isinstance(node, ast.Assign)
         for target, value in assignments(script, node):
@@ -192,7 +194,7 @@ def _is_module(script: Script, places: Places, node: ast.expr) -> bool:
 
 def _root(script: Script, node: ast.Attribute, whole: Set[Variable]) -> bool:
     """Whether an attribute is a part of one of these models, and no number or text that it keeps."""
-    if node.attr in QUIET or node.attr in LISTINGS or node.attr == "module":
+    if node.attr in GRAPHLESS or node.attr in LISTINGS or node.attr == "module":
         return False
     inner: ast.expr = node.value
     while isinstance(inner, ast.Attribute) and script.variable(inner) not in whole:

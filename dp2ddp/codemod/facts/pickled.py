@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from dp2ddp.codemod.facts.models import Wrap
-from dp2ddp.codemod.facts.script import Call, Script, literal
+from dp2ddp.codemod.facts.modules import Modules
+from dp2ddp.codemod.facts.scopes import Function
+from dp2ddp.codemod.facts.script import CallSite, Script, literal
 
 
 def saved_wrapper(
@@ -17,14 +19,52 @@ def saved_wrapper(
     return next(((part, wrap) for part, wrap in pairs if _is_wrapped(script, part, wrap)), None)
 
 
-def may_hold_wrapper(script: Script, load: Call, wraps: Iterable[Wrap]) -> bool:
+def wrappers_handed_over(
+    script: Script, modules: Modules, wraps: Iterable[Wrap]
+) -> Iterator[tuple[Script, ast.expr]]:
+    """Where a wrapped model is given to a function of the project that saves it: `save({"net": net}, path)`."""
+    pending = [(script, call.node, call.argument(0, "obj")) for call in script.calls_of("torch.save")]
+    seen: set[ast.AST] = set()
+    while pending:
+        here, node, saved = pending.pop()
+        function = here.scopes.function(node)
+        if saved is None or not isinstance(function, Function) or not _is_parameter(here, function, saved):
+            continue
+        for home, call in modules.graph.calls((here, function)):
+            if call in seen:
+                continue
+            seen.add(call)
+            for given in (*call.args, *(keyword.value for keyword in call.keywords)):
+                pending.append((home, call, given))
+                if wrapper := saved_wrapper(home, given, wraps):
+                    yield home, wrapper[0]
+
+
+def _is_parameter(script: Script, function: Function, saved: ast.expr) -> bool:
+    """Whether what is saved is, or holds, something that the function was given."""
+    given = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)}
+    parts = (saved, script.scopes.value(saved), *_parts(script, saved))
+    return any(isinstance(part, ast.Name) and part.id in given for part in parts)
+
+
+def may_hold_wrapper(script: Script, load: CallSite, wraps: Iterable[Wrap]) -> bool:
     """Whether a `torch.load(...)` may bring a whole DataParallel: it is allowed to, or takes the model's name."""
     allowed = load.keyword("weights_only")
     if allowed is not None:
         return literal(allowed.value) is False
     parent = script.scopes.parents[load.node]
     targets = parent.targets if isinstance(parent, ast.Assign) else []
-    return any(script.told(target) in wrap.names for target in targets for wrap in wraps)
+    return any(script.text_of(target) in wrap.names for target in targets for wrap in wraps)
+
+
+def loads_where_it_was(script: Script, wraps: Iterable[Wrap]) -> Iterator[CallSite]:
+    """Calls of torch.load that put tensors where they were when they were saved."""
+    for call in script.calls_of("torch.load"):
+        has_place = call.argument(1, "map_location") is not None or not all(
+            given.arg for given in call.node.keywords
+        )
+        if not has_place and not may_hold_wrapper(script, call, wraps):
+            yield call
 
 
 def _parts(script: Script, saved: ast.expr | None) -> Iterator[ast.expr]:
@@ -44,17 +84,18 @@ def _parts(script: Script, saved: ast.expr | None) -> Iterator[ast.expr]:
 def _is_wrapped(script: Script, node: ast.expr, wrap: Wrap) -> bool:
     """Whether this is the name that the wrap was given: a parameter of the same name is another thing."""
     scopes = script.scopes
-    if script.told(node) not in wrap.names or _is_taken_out(script, node):
+    if script.text_of(node) not in wrap.names or _is_taken_out(script, node):
         return False
     if not isinstance(node, ast.Name) or wrap.call.node not in scopes.scope_of:
         return True
-    here, there = (scopes.lookup(node.id, scopes.scope_of[one]) for one in (node, wrap.call.node))
+    here, there = (scopes.lookup(node.id, scopes.scope_of[inner]) for inner in (node, wrap.call.node))
     return here is there
 
 
 def _is_taken_out(script: Script, node: ast.expr) -> bool:
     """`net = net.module` somewhere: then the name means both."""
-    inner = f"{script.told(node)}.module"
+    inner = f"{script.text_of(node)}.module"
     return any(
-        isinstance(one, ast.Assign) and script.told(one.value) == inner for one in script.nodes(ast.Assign)
+        isinstance(node, ast.Assign) and script.text_of(node.value) == inner
+        for node in script.nodes(ast.Assign)
     )

@@ -44,9 +44,9 @@ class Plain:
                 name = script.scopes.name(func) or ""
                 if not (computes(name) or is_format(script, node)):
                     return False
-                given = [*node.args, *(one.value for one in node.keywords)]
+                given = [*node.args, *(keyword.value for keyword in node.keywords)]
                 given += [func.value] if isinstance(func, ast.Attribute) and not name else []
-                return all(self.is_plain(script, one, depth) for one in given)
+                return all(self.is_plain(script, argument, depth) for argument in given)
             case (
                 ast.BinOp()
                 | ast.UnaryOp()
@@ -55,28 +55,36 @@ class Plain:
                 | ast.JoinedStr()
                 | ast.FormattedValue()
             ):
-                parts = (one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr))
-                return all(self.is_plain(script, one, depth) for one in parts)
+                parts = (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+                return all(self.is_plain(script, part, depth) for part in parts)
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                return all(self.is_plain(script, one, depth) for one in parts)
+                return all(self.is_plain(script, part, depth) for part in parts)
         return False
 
     def are_plain(self, script: Script, call: ast.Call) -> bool:
-        return all(self.is_plain(script, one) for one in (*call.args, *(one.value for one in call.keywords)))
+        return all(
+            self.is_plain(script, keyword)
+            for keyword in (*call.args, *(keyword.value for keyword in call.keywords))
+        )
 
     def _is_plain_name(self, script: Script, node: ast.Name, depth: int) -> bool:
         if node in self.followed:
             return True
         variable = script.variable(node)
         if not isinstance(variable[0], Function) or any(
-            one.arg == node.id for one in ast.walk(variable[0]) if isinstance(one, ast.arg)
+            inner.arg == node.id for inner in ast.walk(variable[0]) if isinstance(inner, ast.arg)
         ):
             return False
-        mentions = [one for one in script.by_word.get(node.id, ()) if script.variable(one) == variable]
-        given = [script.scopes.parents[one] for one in mentions if not isinstance(one.ctx, ast.Load)]
+        mentions = [
+            mention for mention in script.by_word.get(node.id, ()) if script.variable(mention) == variable
+        ]
+        given = [
+            script.scopes.parents[mention] for mention in mentions if not isinstance(mention.ctx, ast.Load)
+        ]
         return bool(given) and all(
-            isinstance(one, (ast.Assign, ast.AugAssign)) and self.is_plain(script, one.value, depth - 1)
-            for one in given
+            isinstance(argument, (ast.Assign, ast.AugAssign))
+            and self.is_plain(script, argument.value, depth - 1)
+            for argument in given
         )
 
     def is_plain_line(self, script: Script, call: ast.Call) -> bool:

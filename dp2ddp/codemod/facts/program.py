@@ -13,7 +13,7 @@ from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.positions import Positions, Span
 from dp2ddp.codemod.facts.reach import Reach
 from dp2ddp.codemod.facts.scopes import Function, Scopes
-from dp2ddp.codemod.facts.script import Call, Script, Variable
+from dp2ddp.codemod.facts.script import CallSite, Script, Variable
 
 
 class Program(Script):
@@ -27,12 +27,12 @@ class Program(Script):
         self.home = modules.home
         self.scopes = LinkedScopes(self, modules, reach)
         self.positions = LinkedPositions(self)
-        self._told: dict[ast.AST, str] = {}
+        self._texts: dict[ast.AST, str] = {}
 
     @cached_property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[CallSite, ...]:
         kept = set(self.scopes.nodes)
-        return tuple(call for one in self.files for call in one.calls if call.node in kept)
+        return tuple(call for planned in self.files for call in planned.calls if call.node in kept)
 
     def variable(self, node: ast.AST) -> Variable:
         """Also of a variable of another file: `from models import net`, `models.net`."""
@@ -61,9 +61,11 @@ class LinkedScopes(Scopes):
         self.modules = modules
         self.module, self.top, self.package, self.others = entry.module, entry.top, entry.package, modules
         self.stars = entry.stars
-        self.nodes = [node for one in program.files for node in one.scopes.nodes if reach.holds(one, node)]
-        self.parents = {child: node for one in program.files for child, node in one.scopes.parents.items()}
-        self.scope_of = {node: scope for one in program.files for node, scope in one.scopes.scope_of.items()}
+        self.nodes = [node for file in program.files for node in file.scopes.nodes if reach.holds(file, node)]
+        self.parents = {child: node for file in program.files for child, node in file.scopes.parents.items()}
+        self.scope_of = {
+            node: scope for file in program.files for node, scope in file.scopes.scope_of.items()
+        }
 
     def name(self, node: ast.AST | None) -> str | None:
         return self._home(node).name(node) if node is not None else None
@@ -72,18 +74,18 @@ class LinkedScopes(Scopes):
         return self._home(node).value(node) if node is not None else None
 
     def definition(self, node: ast.AST) -> ast.AST | None:
-        found = self.modules.definition(self.program.home[node], node)
-        return found[1] if found else None
+        definition = self.modules.definition(self.program.home[node], node)
+        return definition[1] if definition else None
 
     def definitions(self, node: ast.AST) -> list[ast.AST]:
-        return [found for _, found in self.modules.definitions(self.program.home[node], node)]
+        return [definition for _, definition in self.modules.definitions(self.program.home[node], node)]
 
     def function(self, node: ast.AST) -> Function | ast.Lambda | None:
         """The function around a node; what stands in a local module outside of functions has that module."""
-        found = super().function(node)
-        if found is None and self.program.home[node] is not self.program.files[0]:
+        function = super().function(node)
+        if function is None and self.program.home[node] is not self.program.files[0]:
             return self.program.home[node].tree  # type: ignore[return-value]  # another than the entry script's None
-        return found
+        return function
 
     def _home(self, node: ast.AST) -> Scopes:
         return self.program.home.get(node, self.program.files[0]).scopes

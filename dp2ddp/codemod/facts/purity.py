@@ -53,41 +53,43 @@ OPERATIONS = {
 FRESH_METHODS = {"clone", "copy", "astype", "mean", "sum", "std", "item", "mul", "div", "sub", "tolist"}
 READERS = ("json.load", "pickle.load")
 # The functions that a question has come by: asked once more, of a circle, the others decide.
-Asked = set[ast.AST] | None
+Seen = set[ast.AST] | None
 WRITES = (ast.Global, ast.Nonlocal, ast.Delete, ast.Yield, ast.YieldFrom)
 
 
 def methods_of(definition: ast.ClassDef) -> dict[str, ast.FunctionDef]:
-    return {one.name: one for one in definition.body if isinstance(one, ast.FunctionDef)}
+    return {
+        statement.name: statement for statement in definition.body if isinstance(statement, ast.FunctionDef)
+    }
 
 
 def is_pure(
     script: Script,
     function: ast.FunctionDef | ast.Lambda,
     owner: tuple[ast.ClassDef, ast.Call] | None,
-    asked: Asked = None,
+    seen: Seen = None,
 ) -> bool:
     """Whether a function looks up and computes, and nothing else; `owner`: its class, and the call that made it."""
-    return not getattr(function, "decorator_list", []) and only_computes(script, function, owner, asked)
+    return not getattr(function, "decorator_list", []) and only_computes(script, function, owner, seen)
 
 
 def only_computes(
     script: Script,
     function: ast.FunctionDef | ast.Lambda,
     owner: tuple[ast.ClassDef, ast.Call] | None,
-    asked: Asked = None,
+    seen: Seen = None,
 ) -> bool:
     """Whether a function neither draws nor changes anything, whatever decorates it."""
-    asked = set() if asked is None else asked
-    if function in asked:
+    seen = set() if seen is None else seen
+    if function in seen:
         return True
-    asked.add(function)
+    seen.add(function)
     for node in ast.walk(function):
         if isinstance(node, WRITES) or _changes(node, function) or _is_in_place(script, node, function):
             return False
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             return False  # what nobody wants the result of leaves a trace: `self.seen.add(i)`
-        if isinstance(node, ast.Call) and not is_pure_call(script, node, owner, asked):
+        if isinstance(node, ast.Call) and not is_pure_call(script, node, owner, seen):
             return False
     return True
 
@@ -98,15 +100,17 @@ def _is_in_place(script: Script, node: ast.AST, function: ast.AST) -> bool:
         return False
     name = node.target.id
     arguments = getattr(function, "args").args  # noqa: B009 (a function's or a lambda's)
-    if name in {one.arg for one in arguments}:
+    if name in {argument.arg for argument in arguments}:
         return getattr(function, "name", "") != "__getitem__"  # its argument is the index
     around = (
-        script.scopes.parents[one]
-        for one in ast.walk(function)
-        if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)
+        script.scopes.parents[node]
+        for node in ast.walk(function)
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
     )
-    given = [one for one in around if not isinstance(one, ast.AugAssign)]
-    return not given or not all(isinstance(one, ast.Assign) and _is_fresh(script, one.value) for one in given)
+    given = [parent for parent in around if not isinstance(parent, ast.AugAssign)]
+    return not given or not all(
+        isinstance(argument, ast.Assign) and _is_fresh(script, argument.value) for argument in given
+    )
 
 
 def _is_fresh(script: Script, value: ast.expr) -> bool:
@@ -125,15 +129,16 @@ def _changes(node: ast.AST, function: ast.AST) -> bool:
         return True
     name = node.value.id
     made = [
-        one.value
-        for one in ast.walk(function)
-        if isinstance(one, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in one.targets)
+        node.value
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign)
+        and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
     ]
-    return not made or not all(isinstance(one, (ast.Dict, ast.List, ast.ListComp)) for one in made)
+    return not made or not all(isinstance(node, (ast.Dict, ast.List, ast.ListComp)) for node in made)
 
 
 def is_pure_call(
-    script: Script, call: ast.Call, owner: tuple[ast.ClassDef, ast.Call] | None, asked: Asked = None
+    script: Script, call: ast.Call, owner: tuple[ast.ClassDef, ast.Call] | None, seen: Seen = None
 ) -> bool:
     name = script.scopes.name(call.func)
     if name == "builtins.open":
@@ -145,23 +150,23 @@ def is_pure_call(
         return True
     definition = script.scopes.definition(call.func)
     if isinstance(definition, ast.FunctionDef):
-        return is_pure(script, definition, None, asked)
+        return is_pure(script, definition, None, seen)
     if name is not None or not isinstance(call.func, ast.Attribute):
         return False
     if isinstance(call.func.value, ast.Name) and call.func.value.id == "self":
-        return owner is not None and _is_pure_of_self(script, call.func.attr, owner, asked)
+        return owner is not None and _is_pure_of_self(script, call.func.attr, owner, seen)
     if call.func.attr == "get" and _may_take_from_a_queue(call):
         return False
-    return call.func.attr in PURE_METHODS and _is_no_other(script, call.func.attr, asked)
+    return call.func.attr in PURE_METHODS and _is_no_other(script, call.func.attr, seen)
 
 
-def _is_no_other(script: Script, method: str, asked: Asked) -> bool:
+def _is_no_other(script: Script, method: str, seen: Seen) -> bool:
     """Whether classes of the script have no method of this name, or one that is plain: `augment.crop(x)`."""
     if method not in script.own_methods:
         return True
-    classes = (one for one in script.nodes(ast.ClassDef) if isinstance(one, ast.ClassDef))
-    found = (methods_of(one).get(method) for one in classes)
-    return all(is_pure(script, one, None, asked) for one in found if one)
+    classes = (node for node in script.nodes(ast.ClassDef) if isinstance(node, ast.ClassDef))
+    methods = (methods_of(class_).get(method) for class_ in classes)
+    return all(is_pure(script, item, None, seen) for item in methods if item)
 
 
 def _may_take_from_a_queue(call: ast.Call) -> bool:
@@ -169,17 +174,17 @@ def _may_take_from_a_queue(call: ast.Call) -> bool:
     return not call.args or bool(call.keywords) or isinstance(literal(call.args[0]), bool)
 
 
-def _is_pure_of_self(script: Script, name: str, owner: tuple[ast.ClassDef, ast.Call], asked: Asked) -> bool:
+def _is_pure_of_self(script: Script, name: str, owner: tuple[ast.ClassDef, ast.Call], seen: Seen) -> bool:
     """`self.load(i)`, a method; `self.transform(x)`, which the data set was given when it was made."""
     definition, made = owner
     methods = methods_of(definition)
     if name in methods:
-        return is_pure(script, methods[name], owner, asked)
+        return is_pure(script, methods[name], owner, seen)
     stored = [
         node.value
         for node in ast.walk(definition)
         if isinstance(node, ast.Assign)
-        and any(script.told(target) == f"self.{name}" for target in node.targets)
+        and any(script.text_of(target) == f"self.{name}" for target in node.targets)
     ]
     if len(stored) != 1 or "__init__" not in methods:
         return False
@@ -189,7 +194,7 @@ def _is_pure_of_self(script: Script, name: str, owner: tuple[ast.ClassDef, ast.C
 
 def _argument(init: ast.FunctionDef, made: ast.Call, parameter: ast.Name) -> ast.expr | None:
     """What a parameter of __init__ was given, or its default."""
-    names = [one.arg for one in init.args.args][1:]
+    names = [argument.arg for argument in init.args.args][1:]
     if parameter.id not in names:
         return None
     place = names.index(parameter.id)
@@ -205,26 +210,26 @@ def _argument(init: ast.FunctionDef, made: ast.Call, parameter: ast.Name) -> ast
 def _is_set_from_outside(script: Script, name: str) -> bool:
     """`train_set.transform = other`."""
     stores = (
-        one for one in script.nodes(ast.Attribute) if isinstance(one, ast.Attribute) and one.attr == name
+        node for node in script.nodes(ast.Attribute) if isinstance(node, ast.Attribute) and node.attr == name
     )
-    return any(isinstance(one.ctx, ast.Store) and script.told(one.value) != "self" for one in stores)
+    return any(isinstance(store.ctx, ast.Store) and script.text_of(store.value) != "self" for store in stores)
 
 
-def is_plain_transform(script: Script, node: ast.AST | None, asked: Asked = None) -> bool:
+def is_plain_transform(script: Script, node: ast.AST | None, seen: Seen = None) -> bool:
     """Whether a transform draws nothing: one of torchvision's that are fixed, several of them, or the script's own."""
-    asked = set() if asked is None else asked
-    found = script.scopes.value(node)
-    if found is None or found in asked:
+    seen = set() if seen is None else seen
+    transform = script.scopes.value(node)
+    if transform is None or transform in seen:
         return False  # a list of transforms that holds itself
-    asked.add(found)
-    match found:
+    seen.add(transform)
+    match transform:
         case ast.Constant(value=value):
             return value is None
         case ast.Lambda():
-            return is_pure(script, found, None)
+            return is_pure(script, transform, None)
         case ast.Call(func=func, args=[ast.List(elts=parts)]) if script.scopes.name(func) == COMPOSE:
-            return all(is_plain_transform(script, one, {*asked}) for one in parts)
+            return all(is_plain_transform(script, part, {*seen}) for part in parts)
         case ast.Call(func=func):
             return script.scopes.name(func) in TRANSFORMS
-    definition = script.scopes.definition(found)
+    definition = script.scopes.definition(transform)
     return isinstance(definition, ast.FunctionDef) and is_pure(script, definition, None)

@@ -15,8 +15,8 @@ from dp2ddp.codemod.facts.draws import (
     draws,
     host_stream,
 )
-from dp2ddp.codemod.facts.places import Place, Places
-from dp2ddp.codemod.facts.script import Call, Script, literal
+from dp2ddp.codemod.facts.places import ExecutionPlace, Places
+from dp2ddp.codemod.facts.script import CallSite, Script, literal
 from dp2ddp.codemod.facts.tables import of
 
 SEEDS = ("random.seed", "numpy.random.seed")
@@ -27,7 +27,7 @@ TORCH_MAKERS = of(
 )
 
 
-def unseeded_generators(script: Script) -> Iterator[Call]:
+def unseeded_generators(script: Script) -> Iterator[CallSite]:
     for call in script.calls:
         bare = not call.node.args and not call.node.keywords
         empty = (
@@ -40,11 +40,11 @@ def unseeded_generators(script: Script) -> Iterator[Call]:
             yield call
 
 
-def _is_none(call: Call) -> bool:
+def _is_none(call: CallSite) -> bool:
     return getattr(call.node.args[0], "value", "") is None
 
 
-def reseeds_from_outside(script: Script) -> Iterator[Call]:
+def reseeds_from_outside(script: Script) -> Iterator[CallSite]:
     """A seed without a number, or torch's own "seed from the operating system"."""
     for call in script.calls:
         bare = not call.node.args and not call.node.keywords
@@ -57,7 +57,7 @@ def reseeds_from_outside(script: Script) -> Iterator[Call]:
             yield call
 
 
-def _is_generator_seed(script: Script, call: Call) -> bool:
+def _is_generator_seed(script: Script, call: CallSite) -> bool:
     """`torch.Generator().seed()`, directly or by a name."""
     if call.method != "seed" or call.node.args:
         return False
@@ -65,7 +65,7 @@ def _is_generator_seed(script: Script, call: Call) -> bool:
     return script.scopes.name(getattr(owner, "func", None)) == "torch.Generator"
 
 
-def host_draws_in_forward(script: Script, places: Places) -> Iterator[Call]:
+def host_draws_in_forward(script: Script, places: Places) -> Iterator[CallSite]:
     """Draws inside a model's forward from streams that all replicas share: random, numpy, and torch's on the CPU."""
     for call in script.calls:
         drawn = (
@@ -74,11 +74,11 @@ def host_draws_in_forward(script: Script, places: Places) -> Iterator[Call]:
             or _is_own_draw(script, call)
             or _is_sample(script, call)
         )
-        if drawn and places.of(call.node) is Place.FORWARD:
+        if drawn and places.of(call.node) is ExecutionPlace.FORWARD:
             yield call
 
 
-def draws_in_backward(script: Script) -> Iterator[Call]:
+def draws_in_backward(script: Script) -> Iterator[CallSite]:
     """Draws inside the backward of a torch.autograd.Function, from whichever stream."""
     for call in script.calls:
         method, owner = script.scopes.function(call.node), script.scopes.owner_class(call.node)
@@ -91,13 +91,18 @@ def draws_in_backward(script: Script) -> Iterator[Call]:
 
 def is_remembered(script: Script, node: ast.AST) -> bool:
     """Whether a node stands in a function under `functools.lru_cache` or `functools.cache`."""
-    functions = (one for one in script.scopes.ancestors(node) if isinstance(one, ast.FunctionDef))
-    decorators = (one for function in functions for one in function.decorator_list)
-    names = (script.scopes.name(one.func if isinstance(one, ast.Call) else one) for one in decorators)
-    return any(one in ("functools.lru_cache", "functools.cache") for one in names)
+    functions = (
+        ancestor for ancestor in script.scopes.ancestors(node) if isinstance(ancestor, ast.FunctionDef)
+    )
+    decorators = (decorator for function in functions for decorator in function.decorator_list)
+    names = (
+        script.scopes.name(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        for decorator in decorators
+    )
+    return any(suffix in ("functools.lru_cache", "functools.cache") for suffix in names)
 
 
-def _is_own_draw(script: Script, call: Call) -> bool:
+def _is_own_draw(script: Script, call: CallSite) -> bool:
     """`self.rng.rand()`, `torch.randn(3, generator=self.generator)`: a generator that the replicas share."""
     given = call.keyword("generator")
     if given is not None:
@@ -106,7 +111,9 @@ def _is_own_draw(script: Script, call: Call) -> bool:
     if call.method in NO_DRAWS or not isinstance(owner, (ast.Name, ast.Attribute)):
         return False
     values = _values(script, owner)
-    return any(isinstance(one, ast.Call) and script.scopes.name(one.func) in GENERATORS for one in values)
+    return any(
+        isinstance(value, ast.Call) and script.scopes.name(value.func) in GENERATORS for value in values
+    )
 
 
 def _values(script: Script, owner: ast.expr) -> list[ast.AST | None]:
@@ -119,10 +126,10 @@ def _values(script: Script, owner: ast.expr) -> list[ast.AST | None]:
 
 def _sets(node: ast.AST, attribute: str) -> bool:
     targets = node.targets if isinstance(node, ast.Assign) else []
-    return any(isinstance(one, ast.Attribute) and one.attr == attribute for one in targets)
+    return any(isinstance(target, ast.Attribute) and target.attr == attribute for target in targets)
 
 
-def _is_torch_draw(script: Script, call: Call) -> bool:
+def _is_torch_draw(script: Script, call: CallSite) -> bool:
     """`torch.randn(3)`, `torch.zeros(3).normal_()`; not `torch.randn(3, device=x.device)`."""
     if call.name in TORCH_MAKES:
         return _is_on_cpu(call)
@@ -131,31 +138,31 @@ def _is_torch_draw(script: Script, call: Call) -> bool:
     drawn = script.scopes.value(call.node.func.value)
     if not isinstance(drawn, ast.Call):
         return False
-    maker = Call(drawn, script.scopes.name(drawn.func), None)
+    maker = CallSite(drawn, script.scopes.name(drawn.func), None)
     return maker.name in TORCH_MAKERS and _is_on_cpu(maker)
 
 
-def _is_sample(script: Script, call: Call) -> bool:
+def _is_sample(script: Script, call: CallSite) -> bool:
     """`Normal(0.0, 1.0).sample()`, of numbers: a distribution of tensors draws on their device."""
     if call.method not in SAMPLING_METHODS or not isinstance(call.node.func, ast.Attribute):
         return False
-    made = [one for one in _values(script, call.node.func.value) if isinstance(one, ast.Call)]
+    made = [value for value in _values(script, call.node.func.value) if isinstance(value, ast.Call)]
     return any(
-        (script.scopes.name(one.func) or "").startswith("torch.distributions.")
-        and not any(map(_may_be_elsewhere, (*one.args, *(keyword.value for keyword in one.keywords))))
-        for one in made
+        (script.scopes.name(node.func) or "").startswith("torch.distributions.")
+        and not any(map(_may_be_elsewhere, (*node.args, *(keyword.value for keyword in node.keywords))))
+        for node in made
     )
 
 
 def _may_be_elsewhere(node: ast.expr) -> bool:
     """Whether a parameter of a distribution may be a tensor of another device than the CPU."""
     return not all(
-        isinstance(one, (ast.Constant, ast.UnaryOp, ast.unaryop, ast.operator, ast.BinOp))
-        for one in ast.walk(node)
+        isinstance(inner, (ast.Constant, ast.UnaryOp, ast.unaryop, ast.operator, ast.BinOp))
+        for inner in ast.walk(node)
     )
 
 
-def _is_on_cpu(call: Call) -> bool:
+def _is_on_cpu(call: CallSite) -> bool:
     """Whether a new tensor is on the CPU, as far as its own arguments tell."""
     device = call.keyword("device")
     return device is None or str(literal(device.value)).startswith("cpu")

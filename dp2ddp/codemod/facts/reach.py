@@ -9,6 +9,7 @@ from functools import cached_property
 from dp2ddp.codemod.facts.entry import is_main_guard
 from dp2ddp.codemod.facts.scopes import Function
 from dp2ddp.codemod.facts.script import Script, literal
+from dp2ddp.source.parsing import nodes_in
 
 ANYTHING = {"builtins.eval", "builtins.exec", "importlib.import_module", "builtins.__import__"}
 ANYTHING |= {
@@ -49,10 +50,10 @@ class Reach:
     def __init__(self, entry: Script, by_name: Mapping[str, Script]) -> None:
         self.modules = frozenset(by_name.values()) - {entry}
         scripts = tuple(dict.fromkeys((entry, *by_name.values())))
-        self.everything = any(_may_reach_anything(one) for one in scripts)
-        asked = {name for one in scripts for name in _asked_by_name(one)}
+        self.everything = any(_may_reach_anything(script) for script in scripts)
+        named = {name for script in scripts for name in _looked_up_names(script)}
         self.whole = {
-            script for name, script in by_name.items() if any(_is_within(name, module) for module in asked)
+            script for name, script in by_name.items() if any(_is_within(name, module) for module in named)
         }
         self.scripts = scripts
         self.mentioned = self._mentioned(
@@ -75,7 +76,7 @@ class Reach:
         """Whether a statement of a local module counts, whoever mentions its name."""
         if _name(statement) is None or self.everything or script in self.whole:
             return True
-        return any(not _keeps_to_itself(script, one) for one in getattr(statement, "decorator_list", ()))
+        return any(not _keeps_to_itself(script, node) for node in getattr(statement, "decorator_list", ()))
 
     def runs(self, script: Script, node: ast.AST) -> bool:
         """Whether a node can run, also by what the entry script itself mentions: it may define what it never uses."""
@@ -91,10 +92,10 @@ class Reach:
         """
         if not self.holds(script, node):
             return False
-        around = [one for one in script.scopes.ancestors(node) if isinstance(one, Function)]
-        return self._finds_methods or all(self._is_asked_for(script, one) for one in around)
+        around = [ancestor for ancestor in script.scopes.ancestors(node) if isinstance(ancestor, Function)]
+        return self._finds_methods or all(self._is_looked_up(script, parent) for parent in around)
 
-    def _is_asked_for(self, script: Script, function: ast.AST) -> bool:
+    def _is_looked_up(self, script: Script, function: ast.AST) -> bool:
         owner = script.scopes.parents[function]
         name = _name(function) or ""  # type: ignore[arg-type]  # a definition is a statement
         is_known = (
@@ -102,13 +103,13 @@ class Reach:
         )
         if is_known or not isinstance(owner, ast.ClassDef) or self._may_override(script, owner):
             return True
-        return any(name == literal(one) for each in self.scripts for one in each.nodes(ast.Constant))
+        return any(name == literal(node) for each in self.scripts for node in each.nodes(ast.Constant))
 
     def _may_override(self, script: Script, owner: ast.ClassDef) -> bool:
         """Whether a base of a class, or a keyword of it, is not the project's own: it may call what it knows."""
-        bases = [script.scopes.definition(base) for base in owner.bases if script.told(base) != "object"]
+        bases = [script.scopes.definition(base) for base in owner.bases if script.text_of(base) != "object"]
         return bool(owner.keywords or owner.decorator_list) or any(
-            not isinstance(one, ast.ClassDef) or self._may_override(script, one) for one in bases
+            not isinstance(base, ast.ClassDef) or self._may_override(script, base) for base in bases
         )
 
     @cached_property
@@ -118,7 +119,8 @@ class Reach:
             if any(word in script.by_word for word in ("__getattribute__", "attrgetter", "methodcaller")):
                 return True
             if any(
-                self._may_be_class(getattr(one, "value", None)) for one in script.by_word.get("__dict__", ())
+                self._may_be_class(getattr(mention, "value", None))
+                for mention in script.by_word.get("__dict__", ())
             ):
                 return True
             for call in script.calls:
@@ -134,7 +136,7 @@ class Reach:
             return True
         name = node.id if isinstance(node, ast.Name) else node.attr
         return name in ("cls", "__class__") or any(
-            getattr(one, "name", "") == name for each in self.scripts for one in each.nodes(ast.ClassDef)
+            getattr(node, "name", "") == name for each in self.scripts for node in each.nodes(ast.ClassDef)
         )
 
     @cached_property
@@ -186,19 +188,19 @@ def _keeps_to_itself(script: Script, decorator: ast.expr) -> bool:
     return (script.scopes.name(called) or "").startswith(KEEPS_TO_ITSELF)
 
 
-def _asked_by_name(script: Script) -> Iterator[str]:
+def _looked_up_names(script: Script) -> Iterator[str]:
     """The modules whose definitions a file looks up by their names."""
     for call in script.calls:
         if not _is_own(script, call.node):
             continue
-        if call.name in BY_NAME and (asked := script.scopes.name(call.argument(0))):
-            yield asked
+        if call.name in BY_NAME and (path := script.scopes.name(call.argument(0))):
+            yield path
         elif call.name in ("builtins.globals", "builtins.locals"):
             yield script.name
     for node in script.nodes(ast.Attribute):
         assert isinstance(node, ast.Attribute)
-        if node.attr == "__dict__" and (asked := script.scopes.name(node.value)):
-            yield asked
+        if node.attr == "__dict__" and (path := script.scopes.name(node.value)):
+            yield path
     yield from _used_as_values(script)
 
 
@@ -215,8 +217,8 @@ def _used_as_values(script: Script) -> Iterator[str]:
         root: ast.AST = node
         while isinstance(root, ast.Attribute):
             root = root.value
-        if isinstance(root, ast.Name) and root.id in imported and (asked := script.scopes.name(node)):
-            yield asked
+        if isinstance(root, ast.Name) and root.id in imported and (path := script.scopes.name(node)):
+            yield path
 
 
 def _is_within(name: str, package: str) -> bool:
@@ -229,13 +231,13 @@ def _name(node: ast.stmt) -> str | None:
 
 
 def _identifiers(node: ast.AST) -> Iterator[str]:
-    for one in ast.walk(node):
-        if isinstance(one, ast.Name):
-            yield one.id
-        elif isinstance(one, ast.Attribute):
-            yield one.attr
-        elif isinstance(one, ast.alias) and one.asname:
-            yield one.name.rpartition(".")[2]  # used under another name
+    for inner in nodes_in(node):
+        if isinstance(inner, ast.Name):
+            yield inner.id
+        elif isinstance(inner, ast.Attribute):
+            yield inner.attr
+        elif isinstance(inner, ast.alias) and inner.asname:
+            yield inner.name.rpartition(".")[2]  # used under another name
 
 
 def _top_statement(script: Script, node: ast.AST) -> ast.stmt:

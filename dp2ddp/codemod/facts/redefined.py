@@ -22,7 +22,7 @@ def redefined(script: Script) -> tuple[str, ast.AST, ast.AST] | None:
     for name, scope, meaning, node in (*_definitions(script), *_imports(script)):
         meanings.setdefault((id(scope), name), []).append((meaning, node))
     for (_, name), given in meanings.items():
-        first, *others = sorted(given, key=lambda one: one[1].lineno)  # type: ignore[attr-defined]  # statements
+        first, *others = sorted(given, key=lambda node: node[1].lineno)  # type: ignore[attr-defined]  # statements
         other = next((node for meaning, node in others if meaning != first[0]), None)
         if other is not None:
             return name, first[1], other
@@ -53,20 +53,20 @@ def _may_be_the_stars(
     script: Script, definition: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 ) -> bool:
     """Whether a star's may be meant instead: the name is used above its definition, or the star stands below."""
-    stars = (one for one in _stars(script) if one.lineno > definition.lineno)
+    stars = (star for star in _stars(script) if star.lineno > definition.lineno)
     used = (
-        one
-        for one in script.nodes(ast.Name)
-        if isinstance(one, ast.Name) and one.id == definition.name and one.lineno < definition.lineno
+        node
+        for node in script.nodes(ast.Name)
+        if isinstance(node, ast.Name) and node.id == definition.name and node.lineno < definition.lineno
     )
     return any(True for _ in (*stars, *used))
 
 
 def _stars(script: Script) -> Iterator[ast.ImportFrom]:
     """Every `from module import *`."""
-    for one in script.nodes(ast.ImportFrom):
-        if isinstance(one, ast.ImportFrom) and one.names[0].name == "*":
-            yield one
+    for node in script.nodes(ast.ImportFrom):
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            yield node
 
 
 def _is_overload(decorator: ast.expr) -> bool:

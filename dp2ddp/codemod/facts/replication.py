@@ -59,8 +59,8 @@ class Replication:
     @cached_property
     def masters(self) -> tuple[Master, ...]:
         """The classes that are to be brought to the ranks, each once."""
-        found = {master.node: master for master in self._read.values() if master} if self.is_active else {}
-        return tuple(found.values())
+        masters = {master.node: master for master in self._read.values() if master} if self.is_active else {}
+        return tuple(masters.values())
 
     @cached_property
     def unread(self) -> tuple[ast.FunctionDef, ...]:
@@ -85,7 +85,8 @@ class Replication:
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Attribute(attr=owner), attr=method)):
                 return any(
-                    (owner, method) in (one.protocol.of_master, one.protocol.of_pipe) for one in masters
+                    (owner, method) in (master.protocol.of_master, master.protocol.of_pipe)
+                    for master in masters
                 )
         return False
 
@@ -135,8 +136,8 @@ class Replication:
         attribute = _callback_attribute(made[1], protocol.run_master)
         takes_messages = protocol.run_master in _taking_one(made[1]) and any(
             protocol.run_slave in _taking_one(kind)
-            for one in self.modules.scripts
-            for kind in one.nodes(ast.ClassDef)
+            for script in self.modules.scripts
+            for kind in script.nodes(ast.ClassDef)
         )
         if attribute is None or not takes_messages or register not in _taking_one(made[1]):
             return None
@@ -170,8 +171,8 @@ class Replication:
         if len(handed) != 1 or len(pipes) != 1:
             return None
         ((shared, master),) = handed.items()
-        ((pipe, (asked, register)),) = pipes.items()
-        return (master, pipe, register) if asked == shared else None
+        ((pipe, (queue, register)),) = pipes.items()
+        return (master, pipe, register) if queue == shared else None
 
     def _used_of(self, attribute: str, made: ast.ClassDef) -> set[str]:
         """What is used of an attribute of layers, outside of the class that its value is made from."""
@@ -191,22 +192,22 @@ class Replication:
     ) -> tuple[Script, ast.ClassDef] | None:
         """The class of the project that a layer's master is made from, with one method of the layer."""
         layer = script.scopes.parents[callback]
-        found = []
+        classes = []
         for node in ast.walk(layer):
             match node:
                 case ast.Assign(
                     targets=[ast.Attribute(value=ast.Name(), attr=name)],
                     value=ast.Call(func=function) as call,
                 ) if name == attribute and len(call.args) + len(call.keywords) == 1:
-                    found.append(self.modules.definition(script, function))
-        if len(found) != 1 or found[0] is None or not isinstance(found[0][1], ast.ClassDef):
+                    classes.append(self.modules.definition(script, function))
+        if len(classes) != 1 or classes[0] is None or not isinstance(classes[0][1], ast.ClassDef):
             return None
-        return found[0][0], found[0][1]
+        return classes[0][0], classes[0][1]
 
 
 def _callback_attribute(made: ast.ClassDef, run_master: str) -> str | None:
     """The attribute that a constructor sets to its only argument, and that RUN calls with one argument."""
-    methods = {one.name: one for one in made.body if isinstance(one, ast.FunctionDef)}
+    methods = {statement.name: statement for statement in made.body if isinstance(statement, ast.FunctionDef)}
     if "__init__" not in methods or run_master not in methods or len(methods["__init__"].args.args) != 2:
         return None
     given = methods["__init__"].args.args[1].arg
@@ -222,9 +223,9 @@ def _callback_attribute(made: ast.ClassDef, run_master: str) -> str | None:
 def _taking_one(kind: ast.AST) -> set[str]:
     """The methods of a class that take one argument."""
     return {
-        one.name
-        for one in getattr(kind, "body", ())
-        if isinstance(one, ast.FunctionDef) and len(one.args.args) == 2
+        node.name
+        for node in getattr(kind, "body", ())
+        if isinstance(node, ast.FunctionDef) and len(node.args.args) == 2
     }
 
 

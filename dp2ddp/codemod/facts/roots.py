@@ -13,7 +13,7 @@ from typing import TypeGuard
 
 from dp2ddp.codemod.facts.aliases import assigned, handed_over
 from dp2ddp.codemod.facts.mutating import FILLING_METHODS, is_in_place
-from dp2ddp.codemod.facts.places import Place, Places
+from dp2ddp.codemod.facts.places import ExecutionPlace, Places
 from dp2ddp.codemod.facts.script import Script, Variable, literal
 from dp2ddp.codemod.facts.tables import of
 
@@ -78,16 +78,16 @@ SIZED = {"numpy.random.choice"}  # an array, if a size is asked for
 
 
 class Roots:
-    """Asked for one file; each question ends, whatever stands for whatever."""
+    """TrainingScript for one file; each question ends, whatever stands for whatever."""
 
     def __init__(self, script: Script, places: Places) -> None:
         self.script, self.places = script, places
 
     def of(self, node: ast.expr) -> list[ast.expr]:
         """The attributes of self or of classes, the outer names and the defaults that an expression may be part of."""
-        return list(self._of(node, set()))
+        return list(self._roots_of(node, set()))
 
-    def _of(self, node: ast.AST | None, seen: set[ast.AST]) -> Iterator[ast.expr]:
+    def _roots_of(self, node: ast.AST | None, seen: set[ast.AST]) -> Iterator[ast.expr]:
         if node is None or node in seen:
             return
         seen.add(node)
@@ -97,23 +97,23 @@ class Roots:
             case ast.Attribute(value=ast.Name() as owner) if self._is_module(owner):
                 yield node
             case ast.Attribute(value=value) | ast.Subscript(value=value) | ast.Starred(value=value):
-                yield from self._of(value, seen)
+                yield from self._roots_of(value, seen)
             case ast.NamedExpr(value=value) | ast.Await(value=value):
-                yield from self._of(value, seen)
-            case ast.IfExp(body=one, orelse=other):
-                yield from self._of(one, seen)
-                yield from self._of(other, seen)
+                yield from self._roots_of(value, seen)
+            case ast.IfExp(body=inner, orelse=other):
+                yield from self._roots_of(inner, seen)
+                yield from self._roots_of(other, seen)
             case ast.BoolOp(values=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):
                 for part in parts:
-                    yield from self._of(part, seen)
+                    yield from self._roots_of(part, seen)
             case ast.GeneratorExp() | ast.ListComp():
-                yield from self._of(node.elt, seen)
+                yield from self._roots_of(node.elt, seen)
             case ast.Call():
-                yield from self._of_call(node, seen)
+                yield from self._roots_of_call(node, seen)
             case ast.Name():
-                yield from self._of_name(node, seen)
+                yield from self._roots_of_name(node, seen)
 
-    def _of_call(self, call: ast.Call, seen: set[ast.AST]) -> Iterator[ast.expr]:
+    def _roots_of_call(self, call: ast.Call, seen: set[ast.AST]) -> Iterator[ast.expr]:
         name = self.script.scopes.name(call.func)
         if name == "builtins.vars" and call.args and _is_self(call.args[0]):
             yield call
@@ -121,26 +121,26 @@ class Roots:
             yield from self._looked_up(call, seen)
         elif name in PASS_ON:
             for given in call.args:
-                yield from self._of(given, seen)
+                yield from self._roots_of(given, seen)
         elif function := self._function(call):
             for node in ast.walk(function):
                 if isinstance(node, (ast.Return, ast.Yield)):
-                    yield from self._of(node.value, seen)
+                    yield from self._roots_of(node.value, seen)
         elif isinstance(call.func, ast.Attribute) and (
             call.func.attr in VIEWS or is_in_place(call.func.attr)
         ):
-            yield from self._of(call.func.value, seen)
+            yield from self._roots_of(call.func.value, seen)
 
     def _function(self, call: ast.Call) -> ast.AST | None:
         """The script's own function that is called; a class makes something new."""
-        found = self.places.modules.graph.means(self.script, call.func)
-        return next((one for script, one in found if script is self.script), None)
+        meanings = self.places.modules.graph.means(self.script, call.func)
+        return next((item for script, item in meanings if script is self.script), None)
 
     def _looked_up(self, call: ast.Call, seen: set[ast.AST]) -> Iterator[ast.expr]:
         """`getattr(self, "cache")`; by a name that is not known it may be any: the call stands for it."""
         owner, name = call.args[:2]
         if not _is_self(owner) and not is_class(self.script, owner):
-            yield from self._of(owner, seen)
+            yield from self._roots_of(owner, seen)
         elif isinstance(text := literal(name), str):
             for node in self.script.nodes(ast.Attribute):
                 if isinstance(node, ast.Attribute) and node.attr == text and is_own(node):
@@ -150,7 +150,7 @@ class Roots:
         else:
             yield call
 
-    def _of_name(self, node: ast.Name, seen: set[ast.AST]) -> Iterator[ast.expr]:
+    def _roots_of_name(self, node: ast.Name, seen: set[ast.AST]) -> Iterator[ast.expr]:
         scopes = self.script.scopes
         home = scopes.lookup(node.id, scopes.scope_of[node])
         if home is None or node.id in home.definitions:
@@ -163,7 +163,11 @@ class Roots:
             return
         function = scopes.function(node)
         around = isinstance(home.node, (*Function, ast.Lambda)) and home.node is not function
-        if home is scopes.top or around and self.places.functions.get(home.node) is not Place.FORWARD:
+        if (
+            home is scopes.top
+            or around
+            and self.places.functions.get(home.node) is not ExecutionPlace.FORWARD
+        ):
             yield node
             return
         if default_of(self.script, node) is not None:
@@ -175,22 +179,22 @@ class Roots:
         scopes = self.script.scopes
         home = scopes.lookup(name.id, scopes.scope_of[name])
         stored = [
-            one
-            for one in self._stored.get(name.id, ())
-            if scopes.lookup(one.id, scopes.scope_of[one]) is home
+            store
+            for store in self._stored.get(name.id, ())
+            if scopes.lookup(store.id, scopes.scope_of[store]) is home
         ]
         if home is not None and any(map(self._makes_container, home.values.get(name.id, ()))):
             for part in self._filled_in(name):
-                yield from self._of(part, seen)
+                yield from self._roots_of(part, seen)
         just_bound = self._just_bound(name, stored)
         if just_bound is not None:
-            yield from self._of(just_bound, seen)
+            yield from self._roots_of(just_bound, seen)
             return
-        for one in stored:
-            for given in self._given(one):
-                yield from self._of(given, seen)
+        for store in stored:
+            for given in self._given(store):
+                yield from self._roots_of(given, seen)
         for given in self._handed_in(name.id, function):
-            yield from self._of(given, seen)
+            yield from self._roots_of(given, seen)
 
     def _just_bound(self, name: ast.Name, stored: list[ast.Name]) -> ast.expr | None:
         """What `points = moved(points)` has bound it to, further up in the same block, or in one around it.
@@ -201,14 +205,17 @@ class Roots:
         inside: ast.stmt = scopes.statement(name)
         function = scopes.function(name)
         if not isinstance(inside, (ast.Expr, ast.Assign, ast.Return)) or any(
-            scopes.function(one) is not function for one in stored
+            scopes.function(store) is not function for store in stored
         ):
             return None
-        binding = {one for one in stored if isinstance(one.ctx, ast.Store)}
+        binding = {store for store in stored if isinstance(store.ctx, ast.Store)}
         while True:
             holder = scopes.parents.get(inside)
             blocks = (getattr(holder, part, None) for part in ("body", "orelse", "finalbody"))
-            block = next((one for one in blocks if isinstance(one, list) and inside in one), [inside])
+            block = next(
+                (statement for statement in blocks if isinstance(statement, list) and inside in statement),
+                [inside],
+            )
             for before in reversed(block[: block.index(inside)]):
                 if (
                     isinstance(before, ast.Assign)
@@ -216,11 +223,11 @@ class Roots:
                     and before.targets[0] in binding
                 ):
                     return before.value
-                if any(one in stored for one in ast.walk(before)):
+                if any(store in stored for store in ast.walk(before)):
                     return None
             if not isinstance(holder, (ast.For, ast.While, ast.If, ast.With)):
                 return None
-            if any(one in stored for one in ast.walk(holder)):
+            if any(store in stored for store in ast.walk(holder)):
                 return None
             inside = holder
 
@@ -233,17 +240,17 @@ class Roots:
         if home is None or not isinstance(home.node, (*Function, ast.Lambda)):
             return []
         stored = [
-            one
-            for one in self._stored.get(name.id, ())
-            if scopes.lookup(one.id, scopes.scope_of[one]) is home
+            store
+            for store in self._stored.get(name.id, ())
+            if scopes.lookup(store.id, scopes.scope_of[store]) is home
         ]
         just_bound = self._just_bound(name, stored)
         if just_bound is not None:
             return [just_bound]
-        if any(one.arg == name.id for one in ast.walk(home.node.args) if isinstance(one, ast.arg)):
+        if any(node.arg == name.id for node in ast.walk(home.node.args) if isinstance(node, ast.arg)):
             return []
-        values = [_assigned(scopes.parents[one], one) for one in stored if not self._is_added_to(one)]
-        return [one for one in values if one is not None] if None not in values else []
+        values = [_assigned(scopes.parents[store], store) for store in stored if not self._is_added_to(store)]
+        return [value for value in values if value is not None] if None not in values else []
 
     def _is_added_to(self, stored: ast.Name) -> bool:
         """`found += more`: the same list, array or tensor."""
@@ -261,22 +268,24 @@ class Roots:
     def is_picked(self, node: ast.expr) -> bool:
         """Whether it is an array, or a tensor, of picked rows: `points[np.random.choice(n, 64), :]` is no view."""
         values = self.values_of(node)
-        return bool(values) and all(isinstance(one, ast.Subscript) and self._picks(one) for one in values)
+        return bool(values) and all(
+            isinstance(value, ast.Subscript) and self._picks(value) for value in values
+        )
 
     def _picks(self, item: ast.Subscript) -> bool:
         parts = item.slice.elts if isinstance(item.slice, ast.Tuple) else [item.slice]
-        return any(self._is_array_of_indices(one) for one in parts)
+        return any(self._is_array_of_indices(part) for part in parts)
 
     def _is_array_of_indices(self, node: ast.expr) -> bool:
         values = self.values_of(node) if isinstance(node, ast.Name) else [node]
         return bool(values) and all(
-            isinstance(one, ast.Call)
+            isinstance(value, ast.Call)
             and (
-                self.script.scopes.name(one.func) in ARRAYS_OF_INDICES
-                or self.script.scopes.name(one.func) in SIZED
-                and any(not _is_none(size) for size in (*one.args[1:2], *_given_as(one, "size")))
+                self.script.scopes.name(value.func) in ARRAYS_OF_INDICES
+                or self.script.scopes.name(value.func) in SIZED
+                and any(not _is_none(size) for size in (*value.args[1:2], *_given_as(value, "size")))
             )
-            for one in values
+            for value in values
         )
 
     def _filled_in(self, container: ast.Name) -> Iterator[ast.expr]:
@@ -306,7 +315,7 @@ class Roots:
                 case ast.Assign(value=value):
                     for target in parent.targets:
                         yield from (
-                            one for to, one in assigned(self.script, target, value) if to in (stored, below)
+                            node for to, node in assigned(self.script, target, value) if to in (stored, below)
                         )
                 case ast.AnnAssign(value=ast.expr() as value) | ast.NamedExpr(value=value):
                     yield value
@@ -319,7 +328,7 @@ class Roots:
     def _handed_in(self, name: str, function: ast.AST) -> Iterator[ast.expr]:
         """What the calls in forwards, and where samples are loaded, give to a parameter of a helper of theirs."""
         if not isinstance(function, Function) or name not in {
-            one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)
+            node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)
         }:
             return
         yield from self._handed_over.get((function, name), ())
@@ -327,32 +336,32 @@ class Roots:
     @cached_property
     def _handed_over(self) -> dict[Variable, list[ast.expr]]:
         """What parameters are given by such calls, and by functools.partial."""
-        found: dict[Variable, list[ast.expr]] = {}
+        given_to: dict[Variable, list[ast.expr]] = {}
         for call in self.script.calls:
             if call.name == "functools.partial" and call.node.args:
                 function = self.script.scopes.definition(call.node.args[0])
-                given = (*call.node.args[1:], *(one.value for one in call.node.keywords))
-                for one in ast.walk(function.args) if isinstance(function, Function) else ():
-                    found.setdefault((function, getattr(one, "arg", "")), []).extend(given)
-            elif self.places.of(call.node) in (Place.FORWARD, Place.WORKER):
-                for parameter, one in handed_over(self.script, call.node):
-                    found.setdefault(parameter, []).append(one)
-        return found
+                given = (*call.node.args[1:], *(keyword.value for keyword in call.node.keywords))
+                for node in ast.walk(function.args) if isinstance(function, Function) else ():
+                    given_to.setdefault((function, getattr(node, "arg", "")), []).extend(given)
+            elif self.places.of(call.node) in (ExecutionPlace.FORWARD, ExecutionPlace.WORKER):
+                for parameter, node in handed_over(self.script, call.node):
+                    given_to.setdefault(parameter, []).append(node)
+        return given_to
 
     @cached_property
     def _named(self) -> dict[str, list[ast.Name]]:
         """Where plain names are written."""
-        found: dict[str, list[ast.Name]] = {}
+        names: dict[str, list[ast.Name]] = {}
         for node in self.script.nodes(ast.Name):
             if isinstance(node, ast.Name):
-                found.setdefault(node.id, []).append(node)
-        return found
+                names.setdefault(node.id, []).append(node)
+        return names
 
     @cached_property
     def _stored(self) -> dict[str, list[ast.Name]]:
         """Where plain names are bound."""
         return {
-            name: [one for one in nodes if not isinstance(one.ctx, ast.Load)]
+            name: [node for node in nodes if not isinstance(node.ctx, ast.Load)]
             for name, nodes in self._named.items()
         }
 
@@ -368,7 +377,7 @@ def _assigned(statement: ast.AST, name: ast.Name) -> ast.expr | None:
 
 
 def _given_as(call: ast.Call, name: str) -> list[ast.expr]:
-    return [one.value for one in call.keywords if one.arg == name]
+    return [keyword.value for keyword in call.keywords if keyword.arg == name]
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -385,10 +394,12 @@ def default_of(script: Script, node: ast.Name) -> ast.expr | None:
     behind = len(arguments.defaults)
     pairs = [*zip(plain[len(plain) - behind :], arguments.defaults, strict=True)]
     pairs += [
-        (one, given) for one, given in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if given
+        (parameter, given)
+        for parameter, given in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        if given
     ]
-    found = next((given for one, given in pairs if one.arg == node.id), None)
-    return None if isinstance(found, ast.Constant) else found
+    default = next((given for pair, given in pairs if pair.arg == node.id), None)
+    return None if isinstance(default, ast.Constant) else default
 
 
 def _is_self(node: ast.AST) -> bool:

@@ -37,27 +37,27 @@ def is_plain_data_set(script: Script, node: ast.AST | None) -> bool:
 
 
 def _makers(
-    script: Script, node: ast.AST | None, asked: frozenset[ast.AST] = frozenset()
+    script: Script, node: ast.AST | None, seen: frozenset[ast.AST] = frozenset()
 ) -> Iterator[ast.Call | None]:
     """The calls that make a data set, behind splits, subsets and functions; None for what cannot be followed."""
     made = script.scopes.value(node) if node is not None else None
-    if isinstance(made, ast.Subscript) and made not in asked:
-        for one in _values(script, made) or (None,):
-            yield from _makers(script, one, asked | {made})
+    if isinstance(made, ast.Subscript) and made not in seen:
+        for value in _values(script, made) or (None,):
+            yield from _makers(script, value, seen | {made})
         return
     if isinstance(made, ast.Name):
         part = _from_tuple(script, made)
         made = script.scopes.value(part) if part is not None else None
-    if not isinstance(made, ast.Call) or made in asked:
+    if not isinstance(made, ast.Call) or made in seen:
         yield None
         return
     definition = script.scopes.definition(made.func)
     if script.scopes.name(made.func) in AROUND_DATA_SETS and made.args:
         first = made.args[0]
         for part in first.elts if isinstance(first, (ast.List, ast.Tuple)) else [first]:
-            yield from _makers(script, part, asked | {made})
+            yield from _makers(script, part, seen | {made})
     elif isinstance(definition, ast.FunctionDef):
-        yield from _makers(script, _only_result(definition), asked | {made})
+        yield from _makers(script, _only_result(definition), seen | {made})
     else:
         yield made
 
@@ -103,7 +103,7 @@ def _from_tuple(script: Script, name: ast.Name) -> ast.AST | None:
         target = node.targets[0]
         if not isinstance(target, ast.Tuple) or script.scopes.scope_of[node] is not scope:
             continue
-        names = [script.told(one) for one in target.elts]
+        names = [script.text_of(element) for element in target.elts]
         if name.id in names:
             return _part(script, node.value, names.index(name.id))
     return None
@@ -121,15 +121,15 @@ def _part(script: Script, value: ast.expr, index: int) -> ast.AST | None:
 
 
 def _only_result(function: ast.FunctionDef) -> ast.expr | None:
-    results = [one.value for one in ast.walk(function) if isinstance(one, ast.Return)]
+    results = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
     return results[0] if len(results) == 1 else None
 
 
 def _transforms_plainly(script: Script, call: ast.Call) -> bool:
     """A data set of torchvision: what it is given behind the folder is a constant, or a transform that is plain."""
     which = ("root", "train", "split", "download")
-    given = [*call.args[1:], *(one.value for one in call.keywords if one.arg not in which)]
-    return all(literal(one) is not None or is_plain_transform(script, one) for one in given)
+    given = [*call.args[1:], *(keyword.value for keyword in call.keywords if keyword.arg not in which)]
+    return all(literal(argument) is not None or is_plain_transform(script, argument) for argument in given)
 
 
 def loads_plainly(script: Script, definition: ast.ClassDef, made: ast.Call) -> bool:
@@ -149,11 +149,11 @@ def loads_plainly(script: Script, definition: ast.ClassDef, made: ast.Call) -> b
 
 def _has_pure_properties(script: Script, definition: ast.ClassDef, made: ast.Call) -> bool:
     """`self.scale` may be a function, too."""
-    decorated = (one for one in methods_of(definition).values() if one.decorator_list)
+    decorated = (decorator for decorator in methods_of(definition).values() if decorator.decorator_list)
     return all(
-        only_computes(script, one, (definition, made))
-        for one in decorated
-        if any(script.told(decorator).endswith("property") for decorator in one.decorator_list)
+        only_computes(script, node, (definition, made))
+        for node in decorated
+        if any(script.text_of(decorator).endswith("property") for decorator in node.decorator_list)
     )
 
 
@@ -167,7 +167,9 @@ def _has_pure_operations(script: Script, but: ast.ClassDef) -> bool:
         if not isinstance(definition, ast.ClassDef) or definition is but:
             continue
         parents = [script.scopes.definition(base) for base in definition.bases]
-        if any(isinstance(one, ast.ClassDef) and OPERATIONS & methods_of(one).keys() for one in parents):
+        if any(
+            isinstance(parent, ast.ClassDef) and OPERATIONS & methods_of(parent).keys() for parent in parents
+        ):
             return False
         methods = methods_of(definition)
         if not all(

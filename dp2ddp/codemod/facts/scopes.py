@@ -150,10 +150,10 @@ class Scopes:
     def name(self, node: ast.AST | None) -> str | None:
         """The qualified name of an expression, or None."""
         if node not in self._names:
-            found = self._name(node, set())
-            if found and self.others and not found.startswith((SCRIPT, "builtins.")):
-                found = self.others.meaning(found)
-            self._names[node] = canonical(found) if found else None
+            name = self._name(node, set())
+            if name and self.others and not name.startswith((SCRIPT, "builtins.")):
+                name = self.others.meaning(name)
+            self._names[node] = canonical(name) if name else None
         return self._names[node]
 
     def exported(self, name: str) -> str | None:

@@ -23,7 +23,7 @@ Variable = tuple[ast.AST | None, str]
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class CallSite:
     """A call, and what is known about its name."""
 
     node: ast.Call
@@ -36,8 +36,8 @@ class Call:
             if keyword and given.arg == keyword:
                 return given.value
         if position is not None and position < len(self.node.args):
-            found = self.node.args[position]
-            return None if isinstance(found, ast.Starred) else found
+            argument = self.node.args[position]
+            return None if isinstance(argument, ast.Starred) else argument
         return None
 
     def keyword(self, name: str) -> ast.keyword | None:
@@ -60,7 +60,7 @@ class Script:
         _empty_helpers(self.tree, self.helper_lines)
         self.positions = Positions(source.text)
         self.scopes = Scopes(self.tree, package or self._package(), modules)
-        self._told: dict[ast.AST, str] = {}
+        self._texts: dict[ast.AST, str] = {}
 
     def _package(self) -> tuple[str, ...]:
         parts = tuple(self.name.split("."))
@@ -73,14 +73,14 @@ class Script:
         return self.source.name if path is None else os.path.relpath(path)
 
     @cached_property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[CallSite, ...]:
         return tuple(self._call(node) for node in self.scopes.nodes if isinstance(node, ast.Call))
 
-    def _call(self, node: ast.Call) -> Call:
+    def _call(self, node: ast.Call) -> CallSite:
         method = node.func.attr if isinstance(node.func, ast.Attribute) else None
-        return Call(node, self.scopes.name(node.func), method)
+        return CallSite(node, self.scopes.name(node.func), method)
 
-    def calls_of(self, *names: str) -> Iterator[Call]:
+    def calls_of(self, *names: str) -> Iterator[CallSite]:
         """All calls of functions with these qualified names."""
         return (call for call in self.calls if call.name in names)
 
@@ -94,32 +94,32 @@ class Script:
 
     @cached_property
     def without_gradient(self) -> dict[ast.AST, bool]:
-        """Of functions, as far as it was asked (turns.py): whether all who call them do it under no_grad."""
+        """Whether all who call a function do it under no_grad; filled by iterations.py as it is asked."""
         return {}
 
     @cached_property
     def by_word(self) -> dict[str, list[ast.Name | ast.Attribute]]:
         """Names and attributes by their last word: `step` and `trainer.step`."""
-        found: dict[str, list[ast.Name | ast.Attribute]] = {}
+        mentions: dict[str, list[ast.Name | ast.Attribute]] = {}
         for node in self.nodes(ast.Name, ast.Attribute):
             assert isinstance(node, (ast.Name, ast.Attribute))
-            found.setdefault(node.id if isinstance(node, ast.Name) else node.attr, []).append(node)
-        return found
+            mentions.setdefault(node.id if isinstance(node, ast.Name) else node.attr, []).append(node)
+        return mentions
 
     def nodes(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
         """All nodes of these kinds, in the order of the text."""
-        found = [entry for kind in kinds for entry in self.by_kind.get(kind, ())]
-        return (node for _, node in sorted(found, key=lambda entry: entry[0]))
+        entries = [entry for kind in kinds for entry in self.by_kind.get(kind, ())]
+        return (node for _, node in sorted(entries, key=lambda entry: entry[0]))
 
-    def told(self, node: ast.AST) -> str:
+    def text_of(self, node: ast.AST) -> str:
         """An expression in one spelling (`ast.unparse`, remembered: it is the slowest question there is)."""
         if isinstance(node, ast.Name):
             return node.id
         if isinstance(node, ast.Attribute):
-            return f"{self.told(node.value)}.{node.attr}"
-        if node not in self._told:
-            self._told[node] = ast.unparse(node)
-        return self._told[node]
+            return f"{self.text_of(node.value)}.{node.attr}"
+        if node not in self._texts:
+            self._texts[node] = ast.unparse(node)
+        return self._texts[node]
 
     def variable(self, node: ast.AST) -> Variable:
         """What a name, an attribute or an item means: two mentions of one thing have equal variables.
@@ -134,7 +134,7 @@ class Script:
             isinstance(node.value, ast.Name) and node.value.id in SETTINGS
         ):
             return None, f".{node.attr}"
-        return None, self.told(node)
+        return None, self.text_of(node)
 
     def where(self, node: ast.AST) -> str:
         """A place in words."""
@@ -143,12 +143,12 @@ class Script:
     @cached_property
     def methods_by_name(self) -> dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]]:
         """The methods of all classes of the script."""
-        found: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
+        methods: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
         for node in self.nodes(ast.FunctionDef, ast.AsyncFunctionDef):
             assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
             if isinstance(self.scopes.parents[node], ast.ClassDef):
-                found.setdefault(node.name, []).append(node)
-        return found
+                methods.setdefault(node.name, []).append(node)
+        return methods
 
     @cached_property
     def own_methods(self) -> set[str]:
@@ -158,16 +158,22 @@ class Script:
     @cached_property
     def heirs(self) -> dict[ast.AST, list[ast.ClassDef]]:
         """The classes of the project, by the classes of the project that are their bases."""
-        found: dict[ast.AST, list[ast.ClassDef]] = {}
+        heirs: dict[ast.AST, list[ast.ClassDef]] = {}
         for node in self.nodes(ast.ClassDef):
             assert isinstance(node, ast.ClassDef)
             for base in map(self.scopes.definition, node.bases):
                 if isinstance(base, ast.ClassDef):
-                    found.setdefault(base, []).append(node)
-        return found
+                    heirs.setdefault(base, []).append(node)
+        return heirs
 
     def text(self, node: ast.AST) -> str:
         return self.positions.source(node)
+
+    def text_of_lines(self, statement: ast.stmt) -> str:
+        """The lines of a statement, with the comments at their ends."""
+        positions = self.positions
+        last = statement.end_lineno or statement.lineno
+        return positions.text[positions.line_starts[statement.lineno - 1] : positions.next_line(last)]
 
     @cached_property
     def helper_lines(self) -> range:
@@ -193,10 +199,10 @@ class Script:
     def stands_there(self, node: ast.AST) -> bool:
         """Whether the text at a node's position is that node."""
         try:
-            found = ast.parse(f"({self.text(node)})", mode="eval").body
+            parsed = ast.parse(f"({self.text(node)})", mode="eval").body
         except (SyntaxError, ValueError, IndexError):
             return False
-        return ast.dump(found) == ast.dump(node)
+        return ast.dump(parsed) == ast.dump(node)
 
     def bound_names(self) -> set[str]:
         """Every name that the script binds anywhere, and every name it reads without binding it."""

@@ -49,7 +49,7 @@ INTO_OPEN_FILES = {
 # (`graph.export()`, `pickler.dump(obj)`, `file.write("...")` are none). `ema.store(parameters)` stays in memory.
 SAVES = re.compile(
     r"(save|imsave|mimsave|imwrite|mimwrite|volwrite|savefig|savetxt|savez|savemat|mmwrite)(_|[A-Z]|$)"
-    r"|to_(csv|excel|pickle|parquet|hdf|feather|stata|sql|orc|netcdf|zarr|file|disk|json_file|wav|geojson)$"
+    r"|to_(csv|excel|pickle|msgpack|parquet|hdf|feather|stata|sql|orc|netcdf|zarr|file|disk|json_file|wav|geojson)$"
     r"|(tofile|extractall|export_chrome_trace|export_stacks|export_memory_timeline|dump_stats)$"
     r"|(makedirs|mkdir|removedirs|rmdir|rmtree|remove|unlink)_p$"  # of path.Path
 )

@@ -13,10 +13,10 @@ from dp2ddp.codemod.facts.clocks import shared_clocks
 from dp2ddp.codemod.facts.effects import STARTERS
 from dp2ddp.codemod.facts.loaders import calls_of_loaders
 from dp2ddp.codemod.facts.modules import Modules
-from dp2ddp.codemod.facts.places import Place, Places
+from dp2ddp.codemod.facts.places import ExecutionPlace, Places
 from dp2ddp.codemod.facts.randomness import reseeds_from_outside, unseeded_generators
 from dp2ddp.codemod.facts.reach import Reach
-from dp2ddp.codemod.facts.script import Call, Script
+from dp2ddp.codemod.facts.script import CallSite, Script
 from dp2ddp.codemod.facts.tables import of
 from dp2ddp.codemod.facts.threads import why_not
 
@@ -36,9 +36,9 @@ class Feeds:
     """What of one file rank 0 has alone, and what is asked there."""
 
     script: Script
-    makers: tuple[Call, ...]  # calls that make threads, processes, pools, and where they meet
-    stoppers: tuple[tuple[Call, str], ...]  # starters that cannot be left to rank 0, and why
-    live: tuple[Call, ...]  # what makes the samples of loaders another one in each process
+    makers: tuple[CallSite, ...]  # calls that make threads, processes, pools, and where they meet
+    stoppers: tuple[tuple[CallSite, str], ...]  # starters that cannot be left to rank 0, and why
+    live: tuple[CallSite, ...]  # what makes the samples of loaders another one in each process
 
     @property
     def why(self) -> str | None:
@@ -64,8 +64,10 @@ def find_feeds(
     stopped = [call for call, _ in stoppers]
     makers = [call for call in script.calls if call in starters and call not in stopped]
     if makers:
-        makers += [call for call in script.calls_of(*MEETING_POINTS) if places.of(call.node) is Place.MAIN]
-    live = tuple(one for one in _live(script, modules, places) if reach.holds(script, one.node))
+        makers += [
+            call for call in script.calls_of(*MEETING_POINTS) if places.of(call.node) is ExecutionPlace.MAIN
+        ]
+    live = tuple(node for node in _live(script, modules, places) if reach.holds(script, node.node))
     return Feeds(
         script,
         tuple(makers),
@@ -74,7 +76,7 @@ def find_feeds(
     )
 
 
-def is_starter(script: Script, call: Call, modules: Modules) -> bool:
+def is_starter(script: Script, call: CallSite, modules: Modules) -> bool:
     """Whether a call makes a thread, a process or a pool, also of a class of the script's own."""
     if call.name in STARTERS:
         return call.name not in NOT_FED
@@ -86,20 +88,20 @@ def _are_read_by_loaders(modules: Modules) -> bool:
     sets = set()
     for script in modules.scripts:
         given = (call.argument(0, "dataset") for call in calls_of_loaders(script, modules))
-        sets |= {script.told(one) for one in given if one is not None}
+        sets |= {script.text_of(argument) for argument in given if argument is not None}
     for script in modules.scripts:
         for node in script.nodes(ast.Subscript, ast.For, ast.comprehension):
             read = node.value if isinstance(node, ast.Subscript) else getattr(node, "iter", None)
-            if read is not None and script.told(read) in sets:
+            if read is not None and script.text_of(read) in sets:
                 return False
     return bool(sets)
 
 
-def _live(script: Script, modules: Modules, places: Places) -> Iterator[Call]:
+def _live(script: Script, modules: Modules, places: Places) -> Iterator[CallSite]:
     for call in (
         *unseeded_generators(script),
         *reseeds_from_outside(script),
         *shared_clocks(script, modules),
     ):
-        if places.of(call.node) is Place.WORKER:
+        if places.of(call.node) is ExecutionPlace.WORKER:
             yield call

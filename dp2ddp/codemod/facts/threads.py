@@ -12,8 +12,8 @@ from dp2ddp.codemod.facts.call_graph import Part, closure
 from dp2ddp.codemod.facts.draws import TORCH_DRAWS, host_stream
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.mutating import QUEUE_METHODS, SHUFFLES, mutated_argument, mutates
-from dp2ddp.codemod.facts.places import Place, Places
-from dp2ddp.codemod.facts.script import Call, Script
+from dp2ddp.codemod.facts.places import ExecutionPlace, Places
+from dp2ddp.codemod.facts.script import CallSite, Script
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 SHARED = ("queue.", "threading.", "multiprocessing.", "torch.multiprocessing.")  # asked on rank 0
@@ -21,10 +21,10 @@ THREADS = ("threading.Thread", "threading.Timer")
 
 
 def why_not(
-    script: Script, call: Call, modules: Modules, places: Places, models: frozenset[str]
+    script: Script, call: CallSite, modules: Modules, places: Places, models: frozenset[str]
 ) -> str | None:
     """Why a thread cannot be left to rank 0 (None: it can)."""
-    if places.of(call.node) is not Place.MAIN:
+    if places.of(call.node) is not ExecutionPlace.MAIN:
         return f"is started in {places.of(call.node).value}"
     target = _target(script, call, modules)
     if target is None:
@@ -41,7 +41,7 @@ def why_not(
     return f"draws from {min(streams)}, as the main flow does, in no fixed order" if streams else None
 
 
-def _target(script: Script, call: Call, modules: Modules) -> Part | None:
+def _target(script: Script, call: CallSite, modules: Modules) -> Part | None:
     """The function that it runs, or the class that is a thread; None for a pool."""
     own = modules.definition(script, call.node.func)
     given = call.argument(None, "target") or call.argument(1, "function")
@@ -56,18 +56,20 @@ def _target(script: Script, call: Call, modules: Modules) -> Part | None:
 
 def _function(script: Script, node: ast.expr, modules: Modules) -> Part | None:
     """The function of the project that a name, or `self.name`, means."""
-    if isinstance(node, ast.Attribute) and script.told(node.value) == "self":
+    if isinstance(node, ast.Attribute) and script.text_of(node.value) == "self":
         owner = script.scopes.owner_class(node)
-        methods = (one for one in (owner.body if owner else ()) if isinstance(one, FUNCTIONS))
-        found = next((one for one in methods if getattr(one, "name", "") == node.attr), None)
-        return (script, found) if found else None
+        methods = (
+            statement for statement in (owner.body if owner else ()) if isinstance(statement, FUNCTIONS)
+        )
+        named = next((method for method in methods if getattr(method, "name", "") == node.attr), None)
+        return (script, named) if named else None
     return modules.definition(script, node)
 
 
-def _has_private_arguments(script: Script, call: Call) -> bool:
+def _has_private_arguments(script: Script, call: CallSite) -> bool:
     """Whether the main flow has nothing more to do with what the thread is given."""
     given = [call.argument(None, "args"), call.argument(None, "kwargs")]
-    items = [item for one in given if isinstance(one, (ast.Tuple, ast.List)) for item in one.elts]
+    items = [item for element in given if isinstance(element, (ast.Tuple, ast.List)) for item in element.elts]
     return given[1] is None and all(_is_private(script, item) for item in items)
 
 
@@ -80,12 +82,14 @@ def _is_private(script: Script, node: ast.expr) -> bool:
     if isinstance(value, ast.Call) and (script.scopes.name(value.func) or "").startswith(SHARED):
         return True
     reads = (
-        one for one in script.nodes(ast.Name) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)
+        node
+        for node in script.nodes(ast.Name)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
     )
-    return sum(one.id == node.id for one in reads) == 1
+    return sum(read.id == node.id for read in reads) == 1
 
 
-def _is_thread(script: Script, call: Call, modules: Modules) -> bool:
+def _is_thread(script: Script, call: CallSite, modules: Modules) -> bool:
     """Whether it shares the streams of the main flow; a process has its own."""
     own = modules.definition(script, call.node.func)
     if own is not None and isinstance(own[1], ast.ClassDef):
@@ -96,9 +100,9 @@ def _is_thread(script: Script, call: Call, modules: Modules) -> bool:
 def _called(part: Part, target: ast.AST, modules: Modules) -> Iterator[Part]:
     """The functions of the project that a function calls, but for the methods of a class that is a thread."""
     script, node = part
-    calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
-    found = (_function(script, one.func, modules) for one in calls)
-    return (one for one in found if one and not _is_method_of(target, one))
+    calls = (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
+    functions = (_function(script, call.func, modules) for call in calls)
+    return (item for item in functions if item and not _is_method_of(target, item))
 
 
 def _is_method_of(owner: ast.AST, part: Part) -> bool:
@@ -108,7 +112,7 @@ def _is_method_of(owner: ast.AST, part: Part) -> bool:
 
 def _mentions(node: ast.AST, models: frozenset[str]) -> bool:
     plain = {name for name in models if "." not in name}
-    return any(isinstance(one, ast.Name) and one.id in plain for one in ast.walk(node))
+    return any(isinstance(inner, ast.Name) and inner.id in plain for inner in ast.walk(node))
 
 
 def _leaks(parts: list[Part], private: bool) -> Iterator[str]:
@@ -121,7 +125,7 @@ def _leaks(parts: list[Part], private: bool) -> Iterator[str]:
             changed = _changed(script, node)
             root = _root(changed) if changed is not None else None
             if changed is not None and root not in own and not isinstance(function, ast.ClassDef):
-                yield script.told(changed)
+                yield script.text_of(changed)
 
 
 def _changed(script: Script, node: ast.AST) -> ast.expr | None:
@@ -157,23 +161,25 @@ def _root(node: ast.expr) -> str | None:
 def _bound(function: ast.AST) -> set[str | None]:
     """The names that a function binds itself; None: what has no name belongs to nobody."""
     names = (
-        one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+        node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     )
-    return {None, *(one.id for one in names)}
+    return {None, *(name.id for name in names)}
 
 
 def _parameters(function: ast.AST) -> set[str]:
     """The names of its parameters, without self: an object has a life of its own."""
-    return {one.arg for one in ast.walk(function) if isinstance(one, ast.arg)} - {"self"}
+    return {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)} - {"self"}
 
 
 def _draws(parts: list[Part]) -> set[str]:
-    calls = ((script, one) for script, node in parts for one in ast.walk(node) if isinstance(one, ast.Call))
-    return set(filter(None, (_stream(script.scopes.name(one.func) or "") for script, one in calls)))
+    calls = (
+        (script, inner) for script, node in parts for inner in ast.walk(node) if isinstance(inner, ast.Call)
+    )
+    return set(filter(None, (_stream(script.scopes.name(call.func) or "") for script, call in calls)))
 
 
 def _draws_of_main(script: Script, places: Places) -> set[str]:
-    calls = (call for call in script.calls if places.of(call.node) is not Place.THREAD)
+    calls = (call for call in script.calls if places.of(call.node) is not ExecutionPlace.THREAD)
     return set(filter(None, (_stream(call.name or "") for call in calls)))
 
 
@@ -200,8 +206,8 @@ def _is_named_by_threads(script: Script, node: ast.AST, modules: Modules, seen: 
     seen.add(function)
     mentions = list(modules.graph.mentions((script, function)))
     return bool(mentions) and all(
-        _is_target(one, mention) or _is_named_by_threads(one, mention, modules, seen)
-        for one, mention in mentions
+        _is_target(node, mention) or _is_named_by_threads(node, mention, modules, seen)
+        for node, mention in mentions
     )
 
 
@@ -219,4 +225,4 @@ def _is_target(script: Script, mention: ast.AST) -> bool:
     call = script.scopes.parents.get(keyword)
     if not isinstance(keyword, ast.keyword) or keyword.arg != "target" or not isinstance(call, ast.Call):
         return False
-    return script.told(call.func).rpartition(".")[2] in ("Thread", "Process", "Timer")
+    return script.text_of(call.func).rpartition(".")[2] in ("Thread", "Process", "Timer")

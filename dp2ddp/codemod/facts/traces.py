@@ -15,15 +15,15 @@ from collections.abc import Iterator, Sequence
 
 from dp2ddp.codemod.facts.aliases import assigned
 from dp2ddp.codemod.facts.call_graph import Part
-from dp2ddp.codemod.facts.changes import How, changes_at
 from dp2ddp.codemod.facts.computing import COMPUTING, DECORATORS, LAYERS, METHODS, computes
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.mutating import mutates
-from dp2ddp.codemod.facts.places import Place, Places
+from dp2ddp.codemod.facts.mutations import How, mutations_at
+from dp2ddp.codemod.facts.places import ExecutionPlace, Places
 from dp2ddp.codemod.facts.roots import Roots, is_own
 from dp2ddp.codemod.facts.scopes import SCRIPT, Function
-from dp2ddp.codemod.facts.script import Call, Script, literal
+from dp2ddp.codemod.facts.script import CallSite, Script, literal
 from dp2ddp.codemod.facts.tables import of
 from dp2ddp.codemod.facts.uses import Stopper, shorten
 from dp2ddp.source.projects import leading_texts
@@ -114,7 +114,7 @@ def _imported(modules: Modules) -> Iterator[str]:
     """What the script imports that is no known library."""
     for node in modules.entry.nodes(ast.Import, ast.ImportFrom):
         names = (
-            [one.name for one in node.names]
+            [name.name for name in node.names]
             if isinstance(node, ast.Import)
             else [getattr(node, "module", "")]
         )
@@ -140,22 +140,22 @@ def _traces(script: Script, modules: Modules, places: Places) -> Iterator[Stoppe
         assert isinstance(node, ast.ClassDef)
         if places.kind(node) == "module":
             yield from _traces_of_class(script, node)
-        elif any(_name(one) == "forward" for one in node.body) and _may_be_module(
+        elif any(_name(statement) == "forward" for statement in node.body) and _may_be_module(
             modules, places, (script, node)
         ):
             yield Stopper(f"{node.name} has a forward, and may be part of a model", node)
-    for one in modules.graph.stores.get("forward", ()) if script is modules.entry else ():
-        yield Stopper("a forward is replaced", one[1])
+    for inner in modules.graph.stores.get("forward", ()) if script is modules.entry else ():
+        yield Stopper("a forward is replaced", inner[1])
     for function, place in places.functions.items():
-        if place is Place.FORWARD and modules.home.get(function) is script:
+        if place is ExecutionPlace.FORWARD and modules.home.get(function) is script:
             yield from _unknown_decorators(script, getattr(function, "decorator_list", []))
     roots = Roots(script, places)
     for node in script.scopes.nodes:
-        if places.of(node) is Place.FORWARD:
+        if places.of(node) is ExecutionPlace.FORWARD:
             yield from _traces_of(script, modules, roots, node)
 
 
-def _is_read(modules: Modules, call: Call) -> bool:
+def _is_read(modules: Modules, call: CallSite) -> bool:
     """`import_module("models." + name)`, of a package of the project: all its modules are read (source/projects.py)."""
     given = call.argument(0)
     return given is not None and _leading_text(given).rpartition(".")[0] in modules.by_name
@@ -166,17 +166,18 @@ def _traces_of_class(script: Script, node: ast.ClassDef) -> Iterator[Stopper]:
     if node.keywords:
         yield Stopper("its class has another metaclass", node)
     yield from _unknown_decorators(script, node.decorator_list)
-    for one in node.body:
-        if _name(one) in MAGIC:
-            yield Stopper(f"its class has a {_name(one)} of its own", one)
+    for statement in node.body:
+        if _name(statement) in MAGIC:
+            yield Stopper(f"its class has a {_name(statement)} of its own", statement)
 
 
 def _may_be_module(modules: Modules, places: Places, owner: Part) -> bool:
     """Whether a class that is no module by its known bases has others, or an heir that is one."""
     return any(
-        places.kind(one) is not None or not all(_is_plain_base(home, modules, base) for base in one.bases)
-        for home, one in modules.graph.related(owner)
-        if isinstance(one, ast.ClassDef)
+        places.kind(relative) is not None
+        or not all(_is_plain_base(home, modules, base) for base in relative.bases)
+        for home, relative in modules.graph.related(owner)
+        if isinstance(relative, ast.ClassDef)
     )
 
 
@@ -189,9 +190,12 @@ def _is_plain_base(script: Script, modules: Modules, base: ast.expr) -> bool:
 
 
 def _unknown_decorators(script: Script, decorators: list[ast.expr]) -> Iterator[Stopper]:
-    for one in decorators:
-        if script.scopes.name(one.func if isinstance(one, ast.Call) else one) not in DECORATORS:
-            yield Stopper(f"the decorator `{_short(script, one)}` is not known", one)
+    for decorator in decorators:
+        if (
+            script.scopes.name(decorator.func if isinstance(decorator, ast.Call) else decorator)
+            not in DECORATORS
+        ):
+            yield Stopper(f"the decorator `{_short(script, decorator)}` is not known", decorator)
 
 
 def _traces_of(script: Script, modules: Modules, roots: Roots, node: ast.AST) -> Iterator[Stopper]:
@@ -204,7 +208,7 @@ def _traces_of(script: Script, modules: Modules, roots: Roots, node: ast.AST) ->
         yield Stopper("a replica's parameters are no nn.Parameter", node)
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and not _is_context(script, node):
         yield Stopper(f"forward sets `{_short(script, node)}`", node)
-    for change in changes_at(script, node):
+    for change in mutations_at(script, node):
         is_new = roots.is_new_container(change.thing)
         is_shared = _may_change(change.how, change.method) and not is_new and roots.of(change.thing)
         is_of_library = (
@@ -232,7 +236,7 @@ def _is_context(script: Script, node: ast.Attribute) -> bool:
 
 def _traces_of_call(script: Script, modules: Modules, roots: Roots, node: ast.Call) -> Iterator[Stopper]:
     name = script.scopes.name(node.func)
-    call = Call(node, name, node.func.attr if isinstance(node.func, ast.Attribute) else None)
+    call = CallSite(node, name, node.func.attr if isinstance(node.func, ast.Attribute) else None)
     inplace = call.keyword("inplace")
     if inplace is not None and literal(inplace.value) is not False and node.args and roots.of(node.args[0]):
         yield Stopper(f"forward changes `{_short(script, node.args[0])}`", node)
@@ -248,19 +252,19 @@ def _is_own(script: Script, modules: Modules, node: ast.Call) -> bool:
     function = node.func
     if isinstance(function, ast.Attribute) and function.attr == "apply":  # of a torch.autograd.Function
         return bool(modules.definitions(script, function.value))
-    found = modules.definitions(script, function)
-    if not found:
+    definitions = modules.definitions(script, function)
+    if not definitions:
         return False
     return all(
-        isinstance(one, Function)
-        or isinstance(one, ast.ClassDef)
-        and not any(isinstance(each, Function) for each in one.body)
-        and not one.keywords
-        for _, one in found
+        isinstance(item, Function)
+        or isinstance(item, ast.ClassDef)
+        and not any(isinstance(each, Function) for each in item.body)
+        and not item.keywords
+        for _, item in definitions
     )
 
 
-def _is_known_method(script: Script, modules: Modules, call: Call) -> bool:
+def _is_known_method(script: Script, modules: Modules, call: CallSite) -> bool:
     """`x.view(...)`, `self.layer(x)`, `layer(x)`: of a tensor, or a part of the model, which is looked at, too."""
     function = call.node.func
     if isinstance(function, ast.Attribute) and f".{function.attr}" in MODULE_METHODS:
@@ -292,7 +296,10 @@ def _is_module(modules: Modules, node: ast.expr) -> bool:
         isinstance(value, ast.Call)
         and (
             (script.scopes.name(value.func) or "").startswith(("torch.nn.", "torchvision."))
-            or any(isinstance(one, ast.ClassDef) for _, one in modules.definitions(script, value.func))
+            or any(
+                isinstance(definition, ast.ClassDef)
+                for _, definition in modules.definitions(script, value.func)
+            )
         )
         and script.scopes.name(value.func) not in PARAMETERS
         for script, value in values
@@ -315,16 +322,16 @@ def _gives_layer(script: Script, modules: Modules, node: ast.AST | None) -> bool
                 else None
             )
             return is_own(value) or home is not None and home is not script.scopes.top
-        case ast.IfExp(body=one, orelse=other):
-            return _gives_layer(script, modules, one) and _gives_layer(script, modules, other)
+        case ast.IfExp(body=inner, orelse=other):
+            return _gives_layer(script, modules, inner) and _gives_layer(script, modules, other)
         case ast.Attribute():
             return is_own(node) and _is_layer(modules, node.attr)
         case ast.Call() if script.scopes.name(node.func) == "builtins.getattr":
             text = _leading_text(node.args[1]) if len(node.args) > 1 else ""
             return bool(text) and not any(
-                name.startswith(text) for one in modules.scripts for name in one.own_methods
+                name.startswith(text) for inner in modules.scripts for name in inner.own_methods
             )
-        case ast.Call(func=ast.Attribute(attr="__getattr__") as found) if is_own(found):
+        case ast.Call(func=ast.Attribute(attr="__getattr__") as getter) if is_own(getter):
             return True
         case ast.Call():
             return script.scopes.name(node.func) in COMPUTING
@@ -359,7 +366,7 @@ def _functions_given_to(script: Script, target: ast.Attribute) -> Iterator[str |
 
 def _names_part(modules: Modules, name: str) -> bool:
     """Whether the project has a method of this name, or an attribute."""
-    return name in modules.graph.stores or any(name in one.own_methods for one in modules.scripts)
+    return name in modules.graph.stores or any(name in script.own_methods for script in modules.scripts)
 
 
 def _name(node: ast.stmt) -> str:
@@ -367,4 +374,4 @@ def _name(node: ast.stmt) -> str:
 
 
 def _short(script: Script, node: ast.AST) -> str:
-    return shorten(script.told(node))
+    return shorten(script.text_of(node))

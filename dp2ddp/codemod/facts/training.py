@@ -15,19 +15,19 @@ from itertools import chain
 
 from dp2ddp.codemod.facts.aliases import find_forwards, is_returned, wrapped_names
 from dp2ddp.codemod.facts.gradients import frozen_in_turn, touched_gradients
-from dp2ddp.codemod.facts.models import Wrap
-from dp2ddp.codemod.facts.penalties import penalties
-from dp2ddp.codemod.facts.places import Place, Places
-from dp2ddp.codemod.facts.reach import Reach
-from dp2ddp.codemod.facts.script import Call, Script, Variable
-from dp2ddp.codemod.facts.turns import (
+from dp2ddp.codemod.facts.iterations import (
     Region,
     conditions,
     exclude_each_other,
     is_inside,
+    iteration_of,
     runs_without_gradient,
-    turn_of,
 )
+from dp2ddp.codemod.facts.models import Wrap
+from dp2ddp.codemod.facts.penalties import penalties
+from dp2ddp.codemod.facts.places import ExecutionPlace, Places
+from dp2ddp.codemod.facts.reach import Reach
+from dp2ddp.codemod.facts.script import CallSite, Script, Variable
 from dp2ddp.codemod.facts.uses import Stopper, find_uses
 
 OPTIMIZER = re.compile(r"torch\.optim\.(?!lr_scheduler|swa_utils)")
@@ -60,12 +60,12 @@ def find_training(script: Script, wraps: tuple[Wrap, ...], places: Places, reach
         find_uses(script, wraps, names),
         _about_loop(script, places, reach, wraps, forwards, backwards),
     )
-    found = next((f"{one.why} ({script.where(one.node)})" for one in stoppers), None)
-    return Training(names, forwards, backwards, found)
+    why = next((f"{stopper.why} ({script.where(stopper.node)})" for stopper in stoppers), None)
+    return Training(names, forwards, backwards, why)
 
 
-def _is_main(places: Places, call: Call) -> bool:
-    return places.of(call.node) is Place.MAIN
+def _is_main(places: Places, call: CallSite) -> bool:
+    return places.of(call.node) is ExecutionPlace.MAIN
 
 
 def _about_wraps(script: Script, wraps: tuple[Wrap, ...]) -> Iterator[Stopper]:
@@ -92,7 +92,7 @@ def _about_loop(
         )
         return
     backward = backwards[0]
-    turn = turn_of(script, backward)
+    turn = iteration_of(script, backward)
     region = Region(script, turn)
     yield from _about_forwards(script, region, wraps, forwards, backward)
     yield from _about_steps(script, turn, backward)
@@ -108,12 +108,12 @@ def _forwards_of_each(
     for wrap in wraps:
         names = wrapped_names(script, (wrap,)) if len(wraps) > 1 else frozenset()
         own = set(find_forwards(script, names)) if len(wraps) > 1 else set(forwards)
-        found = tuple(one for one in forwards if one in own)
-        for other in [one for one in groups if one[0] & names]:
+        own_forwards = tuple(forward for forward in forwards if forward in own)
+        for other in [group for group in groups if group[0] & names]:
             groups.remove(other)
-            names, found = names | other[0], tuple(dict.fromkeys((*found, *other[1])))
-        groups.append((names, found))
-    return [found for _, found in groups]
+            names, own_forwards = names | other[0], tuple(dict.fromkeys((*own_forwards, *other[1])))
+        groups.append((names, own_forwards))
+    return [own_forwards for _, own_forwards in groups]
 
 
 def _about_forwards(
@@ -126,32 +126,30 @@ def _about_forwards(
     """Each wrapped model that runs in the turn runs once (two_nets_one_loss in docs/log.md)."""
     models = _forwards_of_each(script, wraps, forwards)
     running = [
-        found
-        for found in models
-        if any(region.holds(one) and not runs_without_gradient(script, one) for one in found)
+        group
+        for group in models
+        if any(region.holds(item) and not runs_without_gradient(script, item) for item in group)
     ]
-    for found in running or models[:1] or [()]:
-        yield from _about_forwards_of_one(script, region, found, backward)
+    for group in running or models[:1] or [()]:
+        yield from _about_forwards_of_one(script, region, group, backward)
 
 
 def _about_forwards_of_one(
     script: Script, region: Region, forwards: tuple[ast.Call, ...], backward: ast.Call
 ) -> Iterator[Stopper]:
     turn = region.turn
-    graded = [one for one in forwards if not runs_without_gradient(script, one)]
-    mine = [one for one in graded if is_inside(script, one, turn)]
+    graded = [forward for forward in forwards if not runs_without_gradient(script, forward)]
+    mine = [forward for forward in graded if is_inside(script, forward, turn)]
     if (
         not mine
         or not exclude_each_other(script, mine)
-        or any(turn_of(script, one) is not turn for one in mine)
+        or any(iteration_of(script, planned) is not turn for planned in mine)
     ):
-        found = (
-            "no forward" if not mine else f"{len(mine)} forwards" if len(mine) > 1 else "a loop of forwards"
-        )
-        yield Stopper(f"{found} of the wrapped model for one backward()", backward)
-    for one in graded:
-        if one not in mine and region.holds(one):
-            yield Stopper("another forward of the wrapped model may run in the same step", one)
+        why = "no forward" if not mine else f"{len(mine)} forwards" if len(mine) > 1 else "a loop of forwards"
+        yield Stopper(f"{why} of the wrapped model for one backward()", backward)
+    for forward in graded:
+        if forward not in mine and region.holds(forward):
+            yield Stopper("another forward of the wrapped model may run in the same step", forward)
 
 
 def _about_steps(script: Script, turn: ast.AST, backward: ast.Call) -> Iterator[Stopper]:
@@ -167,7 +165,7 @@ def _about_steps(script: Script, turn: ast.AST, backward: ast.Call) -> Iterator[
             yield Stopper(f"{method}() is not called in the same turn as backward()", backward)
     for call in zeroed:
         when = conditions(script, call.node, turn)
-        if when is None or any(one not in around for one in when):
+        if when is None or any(node not in around for node in when):
             yield Stopper("zero_grad() runs under a condition (accumulation?)", call.node)
     for call in stepped:
         if call.node.args and script.scopes.definition(call.node.args[0]) is not None:
@@ -175,18 +173,20 @@ def _about_steps(script: Script, turn: ast.AST, backward: ast.Call) -> Iterator[
     yield from _about_optimizers(script, zeroed, stepped)
 
 
-def _calls_in_turn(script: Script, turn: ast.AST, method: str) -> list[Call]:
-    return [call for call in script.calls if call.method == method and turn_of(script, call.node) is turn]
+def _calls_in_turn(script: Script, turn: ast.AST, method: str) -> list[CallSite]:
+    return [
+        call for call in script.calls if call.method == method and iteration_of(script, call.node) is turn
+    ]
 
 
-def _about_optimizers(script: Script, zeroed: list[Call], stepped: list[Call]) -> Iterator[Stopper]:
+def _about_optimizers(script: Script, zeroed: list[CallSite], stepped: list[CallSite]) -> Iterator[Stopper]:
     """Every optimizer that steps clears its gradients, or the whole model's are cleared."""
-    made = (one for one in script.nodes(ast.Assign) if isinstance(one, ast.Assign))
+    made = (node for node in script.nodes(ast.Assign) if isinstance(node, ast.Assign))
     optimizers = {
-        script.told(target)
-        for one in made
-        for target in one.targets
-        if OPTIMIZER.match(script.scopes.name(getattr(one.value, "func", None)) or "")
+        script.text_of(target)
+        for node in made
+        for target in node.targets
+        if OPTIMIZER.match(script.scopes.name(getattr(node.value, "func", None)) or "")
     }
     cleared = {_receiver(script, call) for call in zeroed}
     if cleared <= optimizers:
@@ -195,5 +195,5 @@ def _about_optimizers(script: Script, zeroed: list[Call], stepped: list[Call]) -
                 yield Stopper("this optimizer's gradients are not cleared in every turn", call.node)
 
 
-def _receiver(script: Script, call: Call) -> str:
-    return script.told(call.node.func.value) if isinstance(call.node.func, ast.Attribute) else ""
+def _receiver(script: Script, call: CallSite) -> str:
+    return script.text_of(call.node.func.value) if isinstance(call.node.func, ast.Attribute) else ""

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from dp2ddp.codemod.facts.aliases import before_compiling, callee, handed_over
+from dp2ddp.codemod.facts.iterations import LOOPS
 from dp2ddp.codemod.facts.models import Wrap
-from dp2ddp.codemod.facts.quiet import Quiet
 from dp2ddp.codemod.facts.script import Script, Variable, literal
 from dp2ddp.codemod.facts.tables import of
-from dp2ddp.codemod.facts.turns import LOOPS
+from dp2ddp.codemod.facts.without_graph import WithoutGraph
 
 QUIET_METHODS = {  # methods of the wrapped model that run no forward and touch no gradient graph
     *("parameters", "named_parameters", "buffers", "named_buffers", "modules", "children"),
@@ -47,7 +47,7 @@ def find_uses(script: Script, wraps: tuple[Wrap, ...], names: Set[Variable]) -> 
             around = script.scopes.parents[node]
             if isinstance(around, ast.Attribute) and around.attr == "module":
                 around = script.scopes.parents[around]
-            text = shorten(script.told(around))
+            text = shorten(script.text_of(around))
             yield Stopper(f"`{text}` uses the wrapped model in a way that is not followed", node)
 
 
@@ -59,18 +59,20 @@ def shorten(text: str) -> str:
 
 def is_before_wrap(script: Script, wraps: tuple[Wrap, ...], node: ast.expr) -> bool:
     """`net = Net(); optimizer = SGD(net.head.parameters()); net = DataParallel(net)`: it is not wrapped yet."""
-    mine = [wrap for wrap in wraps if script.told(node) in wrap.names]
+    mine = [wrap for wrap in wraps if script.text_of(node) in wrap.names]
     function = script.scopes.function(node)
     place = script.positions.span(node).start
     for wrap in mine:
         call = wrap.call.node
         if script.scopes.function(call) is not function or script.positions.span(call).start < place:
             return False
-        if any(isinstance(one, LOOPS) for one in script.scopes.ancestors(call)):
+        if any(isinstance(ancestor, LOOPS) for ancestor in script.scopes.ancestors(call)):
             return False
     arguments = getattr(function, "args", None)  # none at the level of a module
-    parameters = {one.arg for one in ast.walk(arguments) if isinstance(one, ast.arg)} if arguments else set()
-    return bool(mine) and script.told(node) not in parameters
+    parameters = (
+        {node.arg for node in ast.walk(arguments) if isinstance(node, ast.arg)} if arguments else set()
+    )
+    return bool(mine) and script.text_of(node) not in parameters
 
 
 def _is_known_use(script: Script, node: ast.expr, names: Set[Variable]) -> bool:
@@ -109,22 +111,25 @@ def _is_known_receiver(script: Script, call: ast.Call, given: ast.expr) -> bool:
         return name in QUIET_METHODS or name == "module" and _is_known_inner(script, call)
     if before_compiling(script, call) is not call:  # net = torch.compile(net)
         return isinstance(script.scopes.parents[call], (ast.Assign, ast.Call))
-    return any(one is given for _, one in handed_over(script, call)) or _is_quiet_call(script, call)
+    return any(node is given for _, node in handed_over(script, call)) or _is_quiet_call(script, call)
 
 
 def _is_taken_apart(script: Script, pair: ast.Tuple) -> bool:
     """`self.net, self.loader = net, loader`; `return net, name`, where each call of the function takes it apart."""
     parent = script.scopes.parents[pair]
     if isinstance(parent, ast.Assign):
-        return all(isinstance(one, ast.Tuple) and len(one.elts) == len(pair.elts) for one in parent.targets)
+        return all(
+            isinstance(element, ast.Tuple) and len(element.elts) == len(pair.elts)
+            for element in parent.targets
+        )
     function = script.scopes.function(pair)
     if not isinstance(parent, ast.Return) or not _is_followed(script, function):
         return False
     calls = [call.node for call in script.calls if callee(script, call.node) is function]
     around = [script.scopes.parents[call] for call in calls]
     return all(
-        isinstance(one, ast.Assign) and all(isinstance(target, ast.Tuple) for target in one.targets)
-        for one in around
+        isinstance(parent, ast.Assign) and all(isinstance(target, ast.Tuple) for target in parent.targets)
+        for parent in around
     )
 
 
@@ -150,4 +155,4 @@ def _is_quiet_call(script: Script, call: ast.Call) -> bool:
 
 def _is_known_inner(script: Script, inner: ast.expr) -> bool:
     """`model.module`: harmless where no layer is run and no graph is made past the wrapper."""
-    return Quiet(script).holds(inner)
+    return WithoutGraph(script).holds(inner)

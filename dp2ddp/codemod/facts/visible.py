@@ -24,12 +24,12 @@ def acts(script: Script, node: ast.AST) -> bool:
     return any(name.startswith(DRAWS_OR_DEVICES) and not name.startswith(HARMLESS_OF_TORCH) for name in names)
 
 
-def is_quiet(script: Script, node: ast.AST, asked: set[ast.AST] | None = None) -> bool:
+def is_quiet(script: Script, node: ast.AST, seen: set[ast.AST] | None = None) -> bool:
     """Whether running this draws nothing, prints nothing and writes nothing, functions of the script included."""
-    asked = set() if asked is None else asked
-    if node in asked:
+    seen = set() if seen is None else seen
+    if node in seen:
         return True  # of functions that call each other, the others decide
-    asked.add(node)
+    seen.add(node)
     if acts(script, node):
         return False
     for call in ast.walk(node):
@@ -38,7 +38,7 @@ def is_quiet(script: Script, node: ast.AST, asked: set[ast.AST] | None = None) -
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         if script.scopes.name(call.func) in LOUD or method in LOUD_METHODS:
             return False
-        if not all(is_quiet(script, called, asked) for called in script.scopes.definitions(call.func)):
+        if not all(is_quiet(script, called, seen) for called in script.scopes.definitions(call.func)):
             return False
     return True
 
@@ -59,8 +59,12 @@ def sets_visible_devices(script: Script, statement: ast.stmt) -> bool:
 
 def settings_in_functions(script: Script) -> list[ast.stmt]:
     """CUDA_VISIBLE_DEVICES, set in functions of a module: they run when the ranks have joined."""
-    statements = (one for one in script.nodes(ast.Assign, ast.Expr) if isinstance(one, ast.stmt))
-    return [one for one in statements if sets_visible_devices(script, one) and script.scopes.function(one)]
+    statements = (node for node in script.nodes(ast.Assign, ast.Expr) if isinstance(node, ast.stmt))
+    return [
+        statement
+        for statement in statements
+        if sets_visible_devices(script, statement) and script.scopes.function(statement)
+    ]
 
 
 def behind_visible_devices(script: Script, act: ast.stmt | None) -> tuple[ast.stmt | None, ast.stmt | None]:
@@ -68,15 +72,15 @@ def behind_visible_devices(script: Script, act: ast.stmt | None) -> tuple[ast.st
 
     The setting may stand in the block of the first act, or in a function that this block calls, once.
     """
-    statements = (one for one in script.nodes(ast.Assign, ast.Expr) if isinstance(one, ast.stmt))
-    settings = [one for one in statements if sets_visible_devices(script, one)]
+    statements = (node for node in script.nodes(ast.Assign, ast.Expr) if isinstance(node, ast.stmt))
+    settings = [statement for statement in statements if sets_visible_devices(script, statement)]
     if act is None or not settings:
         return act, None
     last = settings[-1]
     if _has_run_before(script, last, act):
         return act, None
     path = _way_to(script, act, last)
-    if path is None or not all(is_quiet(script, one) for one in path):
+    if path is None or not all(is_quiet(script, node) for node in path):
         return act, last
     block = block_of(script, last)
     following = block[block.index(last) + 1 :]

@@ -7,10 +7,13 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, InsertBefore, Lift, Note
 from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.facts.pickled import loads_where_it_was
 from dp2ddp.codemod.facts.visible import settings_in_functions
 from dp2ddp.codemod.launch import world_of
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
+
+TO_OWN_DEVICE = "to_own_device"
 
 
 class NoProcessGroup(Rule):
@@ -20,6 +23,8 @@ class NoProcessGroup(Rule):
     Puts `join_process_group()` before the first statement that does more than define: at module level, or first
     inside `if __name__ == "__main__":`. An assignment of `CUDA_VISIBLE_DEVICES` stays
     before it, also in a function that is called from there; one that comes later goes into the launch line.
+    A script that calls torch.load without a map_location gets `join_process_group(map_location=to_own_device)`, which
+    holds for all of them.
 
     ## Why
     Every rank runs the whole script. They have to know of each other, use a device each, and start from the same
@@ -35,6 +40,7 @@ class NoProcessGroup(Rule):
 
     code = "DDP101"
     name = "no-process-group"
+    nodes = ("BaseStatement",)
     examples = (
         Rewrites(
             before="""
@@ -110,6 +116,36 @@ class NoProcessGroup(Rule):
                     main("0,1")
             """,
         ),
+        Rewrites(
+            before="""
+                import torch
+                mean = torch.Tensor([0.5])
+                net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+            """,
+            after="""
+                import torch
+                mean = torch.Tensor([0.5])
+
+                join_process_group()
+
+                net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+            """,
+        ),
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+                net.load_state_dict(torch.load("best.pt"))
+            """,
+            after="""
+                import torch
+
+                join_process_group(map_location=to_own_device)
+
+                net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+                net.load_state_dict(torch.load("best.pt"))
+            """,
+        ),
         Untouched("import torch\nnet = torch.nn.Linear(2, 2)"),
     )
 
@@ -122,11 +158,16 @@ class NoProcessGroup(Rule):
         if entry.first_act is None:
             yield _nothing_runs(facts)
             return
-        helper = facts.names.helper("join_process_group")
-        yield InsertBefore(
-            entry.first_act, f"{helper}()", because="each rank joins before anything random or on a device"
-        )
-        yield Lift("join_process_group", because="joins the ranks")
+        because = "each rank joins before anything random or on a device"
+        calls = [f"{facts.names.helper(name)}()" for name in strategy.joining]
+        if any(_loads(file) for file in facts.files):
+            why = "torch.load puts what was saved on the first GPU on the rank's own"
+            calls[0] = (
+                f"{facts.names.helper(strategy.joining[0])}(map_location={facts.names.helper(TO_OWN_DEVICE)})"
+            )
+            yield Lift(TO_OWN_DEVICE, why)
+        yield InsertBefore(entry.first_act, "\n".join(calls), because)
+        yield from (Lift(name, because) for name in strategy.joining)
         if entry.visible_devices is not None and world_of(facts) is None:
             yield Note(
                 entry.visible_devices,
@@ -134,6 +175,11 @@ class NoProcessGroup(Rule):
             )
         if entry.late_devices is not None:
             yield _too_late(entry.late_devices)
+
+
+def _loads(file: Facts) -> bool:
+    loads = loads_where_it_was(file.script, file.all_wraps)
+    return any(file.reach.holds(file.script, call.node) for call in loads)
 
 
 def _too_late(setting: ast.stmt) -> Note:

@@ -43,6 +43,7 @@ class DeviceIndexed(Rule):
 
     code = "DDP102"
     name = "device-index"
+    nodes = ("Arg", "Expr", "FormattedString", "If", "Integer", "SimpleString", "Subscript")
     examples = (
         Rewrites(
             before="""
@@ -172,7 +173,7 @@ class DeviceIndexed(Rule):
         home = home_index(facts.all_wraps)
         homes = {home, *(literal(wrap.output_device) for wrap in facts.all_wraps)}
         uses = [use for use in facts.devices if not in_own_function(facts.script, use.node)]
-        others = {use.origin.told: use.told for use in uses if use.index is None and not use.origin.is_home}
+        others = {use.origin.text: use.text for use in uses if use.index is None and not use.origin.is_home}
         first = min(others, default=None)
         for use in uses:
             if use.origin.is_home:
@@ -182,8 +183,8 @@ class DeviceIndexed(Rule):
                     use.node,
                     f"device cuda:{use.index} is not the one DataParallel keeps the model on (cuda:{home})",
                 )
-            elif use.index is None and first is not None and use.origin.told != first:
-                yield _second_device(use.node, f"device {use.told} may be another one than {others[first]}")
+            elif use.index is None and first is not None and use.origin.text != first:
+                yield _second_device(use.node, f"device {use.text} may be another one than {others[first]}")
             else:
                 yield from _rewrite(facts, use)
 
@@ -222,7 +223,7 @@ def _with_question(facts: Facts, statement: ast.stmt) -> ast.stmt:
     parent = facts.script.scopes.parents[statement]
     if not isinstance(parent, ast.If) or parent.body != [statement] or parent.orelse:
         return statement
-    harmless = all(isinstance(one, QUESTIONS) or _only_asks(facts, one) for one in ast.walk(parent.test))
+    harmless = all(isinstance(node, QUESTIONS) or _only_asks(facts, node) for node in ast.walk(parent.test))
     above = facts.script.scopes.parents[parent]
     is_elif = isinstance(above, ast.If) and above.orelse == [parent]
     return _with_question(facts, parent) if harmless and not is_elif else statement

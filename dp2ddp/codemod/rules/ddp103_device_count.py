@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Lift, Note, Replace
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.models import Kind
+from dp2ddp.codemod.facts.models import WrapKind
 from dp2ddp.codemod.facts.script import literal
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
@@ -39,6 +39,7 @@ class DeviceCount(Rule):
 
     code = "DDP103"
     name = "device-count"
+    nodes = ("Call",)
     examples = (
         Rewrites(
             before="""
@@ -64,18 +65,18 @@ class DeviceCount(Rule):
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        helper = facts.names.helper("world_size")
+        helper = facts.names.helper(strategy.helper("world_size"))
         for call in facts.script.calls_of("torch.cuda.device_count"):
             if any(
-                wrap.device_ids is not None and _holds(facts, wrap.device_ids, call.node)
+                wrap.device_ids is not None and holds(facts, wrap.device_ids, call.node)
                 for wrap in facts.wraps
-                if wrap.kind is Kind.WRAP
+                if wrap.kind is WrapKind.WRAP
             ):
                 continue  # goes away with device_ids
-            if _asks_for_any(facts, call.node):
+            if asks_for_any(facts, call.node):
                 continue
             yield Replace(call.node, f"{helper}()", because="as many ranks as DataParallel had devices")
-            yield Lift("world_size", because="asks for the number of ranks")
+            yield Lift(strategy.helper("world_size"), because="asks for the number of ranks")
             if facts.count and not _is_condition(facts, call.node):
                 yield Note(
                     call.node,
@@ -83,7 +84,7 @@ class DeviceCount(Rule):
                 )
 
 
-def _asks_for_any(facts: Facts, node: ast.AST) -> bool:
+def asks_for_any(facts: Facts, node: ast.AST) -> bool:
     """`device_count() >= 1`, `== 0`, `if device_count():`: whether there is a GPU; without one there is a rank."""
     parent = facts.script.scopes.parents[node]
     match parent:
@@ -104,5 +105,5 @@ def _is_condition(facts: Facts, node: ast.AST) -> bool:
     return isinstance(parent, ast.Compare) and isinstance(parent.ops[0], ast.Gt)
 
 
-def _holds(facts: Facts, outer, inner) -> bool:  # type: ignore[no-untyped-def]  # two nodes
+def holds(facts: Facts, outer, inner) -> bool:  # type: ignore[no-untyped-def]  # two nodes
     return facts.script.positions.span(outer).holds(facts.script.positions.span(inner))

@@ -8,7 +8,7 @@ from dp2ddp.codemod.edits import Finding, Replace
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
-from dp2ddp.source.parsing import async_arguments
+from dp2ddp.source.parsing import ASYNC_ARGUMENT, async_arguments
 
 
 class AsyncArgument(Rule):
@@ -29,6 +29,7 @@ class AsyncArgument(Rule):
 
     code = "DDP104"
     name = "async-argument"
+    nodes = ("Arg",)
     everywhere = True  # a file is read as a whole
     examples = (
         Rewrites(
@@ -61,6 +62,8 @@ class AsyncArgument(Rule):
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
+        if not ASYNC_ARGUMENT.search(facts.script.source.text):
+            return
         for node in async_arguments(facts.script.tree):
             if facts.script.text(node).startswith("async"):
                 because = "`async` is a keyword of Python; torch calls it non_blocking"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Lift, Replace
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.places import Place
-from dp2ddp.codemod.facts.script import Call
+from dp2ddp.codemod.facts.places import ExecutionPlace
+from dp2ddp.codemod.facts.script import CallSite
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -43,6 +43,7 @@ class DeviceRandomStates(Rule):
 
     code = "DDP105"
     name = "device-random-states"
+    nodes = ("Attribute", "Name")
     examples = (
         Rewrites(
             before="""
@@ -90,11 +91,11 @@ class DeviceRandomStates(Rule):
         because = "each device of DataParallel has a random stream of its own, which is on its own rank now"
         for call in facts.script.calls_of(*HELPERS, *ALIASES):
             helper = HELPERS[ALIASES.get(call.name or "", call.name or "")]
-            if facts.places.of(call.node) is Place.MAIN and not _is_scripts_own(call, helper):
+            if facts.places.of(call.node) is ExecutionPlace.MAIN and not _is_scripts_own(call, helper):
                 yield Replace(call.node.func, facts.names.helper(helper), because)
                 yield Lift(helper, because)
 
 
-def _is_scripts_own(call: Call, helper: str) -> bool:
+def _is_scripts_own(call: CallSite, helper: str) -> bool:
     """`torch.cuda.get_rng_state()`: what the script draws from, the same on every rank."""
     return helper == "get_device_state" and not call.node.args and not call.node.keywords

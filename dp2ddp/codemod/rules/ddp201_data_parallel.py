@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import DropArgument, Finding, Hazard, Lift, Note, Replace, SetArgument
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.models import Kind, Wrap
+from dp2ddp.codemod.facts.models import Wrap, WrapKind
 from dp2ddp.codemod.facts.script import literal
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
@@ -17,12 +17,19 @@ class DataParallel(Rule):
     """Wrap the model for one device a rank.
 
     ## What it does
-    Puts `ExactDDP` (DDP's reducer, where that is proven right), `GraphDDP` (gradients summed inside the graph) or
-    `InTurnDDP` (replicas share random streams of the host, or what they fill)
-    in the place of `DataParallel`, and drops `device_ids` and `output_device`: a rank has one device. `dim` stays.
+    Puts another wrapper in the place of `DataParallel`, and drops `device_ids` and `output_device`: a rank has one
+    device. `dim` stays. Which wrapper depends on the helpers that are enough for the script (`--tier`):
+
+    - plain: `WholeBatchDDP`, torch's DistributedDataParallel with the batch cut before it and the outputs joined
+      behind it; `WholeBatchDropoutDDP` for models that may draw random numbers;
+    - lean: `WholeBatchParallel`, which sums gradients inside autograd; `OneStreamParallel` where the script draws on
+      the device what its models draw there, too;
+    - full: `ExactDDP` (DDP's reducer, where that is proven right), `GraphDDP` (gradients summed inside the graph) or
+      `InTurnDDP` (replicas share random streams of the host, or what they fill).
+
     Where the forward is proven to do nothing but compute (it sets no attribute, prints nothing, draws nothing on the
-    host), `pure_forward=True` lets the module itself run, as in a port by hand; else a replica of it runs, from
-    which nothing comes back, as from DataParallel's.
+    host), `pure_forward=True` of the full wrappers lets the module itself run, as in a port by hand; else a replica
+    of it runs, from which nothing comes back, as from DataParallel's.
 
     ## Why
     DataParallel copies the weights to every GPU in every step and gathers everything on the first, in one process.
@@ -40,6 +47,7 @@ class DataParallel(Rule):
 
     code = "DDP201"
     name = "data-parallel"
+    nodes = ("Arg", "Attribute", "Name")
     examples = (
         Rewrites(
             before="""
@@ -112,7 +120,7 @@ class DataParallel(Rule):
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        for wrap in (one for one in facts.wraps if one.kind is Kind.WRAP):
+        for wrap in (wrap for wrap in facts.wraps if wrap.kind is WrapKind.WRAP):
             if facts.wraps_frozen_only:
                 yield Note(wrap.call.node, _FROZEN)
             if wrap.is_single and any(not other.is_single for other in facts.all_wraps):
@@ -137,7 +145,7 @@ class DataParallel(Rule):
                 yield from self._convert(facts, wrap, strategy)
 
     def _convert(self, facts: Facts, wrap: Wrap, strategy: Strategy) -> Iterator[Finding]:
-        wrapper = "InTurnDDP" if facts.takes_turns else strategy.wrapper
+        wrapper = "InTurnDDP" if facts.needs_rank_order else strategy.wrapper
         call, helper = wrap.call, facts.names.helper(wrapper)
         because = f"a rank runs its rows on its own device; gradients: {strategy.gradients.value}"
         yield Replace(call.node.func, helper, because)
@@ -146,16 +154,12 @@ class DataParallel(Rule):
         for position, argument in enumerate(call.node.args[1:3], start=1):
             yield DropArgument(argument, call.node, _REASONS[position])
         for position, keyword in enumerate(("device_ids", "output_device"), start=1):
-            found = call.keyword(keyword)
-            if found:
-                yield DropArgument(found, call.node, _REASONS[position])
+            keyword_given = call.keyword(keyword)
+            if keyword_given:
+                yield DropArgument(keyword_given, call.node, _REASONS[position])
         # A dim given by position moves up to second place, which is where the new wrapper has it too.
-        if strategy.join.value == "outputs":
-            yield SetArgument(
-                call.node, "whole_outputs", "True", "asked for: every rank gets all outputs at once"
-            )
-        if strategy.forward.value == "module":
-            yield SetArgument(call.node, "pure_forward", "True", because)
+        for option in strategy.wrapper_options:
+            yield SetArgument(call.node, option, "True", because)
 
 
 def _unknown_world(facts: Facts, wrap: Wrap) -> Iterator[Note]:
@@ -164,8 +168,8 @@ def _unknown_world(facts: Facts, wrap: Wrap) -> Iterator[Note]:
     if given is None or wrap.count or literal(given) is None and isinstance(given, ast.Constant):
         return
     counts_all = any(
-        isinstance(one, ast.Call) and facts.script.scopes.name(one.func) == "torch.cuda.device_count"
-        for one in ast.walk(facts.script.scopes.value(given) or given)
+        isinstance(node, ast.Call) and facts.script.scopes.name(node.func) == "torch.cuda.device_count"
+        for node in ast.walk(facts.script.scopes.value(given) or given)
     )
     if not counts_all:
         yield Note(

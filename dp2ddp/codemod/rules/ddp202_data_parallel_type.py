@@ -30,6 +30,7 @@ class DataParallelType(Rule):
 
     code = "DDP202"
     name = "data-parallel-type"
+    nodes = ("Attribute", "Name")
     examples = (
         Rewrites(
             before="""
@@ -51,7 +52,7 @@ class DataParallelType(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         if not any(not wrap.is_single for wrap in facts.all_wraps):
             return
-        wrapper = "GraphDDP" if _loads_wrappers(facts) else strategy.wrapper  # the others are GraphDDP, too
+        wrapper = "ReplicaDDP" if _loads_wrappers(facts) else strategy.wrapper  # what all wrappers are
         helper = facts.names.helper(wrapper)
         for reference in class_references(facts.script):
             if is_type_test(facts.script, reference):
@@ -61,5 +62,5 @@ class DataParallelType(Rule):
 
 def _loads_wrappers(facts: Facts) -> bool:
     """Whether wrapped models come out of files, too: as GraphDDP, whatever the strategy."""
-    loads = ((one.script, call) for one in facts.files for call in one.script.calls_of("torch.load"))
+    loads = ((file.script, call) for file in facts.files for call in file.script.calls_of("torch.load"))
     return any(may_hold_wrapper(script, call, facts.all_wraps) for script, call in loads)

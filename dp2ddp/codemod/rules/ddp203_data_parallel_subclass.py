@@ -32,6 +32,7 @@ class DataParallelSubclass(Rule):
 
     code = "DDP203"
     name = "data-parallel-subclass"
+    nodes = ("Attribute", "Name")
     examples = (
         Rewrites(
             before="""

@@ -31,6 +31,7 @@ class ByHand(Rule):
 
     code = "DDP204"
     name = "data-parallel-by-hand"
+    nodes = ("Attribute", "Name")
     examples = (
         Rewrites(
             before="""

@@ -31,6 +31,7 @@ class HandedOn(Rule):
 
     code = "DDP205"
     name = "data-parallel-handed-on"
+    nodes = ("Attribute", "Call", "Name")
     examples = (
         Rewrites(
             before="""

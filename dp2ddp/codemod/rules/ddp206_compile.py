@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import DropArgument, Finding, Lift, Replace
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.aliases import COMPILE, before_compiling
-from dp2ddp.codemod.facts.script import Call
+from dp2ddp.codemod.facts.script import CallSite
 from dp2ddp.codemod.facts.uses import is_before_wrap
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
@@ -37,6 +37,7 @@ class Compile(Rule):
 
     code = "DDP206"
     name = "compile"
+    nodes = ("Arg", "Attribute", "Name")
     examples = (
         Rewrites(
             before="""
@@ -95,7 +96,7 @@ class Compile(Rule):
                 yield DropArgument(whole, call.node, because)
 
 
-def _is_of_wrapped(facts: Facts, call: Call) -> bool:
+def _is_of_wrapped(facts: Facts, call: CallSite) -> bool:
     """`torch.compile(net)` behind the wrap, or around it."""
     model = before_compiling(facts.script, call.node)
     if any(wrap.call.node is model for wrap in facts.wraps):
@@ -104,7 +105,7 @@ def _is_of_wrapped(facts: Facts, call: Call) -> bool:
     return wrapped and not is_before_wrap(facts.script, facts.wraps, model)
 
 
-def _runs_wrapped(facts: Facts, call: Call) -> bool:
+def _runs_wrapped(facts: Facts, call: CallSite) -> bool:
     """Whether a function that is decorated so, or handed over, has a forward of the wrapped model in it."""
     around = facts.script.scopes.parents[call.node]
     function = around if call.node in getattr(around, "decorator_list", ()) else None

@@ -77,6 +77,7 @@ class ReplicasExchangeMessages(Rule):
 
     code = "DDP207"
     name = "replicas-exchange-messages"
+    nodes = ("ClassDef",)
     examples = (
         Rewrites(
             before=_LAYER + _WRAPPER,
@@ -105,7 +106,7 @@ class ReplicasExchangeMessages(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         if facts.is_converted:
             return
-        for master in (one for one in facts.replication.masters if one.script is facts.script):
+        for master in (master for master in facts.replication.masters if master.script is facts.script):
             because = "the replicas that it brings together are ranks"
             yield Decorate(master.node, _decorator(facts, master), because)
             yield Lift("master_on_ranks", because)
@@ -132,5 +133,5 @@ def _decorator(facts: Facts, master: Master) -> str:
         master.protocol.run_master,
         master.protocol.run_slave,
     )
-    told = ", ".join(map(json.dumps, names))
-    return f"@{facts.names.helper('master_on_ranks')}({told})"
+    arguments = ", ".join(map(json.dumps, names))
+    return f"@{facts.names.helper('master_on_ranks')}({arguments})"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, Lift, PassTo
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.places import Place
+from dp2ddp.codemod.facts.places import ExecutionPlace
 from dp2ddp.codemod.facts.randomness import reseeds_from_outside, unseeded_generators
 from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
@@ -33,6 +33,7 @@ class UnseededGenerator(Rule):
 
     code = "DDP302"
     name = "unseeded-generator"
+    nodes = ("Call",)
     examples = (
         Rewrites(
             before="""
@@ -67,9 +68,9 @@ class UnseededGenerator(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         because = "every rank gets the generator of rank 0"
         for call in unseeded_generators(facts.script):
-            if facts.places.of(call.node) is Place.MAIN:
-                yield PassTo(call.node, facts.names.helper("on_rank_zero"), because)
-                yield Lift("on_rank_zero", because)
+            if facts.places.of(call.node) is ExecutionPlace.MAIN:
+                yield PassTo(call.node, facts.names.helper(strategy.helper("answer_of_rank_zero")), because)
+                yield Lift(strategy.helper("answer_of_rank_zero"), because)
             elif not facts.is_of_rank_zero(call, strategy.shares):
                 yield Hazard(call.node, f"{call.name}() is another generator on every rank", "give it a seed")
         for call in reseeds_from_outside(facts.script):

@@ -32,6 +32,7 @@ class StringHashOrder(Rule):
 
     code = "DDP303"
     name = "string-hash-order"
+    nodes = ("Call",)
     examples = (
         Notes(
             before="""
@@ -56,7 +57,7 @@ class StringHashOrder(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         if facts.is_converted:
             return
-        nodes = sorted(hash_orders(facts.script), key=lambda one: one.lineno)
+        nodes = sorted(hash_orders(facts.script), key=lambda node: node.lineno)
         if nodes:
             also = _also(facts, nodes[1:])
             yield Note(
@@ -66,5 +67,5 @@ class StringHashOrder(Rule):
 
 
 def _also(facts: Facts, nodes: list[ast.expr]) -> str:
-    places = dict.fromkeys(facts.script.where(one) for one in nodes)
+    places = dict.fromkeys(facts.script.where(node) for node in nodes)
     return f" (also in {', '.join(places)})" if places else ""

@@ -32,6 +32,7 @@ class Loader(Rule):
 
     code = "DDP304"
     name = "loader"
+    nodes = ("Call",)
     examples = (
         Rewrites(
             before="""

@@ -32,6 +32,7 @@ class SourceOfOne(Rule):
 
     code = "DDP306"
     name = "source-of-one"
+    nodes = ("Attribute", "Name")
     examples = (
         Rewrites(
             before="""

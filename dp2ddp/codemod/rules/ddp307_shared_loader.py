@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding, Lift, PassTo
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
-from dp2ddp.codemod.strategy import Strategy
+from dp2ddp.codemod.strategy import ONCE, Strategy
 
 
 class SharedLoader(Rule):
@@ -35,6 +35,7 @@ class SharedLoader(Rule):
 
     code = "DDP307"
     name = "shared-loader"
+    nodes = ("Call",)
     examples = (
         Rewrites(
             before="""
@@ -106,7 +107,7 @@ class SharedLoader(Rule):
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        if not strategy.shares or facts.is_converted:
+        if not strategy.shares or strategy.data.value == ONCE or facts.is_converted:
             return
         because = "rank 0 makes each batch, as one process would; the others map its memory"
         for call in facts.shared_loaders:

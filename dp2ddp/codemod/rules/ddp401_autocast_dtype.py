@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Note
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.places import Place
+from dp2ddp.codemod.facts.places import ExecutionPlace
 from dp2ddp.codemod.rule import Notes, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -32,6 +32,7 @@ class AutocastDtype(Rule):
 
     code = "DDP401"
     name = "autocast-dtype"
+    nodes = ("Call",)
     examples = (
         Notes(
             before="""
@@ -52,7 +53,7 @@ class AutocastDtype(Rule):
             dtype = call.argument(None, "dtype")
             if dtype is None or facts.script.scopes.name(dtype) == "torch.float16":
                 continue
-            if facts.places.of(call.node) is Place.MAIN:
+            if facts.places.of(call.node) is ExecutionPlace.MAIN:
                 yield Note(
                     call.node,
                     "DataParallel's threads did not know this dtype and computed in float16; the ranks compute in it",

@@ -10,9 +10,9 @@ from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.effects import Effect
 from dp2ddp.codemod.facts.handles import STORES, is_only_written, reads_of, writes_of
 from dp2ddp.codemod.facts.script import literal
+from dp2ddp.codemod.meeting_places import only_in_main_flow
 from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
-from dp2ddp.codemod.whereabouts import only_in_main_flow
 
 
 class FileOpen(Rule):
@@ -38,6 +38,7 @@ class FileOpen(Rule):
 
     code = "DDP501"
     name = "file-open"
+    nodes = ("Call", "Name", "SimpleString")
     examples = (
         Rewrites(
             before="""
@@ -167,36 +168,47 @@ class FileOpen(Rule):
         for effect in facts.effects:
             if effect.kind in _EDITS:
                 hazard = only_in_main_flow(facts, effect.call.node, "a file is opened for writing")
-                yield from (hazard,) if hazard else _EDITS[effect.kind](facts, effect)
+                yield from (hazard,) if hazard else _EDITS[effect.kind](facts, strategy, effect)
 
 
 BECAUSE = "one run writes its files once: rank 0 does"
 
 
-def _opened(facts: Facts, effect: Effect) -> Iterator[Finding]:
-    yield Replace(effect.call.node.func, facts.names.helper("open_on_rank_zero"), BECAUSE)
-    yield Lift("open_on_rank_zero", BECAUSE)
+def _opener(facts: Facts, strategy: Strategy, effect: Effect) -> str:
+    """The helper that opens a file: for a `with` block, or to stay open."""
+    is_block = isinstance(facts.script.scopes.parents[effect.call.node], ast.withitem)
+    return strategy.helper("open_on_rank_zero" if is_block else "log_on_rank_zero")
 
 
-def _path_opened(facts: Facts, effect: Effect) -> Iterator[Finding]:
+def _opened(facts: Facts, strategy: Strategy, effect: Effect) -> Iterator[Finding]:
+    helper = _opener(facts, strategy, effect)
+    yield Replace(effect.call.node.func, facts.names.helper(helper), BECAUSE)
+    yield Lift(helper, BECAUSE)
+
+
+def _path_opened(facts: Facts, strategy: Strategy, effect: Effect) -> Iterator[Finding]:
     """`path.open("w")` to `open_on_rank_zero(path, "w")`."""
     function = effect.call.node.func
     assert isinstance(function, ast.Attribute)
     rest = {
-        f"a{index}": one for index, one in enumerate((*effect.call.node.args, *effect.call.node.keywords))
+        f"a{index}": argument
+        for index, argument in enumerate((*effect.call.node.args, *effect.call.node.keywords))
     }
     holes = ", ".join(["{path}", *(f"{{{name}}}" for name in rest)])
-    code = f"{facts.names.helper('open_on_rank_zero')}({holes})"
+    helper = _opener(facts, strategy, effect)
+    code = f"{facts.names.helper(helper)}({holes})"
     yield Replace(effect.call.node, code, BECAUSE, {"path": function.value, **rest})
-    yield Lift("open_on_rank_zero", BECAUSE)
+    yield Lift(helper, BECAUSE)
 
 
-def _opened_otherwise(facts: Facts, effect: Effect) -> Iterator[Finding]:
+def _opened_otherwise(facts: Facts, strategy: Strategy, effect: Effect) -> Iterator[Finding]:
     if effect.call.name in STORES and (reads := reads_of(facts.script, effect.call)):
         yield _opened_to_read(facts, effect, reads[0])
         return
-    yield PassTo(effect.call.node, facts.names.helper("object_on_rank_zero"), BECAUSE)
-    yield Lift("object_on_rank_zero", BECAUSE)
+    is_handler = effect.kind in ("handler", "rotating")
+    helper = strategy.helper("handler_on_rank_zero" if is_handler else "object_on_rank_zero")
+    yield PassTo(effect.call.node, facts.names.helper(helper), BECAUSE)
+    yield Lift(helper, BECAUSE)
 
 
 def _opened_to_read(facts: Facts, effect: Effect, read: ast.AST) -> Finding:
@@ -218,10 +230,10 @@ def _opened_to_read(facts: Facts, effect: Effect, read: ast.AST) -> Finding:
     )
 
 
-def _read_and_written(facts: Facts, effect: Effect) -> Iterator[Finding]:
+def _read_and_written(facts: Facts, strategy: Strategy, effect: Effect) -> Iterator[Finding]:
     if is_only_written(facts.script, effect.call):
-        yield PassTo(effect.call.node, facts.names.helper("object_on_rank_zero"), BECAUSE)
-        yield Lift("object_on_rank_zero", BECAUSE)
+        yield PassTo(effect.call.node, facts.names.helper(strategy.helper("object_on_rank_zero")), BECAUSE)
+        yield Lift(strategy.helper("object_on_rank_zero"), BECAUSE)
         return
     name = effect.call.name or ""
     yield Hazard(
@@ -241,17 +253,18 @@ _ADVICE = {
 }
 
 
-def _log_file(facts: Facts, effect: Effect) -> Iterator[Finding]:
+def _log_file(facts: Facts, strategy: Strategy, effect: Effect) -> Iterator[Finding]:
     """`basicConfig(filename=f, filemode=m)` to `basicConfig(stream=open_on_rank_zero(f, m))`."""
     call = effect.call
     filename, mode = call.keyword("filename"), call.keyword("filemode")
     assert filename is not None
-    opened = f"{facts.names.helper('open_on_rank_zero')}({{path}}, {'{mode}' if mode else chr(34) + 'a' + chr(34)})"
+    helper = facts.names.helper(strategy.helper("log_on_rank_zero"))
+    opened = f"{helper}({{path}}, {'{mode}' if mode else chr(34) + 'a' + chr(34)})"
     holes: dict[str, ast.AST] = {"path": filename.value, **({"mode": mode.value} if mode else {})}
     yield Replace(filename, f"stream={opened}", BECAUSE, holes)
     if mode:
         yield DropArgument(mode, call.node, BECAUSE)
-    yield Lift("open_on_rank_zero", BECAUSE)
+    yield Lift(strategy.helper("log_on_rank_zero"), BECAUSE)
 
 
 _EDITS = {

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Hazard, Lift, Replace
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.models import Kind
+from dp2ddp.codemod.facts.models import WrapKind
 from dp2ddp.codemod.facts.pickled import saved_wrapper
+from dp2ddp.codemod.meeting_places import only_in_main_flow
 from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
-from dp2ddp.codemod.whereabouts import only_in_main_flow
 
 
 class TorchSave(Rule):
@@ -36,6 +36,7 @@ class TorchSave(Rule):
 
     code = "DDP502"
     name = "torch-save"
+    nodes = ("Attribute", "Name")
     examples = (
         Rewrites(
             before='import torch\nnet = torch.nn.DataParallel(net)\ntorch.save(net.state_dict(), "best.pt")',
@@ -103,21 +104,23 @@ class TorchSave(Rule):
             if hazard:
                 yield hazard
             else:
-                yield Replace(effect.call.node.func, facts.names.helper("save_on_rank_zero"), because)
-                yield Lift("save_on_rank_zero", because)
+                yield Replace(
+                    effect.call.node.func, facts.names.helper(strategy.helper("save_on_rank_zero")), because
+                )
+                yield Lift(strategy.helper("save_on_rank_zero"), because)
         for mention in facts.mentions:
             if mention.kind == "save":
-                yield Replace(mention.node, facts.names.helper("save_on_rank_zero"), because)
-                yield Lift("save_on_rank_zero", because)
+                yield Replace(mention.node, facts.names.helper(strategy.helper("save_on_rank_zero")), because)
+                yield Lift(strategy.helper("save_on_rank_zero"), because)
 
 
 def _whole_subclass(facts: Facts, saved: ast.expr | None) -> Hazard | None:
-    found = saved_wrapper(facts.script, saved, facts.all_wraps)
-    if found is None or found[1].kind is not Kind.SUBCLASS:
+    wrapper = saved_wrapper(facts.script, saved, facts.all_wraps)
+    if wrapper is None or wrapper[1].kind is not WrapKind.SUBCLASS:
         return None
-    name = facts.script.told(found[0])
+    name = facts.script.text_of(wrapper[0])
     return Hazard(
-        found[0],
+        wrapper[0],
         f"`{name}`, a subclass of DataParallel, is saved as a whole: the file would hold what it is made of now",
         f"save `{name}.state_dict()` or `{name}.module`, then convert again",
     )

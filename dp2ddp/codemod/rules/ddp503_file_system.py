@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding, Hazard, Import, Lift, PassTo, Replace
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.effects import Effect
-from dp2ddp.codemod.facts.handed_on import Mention
+from dp2ddp.codemod.facts.handed_on import FunctionMention
 from dp2ddp.codemod.facts.handles import is_only_closed
-from dp2ddp.codemod.facts.places import Place
+from dp2ddp.codemod.facts.places import ExecutionPlace
 from dp2ddp.codemod.facts.sinks import TEMPORARY
+from dp2ddp.codemod.meeting_places import only_in_main_flow
 from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
-from dp2ddp.codemod.whereabouts import only_in_main_flow
 
 HELPERS = {
     **dict.fromkeys(("file", "process", "saver", "temporary name"), "on_rank_zero"),
@@ -30,7 +30,9 @@ class FileSystem(Rule):
     subprocess, os.system, logging.config.dictConfig (it opens the log files), and for functions of libraries that
     write a file (np.save, plt.savefig, to_csv, cv2.imwrite, save_image), of any library: what is called like a sink
     (`anything.save(path)`, `lib.write_image(image, path)`) is one, unless it is given an open file. Temporary
-    folders and files are made once, for all ranks.
+    folders and files are made once, for all ranks. A function of the script that does nothing but write is called
+    once as a whole: `save_checkpoint(state, is_best)` becomes `on_rank_zero(save_checkpoint, state, is_best)`, where
+    that is one line instead of several.
 
     ## Why
     Of four ranks that call os.makedirs, one succeeds and three raise FileExistsError.
@@ -45,6 +47,7 @@ class FileSystem(Rule):
 
     code = "DDP503"
     name = "file-system"
+    nodes = ("Attribute", "Call", "Name")
     examples = (
         Rewrites(
             before="""
@@ -128,6 +131,28 @@ class FileSystem(Rule):
         ),
         Rewrites(
             before="""
+                import os
+                import shutil
+                import torch
+                net = torch.nn.DataParallel(net)
+                def keep_settings(folder):
+                    os.makedirs(folder)
+                    shutil.copy("settings.yaml", folder)
+                keep_settings("out")
+            """,
+            after="""
+                import os
+                import shutil
+                import torch
+                net = torch.nn.DataParallel(net)
+                def keep_settings(folder):
+                    os.makedirs(folder)
+                    shutil.copy("settings.yaml", folder)
+                on_rank_zero(keep_settings, "out")
+            """,
+        ),
+        Rewrites(
+            before="""
                 from tempfile import TemporaryDirectory
                 import torch
                 net = torch.nn.DataParallel(net)
@@ -190,21 +215,28 @@ class FileSystem(Rule):
                     effect.call.node, "subprocess.Popen() would start a program on every rank", _POPEN
                 )
             elif effect.kind == "saver of who knows what":
-                told = ast.unparse(effect.call.node)
-                yield Hazard(effect.call.node, f"{told} may write a file: nothing here says which", _NO_PATH)
+                call = ast.unparse(effect.call.node)
+                yield Hazard(effect.call.node, f"{call} may write a file: nothing here says which", _NO_PATH)
             elif effect.kind == "temporary":
                 yield from _temporary(facts, effect)
             elif effect.kind in HELPERS:
-                told = f"{ast.unparse(effect.call.node.func)}()"
-                if hazard := only_in_main_flow(facts, effect.call.node, told):
+                call = f"{ast.unparse(effect.call.node.func)}()"
+                if hazard := only_in_main_flow(facts, effect.call.node, call):
                     yield hazard
                 else:
-                    helper = HELPERS[effect.kind]
+                    helper = strategy.helper(_role(facts, effect))
                     yield PassTo(effect.call.node, facts.names.helper(helper), BECAUSE)
                     yield Lift(helper, BECAUSE)
         for mention in facts.mentions:
             if mention.kind == "saver":
-                yield from _handed_on(facts, mention)
+                yield from _handed_on(facts, strategy, mention)
+
+
+def _role(facts: Facts, effect: Effect) -> str:
+    """A smaller tier hands nothing back where nobody asks (codemod/strategy.py)."""
+    role = HELPERS[effect.kind]
+    is_used = not isinstance(facts.script.scopes.parents[effect.call.node], ast.Expr)
+    return "answer_of_rank_zero" if role == "on_rank_zero" and is_used else role
 
 
 def _temporary(facts: Facts, effect: Effect) -> Iterator[Finding]:
@@ -213,23 +245,24 @@ def _temporary(facts: Facts, effect: Effect) -> Iterator[Finding]:
         yield Hazard(
             effect.call.node, "tempfile.mkstemp() gives a descriptor that every rank would write to", _MKSTEMP
         )
-    elif facts.places.of(effect.call.node) is Place.MAIN:
+    elif facts.places.of(effect.call.node) is ExecutionPlace.MAIN:
         helper = TEMPORARY[effect.call.name or ""]
         yield Replace(effect.call.node.func, facts.names.helper(helper), _TEMPORARY)
         yield Lift(helper, _TEMPORARY)
 
 
-def _handed_on(facts: Facts, mention: Mention) -> Iterator[Finding]:
+def _handed_on(facts: Facts, strategy: Strategy, mention: FunctionMention) -> Iterator[Finding]:
     """`partial(np.save, p)` to `partial(on_rank_zero, np.save, p)`; elsewhere `partial(on_rank_zero, np.save)`."""
-    helper = facts.names.helper("on_rank_zero")
+    definition = strategy.helper("on_rank_zero")
+    helper = facts.names.helper(definition)
     code = f"{helper}, {{function}}" if mention.completed_by else f"functools.partial({helper}, {{function}})"
     if not mention.completed_by:
         yield Import("functools", None, BECAUSE)
     yield Replace(mention.node, code, BECAUSE, {"function": mention.node})
-    yield Lift("on_rank_zero", BECAUSE)
+    yield Lift(definition, BECAUSE)
 
 
-BECAUSE = "done once, by rank 0; every rank gets its result"
+BECAUSE = "done once, by rank 0, for all"
 _TEMPORARY = "one for all ranks: rank 0 makes it, and removes it when all are done"
 _NO_PATH = "give it the path; or answer that it writes none"
 _MKSTEMP = "close it at once, os.close(handle), and write with open(path, 'w')"

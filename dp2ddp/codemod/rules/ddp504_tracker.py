@@ -9,10 +9,10 @@ from dp2ddp.codemod.edits import Finding, Hazard, InsertAfter, InsertBefore, Lif
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.effects import STARTS_TRAINING
 from dp2ddp.codemod.facts.libraries import TrackerImport, tracker_imports
-from dp2ddp.codemod.facts.places import Place
+from dp2ddp.codemod.facts.places import ExecutionPlace
+from dp2ddp.codemod.meeting_places import ADVICE, only_in_main_flow
 from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
-from dp2ddp.codemod.whereabouts import ADVICE, only_in_main_flow
 
 BECAUSE = "one run, one tracker: rank 0's; what is read from it, all ranks read"
 
@@ -22,7 +22,8 @@ class Tracker(Rule):
 
     ## What it does
     `SummaryWriter(...)` becomes `tracker_on_rank_zero(SummaryWriter, ...)`, and so does visdom's. Behind the imports of
-    wandb, mlflow, clearml, comet_ml, aim, neptune, swanlab stands `wandb = of_rank_zero(wandb)`: rank 0 has the run.
+    wandb, mlflow, clearml, comet_ml, aim, neptune, swanlab stands `wandb = library_on_rank_zero(wandb)`: rank 0 has the
+    run.
 
     ## Why
     W ranks make W event files or W runs, W-1 of them doubles.
@@ -39,6 +40,7 @@ class Tracker(Rule):
 
     code = "DDP504"
     name = "tracker"
+    nodes = ("BaseStatement", "Call")
     examples = (
         Rewrites(
             before="""
@@ -83,7 +85,7 @@ class Tracker(Rule):
                 import wandb
                 import torch
 
-                wandb = of_rank_zero(wandb)
+                wandb = library_on_rank_zero(wandb)
 
                 net = torch.nn.DataParallel(net)
                 run = wandb.init(config=args)
@@ -106,13 +108,13 @@ class Tracker(Rule):
                 import torch
                 from comet_ml import Experiment
 
-                Experiment = of_rank_zero(Experiment)
+                Experiment = library_on_rank_zero(Experiment)
 
                 def start():
                     from clearml import Task as T, Logger
-                    T, Logger = of_rank_zero(T), of_rank_zero(Logger)
+                    T, Logger = library_on_rank_zero(T), library_on_rank_zero(Logger)
                     import mlflow.pytorch
-                    mlflow = of_rank_zero(mlflow)
+                    mlflow = library_on_rank_zero(mlflow)
                     return T.init("a", "b")
                 net = torch.nn.DataParallel(net)
                 key = Experiment().get_key()
@@ -147,7 +149,8 @@ class Tracker(Rule):
             if effect.kind not in ("tracker", "writer"):
                 continue
             call = effect.call.node
-            helper = "tracker_on_rank_zero" if effect.kind == "tracker" else "object_on_rank_zero"
+            kind = "tracker_on_rank_zero" if effect.kind == "tracker" else "object_on_rank_zero"
+            helper = strategy.helper(kind)
             if hazard := only_in_main_flow(facts, call, f"{ast.unparse(call.func)}()"):
                 yield hazard
             else:
@@ -155,9 +158,9 @@ class Tracker(Rule):
                 yield Lift(helper, BECAUSE)
         if facts.is_converted:
             return
-        for found in tracker_imports(facts.script, facts.modules, facts.entry.last_import):
-            yield from _taken_over(facts, found)
-            yield from _misused(facts, found)
+        for imported in tracker_imports(facts.script, facts.modules, facts.entry.last_import):
+            yield from _taken_over(facts, imported)
+            yield from _misused(facts, imported)
         for call_ in facts.script.calls_of(*STARTS_TRAINING):
             yield Hazard(
                 call_.node,
@@ -166,27 +169,31 @@ class Tracker(Rule):
             )
 
 
-def _taken_over(facts: Facts, found: TrackerImport) -> Iterator[Finding]:
+def _taken_over(facts: Facts, imported: TrackerImport) -> Iterator[Finding]:
     """The library's names, as rank 0 has them, from here on."""
-    helper = facts.names.helper("of_rank_zero")
-    given = [f'globals().get("{name}")' if found.may_be_missing else name for name in found.names]
-    code = f"{', '.join(found.names)} = {', '.join(f'{helper}({one})' for one in given)}"
-    if found.before is not None:
-        yield InsertBefore(found.before, code, BECAUSE)
+    helper = facts.names.helper("library_on_rank_zero")
+    given = [f'globals().get("{name}")' if imported.may_be_missing else name for name in imported.names]
+    code = f"{', '.join(imported.names)} = {', '.join(f'{helper}({argument})' for argument in given)}"
+    if imported.before is not None:
+        yield InsertBefore(imported.before, code, BECAUSE)
     else:
-        yield InsertAfter(found.statement, code, BECAUSE)
-    yield Lift("of_rank_zero", BECAUSE)
+        yield InsertAfter(imported.statement, code, BECAUSE)
+    yield Lift("library_on_rank_zero", BECAUSE)
 
 
-def _misused(facts: Facts, found: TrackerImport) -> Iterator[Finding]:
+def _misused(facts: Facts, imported: TrackerImport) -> Iterator[Finding]:
     """Uses where ranks do not meet, and classes that are made from the library's."""
     for node in facts.script.nodes(ast.Name):
-        if not isinstance(node, ast.Name) or node.id not in found.names or not isinstance(node.ctx, ast.Load):
+        if (
+            not isinstance(node, ast.Name)
+            or node.id not in imported.names
+            or not isinstance(node.ctx, ast.Load)
+        ):
             continue
         place = facts.places.of(node)
         if (
-            place in (Place.FORWARD, Place.WORKER)
-            and facts.script.scopes.statement(node) is not found.statement
+            place in (ExecutionPlace.FORWARD, ExecutionPlace.WORKER)
+            and facts.script.scopes.statement(node) is not imported.statement
         ):
             yield Hazard(node, f"{node.id} is used in {place.value}", ADVICE[place])
         parent = facts.script.scopes.parents[node]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Finding, Lift, Replace, SetArgument
+from dp2ddp.codemod.edits import Finding, Lift, Replace
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.pickled import may_hold_wrapper
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
@@ -15,8 +15,9 @@ class TorchLoad(Rule):
     """Load checkpoints onto the rank's own device.
 
     ## What it does
-    Gives `torch.load(path)` a `map_location=to_own_device`. Where a whole model may be in the file
-    (`weights_only=False`, or the result takes the wrapped model's name), `load_for_ranks(path)` is called instead.
+    `torch.load(path)` stays as it is; the ranks join with `join_process_group(map_location=to_own_device)`, which
+    holds for every load that is not told where to (torch.serialization.register_package). Where a whole model may be
+    in the file (`weights_only=False`, or the result takes the wrapped model's name), `load_for_ranks(path)` is called.
 
     ## Why
     A checkpoint saved on cuda:0 is loaded onto cuda:0, by every rank: the first GPU runs full. And a DataParallel that
@@ -32,19 +33,8 @@ class TorchLoad(Rule):
 
     code = "DDP505"
     name = "torch-load"
+    nodes = ("Attribute", "Name")
     examples = (
-        Rewrites(
-            before="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                state = torch.load("best.pt")
-            """,
-            after="""
-                import torch
-                net = torch.nn.DataParallel(net)
-                state = torch.load("best.pt", map_location=to_own_device)
-            """,
-        ),
         Rewrites(
             before="""
                 import torch
@@ -59,20 +49,15 @@ class TorchLoad(Rule):
                 net = load_for_ranks("net.pt")
             """,
         ),
+        Untouched('import torch\nnet = torch.nn.DataParallel(net)\nstate = torch.load("best.pt")'),
         Untouched(
             'import torch\nnet = torch.nn.DataParallel(net)\nstate = torch.load("best.pt", map_location="cpu")'
         ),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        because = "what was saved on the first GPU comes to the rank's own"
         for call in facts.script.calls_of("torch.load"):
             if may_hold_wrapper(facts.script, call, facts.all_wraps):
                 why = "a DataParallel that is in the file comes back as the wrapper that ranks need"
                 yield Replace(call.node.func, facts.names.helper("load_for_ranks"), why)
                 yield Lift("load_for_ranks", why)
-            elif call.argument(1, "map_location") is None and all(
-                keyword.arg for keyword in call.node.keywords
-            ):
-                yield SetArgument(call.node, "map_location", facts.names.helper("to_own_device"), because)
-                yield Lift("to_own_device", because)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Finding, Hazard, Lift, PassTo
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.clocks import shared_clocks
-from dp2ddp.codemod.facts.places import Place
+from dp2ddp.codemod.facts.places import ExecutionPlace
 from dp2ddp.codemod.rule import Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -36,6 +36,7 @@ class OwnClock(Rule):
 
     code = "DDP506"
     name = "own-clock"
+    nodes = ("Call",)
     examples = (
         Rewrites(
             before="""
@@ -92,13 +93,13 @@ class OwnClock(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         because = "one clock for all ranks: names and decisions come from it"
         for call in shared_clocks(facts.script, facts.modules):
-            if facts.places.of(call.node) is Place.MAIN:
-                yield PassTo(call.node, facts.names.helper("on_rank_zero"), because)
-                yield Lift("on_rank_zero", because)
+            if facts.places.of(call.node) is ExecutionPlace.MAIN:
+                yield PassTo(call.node, facts.names.helper(strategy.helper("answer_of_rank_zero")), because)
+                yield Lift(strategy.helper("answer_of_rank_zero"), because)
             elif not facts.is_of_rank_zero(call, strategy.shares):
-                told = ast.unparse(call.node.func)
+                name = ast.unparse(call.node.func)
                 yield Hazard(
-                    call.node, f"{told}() differs from rank to rank", "take it before the loop and pass it in"
+                    call.node, f"{name}() differs from rank to rank", "take it before the loop and pass it in"
                 )
         yield from _hydra(facts)
 

@@ -9,7 +9,6 @@ from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.own_mode import (
     ASKS,
     kinds_with_ddp,
-    launcher_matters,
     own_mode,
     tests_for_ddp,
     without_condition,
@@ -43,6 +42,7 @@ class AlreadyDistributed(Rule):
 
     code = "DDP901"
     name = "already-distributed"
+    nodes = ("Attribute", "BaseStatement", "Call", "Name", "Tuple")
     examples = (
         Flags(
             before="""
@@ -95,7 +95,7 @@ class AlreadyDistributed(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         if facts.is_converted or not facts.all_wraps:
             return
-        if facts.is_entry and facts.entry.first_act and launcher_matters(facts.modules):
+        if facts.is_entry and facts.entry.first_act and facts.launcher_matters:
             because = (
                 "whatever asks whether it runs among ranks is told what it was told under DataParallel: no"
             )
@@ -130,5 +130,5 @@ def _own_mode_stays_off(facts: Facts) -> Iterator[Finding]:
         yield Replace(test, "(type({model}) is {kind})", because, holes)
     for kinds, others in kinds_with_ddp(facts.script):
         yield Replace(
-            kinds, f"({''.join(f'{facts.script.text(one)}, ' for one in others).rstrip()})", because
+            kinds, f"({''.join(f'{facts.script.text(other)}, ' for other in others).rstrip()})", because
         )

@@ -40,6 +40,7 @@ class HandMadeParallel(Rule):
 
     code = "DDP902"
     name = "hand-made-parallel"
+    nodes = ("Call", "Name", "Subscript")
     examples = (
         Flags(
             before="""
@@ -117,16 +118,16 @@ class HandMadeParallel(Rule):
         if facts.is_converted:
             return
         for call in foreign_wraps(facts.script, facts.modules):
-            told = ast.unparse(call.node.func)
-            yield Hazard(call.node, f"{told} cannot be read: its source is not among the files here", _PLAIN)
+            name = ast.unparse(call.node.func)
+            yield Hazard(call.node, f"{name} cannot be read: its source is not among the files here", _PLAIN)
         for call in copies_by_hand(facts.script):
             part = (call.name or "").removesuffix(".apply").rpartition(".")[2]
             yield Hazard(call.node, f"{part}() copies between devices, and a rank has one", _PLAIN)
         for node in foreign_callbacks(facts.script, facts.modules):
-            told = ast.unparse(node.func) if isinstance(node, ast.Call) else ast.unparse(node)
-            yield Hazard(node, f"{told} cannot be read: its source is not among the files here", _SOURCE)
-        for found in lookups(facts.script, facts.modules):
-            yield Hazard(found.node, f"this {found.because}", _NAME)
+            name = ast.unparse(node.func) if isinstance(node, ast.Call) else ast.unparse(node)
+            yield Hazard(node, f"{name} cannot be read: its source is not among the files here", _SOURCE)
+        for lookup in lookups(facts.script, facts.modules):
+            yield Hazard(lookup.node, f"this {lookup.because}", _NAME)
         for reference in parts_handed_on(facts.script):
             yield Hazard(
                 reference,

@@ -30,6 +30,7 @@ class NoModel(Rule):
 
     code = "DDP903"
     name = "no-model"
+    nodes = ("Call",)
     examples = (
         Flags(
             before="""
@@ -72,11 +73,11 @@ def _is_result(facts: Facts, wrap: Wrap) -> bool:
     if isinstance(wrap.module, ast.Name):
         scope = facts.script.scopes.lookup(wrap.module.id, facts.script.scopes.scope_of[wrap.module])
         made = [
-            one
-            for one in (scope.values if scope else {}).get(wrap.module.id, [])
-            if one is not wrap.call.node
+            node
+            for node in (scope.values if scope else {}).get(wrap.module.id, [])
+            if node is not wrap.call.node
         ]
-    return bool(made) and all(_is_call_of_loss(facts, one) for one in made)
+    return bool(made) and all(_is_call_of_loss(facts, node) for node in made)
 
 
 def _is_call_of_loss(facts: Facts, made: ast.expr | None) -> bool:
@@ -84,6 +85,6 @@ def _is_call_of_loss(facts: Facts, made: ast.expr | None) -> bool:
     if not isinstance(made, ast.Call):
         return False
     maker = facts.script.scopes.value(made.func)
-    found = maker.func if isinstance(maker, ast.Call) else made.func
-    name = facts.script.scopes.name(found) or ""
+    maker_name = maker.func if isinstance(maker, ast.Call) else made.func
+    name = facts.script.scopes.name(maker_name) or ""
     return name.startswith("torch.nn." if isinstance(maker, ast.Call) else "torch.nn.functional.")

@@ -8,9 +8,9 @@ from dp2ddp.codemod.edits import Finding, Hazard, Lift, Note, PassTo
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.effects import DEBUGGERS, QUESTIONS
 from dp2ddp.codemod.facts.own_mode import is_guarded
+from dp2ddp.codemod.meeting_places import only_in_main_flow
 from dp2ddp.codemod.rule import Flags, Notes, Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
-from dp2ddp.codemod.whereabouts import only_in_main_flow
 
 
 class AsksAPerson(Rule):
@@ -33,6 +33,7 @@ class AsksAPerson(Rule):
 
     code = "DDP904"
     name = "asks-a-person"
+    nodes = ("Call",)
     examples = (
         Rewrites(
             before="""
@@ -72,19 +73,19 @@ class AsksAPerson(Rule):
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         because = "a person is asked once, by rank 0; every rank gets the answer"
         for call in facts.script.calls_of(*QUESTIONS):
-            hazard = only_in_main_flow(facts, call.node, f"{_told(call.name)}()")
+            hazard = only_in_main_flow(facts, call.node, f"{_shown(call.name)}()")
             if hazard:
                 yield hazard
             else:
-                yield PassTo(call.node, facts.names.helper("on_rank_zero"), because)
-                yield Lift("on_rank_zero", because)
+                yield PassTo(call.node, facts.names.helper(strategy.helper("answer_of_rank_zero")), because)
+                yield Lift(strategy.helper("answer_of_rank_zero"), because)
         for call in facts.script.calls_of(*DEBUGGERS):
             if is_guarded(facts.modules, facts.script, call.node):
-                told = f"{_told(call.name)}() would stop every rank, without a prompt for most: debug the original"
-                yield Note(call.node, told)
+                text = f"{_shown(call.name)}() would stop every rank, without a prompt for most: debug the original"
+                yield Note(call.node, text)
             else:
-                yield Hazard(call.node, f"{_told(call.name)}() waits for a person", "take it out")
+                yield Hazard(call.node, f"{_shown(call.name)}() waits for a person", "take it out")
 
 
-def _told(name: str | None) -> str:
+def _shown(name: str | None) -> str:
     return (name or "").removeprefix("builtins.")

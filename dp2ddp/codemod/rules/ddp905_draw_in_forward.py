@@ -38,6 +38,7 @@ class DrawInForward(Rule):
 
     code = "DDP905"
     name = "draw-in-forward"
+    nodes = ("Call",)
     examples = (
         Notes(
             before="""
@@ -124,21 +125,21 @@ class DrawInForward(Rule):
                 "draw it in the forward, and keep it with ctx.save_for_backward",
             )
         for call in host_draws_in_forward(facts.script, facts.places):
-            told = call.name or f".{call.method}"
+            name = call.name or f".{call.method}"
             if is_remembered(facts.script, call.node):
                 yield Hazard(
                     call.node,
-                    f"{told}() is drawn once, and kept by functools: a rank would draw and keep its own",
+                    f"{name}() is drawn once, and kept by functools: a rank would draw and keep its own",
                     "draw it in __init__, as a buffer of the module",
                 )
-            elif not facts.can_take_turns:
+            elif not facts.can_keep_rank_order:
                 yield Hazard(
                     call.node,
-                    f"{told}() is drawn inside a forward, where DataParallel itself draws in any order",
+                    f"{name}() is drawn inside a forward, where DataParallel itself draws in any order",
                     "draw with torch on the input's device, or outside of the model and pass it in",
                 )
             else:
                 yield Note(
                     call.node,
-                    f"{told}() draws on the host: ranks take turns (faster: draw on the input's device)",
+                    f"{name}() draws on the host: ranks take turns (faster: draw on the input's device)",
                 )

@@ -34,6 +34,7 @@ class OwnProcesses(Rule):
 
     code = "DDP906"
     name = "own-processes"
+    nodes = ("Call",)
     examples = (
         Flags(
             before="""
@@ -75,10 +76,10 @@ class OwnProcesses(Rule):
         if facts.is_converted:
             return
         for call, why in facts.feeds.stoppers:
-            told = ast.unparse(call.node.func)
+            name = ast.unparse(call.node.func)
             yield Hazard(
                 call.node,
-                f"{told}() {why}",
+                f"{name}() {why}",
                 "hand over by a queue.Queue alone, with a random generator of its own; or load with a DataLoader",
             )
         for call in facts.script.calls:

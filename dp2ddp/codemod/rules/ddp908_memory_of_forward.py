@@ -33,6 +33,7 @@ class MemoryOfForward(Rule):
 
     code = "DDP908"
     name = "memory-of-forward"
+    nodes = ("Assign", "AugAssign", "Call")
     examples = (
         Notes(
             before="""
@@ -246,9 +247,9 @@ class MemoryOfForward(Rule):
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
-        for kept in facts.memory if facts.all_wraps else ():
+        for kept in facts.forward_state if facts.all_wraps else ():
             reader = "read outside" if kept.is_read_outside else "read by the next"
-            if kept.is_reached and facts.can_take_turns:
+            if kept.is_reached and facts.can_keep_rank_order:
                 yield Note(
                     kept.node, f"`{kept.name}` is filled in the forward and {reader}: ranks take turns"
                 )
@@ -261,7 +262,7 @@ class MemoryOfForward(Rule):
                     else "change it in the loop, and pass it in; or keep it in a list or dict of the module",
                 )
         for node in facts.data_writes if facts.all_wraps else ():
-            if facts.can_take_turns:
+            if facts.can_keep_rank_order:
                 yield Note(node, "the forward writes to parameters through .data: ranks take turns")
             else:
                 yield Hazard(

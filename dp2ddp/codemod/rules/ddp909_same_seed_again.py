@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Lift, PassTo, Replace
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.places import Place
+from dp2ddp.codemod.facts.places import ExecutionPlace
 from dp2ddp.codemod.facts.seeds import seeds_of_first, seeds_to_tell
 from dp2ddp.codemod.rule import Rewrites, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
@@ -35,6 +35,7 @@ class SameSeedAgain(Rule):
 
     code = "DDP909"
     name = "same-seed-again"
+    nodes = ("Attribute", "Call", "Name")
     examples = (
         Rewrites(
             before="""
@@ -101,11 +102,14 @@ class SameSeedAgain(Rule):
             return
         because = "the same seed may be set again: what replicas draw from begins anew, too"
         for call in seeds_to_tell(facts.modules, facts.script):
-            if facts.places.of(call.node) is Place.MAIN:
-                yield PassTo(call.node, facts.names.helper("seed_again"), because)
-                yield Lift("seed_again", because)
+            if facts.places.of(call.node) is ExecutionPlace.MAIN and not strategy.draws_apart:
+                helper = strategy.helper("seed_again")
+                yield PassTo(call.node, facts.names.helper(helper), because)
+                yield Lift(helper, because)
         because = "it seeds the first device alone, and what the other replicas draw from goes on"
         for call in seeds_of_first(facts.modules, facts.script):
-            if facts.places.of(call.node) is Place.MAIN:  # in a forward, it is the replica's own device
+            if (
+                facts.places.of(call.node) is ExecutionPlace.MAIN
+            ):  # in a forward, it is the replica's own device
                 yield Replace(call.node.func, facts.names.helper("seed_first_device"), because)
                 yield Lift("seed_first_device", because)

@@ -29,6 +29,7 @@ class SignalHandler(Rule):
 
     code = "DDP910"
     name = "signal-handler"
+    nodes = ("Call",)
     examples = (
         Notes(
             before="""
@@ -54,7 +55,7 @@ class SignalHandler(Rule):
             return
         for call in facts.script.calls_of("signal.signal"):
             handler = call.argument(1, "handler")
-            if handler is not None and not facts.script.told(handler).endswith(("SIG_DFL", "SIG_IGN")):
+            if handler is not None and not facts.script.text_of(handler).endswith(("SIG_DFL", "SIG_IGN")):
                 yield Note(
                     call.node,
                     "a signal reaches one rank, or each at another step, and ranks that part ways wait for each other: "

@@ -33,6 +33,7 @@ class NotebookOnly(Rule):
 
     code = "DDP911"
     name = "notebook-only"
+    nodes = ("Pass",)
     examples = (
         Notes(
             before="""
@@ -57,9 +58,9 @@ class NotebookOnly(Rule):
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         cells = facts.script.source.cells
-        for one in cells.asides if cells else ():
-            node = _at(one)
-            yield Hazard(node, one.because, one.advice) if one.advice else Note(node, one.because)
+        for aside in cells.asides if cells else ():
+            node = _at(aside)
+            yield Hazard(node, aside.because, aside.advice) if aside.advice else Note(node, aside.because)
 
 
 def _at(aside: Aside) -> ast.AST:

@@ -122,7 +122,7 @@ def test_a_device_is_followed_into_a_module() -> None:
     )
 
     (module,) = facts.others
-    assert [(use.told, use.index) for use in module.devices] == [("self.device", 0)]
+    assert [(use.text, use.index) for use in module.devices] == [("self.device", 0)]
 
 
 def test_an_origin_says_what_it_knows() -> None:

@@ -19,6 +19,12 @@ def test_a_method_of_the_users_model_runs_on_every_rank() -> None:
     assert kinds("class Plot:\n    def save(self, name):\n        pass\nPlot().save('a.png')\n") == []
 
 
+def test_what_is_written_nowhere_is_no_file() -> None:
+    assert kinds("import os\nfile = open(os.devnull, 'w')\n") == []
+    assert kinds("file = open('/dev/null', 'w')\n") == []
+    assert kinds("import os\nfile = open(os.pardir, 'w')\n") == ["open"]
+
+
 IMAGE = "from PIL import Image\nimage = Image.fromarray(x)\n"
 
 
@@ -41,6 +47,7 @@ IMAGE = "from PIL import Image\nimage = Image.fromarray(x)\n"
         "class Log:\n    def save(self, path):\n        Image.fromarray(x).save(path)\n",
         "class Net(torch.jit.ScriptModule):\n    def save(self, path):\n        super().save(path)\n",
         "frame.to_netcdf(path)\n",
+        "frame.to_msgpack(path)\n",
         "frame.to_html('a.html')\n",
         "mesh.export('a.ply')\n",
         "from path import Path\n(Path(a) / b).makedirs_p()\n",

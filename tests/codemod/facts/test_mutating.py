@@ -83,13 +83,24 @@ TRIES: dict[str, list[tuple[Any, ...]]] = {
     "fill": [(7,)],
     "partition": [(1,), (b"\x01",)],
     "resize": [((2,),), (2,)],
+    "itemset": [(0, 7)],  # of numpy 1
     "setfield": [(7, np.int8)],
     "setflags": [(False,)],
     "__getitem__": [(9,)],
     "__missing__": [(9,)],
 }
 # Not tried: they wait for ever, write files, or need text; none of them changes its object.
-UNTRIED = {"join", "fromfile", "tofile", "dump", "ctypes", "buffer_info", "tounicode", "fromunicode"}
+UNTRIED = {
+    "join",
+    "fromfile",
+    "tofile",
+    "dump",
+    "ctypes",
+    "buffer_info",
+    "tounicode",
+    "fromunicode",
+    "tostring",
+}
 
 
 def state_of(value: Any) -> Any:

@@ -97,3 +97,19 @@ def test_devices_of_the_own_mode_are_left_alone() -> None:
         9,
         11,
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("net = torch.nn.SyncBatchNorm.convert_sync_batchnorm(net)\n", True),
+        ("from torch.nn import SyncBatchNorm as Norm\n", True),
+        ("def f():\n    from torch.nn import SyncBatchNorm as Norm\n", True),
+        ("norm = getattr(torch.nn, 'SyncBatchNorm')\n", True),
+        ("if dist.is_initialized():\n    print(1)\n", True),
+        ("# no SyncBatchNorm here\n", False),
+        ('def f():\n    """BatchNorm, and not SyncBatchNorm."""\n', False),
+    ],
+)
+def test_what_asks_for_ranks_is_named_in_code(text: str, asked: bool) -> None:
+    assert launcher_matters(modules_of(text)) is asked

@@ -92,8 +92,8 @@ def report(meter):
 def test_a_class_that_the_script_does_not_reach_makes_no_rank_wait_its_turn(fills: str) -> None:
     meter = METER.replace("FILLS", fills)
     wrap = "import torch\nimport meters\nnet = torch.nn.DataParallel(NET)\n"
-    assert facts_of(wrap.replace("NET", "meters.Meter()"), meters=meter).takes_turns
-    assert not facts_of(wrap.replace("NET", "torch.nn.Linear(2, 2)"), meters=meter).takes_turns
+    assert facts_of(wrap.replace("NET", "meters.Meter()"), meters=meter).needs_rank_order
+    assert not facts_of(wrap.replace("NET", "torch.nn.Linear(2, 2)"), meters=meter).needs_rank_order
 
 
 def test_a_package_of_the_project_that_is_called_like_a_tracker_is_none() -> None:

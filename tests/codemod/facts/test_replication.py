@@ -121,8 +121,8 @@ def test_what_nobody_calls_is_left_alone(text: str) -> None:
 def test_the_exchange_is_no_memory_of_the_forward() -> None:
     for text in (SCRIPT, (CORPUS / "synced_bn_inactive.py").read_text()):
         facts = facts_of(text)
-        assert facts.memory == ()
-        assert not facts.takes_turns
+        assert facts.forward_state == ()
+        assert not facts.needs_rank_order
 
 
 def test_parts_that_are_put_in_place_count_where_they_run() -> None:
@@ -150,9 +150,9 @@ class Net(torch.nn.Module):
 )
 def test_wraps_with_parts_of_their_own_take_no_turns(wrap: str) -> None:
     facts = facts_of(DRAWS + wrap)
-    assert facts.takes_turns
-    assert not facts.can_take_turns
-    assert facts_of(DRAWS + "net = torch.nn.DataParallel(Net())\n").can_take_turns
+    assert facts.needs_rank_order
+    assert not facts.can_keep_rank_order
+    assert facts_of(DRAWS + "net = torch.nn.DataParallel(Net())\n").can_keep_rank_order
 
 
 def test_a_layer_called_gather_is_no_part_of_a_wrapper() -> None:

@@ -281,7 +281,7 @@ def test_what_is_never_reached_changes_nothing(names: str, why: str | None) -> N
 
 
 def test_a_number_that_loading_puts_into_an_attribute_is_told_to_all_ranks() -> None:
-    assert stopper("self.taken += 1", "print(rows.taken)") is None  # templates/left_behind.py
+    assert stopper("self.taken += 1", "print(rows.taken)") is None  # templates/loader_state.py
 
 
 def test_workers_that_share_memory_with_the_script_are_every_ranks_own() -> None:

@@ -116,9 +116,9 @@ def test_samples_that_differ_by_process_are_read_by_rank_0() -> None:
         HEAD + LIVE + "rows = Rows()\nloader = DataLoader(rows, 4)\nnet(next(iter(loader)))"
     )
     assert conversion.hazards == ()
-    assert "loader = share(DataLoader, rows, 4)" in conversion.after
+    assert "loader = Rank0Loader(rows, 4)" in conversion.after
     assert conversion.strategy
-    assert conversion.strategy.data.value == "share"
+    assert conversion.strategy.data.value == "once"
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,13 @@ import torch
 import torch.nn as nn
 import torch.optim as optim
 from torch.utils.data import DataLoader, TensorDataset
-from dp2ddp.templates.batches import shard
-from dp2ddp.templates.ddp import ExactDDP
-from dp2ddp.templates.process import join_process_group, world_size
-from dp2ddp.templates.voice import on_rank_zero, save_on_rank_zero, to_own_device
+from dp2ddp.helpers import WholeBatchDDP, count_ranks, init_distributed, run_on_rank0, save_on_rank0, to_own_device
 
 parser = argparse.ArgumentParser(description='PyTorch CIFAR10 Training')
 parser.add_argument('--lr', default=0.1, type=float, help='learning rate')
 parser.add_argument('--resume', '-r', action='store_true')
 
-join_process_group()
+init_distributed(map_location=to_own_device)
 
 args = parser.parse_args()
 
@@ -24,17 +21,17 @@ best_acc = 0  # best test accuracy
 
 # Data
 trainset = TensorDataset(torch.randn(100, 3, 8, 8), torch.randint(0, 10, (100,)))
-trainloader = shard(DataLoader, trainset, batch_size=32, shuffle=True, num_workers=2)
+trainloader = DataLoader(trainset, batch_size=32, shuffle=True, num_workers=2)
 
 # Model
 net = nn.Sequential(nn.Flatten(), nn.Linear(192, 10))
 net = net.to(device)
-if world_size() > 1:
-    print("Let's use", world_size(), "GPUs!")
-    net = ExactDDP(net, pure_forward=True)
+if count_ranks() > 1:
+    print("Let's use", count_ranks(), "GPUs!")
+    net = WholeBatchDDP(net)
 
 if args.resume:
-    checkpoint = torch.load('./checkpoint/ckpt.pth', map_location=to_own_device)
+    checkpoint = torch.load('./checkpoint/ckpt.pth')
     net.load_state_dict(checkpoint['net'])
 
 criterion = nn.CrossEntropyLoss()
@@ -55,8 +52,8 @@ def train(epoch):
     print('loss', train_loss)
     # Save checkpoint.
     if not os.path.isdir('checkpoint'):
-        on_rank_zero(os.mkdir, 'checkpoint')
-    save_on_rank_zero({'net': net.state_dict()}, './checkpoint/ckpt.pth')
+        run_on_rank0(os.mkdir, 'checkpoint')
+    save_on_rank0({'net': net.state_dict()}, './checkpoint/ckpt.pth')
 
 
 for epoch in range(2):

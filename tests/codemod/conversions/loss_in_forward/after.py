@@ -3,9 +3,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.data import DataLoader, Dataset
-from dp2ddp.templates.batches import shard
-from dp2ddp.templates.ddp import ExactDDP
-from dp2ddp.templates.process import join_process_group, world_size
+from dp2ddp.helpers import WholeBatchDDP, count_ranks, init_distributed
 
 
 class Rows(Dataset):
@@ -40,12 +38,12 @@ def evaluate(model, loader):
     return right / len(loader.dataset)
 
 
-join_process_group()
+init_distributed()
 
 torch.manual_seed(0)
-train = shard(DataLoader, Rows(100), batch_size=16, shuffle=True)
-test = shard(DataLoader, Rows(30), batch_size=16)
-model = ExactDDP(WithLoss(), pure_forward=True).cuda()
+train = DataLoader(Rows(100), batch_size=16, shuffle=True)
+test = DataLoader(Rows(30), batch_size=16)
+model = WholeBatchDDP(WithLoss()).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
 for epoch in range(2):
@@ -56,4 +54,4 @@ for epoch in range(2):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    print(f"epoch {epoch}: accuracy {evaluate(model, test):.3f} on {world_size()} GPUs")
+    print(f"epoch {epoch}: accuracy {evaluate(model, test):.3f} on {count_ranks()} GPUs")

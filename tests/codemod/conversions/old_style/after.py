@@ -2,8 +2,7 @@ import argparse
 import torch
 import torch.backends.cudnn as cudnn
 from torch.autograd import Variable
-from dp2ddp.templates.ddp import GraphDDP
-from dp2ddp.templates.process import join_process_group
+from dp2ddp.helpers import GraphDDP, join_process_group
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--gpu", default=0, type=int)

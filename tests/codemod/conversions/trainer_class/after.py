@@ -7,15 +7,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
 from torch.utils.tensorboard import SummaryWriter
 from torchvision import datasets, transforms
-from dp2ddp.templates.batches import shard
-from dp2ddp.templates.ddp import ExactDDP
-from dp2ddp.templates.process import join_process_group, world_size
-from dp2ddp.templates.tracking import tracker_on_rank_zero
-from dp2ddp.templates.turns import rank_zero_first
-from dp2ddp.templates.voice import on_rank_zero, open_on_rank_zero, save_on_rank_zero
+from dp2ddp.helpers import LogFile, Rank0Loader, WholeBatchParallel, ask_rank0, count_ranks, init_distributed, make_on_rank0, open_on_rank0, rank0_first, run_on_rank0, save_on_rank0
 
 logger = logging.getLogger(__name__)
 DEFAULTS = {"epochs": 3, "batch": 64}
@@ -28,15 +22,15 @@ class Trainer:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.model = model.to(self.device)
         if len(gpu_ids) > 1:
-            self.model = ExactDDP(
-                self.model, pure_forward=True,
+            self.model = WholeBatchParallel(
+                self.model,
             )
         self.epochs = epochs
         self.optimizer = torch.optim.Adam(self.model.parameters())
-        self.out = Path("runs") / on_rank_zero(datetime.now).strftime("%m%d-%H%M%S")
-        on_rank_zero(self.out.mkdir, parents=True, exist_ok=True)
-        self.writer = tracker_on_rank_zero(SummaryWriter, log_dir=str(self.out))
-        logging.basicConfig(stream=open_on_rank_zero(self.out / "train.log", "a"), level=logging.INFO)
+        self.out = Path("runs") / ask_rank0(datetime.now).strftime("%m%d-%H%M%S")
+        run_on_rank0(self.out.mkdir, parents=True, exist_ok=True)
+        self.writer = make_on_rank0(SummaryWriter, log_dir=str(self.out))
+        logging.basicConfig(stream=LogFile(self.out / "train.log", "a"), level=logging.INFO)
 
     def train(self, loader):
         best = float("inf")
@@ -53,22 +47,22 @@ class Trainer:
             mean = total / len(loader.dataset)
             self.writer.add_scalar("loss", mean, epoch)
             logger.info("epoch %d took %.1f s", epoch, time.time() - start)
-            with open_on_rank_zero(self.out / "log.csv", "a", newline="") as f:
+            with open_on_rank0(self.out / "log.csv", "a", newline="") as f:
                 csv.writer(f).writerow([epoch, mean])
             if mean < best:
                 best = mean
-                model = self.model.module if isinstance(self.model, ExactDDP) else self.model
-                save_on_rank_zero(model.state_dict(), self.out / "best.pt")
-        on_rank_zero(np.save, self.out / "best.npy", best)
+                model = self.model.module if isinstance(self.model, WholeBatchParallel) else self.model
+                save_on_rank0(model.state_dict(), self.out / "best.pt")
+        run_on_rank0(np.save, self.out / "best.npy", best)
 
 
 def main():
-    data = rank_zero_first(datasets.MNIST, "data", train=True, download=True, transform=transforms.ToTensor())
-    loader = shard(DataLoader, data, DEFAULTS["batch"], shuffle=True, num_workers=4)
+    data = rank0_first(datasets.MNIST, "data", train=True, download=True, transform=transforms.ToTensor())
+    loader = Rank0Loader(data, DEFAULTS["batch"], shuffle=True, num_workers=4)
     model = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
-    Trainer(model, list(range(world_size()))).train(loader)
+    Trainer(model, list(range(count_ranks()))).train(loader)
 
 
 if __name__ == "__main__":
-    join_process_group()
+    init_distributed()
     main()

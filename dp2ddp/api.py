@@ -1,0 +1,334 @@
+"""What the commands do, as functions: `import dp2ddp` has them (docs/api.md). The command line calls these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from dp2ddp.errors import OptionError, RunError
+from dp2ddp.installed import require_what_runs_need
+from dp2ddp.progress import SILENT, Progress, Within
+
+if TYPE_CHECKING:
+    from dp2ddp.codemod.convert import Conversion
+    from dp2ddp.costs.result import Benchmark
+    from dp2ddp.report.comparison import Report
+    from dp2ddp.review.checking import CheckResult
+
+Helpers = Literal["beside", "in the script", "package"]
+
+
+class VerificationError(RunError):
+    """A run failed, hung or could not be started; `report` has what was found before."""
+
+    def __init__(self, error: RunError, report: Report) -> None:
+        super().__init__(str(error), error.details)
+        self.report = report
+
+
+class BenchmarkError(RunError):
+    """The same of a benchmark; `benchmark` has what was measured before."""
+
+    def __init__(self, error: RunError, benchmark: Benchmark) -> None:
+        super().__init__(str(error), error.details)
+        self.benchmark = benchmark
+
+
+def convert(
+    script: str | Path,
+    *,
+    output: str | Path | None = None,
+    as_module: bool = False,
+    style: str = "exact",
+    data: str | None = None,
+    join: str | None = None,
+    gradients: str | None = None,
+    tier: str | None = None,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    accept: Sequence[str] = (),
+    helpers: Helpers = "beside",
+    renew_helpers: bool = False,
+    progress: Progress = SILENT,
+) -> Conversion:
+    """Convert a DataParallel script, and the local modules that it imports; nothing is imported, run or written.
+
+    script: a file, a notebook, "-" for stdin; with `as_module`, a module as `python -m` takes it.
+    output: the file that it will be written to, if it is not NAME_ddp.py beside it; helpers are looked for there.
+    style: "exact" trains the same, "idiomatic" is what a tutorial would write.
+    data, join, gradients, tier: choices of `dp2ddp convert`; by default what is proven to be the fastest.
+    select, ignore: codes of rules or of their families, "DDP5"; all but the selected, or the ignored, are left out.
+    accept: answers to hazards, "DDP503:41", as `--accept` takes them.
+    helpers: a module beside the script, or pasted "in the script" (beside it all the same, where other modules change,
+    too), or imported from the "package" dp2ddp.
+    renew_helpers: write a module of helpers that is there already anew, whoever changed it.
+
+    Returns the conversion; look at its `hazards`: while any is open, it is not to be relied on.
+    Raises SourceError for what cannot be read, ConversionError for what cannot be carried out, UnmatchedAcceptanceError
+    for an answer to no hazard, OptionError (a ValueError) for options that do not go together or do not exist.
+    """
+    from dp2ddp.codemod.acceptance import accept_option
+    from dp2ddp.codemod.choices import CHOICES, EXACT
+    from dp2ddp.codemod.convert import Options
+    from dp2ddp.codemod.convert import convert as convert_project
+    from dp2ddp.codemod.helpers import HelperPlace
+    from dp2ddp.codemod.result_files import names_file
+    from dp2ddp.codemod.rule import UnknownRuleError
+    from dp2ddp.source.entries import other_entries
+    from dp2ddp.source.projects import module_file, read_project
+
+    choices = {"data": data, "join": join, "gradients": gradients, "tier": tier}
+    for name, value in {"style": style, **choices}.items():
+        if value is not None and value not in CHOICES[name]:
+            raise OptionError(f"{name}={value!r}: one of {', '.join(CHOICES[name])}")
+    given = [f"--{name}" for name, value in choices.items() if value]
+    given += ["--one-file or --import"] if helpers != "beside" else []
+    if given and style != EXACT:
+        raise OptionError(f"{given[0]} is of the exact style: --style {style} has no helpers and no choices")
+    try:
+        answers = tuple(map(accept_option, accept))
+    except ValueError as error:
+        raise OptionError(str(error)) from error
+    options = Options(
+        style=style,
+        **choices,
+        select=tuple(select),
+        ignore=tuple(ignore),
+        accept=answers,
+        helpers=HelperPlace(helpers),
+        renew_helpers=renew_helpers,
+    )
+    progress.begin(f"reading {script}")
+    project = read_project(str(module_file(str(script))) if as_module else script, as_module)
+    if output is not None and names_file(str(output), project.entry):
+        project = project.written_to(Path(output))
+    try:
+        conversion = convert_project(project, options, Within(progress, f"converting {script}").begin)
+    except UnknownRuleError as error:
+        raise OptionError(str(error)) from error
+    if conversion.is_project:
+        progress.begin("looking for other scripts that import what changes")
+        changed = (file.before.path for file in conversion.files if file.changed)
+        conversion = replace(conversion, used_by=other_entries(project, [path for path in changed if path]))
+    return conversion
+
+
+def write_conversion(
+    conversion: Conversion,
+    output: str | Path | None = None,
+    *,
+    in_place: bool = False,
+    notebook: bool = False,
+    force: bool = False,
+    remark: Callable[[str], None] = SILENT.warn,
+) -> str | None:
+    """Write a conversion, all its files or none of them.
+
+    output: a file for the script, as it was given to `convert`; NAME_ddp.py beside the original by default. A folder
+    gets a converted copy of the whole project, which is needed where local modules change.
+    in_place: change the files themselves; those of which git keeps no copy only with `force`.
+    notebook: write a notebook that writes the script and starts it.
+    force: overwrite what is there.
+    remark: gets a line for what is worth knowing beside it.
+
+    Returns the script to start; None if nothing changes. `conversion.launch_of` tells how. Raises SourceError if
+    something is in the way or cannot be written, OptionError for options that do not go together.
+    """
+    from dp2ddp.codemod import result_files
+
+    output = None if output is None else str(output)
+    if in_place and (output or not conversion.before.path):
+        raise OptionError("--in-place writes SRC itself: no -o, and no SRC from stdin")
+    if notebook:
+        if in_place or not conversion.before.cells:
+            raise OptionError("--notebook makes a new notebook out of a notebook")
+        if output and not output.endswith(".ipynb"):
+            raise OptionError("--notebook writes a notebook: name a file that ends in .ipynb")
+        return result_files.write_notebook(conversion, output, force=force, remark=remark)
+    if output and output.endswith(".ipynb"):
+        raise OptionError("a script is written; --notebook writes a notebook")
+    if in_place:
+        return result_files.write_in_place(conversion, force=force, remark=remark)
+    return result_files.write(conversion, output, force=force, remark=remark)
+
+
+def write_report(
+    result: Conversion | Report | Benchmark, path: str | Path, *, written: str | None = None
+) -> None:
+    """Write what `convert`, `verify` or `bench` found as a report: .html to read, .md for a pull request.
+
+    written: of a conversion, what `write_conversion` returned; the report then tells how to start it.
+
+    Raises SourceError if the file cannot be written, or ends otherwise.
+    """
+    from dp2ddp.codemod.convert import Conversion
+    from dp2ddp.report import report_files
+    from dp2ddp.report.conversion_report import conversion_report
+
+    report_files.check_target(Path(path))
+    shown = conversion_report(result, written) if isinstance(result, Conversion) else result
+    report_files.write_report(shown, Path(path))
+
+
+def verify(
+    script: str | Path,
+    *,
+    converted: str | Path | None = None,
+    devices: int | Sequence[int] = (),
+    arguments: Sequence[str] = (),
+    converted_arguments: Sequence[str] | None = None,
+    steps: int | None = None,
+    every: int = 1,
+    only_gradients: bool = False,
+    aligned: bool = False,
+    launcher: str | None = None,
+    accept: Sequence[str] = (),
+    timeout: float = 120.0,
+    as_module: bool = False,
+    progress: Progress = SILENT,
+) -> Report:
+    """Train a script with DataParallel and its DDP version in scratch copies of the current folder, and compare.
+
+    script: the DataParallel script; with `as_module`, a module as `python -m` takes it.
+    converted: a DDP version of your own; without it the script is converted first, in memory.
+    devices: one or several numbers of devices; by default what the script names, or 2.
+    arguments, converted_arguments: of the script, and of the DDP version where those are others.
+    steps: end both after so many optimizer steps. every: compare all values at each so many-th step only.
+    only_gradients: judge gradients and parameters; what is printed and left behind is shown.
+    aligned: give both the same random numbers (a version of your own may draw others).
+    launcher: "torchrun" or "python", whichever starts a version of your own; by default what its text says.
+    accept: answers to hazards, "DDP503:41", as `--accept` takes them.
+    timeout: seconds without progress after which a run counts as a hang.
+
+    Returns the report: `report.same`, and a verdict for each number of devices. Raises VerificationError if a run
+    fails, HazardError if the script cannot be converted without its owner, SourceError if it cannot be read,
+    MissingError if torch is not installed, OptionError for options that do not go together.
+    """
+    require_what_runs_need("verify")
+    from dp2ddp.trial.all_trials import verify as verify_all
+    from dp2ddp.trial.options import VerifyOptions
+
+    options = VerifyOptions(
+        script=Path(script),
+        converted=None if converted is None else Path(converted),
+        devices=_numbers(devices),
+        arguments=tuple(arguments),
+        converted_arguments=None if converted_arguments is None else tuple(converted_arguments),
+        steps=steps,
+        every=every,
+        only_gradients=only_gradients,
+        aligned=aligned,
+        launcher=launcher,
+        accept=tuple(accept),
+        timeout=timeout,
+        as_module=as_module,
+    )
+    report, failure = verify_all(options, progress)
+    if failure:
+        raise VerificationError(failure, report) from failure
+    return report
+
+
+def bench(
+    script: str | Path,
+    *,
+    converted: str | Path | None = None,
+    devices: int | Sequence[int] = (),
+    arguments: Sequence[str] = (),
+    converted_arguments: Sequence[str] | None = None,
+    steps: int = 25,
+    warm_up: int = 5,
+    rounds: int = 2,
+    compared: int = 4,
+    virtual: bool = False,
+    launcher: str | None = None,
+    accept: Sequence[str] = (),
+    timeout: float = 120.0,
+    as_module: bool = False,
+    progress: Progress = SILENT,
+) -> Benchmark:
+    """Time a script with DataParallel and its DDP version with the same batches, one after the other.
+
+    steps: end each run after so many optimizer steps; the first `warm_up` of them are dropped.
+    rounds: time each version so many times, in turn.
+    compared: steps of both that are compared first, in runs of their own; 0: none.
+    virtual: virtual devices on the CPU, even where there are real ones.
+    The others are those of `verify`.
+
+    Returns what was measured for each number of devices: seconds, bytes (dp2ddp.costs.figures). Raises BenchmarkError
+    if a run fails, and what `verify` raises.
+    """
+    require_what_runs_need("bench")
+    from dp2ddp.trial.options import VerifyOptions
+    from dp2ddp.trial.timing import Timing
+    from dp2ddp.trial.timing import bench as bench_all
+
+    options = VerifyOptions(
+        script=Path(script),
+        converted=None if converted is None else Path(converted),
+        devices=_numbers(devices),
+        arguments=tuple(arguments),
+        converted_arguments=None if converted_arguments is None else tuple(converted_arguments),
+        launcher=launcher,
+        accept=tuple(accept),
+        timeout=timeout,
+        as_module=as_module,
+    )
+    benchmark, failure = bench_all(Timing(options, warm_up, steps, rounds, compared, virtual), progress)
+    if failure:
+        raise BenchmarkError(failure, benchmark) from failure
+    return benchmark
+
+
+def check(
+    paths: str | Path | Sequence[str | Path] = ".",
+    *,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    fix: bool = False,
+    diff: bool = False,
+    baseline: str | Path | None = None,
+    write_baseline: bool = False,
+    cache: bool = True,
+    text: str | None = None,
+    progress: Progress = SILENT,
+) -> CheckResult:
+    """Look through files, folders and notebooks for what is wrong, or in the way of DDP; nothing is run or imported.
+
+    select, ignore: codes of rules or of their families, "DDP6"; beside those of `[tool.dp2ddp]` in pyproject.toml.
+    fix: mend what can be mended without changing any training; `mended` of the result has each file before and after.
+    diff: say in `mended` what `fix` would change, and change nothing.
+    baseline: a file of what is known already, and not reported; `write_baseline` keeps there what is found.
+    cache: remember what was found in files that have not changed since.
+    text: what the one path has in it, instead of what lies on the disk: an editor's buffer.
+
+    Returns the problems with file, line, code, text and level; `fails` says whether any is more than a note,
+    or a file could not be read. Raises
+    SourceError for what cannot be read, and for codes that no rule has.
+    """
+    from dp2ddp.commands import COMMANDS
+    from dp2ddp.review.settings import checked_codes
+    from dp2ddp.review.whole_check import CheckOptions, whole_check
+
+    named = (paths,) if isinstance(paths, str | Path) else paths
+    options = CheckOptions(
+        paths=tuple(map(str, named)),
+        select=checked_codes(select),
+        ignore=checked_codes(ignore),
+        fix=fix,
+        diff=diff,
+        baseline=None if baseline is None else Path(baseline),
+        write_baseline=write_baseline,
+        cache=cache,
+        text=text,
+    )
+    return whole_check(options, COMMANDS, progress.say, progress.begin)
+
+
+def _numbers(devices: int | Sequence[int]) -> tuple[int, ...]:
+    numbers = (devices,) if isinstance(devices, int) else tuple(devices)
+    if any(number < 1 for number in numbers):
+        raise OptionError(f"devices={devices!r}: numbers of devices from 1 up")
+    return numbers

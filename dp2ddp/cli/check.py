@@ -1,0 +1,105 @@
+"""`dp2ddp check`: what stands in the way of DistributedDataParallel, and what is wrong where it is used already."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dp2ddp.cli._completion import rule_codes
+from dp2ddp.cli._progress import shown
+from dp2ddp.errors import OptionError
+from dp2ddp.review.settings import UnknownCodeError, checked_codes
+
+if TYPE_CHECKING:
+    from dp2ddp.review.checking import CheckResult
+
+FORMATS = ("text", "json", "sarif", "github", "gitlab")
+
+
+def _codes(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+    try:
+        return checked_codes((value or "").split(","))
+    except UnknownCodeError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command("check")
+@click.argument("paths", nargs=-1, metavar="[PATHS]...")
+@click.option(
+    "--select",
+    callback=_codes,
+    shell_complete=rule_codes,
+    help="Report these only (codes or families: DDP6,DDP201).",
+)
+@click.option("--ignore", callback=_codes, shell_complete=rule_codes, help="Leave these out.")
+@click.option("--fix", is_flag=True, help="Mend what can be mended without changing any training.")
+@click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="Of the output."
+)
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Report only what is not known in this file.",
+)
+@click.option("--write-baseline", is_flag=True, help="Keep what is found in the --baseline file, as known.")
+@click.option(
+    "--stdin-filename",
+    metavar="FILE",
+    help="Read the script from stdin (PATHS is - then), and take this for its name: for editors.",
+)
+@click.option("--no-cache", is_flag=True, help="Look at every file anew, and keep nothing.")
+def command(
+    paths: tuple[str, ...], select: tuple[str, ...], ignore: tuple[str, ...], fix: bool, diff: bool, form: str,
+    baseline: Path | None, write_baseline: bool, stdin_filename: str | None, no_cache: bool,
+) -> None:  # fmt: skip
+    """Look through files, folders and notebooks (default: the current folder) without running or importing them.
+
+    Reports what stands in the way of DistributedDataParallel in DataParallel code, and what is wrong in code that uses
+    it already. A comment `# dp2ddp: ignore[CODE]` at the end of a line leaves a rule out there. Exits with 1 if
+    anything but notes was found, or a file could not be read.
+    """
+    from dp2ddp.api import check
+
+    if ("-" in paths) != (stdin_filename is not None) or ("-" in paths and len(paths) > 1):
+        raise click.UsageError("a script from stdin is `-` and nothing else, with its --stdin-filename")
+    text = _stdin() if stdin_filename else None
+    with shown() as progress:
+        try:
+            result = check(
+                stdin_filename or paths or (".",), select=select, ignore=ignore, fix=fix, diff=diff, baseline=baseline,
+                write_baseline=write_baseline, cache=not no_cache, text=text, progress=progress,
+            )  # fmt: skip
+        except OptionError as error:
+            raise click.UsageError(str(error)) from error
+    if diff:
+        click.echo(b"".join(file.diff_bytes() for file in result.mended), nl=False)
+    else:
+        click.echo(_writer(form)(result), nl=False)
+    sys.exit(1 if result.fails else 0)
+
+
+def _stdin() -> str:
+    from dp2ddp.source.files import read_source
+
+    return read_source("-").text
+
+
+def _writer(form: str) -> Callable[[CheckResult], str]:
+    if form == "text":
+        from dp2ddp.report.check_text import check_text
+
+        return check_text
+    from dp2ddp.report import check_formats
+
+    writers = {
+        "json": check_formats.check_json,
+        "sarif": check_formats.check_sarif,
+        "github": check_formats.check_github,
+        "gitlab": check_formats.check_gitlab,
+    }
+    return writers[form]

@@ -1,0 +1,23 @@
+"""`dp2ddp new`: a small training script in both modes."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+
+@click.command("new")
+@click.argument("folder", type=click.Path(path_type=Path))
+def command(folder: Path) -> None:
+    """Write a small training script into FOLDER, with DataParallel and with DistributedDataParallel.
+
+    Both train the same, from shared model and data modules. Nothing is overwritten.
+    """
+    from dp2ddp.new.copy import write_new
+
+    for path in write_new(folder):
+        click.echo(path)
+    there = shlex.quote(str(folder))
+    click.echo(f"try it: cd {there} && torchrun --standalone --nproc-per-node 2 train_ddp.py", err=True)

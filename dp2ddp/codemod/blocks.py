@@ -1,0 +1,372 @@
+"""Statements that come, go and move inside a block, with the comments and empty lines between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import libcst as cst
+
+from dp2ddp.codemod.libcst_text import is_stand_in
+
+Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
+EMPTY = cst.EmptyLine(indent=False)
+SEMICOLON = cst.Semicolon(whitespace_after=cst.SimpleWhitespace(" "))
+
+
+@dataclass(frozen=True)
+class Before:
+    """Code for the lines before a statement."""
+
+    code: str
+    apart: bool  # at the top of a module, with empty lines around it
+
+
+@dataclass
+class Around:
+    """What edits want of one statement."""
+
+    before: list[Before] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+    removed: bool = False
+    alone: bool = False  # nothing else stands in its block
+    indent: str = ""  # the blanks before it
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """Statements, by the ids of the first and the last, under a condition."""
+
+    first: int
+    last: int
+    test: str
+
+
+@dataclass(frozen=True)
+class Added:
+    """Statements for the top of the module, behind the statement with this id (None: before the first one)."""
+
+    statements: tuple[Statement, ...]
+    footer: tuple[cst.EmptyLine, ...]  # comments behind the last of them
+    behind: int | None
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line or a compound statement of a block; None: it went, and left the lines above it."""
+
+    statement: Statement | None
+    ids: frozenset[int] = frozenset()
+    left: tuple[cst.EmptyLine, ...] = ()
+
+
+class Blocks:
+    """The blocks of a module with the statements that edits are about."""
+
+    def __init__(
+        self,
+        around: Mapping[int, Around],
+        guarded: Sequence[Guarded],
+        added: Added | None,
+        default_indent: str,
+    ) -> None:
+        self.around = around
+        self.guarded = guarded
+        self.added = added
+        self.default_indent = default_indent
+        self._first = {node.first for node in guarded}
+        self._last = {node.last for node in guarded} | ({added.behind} if added and added.behind else set())
+
+    def module(self, old: cst.Module, new: cst.Module) -> cst.Module:
+        lines = self._lines(old.body, new.body, at_top=True)
+        lines = [*lines, _Line(None, left=tuple(new.footer))]
+        if self.added:
+            lines = self._with_added(lines, self.added)
+        body, footer = _settled(lines)
+        return new.with_changes(body=body, footer=footer)
+
+    def block(self, old: cst.IndentedBlock, new: cst.IndentedBlock) -> cst.IndentedBlock:
+        body, rest = _settled(self._lines(old.body, new.body, at_top=False))
+        if not body:
+            body, rest = [cst.SimpleStatementLine([cst.Pass()], leading_lines=rest)], ()
+        return new.with_changes(body=body, footer=(*rest, *new.footer))
+
+    def suite(self, old: cst.SimpleStatementSuite, new: cst.SimpleStatementSuite) -> cst.BaseSuite:
+        """`if x: f()` stays in its line as long as what comes is no more than a small statement."""
+        line = cst.SimpleStatementLine(new.body, trailing_whitespace=new.trailing_whitespace)
+        lines = self._guard(self._unfolded(old.body, line, shares_line=True))
+        if len(lines) == 1 and isinstance(lines[0].statement, cst.SimpleStatementLine):
+            return new.with_changes(body=lines[0].statement.body)
+        body, _ = _settled(lines)
+        return cst.IndentedBlock(body)
+
+    def _lines(
+        self, old: Sequence[cst.BaseStatement], new: Sequence[cst.BaseStatement], at_top: bool
+    ) -> list[_Line]:
+        lines: list[_Line] = []
+        for index, (was, now) in enumerate(zip(old, new, strict=True)):
+            is_head = at_top and index == 0
+            if isinstance(was, cst.SimpleStatementLine):
+                assert isinstance(now, cst.SimpleStatementLine)
+                lines += self._simple(was, now, at_top, is_head)
+            else:
+                assert isinstance(now, cst.BaseCompoundStatement)
+                lines += self._compound(was, now, at_top, is_head)
+        return self._guard(lines)
+
+    def _compound(
+        self, was: cst.BaseStatement, now: cst.BaseCompoundStatement, at_top: bool, is_head: bool
+    ) -> list[_Line]:
+        around, ids = self.around.get(id(was)), frozenset({id(was)})
+        if around is None:
+            return [_Line(now, ids)]
+        if around.removed and around.alone:
+            own: Statement = cst.SimpleStatementLine([cst.Pass()], leading_lines=now.leading_lines)
+            rest = _Line(None, left=tuple(_footers(now, around.indent, self.default_indent)))
+            return [*_before(around.before, own, ids, at_top, is_head), rest]
+        if around.removed:
+            left = (*now.leading_lines, *_footers(now, around.indent, self.default_indent))
+            return [*_in_place(node.code for node in around.before), _Line(None, ids, left)]
+        return [*_before(around.before, now, ids, at_top, is_head), *_in_place(around.after)]
+
+    def _simple(
+        self, was: cst.SimpleStatementLine, now: cst.SimpleStatementLine, at_top: bool, is_head: bool
+    ) -> list[_Line]:
+        ids = frozenset(map(id, was.body))
+        if not ids & (self.around.keys() | self._first | self._last):
+            return [_Line(now, ids)]
+        first = self.around.get(id(was.body[0]), Around())
+        if len(was.body) == 1 and first.removed and not first.alone:
+            gone = _Line(None, ids, tuple(now.leading_lines))
+            return [*_in_place(node.code for node in first.before), gone, *_in_place(first.after)]
+        lines = self._unfolded(was.body, now, shares_line=False)
+        before = first.before
+        own = lines[0].statement
+        assert own is not None
+        return [*_before(before, own, lines[0].ids, at_top, is_head), *lines[1:]]
+
+    def _unfolded(
+        self, old: Sequence[cst.BaseSmallStatement], line: cst.SimpleStatementLine, shares_line: bool
+    ) -> list[_Line]:
+        """The lines that a line becomes; those before its first statement only where it shares its line."""
+        folding = _Folding(line)
+        last = len(old) - 1
+        for index, (was, now) in enumerate(zip(old, line.body, strict=True)):
+            around = self.around.get(id(was), Around())
+            if id(was) in self._first:
+                folding.end_line()
+            for before in around.before if index or shares_line else ():
+                folding.insert(statements(before.code))
+            folding.add(cst.Pass(semicolon=now.semicolon) if around.removed else now, id(was))
+            ends = index == last and not isinstance(now.semicolon, cst.Semicolon) and not shares_line
+            for after in around.after:
+                folding.insert(statements(after), on_own_line=ends)
+            if id(was) in self._last and index < last:
+                folding.end_line()
+        return folding.finished()
+
+    def _guard(self, lines: list[_Line]) -> list[_Line]:
+        for node in self.guarded:
+            first = next((index for index, line in enumerate(lines) if node.first in line.ids), None)
+            last = next((index for index, line in enumerate(lines) if node.last in line.ids), None)
+            if first is not None and last is not None:
+                lines = [*lines[:first], _under(node.test, lines[first : last + 1]), *lines[last + 1 :]]
+        return lines
+
+    def _with_added(self, lines: list[_Line], added: Added) -> list[_Line]:
+        new = [_Line(statement) for statement in added.statements]
+        at = next((index for index, line in enumerate(lines) if added.behind in line.ids), -1) + 1
+        if not at and lines[0].statement is not None:
+            above, own = _split(lines[0].statement.leading_lines, is_head=True)
+            if above and above[-1] is EMPTY:  # before a line that comes, too
+                above, own = above[:-1], (EMPTY, *own)
+            new[0] = _with_leading(new[0], (*above, *added.statements[0].leading_lines))
+            lines = [_with_leading(lines[0], own), *lines[1:]]
+        following = lines[at]
+        below = following.left if following.statement is None else following.statement.leading_lines
+        if below or following.statement is not None:
+            below = _apart(below)
+        following = _with_leading(following, (*added.footer, *below))
+        return [*lines[:at], *new, following, *lines[at + 1 :]]
+
+
+class _Folding:
+    """Small statements, one after the other, that share a line until something must have one of its own."""
+
+    def __init__(self, line: cst.SimpleStatementLine) -> None:
+        self.line = line
+        self.lines: list[_Line] = []
+        self.small: list[cst.BaseSmallStatement] = []
+        self.ids: set[int] = set()
+
+    def add(self, statement: cst.BaseSmallStatement, number: int) -> None:
+        self.small.append(statement)
+        self.ids.add(number)
+
+    def insert(self, new: Sequence[Statement], on_own_line: bool = False) -> None:
+        only = new[0] if len(new) == 1 else None
+        if isinstance(only, cst.SimpleStatementLine) and len(only.body) == 1 and not on_own_line:
+            end = self.small[-1].semicolon if self.small else SEMICOLON
+            if self.small:
+                self.small[-1] = self.small[-1].with_changes(semicolon=SEMICOLON)
+            self.small.append(only.body[0].with_changes(semicolon=end))
+            return
+        self.end_line()
+        self.lines += map(_Line, new)
+
+    def end_line(self) -> None:
+        if not self.small:
+            return
+        *others, last = self.small
+        last = last.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
+        line = cst.SimpleStatementLine([*others, last])
+        self.lines.append(_Line(line, frozenset(self.ids)))
+        self.small, self.ids = [], set()
+
+    def finished(self) -> list[_Line]:
+        """Lines above belong to the first of them, what stands behind the last statement to the last one."""
+        if self.small:
+            own = _Line(self.line.with_changes(body=self.small, leading_lines=()), frozenset(self.ids))
+            self.lines.append(own)
+        else:
+            index = max(index for index, line in enumerate(self.lines) if line.ids)
+            ended = self.lines[index].statement
+            assert ended is not None
+            kept = ended.with_changes(trailing_whitespace=self.line.trailing_whitespace)
+            self.lines[index] = replace(self.lines[index], statement=kept)
+        return [_with_leading(self.lines[0], self.line.leading_lines), *self.lines[1:]]
+
+
+def statements(code: str) -> list[Statement]:
+    """The statements of a piece of code."""
+    return list(cst.parse_module(code).body)
+
+
+def indented_as_it_is(module: cst.Module) -> cst.Module:
+    """Blocks keep their own indentation among those of another module."""
+    indented = module.visit(_OwnIndent(module.default_indent))
+    assert isinstance(indented, cst.Module)
+    return indented
+
+
+class _OwnIndent(cst.CSTTransformer):
+    def __init__(self, default: str) -> None:
+        super().__init__()
+        self.default = default
+
+    def leave_IndentedBlock(
+        self, original_node: cst.IndentedBlock, updated_node: cst.IndentedBlock
+    ) -> cst.IndentedBlock:
+        indent = self.default if updated_node.indent is None else updated_node.indent
+        return updated_node.with_changes(indent=indent)
+
+
+def _in_place(codes: Iterable[str]) -> list[_Line]:
+    return [_Line(statement) for code in codes for statement in statements(code)]
+
+
+def _before(
+    new: Sequence[Before], own: Statement, ids: frozenset[int], at_top: bool, is_head: bool
+) -> list[_Line]:
+    """New lines stand above the comment that belongs to the statement."""
+    if not new:
+        return [_Line(own, ids)]
+    above, own_lines = _split(own.leading_lines, is_head)
+    lines: list[_Line] = []
+    for node in new:
+        first, *others = statements(node.code)
+        follows = bool(lines or above or not is_head) and not (above and above[-1].comment is None)
+        if at_top and node.apart and follows:
+            above = (*above, EMPTY)
+        lines += [_with_leading(_Line(first), above), *map(_Line, others)]
+        above = (EMPTY,) if at_top and node.apart else ()
+    return [*lines, _with_leading(_Line(own, ids), (*above, *own_lines))]
+
+
+def _split(
+    lines: Sequence[cst.EmptyLine], is_head: bool
+) -> tuple[tuple[cst.EmptyLine, ...], tuple[cst.EmptyLine, ...]]:
+    """The lines above a statement, and the comment among them that belongs to it; the file's own comment does not."""
+    at = len(lines)
+    while at and _is_comment(lines[at - 1]):
+        at -= 1
+    if is_head and not at:
+        at = len(lines) - (bool(lines) and _belongs_to_statement(lines[-1]))
+    return tuple(lines[:at]), tuple(lines[at:])
+
+
+def _belongs_to_statement(line: cst.EmptyLine) -> bool:
+    """Whether a line stands for what libcst loses right before a statement: a form feed above the first one."""
+    return line.comment is not None and is_stand_in(line.comment.value)
+
+
+def _is_comment(line: cst.EmptyLine) -> bool:
+    return line.comment is not None and line.indent and not line.whitespace.value
+
+
+def _apart(lines: Sequence[cst.EmptyLine]) -> tuple[cst.EmptyLine, ...]:
+    """With an empty line before what follows."""
+    return tuple(lines) if lines and not _is_comment(lines[0]) else (EMPTY, *lines)
+
+
+def _with_leading(line: _Line, leading: Sequence[cst.EmptyLine]) -> _Line:
+    """With other lines above it, or in its place."""
+    if line.statement is None:
+        return replace(line, left=tuple(leading))
+    return replace(line, statement=line.statement.with_changes(leading_lines=tuple(leading)))
+
+
+def _settled(lines: Iterable[_Line]) -> tuple[list[Statement], tuple[cst.EmptyLine, ...]]:
+    """Statements, each with what those that went before it have left; and what the last ones have left."""
+    body: list[Statement] = []
+    left: tuple[cst.EmptyLine, ...] = ()
+    for line in lines:
+        if line.statement is None:
+            left += line.left
+            continue
+        own = line.statement
+        body.append(own.with_changes(leading_lines=(*left, *own.leading_lines)) if left else own)
+        left = ()
+    return body, left
+
+
+def _under(test: str, lines: Sequence[_Line]) -> _Line:
+    """Statements in a block under a condition; the comment above the first one stays above."""
+    body, rest = _settled(lines)
+    leading = body[0].leading_lines
+    body[0] = body[0].with_changes(leading_lines=())
+    deeper = [_deeper(statement) for statement in body]
+    condition = cst.If(
+        cst.parse_expression(test), cst.IndentedBlock(deeper, footer=rest), leading_lines=leading
+    )
+    return _Line(condition, frozenset().union(*(line.ids for line in lines)))
+
+
+def _deeper(statement: Statement) -> Statement:
+    moved = statement.visit(_NoBlanks())
+    assert isinstance(moved, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
+    return moved
+
+
+class _NoBlanks(cst.CSTTransformer):
+    """At the top of a module an empty line is as indented as all others; further in it must have no blanks."""
+
+    def leave_EmptyLine(self, original_node: cst.EmptyLine, updated_node: cst.EmptyLine) -> cst.EmptyLine:
+        is_empty = updated_node.comment is None and not updated_node.whitespace.value
+        return updated_node.with_changes(indent=False) if is_empty else updated_node
+
+
+def _footers(statement: cst.BaseCompoundStatement, indent: str, step: str) -> list[cst.EmptyLine]:
+    """The comments behind the last statement of a block, where they stand now."""
+    block = statement.body
+    if not isinstance(block, cst.IndentedBlock):
+        return []
+    deeper = indent + (step if block.indent is None else block.indent)
+    last = block.body[-1]
+    inner = _footers(last, deeper, step) if isinstance(last, cst.BaseCompoundStatement) else []
+    return inner + [_where_it_was(line, deeper) for line in block.footer]
+
+
+def _where_it_was(line: cst.EmptyLine, indent: str) -> cst.EmptyLine:
+    blanks = cst.SimpleWhitespace((indent if line.indent else "") + line.whitespace.value)
+    return line.with_changes(indent=False, whitespace=blanks)

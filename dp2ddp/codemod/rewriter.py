@@ -1,0 +1,147 @@
+"""The one transformer: what edits want of a node is done when it is left, so that edits inside it are there already."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import libcst as cst
+from libcst.helpers import parse_template_expression
+
+from dp2ddp.codemod.arguments import NONE, argument_in_place, passed_to, with_argument, without_arguments
+from dp2ddp.codemod.blocks import Blocks
+from dp2ddp.codemod.edits import Decorate, PassTo, Replace, SetArgument
+from dp2ddp.codemod.imports import without_names
+
+KEEP_BRACKETS = (cst.NamedExpr, cst.Yield)  # no expressions without them, in most places
+
+
+@dataclass
+class NodeEdits:
+    """What edits want of one expression, argument or definition."""
+
+    replaced: list[Replace] = field(default_factory=list)  # the outermost first
+    passed: PassTo | None = None
+    given: list[SetArgument] = field(default_factory=list)
+    dropped: set[int] = field(default_factory=set)  # places among the arguments
+    decorated: list[Decorate] = field(default_factory=list)
+    unused: tuple[str, ...] = ()  # names of an import
+
+
+class Rewriter(cst.CSTTransformer):
+    """Visits nothing but the nodes that edits are about and those around them."""
+
+    def __init__(
+        self,
+        ways: frozenset[int],
+        edits: Mapping[int, NodeEdits],
+        blocks: Blocks,
+        holes: Mapping[ast.AST, cst.CSTNode],
+        bracketed: frozenset[ast.AST],  # holes and replaced nodes that have brackets of their own
+        config: cst.PartialParserConfig,
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.ways = ways
+        self.edits = edits
+        self.blocks = blocks
+        self.holes = holes
+        self.bracketed = bracketed
+        self._edited: dict[int, cst.CSTNode] = {id(node): node for node in holes.values()}
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        return id(node) in self.ways
+
+    def on_leave(  # type: ignore[override]  # whatever a node may become
+        self, original_node: cst.CSTNode, updated_node: cst.CSTNode
+    ) -> cst.CSTNode | cst.FlattenSentinel[cst.CSTNode]:
+        edited: cst.CSTNode | cst.FlattenSentinel[cst.CSTNode] = updated_node
+        if id(original_node) in self.ways:
+            edited = self._in_block(original_node, updated_node)
+        edits = self.edits.get(id(original_node))
+        if edits:
+            assert isinstance(edited, cst.CSTNode)
+            edited = self._carried_out(edited, edits, id(original_node))
+        if id(original_node) in self._edited and isinstance(edited, cst.CSTNode):
+            self._edited[id(original_node)] = edited
+        return edited
+
+    def _in_block(self, old: cst.CSTNode, new: cst.CSTNode) -> cst.CSTNode:
+        if isinstance(old, cst.Module) and isinstance(new, cst.Module):
+            return self.blocks.module(old, new)
+        if isinstance(old, cst.IndentedBlock) and isinstance(new, cst.IndentedBlock):
+            return self.blocks.block(old, new)
+        if isinstance(old, cst.SimpleStatementSuite) and isinstance(new, cst.SimpleStatementSuite):
+            return self.blocks.suite(old, new)
+        return new
+
+    def _carried_out(
+        self, node: cst.CSTNode, edits: NodeEdits, number: int
+    ) -> cst.CSTNode | cst.FlattenSentinel[cst.CSTNode]:
+        if isinstance(node, cst.Call):
+            node = _called(node, edits)
+        for edit in reversed(edits.replaced):
+            if isinstance(node, cst.Arg):
+                return self._replaced_argument(node, edit)
+            assert isinstance(node, cst.BaseExpression)
+            self._edited[number] = node
+            node = self._replaced(node, edit)
+        for decorated in edits.decorated:
+            assert isinstance(node, (cst.ClassDef, cst.FunctionDef))
+            node = _decorated(node, decorated.code)
+        if isinstance(node, (cst.Import, cst.ImportFrom)):
+            return without_names(node, edits.unused)
+        return node
+
+    def _replaced(self, node: cst.BaseExpression, edit: Replace) -> cst.BaseExpression:
+        """Brackets around an expression stay around what takes its place."""
+        new = parse_template_expression(edit.code, self.config, **self._filled(edit))
+        outside = len(node.lpar) - (edit.node in self.bracketed)
+        return new.with_changes(
+            lpar=[*node.lpar[:outside], *new.lpar],
+            rpar=[*new.rpar, *node.rpar[len(node.rpar) - outside :]],
+        )
+
+    def _replaced_argument(
+        self, node: cst.Arg, edit: Replace
+    ) -> cst.CSTNode | cst.FlattenSentinel[cst.CSTNode]:
+        """`path` by `stream=open(path)`, or by two arguments."""
+        call = parse_template_expression(f"_({edit.code})", self.config, **self._filled(edit))
+        assert isinstance(call, cst.Call)
+        *others, last = call.args
+        arguments = [*others, argument_in_place(last, node)]
+        return arguments[0] if len(arguments) == 1 else cst.FlattenSentinel(arguments)
+
+    def _filled(self, edit: Replace) -> dict[str, cst.BaseExpression | cst.Arg]:
+        """The holes of a piece of code, with their own edits in them."""
+        return {name: self._hole(node) for name, node in edit.holes.items() if f"{{{name}}}" in edit.code}
+
+    def _hole(self, node: ast.AST) -> cst.BaseExpression | cst.Arg:
+        edited = self._edited[id(self.holes[node])]
+        if isinstance(edited, cst.Arg):
+            return edited.with_changes(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=NONE)
+        assert isinstance(edited, cst.BaseExpression)
+        if isinstance(edited, KEEP_BRACKETS):
+            return edited
+        kept = 1 if node in self.bracketed else 0
+        return edited.with_changes(lpar=edited.lpar[len(edited.lpar) - kept :], rpar=edited.rpar[:kept])
+
+
+def _called(call: cst.Call, edits: NodeEdits) -> cst.Call:
+    if edits.dropped:
+        call = without_arguments(call, edits.dropped)
+    for given in edits.given:
+        call = with_argument(call, given.keyword, cst.parse_expression(given.code))
+    if edits.passed:
+        call = passed_to(call, cst.parse_expression(edits.passed.helper))
+    return call
+
+
+def _decorated(node: cst.ClassDef | cst.FunctionDef, code: str) -> cst.ClassDef | cst.FunctionDef:
+    """Under the decorators and comments that stand above it."""
+    carrier = cst.parse_statement(f"{code}\ndef _(): pass")
+    assert isinstance(carrier, cst.FunctionDef)
+    (decorator,) = carrier.decorators
+    decorator = decorator.with_changes(leading_lines=node.lines_after_decorators)
+    return node.with_changes(decorators=[*node.decorators, decorator], lines_after_decorators=())

@@ -1,0 +1,240 @@
+"""The libcst tree of a file that will change, and the nodes in it that `ast` nodes stand for.
+
+Facts are read off `ast`, which parses and walks 10 to 100 times faster; what is written is a libcst tree. One print of
+it gives the positions of the nodes that are asked for, the way to each from the module, and the proof that it prints
+the file as it was read. (libcst's PositionProvider notes every node and takes as long as five prints.)
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from types import TracebackType
+
+import libcst as cst
+from libcst._nodes.internal import CodegenState
+
+from dp2ddp.codemod.facts.positions import Positions
+from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.libcst_text import LibcstText
+from dp2ddp.errors import ConversionError
+
+BLANK = re.compile(r"(?:[ \t\r\n\f]|\\\r?\n|#[^\r\n]*)*")  # what may stand between two tokens inside brackets
+IN_BRACKETS = (
+    ast.Tuple,
+    ast.GeneratorExp,
+)  # their brackets are part of an `ast` node, and beside a libcst node
+FRAMES = 10_000  # libcst takes several for a step into the tree, and `ast` none
+
+_Kinds = type[cst.CSTNode] | tuple[type[cst.CSTNode], ...]
+_STATEMENT = (cst.BaseSmallStatement, cst.BaseCompoundStatement)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A module with the nodes that edits are about, and all that lie on the way to them."""
+
+    module: cst.Module
+    nodes: Mapping[ast.AST, cst.CSTNode]
+    ways: frozenset[int]  # ids of the nodes themselves and of all around them
+    spelling: LibcstText
+
+    def printed(self, module: cst.Module) -> str:
+        """The text of the module after edits."""
+        with deep_recursion():
+            return self.spelling.restored(module.code)
+
+
+def read_tree(script: Script, nodes: Iterable[ast.AST]) -> Tree:
+    """Parse a file and find nodes; a ConversionError for what libcst cannot read or print as it is."""
+    positions, name = script.positions, script.source.name
+    spelling = LibcstText(script.source.text, script.tree, positions)
+    try:
+        module = _with_header_in_body(cst.parse_module(spelling.text))
+    except cst.ParserSyntaxError as error:
+        raise ConversionError(f"{name}: libcst cannot read it ({error.message.splitlines()[-1]})") from error
+    if module.default_newline != script.source.newline:
+        module = _with_newline(module, script.source.newline)
+    if spelling.text.endswith("\r"):  # libcst counts it as a line ending everywhere but there
+        module = module.with_changes(has_trailing_newline=True)
+    places = {node: _place(spelling, positions, node) for node in nodes}
+    printer = _Printer(module, places.values())
+    with deep_recursion():
+        module._codegen(printer)
+    if (printed := "".join(printer.tokens)) != spelling.text:
+        line = os.path.commonprefix([printed, spelling.text]).count("\n") + 1
+        raise ConversionError(f"{name}:{line}: libcst cannot print this line as it stands; write it plainly")
+    nodes = {node: printer.matched[place] for node, place in places.items() if place in printer.matched}
+    for node in places.keys() - nodes.keys():
+        place_ = f"line {getattr(node, 'lineno', 1)}"
+        raise ConversionError(f"{name}: {place_}: libcst has no node for {positions.source(node)!r}")
+    return Tree(module, nodes, frozenset(printer.ways), spelling)
+
+
+@contextmanager
+def deep_recursion() -> Iterator[None]:
+    """As deep as `ast` goes."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, FRAMES))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _with_header_in_body(module: cst.Module) -> cst.Module:
+    """The lines above the first statement belong to it, as they do everywhere else."""
+    if not module.body:
+        return module
+    first = module.body[0]
+    first = first.with_changes(leading_lines=(*module.header, *first.leading_lines))
+    return module.with_changes(header=(), body=(first, *module.body[1:]))
+
+
+def _with_newline(module: cst.Module, newline: str) -> cst.Module:
+    """Where lines end in several ways, new ones end as most do; libcst would take the ending of the first one."""
+    lines = module.visit(_OwnEndings(module.default_newline))
+    assert isinstance(lines, cst.Module)
+    return lines.with_changes(default_newline=newline)
+
+
+class _OwnEndings(cst.CSTTransformer):
+    """Every line ending is told, none is the module's."""
+
+    def __init__(self, default: str) -> None:
+        super().__init__()
+        self.default = default
+
+    def leave_Newline(self, original_node: cst.Newline, updated_node: cst.Newline) -> cst.Newline:
+        return updated_node.with_changes(value=updated_node.value or self.default)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a node begins in the text; expressions and arguments are told apart by their ends."""
+
+    kinds: _Kinds
+    start: int
+    end: int | None
+
+
+def _place(spelling: LibcstText, positions: Positions, node: ast.AST) -> _Place:
+    if isinstance(node, ast.stmt):
+        return _Place(_STATEMENT, spelling.offset(positions.offset(node.lineno, node.col_offset)), None)
+    span = positions.span(node)
+    start, end = spelling.offset(span.start), spelling.offset(span.end)
+    if isinstance(node, (ast.keyword, ast.Starred)):
+        return _Place(cst.Arg, start, end)
+    if isinstance(node, IN_BRACKETS) and has_own_brackets(node, positions):
+        blank = BLANK.match(spelling.text, start + 1)
+        assert blank is not None
+        kind = cst.Tuple if isinstance(node, ast.Tuple) else cst.GeneratorExp
+        return _Place(kind, blank.end(), None)
+    return _Place(cst.BaseExpression, start, end)
+
+
+def has_own_brackets(node: ast.AST, positions: Positions) -> bool:
+    """Whether round brackets are part of an `ast` node: of a generator always, of a tuple if it has any."""
+    if isinstance(node, ast.Tuple):
+        text = positions.source(node)
+        if not text.startswith("(") or not text.endswith(")"):
+            return False
+        return _is_one_bracket(node, positions)
+    return isinstance(node, ast.GeneratorExp)
+
+
+def _is_one_bracket(node: ast.Tuple, positions: Positions) -> bool:
+    """Whether the first bracket closes last: that of `(a), (b)` does not."""
+    if not node.elts:
+        return True
+    first = positions.span(node.elts[0])
+    before = positions.text[positions.span(node).start : first.start]
+    opened = _without_comments(before).count("(")
+    after = positions.text[first.end :]
+    closing = 0
+    at = 0
+    while closing < opened:  # those around the first element close right behind it
+        blank = BLANK.match(after, at)
+        assert blank is not None
+        at = blank.end()
+        if after[at : at + 1] != ")":
+            return True
+        closing += 1
+        at += 1
+    return False
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"#[^\r\n]*", "", text)
+
+
+class _Printer(CodegenState):
+    """Prints a tree, and notes the nodes at the places that are asked for."""
+
+    def __init__(self, module: cst.Module, places: Iterable[_Place]) -> None:
+        super().__init__(module.default_indent, module.default_newline)
+        self.offset = 0
+        self.matched: dict[_Place, cst.CSTNode] = {}
+        self.ways: set[int] = set()
+        self._around: list[cst.CSTNode] = []
+        self._starts: dict[int, list[_Place]] = {}
+        for place in places:
+            self._starts.setdefault(place.start, []).append(place)
+
+    def add_indent_tokens(self) -> None:
+        for token in self.indent_tokens:
+            self.add_token(token)
+
+    def add_token(self, value: str) -> None:
+        self.tokens.append(value)
+        self.offset += len(value)
+
+    def before_codegen(self, node: cst.CSTNode) -> None:
+        self._around.append(node)
+
+    def after_codegen(self, node: cst.CSTNode) -> None:
+        self._around.pop()
+
+    def record_syntactic_position(  # type: ignore[override]  # a context manager, but no generator: they are slow
+        self, node: cst.CSTNode, *, start_node: object = None, end_node: object = None
+    ) -> AbstractContextManager[None]:
+        places = self._starts.get(self.offset)
+        if places:
+            places = [place for place in places if isinstance(node, place.kinds)]
+        return _Noting(self, node, places) if places else _NOTHING
+
+    def note(self, place: _Place, node: cst.CSTNode) -> None:
+        self.matched[place] = node
+        for around in reversed(self._around):
+            if id(around) in self.ways:
+                return
+            self.ways.add(id(around))
+
+
+_NOTHING = nullcontext()
+
+
+@dataclass
+class _Noting:
+    """While a node prints itself."""
+
+    printer: _Printer
+    node: cst.CSTNode
+    places: list[_Place] = field(default_factory=list)
+
+    def __enter__(self) -> None:
+        for place in self.places:
+            if place.end is None:
+                self.printer.note(place, self.node)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for place in self.places:
+            if place.end == self.printer.offset:
+                self.printer.note(place, self.node)

@@ -1,0 +1,391 @@
+"""Which rows went through the model in the step: by 64 bits of each row's values, and by the samplers' "
+"indices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import zip_longest
+
+from dp2ddp.comparison.causes.cause import Finding, finding
+from dp2ddp.comparison.causes.evidence import Evidence, MatchedStep
+from dp2ddp.comparison.causes.words import names_text, numbers_text, sum_text
+from dp2ddp.trace.records import Step, Trace
+
+Rows = tuple[int, ...]  # digests
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one forward call of a step was given: DataParallel's rows, and those of each rank."""
+
+    reference: Rows
+    ranks: tuple[Rows, ...]
+
+    @cached_property
+    def expected(self) -> Counter[int]:
+        """How often each row is in DataParallel's batch: digest -> count."""
+        return Counter(self.reference)
+
+    @cached_property
+    def actual(self) -> Counter[int]:
+        """How often each row is in the batch of all ranks together: digest -> count."""
+        return Counter(row for rows in self.ranks for row in rows)
+
+    @property
+    def same(self) -> bool:
+        """Whether the ranks together have DataParallel's rows, in whatever order."""
+        return self.expected == self.actual
+
+    @property
+    def part(self) -> bool:
+        """Whether the ranks have some of the rows, and no others."""
+        return not self.actual - self.expected and bool(self.expected - self.actual)
+
+
+def signatures(evidence: Evidence) -> Iterator[Finding]:
+    """The findings of this family that fit the evidence."""
+    matched_step = evidence.matched_step
+    if matched_step is None:
+        return
+    wrong = different_batch(evidence)
+    if wrong is None:
+        yield from _repeated_draws(evidence)
+        return
+    padding = _padding(evidence, wrong)
+    if padding is not None:
+        yield padding
+        return
+    yield from _sizes(evidence, wrong)
+    yield from _contents(evidence, wrong)
+    yield from _replacement(evidence)
+
+
+def different_batch(evidence: Evidence) -> Batch | None:
+    """The first forward call of the step that was given other rows.
+
+    What another model computed (a generator's pictures) may differ in a last digit: calls that were given other bits
+    in the step before, which was right, say nothing.
+    """
+    if evidence.matched_step is None:
+        return None
+    before = batches_of(evidence.before) if evidence.before else ()
+    for place, batch in enumerate(batches_of(evidence.matched_step)):
+        if not batch.same and (place >= len(before) or before[place].same):
+            return batch
+    return None
+
+
+def batches_of(matched_step: MatchedStep) -> tuple[Batch, ...]:
+    """Call by call where all made as many, else all rows of the step together; nothing where they are not "
+    "known."""
+    expected, actual = _calls(matched_step.reference), [_calls(rank) for rank in matched_step.ranks]
+    if not expected or not all(actual):
+        return ()
+    if any(len(calls) != len(expected) for calls in actual):
+        batch = Batch(sum(expected, ()), tuple(sum(calls, ()) for calls in actual))
+        # a model that is called without its wrapper, or a step that was skipped: not other rows
+        passes = {len(matched_step.reference.losses), *(len(rank.losses) for rank in matched_step.ranks)}
+        skipped = any(step.skipped for step in (matched_step.reference, *matched_step.ranks))
+        return () if batch.part and (skipped or len(passes) == 1) else (batch,)
+    return tuple(Batch(rows, tuple(calls[place] for calls in actual)) for place, rows in enumerate(expected))
+
+
+def _calls(step: Step) -> list[Rows]:
+    """Row digests of each forward call in training; of all forward calls, if none is."""
+    training = [forward.digests for forward in step.forwards if forward.training and forward.digests]
+    return training or [forward.digests for forward in step.forwards if forward.digests]
+
+
+def _sizes(evidence: Evidence, batch: Batch) -> Iterator[Finding]:
+    matched_step = evidence.matched_step
+    assert matched_step is not None
+    expected, actual = len(batch.reference), [len(rows) for rows in batch.ranks]
+    if sum(actual) == expected:
+        return
+    later = next((rows for rows in _reference_rows(evidence, matched_step.number + 1)), None)
+    figures = _rows_of(evidence, batch)
+    if later == batch.actual and evidence.before is not None:
+        yield finding(
+            "drop-last", 0.97, figures, f"they are DataParallel's rows of step {matched_step.number + 1}"
+        )
+    elif batch.actual.keys() == batch.expected.keys() or (batch.part and not _comes_later(evidence, batch)):
+        return
+    else:
+        factor = sum(actual) / expected
+        words = f"{factor:.4g} times as many" + (": W" if factor == evidence.world else "")
+        counts = evidence.comparison.rank_steps
+        steps = f"steps: {numbers_text(counts)} on the ranks, {evidence.comparison.steps} under DataParallel"
+        yield finding(
+            "batch-size", 0.96, figures, words, *[steps] * ({*counts} != {evidence.comparison.steps})
+        )
+
+
+def _padding(evidence: Evidence, batch: Batch) -> Finding | None:
+    """A batch of DataParallel that is shorter than those before, whole on the ranks, and a few rows more."""
+    matched_step = evidence.matched_step
+    assert matched_step is not None
+    extra = batch.actual - batch.expected
+    longest = max((rows.total() for rows in _reference_rows(evidence, 0)), default=0)
+    if batch.expected - batch.actual or not extra or len(batch.reference) >= longest:
+        return None
+    if extra.total() >= evidence.world and batch.actual.total() > longest:
+        return None
+    everywhere = set().union(*_reference_rows(evidence, 0))
+    if any(row not in everywhere for row in extra):
+        return None
+    rows = "1 row is" if extra.total() == 1 else f"{extra.total()} rows are"
+    return finding(
+        "padded-rows",
+        0.97,
+        f"{_rows_of(evidence, batch)}: a short batch",
+        f"{rows} there a second time{_which(list(extra), _samples_of_all(evidence))}",
+    )
+
+
+def _rows_of(evidence: Evidence, batch: Batch) -> str:
+    assert evidence.matched_step is not None
+    actual = [len(rows) for rows in batch.ranks]
+    step = evidence.matched_step.number
+    return (
+        f"rows in step {step}: {sum_text(actual)} = {sum(actual)}, under DataParallel {len(batch.reference)}"
+    )
+
+
+def _comes_later(evidence: Evidence, batch: Batch) -> bool:
+    """Whether rows that are missing are what the ranks train on next."""
+    assert evidence.matched_step is not None
+    for matched_step in evidence.steps_of_all():
+        if matched_step.number > evidence.matched_step.number:
+            later = {row for rank in matched_step.ranks for calls in _calls(rank) for row in calls}
+            return any(row in later for row in batch.expected - batch.actual)
+    return False
+
+
+def _contents(evidence: Evidence, batch: Batch) -> Iterator[Finding]:
+    matched_step = evidence.matched_step
+    assert matched_step is not None
+    doubled = [row for row, count in batch.actual.items() if count > max(batch.expected.get(row, 0), 1)]
+    missing = [row for row in batch.expected if row not in batch.actual]
+    foreign = [row for row in batch.actual if row not in batch.expected]
+    known = samples(matched_step.reference)
+    if doubled:
+        yield finding(
+            "repeated-rows",
+            0.95,
+            f"{len(doubled)} rows of step {matched_step.number} are there more than once{_which(doubled, known)}",
+            *(
+                [f"{len(missing)} of DataParallel's rows are missing{_which(missing, known)}"]
+                if missing
+                else []
+            ),
+        )
+    if missing and not foreign and not doubled:
+        yield finding(
+            "missing-rows",
+            0.95,
+            f"{len(missing)} of {len(batch.reference)} rows of step {matched_step.number} are on no "
+            f"rank{_which(missing, known)}",
+        )
+    if foreign:
+        yield from _foreign(evidence, batch, foreign)
+
+
+def _foreign(evidence: Evidence, batch: Batch, foreign: list[int]) -> Iterator[Finding]:
+    matched_step = evidence.matched_step
+    assert matched_step is not None
+    past = [
+        sum((each.actual for each in batches_of(matched_step)), Counter())
+        for matched_step in _earlier(evidence)
+    ]
+    again = [number for number, rows in enumerate(past) if batch.actual and batch.actual == rows]
+    again = again or _taken_before(evidence)
+    everywhere = set().union(*_reference_rows(evidence, 0))
+    strangers = [row for row in foreign if row not in everywhere]
+    untaken = _untaken(evidence, strangers)
+    rows = f"of {sum(batch.actual.values())} rows of step {matched_step.number}"
+    share = f"{len(foreign)} {rows} are not in DataParallel's batch"
+    if again:
+        yield finding("same-order-each-epoch", 0.98, share, f"they are those of step {again[0]}, all of them")
+    if len(strangers) == len(untaken):
+        known = _samples_of_all(evidence) | untaken
+        instead = [row for row in batch.expected if row not in batch.actual]
+        indices = _which(foreign, known)
+        indices += f"; instead of{_which(instead, known)[1:]}" if indices and instead else ""
+        where = f", and {len(untaken)} of them in none" if untaken else ""
+        text = f"DataParallel has them in other steps{where}{indices}"
+        yield finding("other-order", 0.94, share, text, *_shuffled_on_one_side(evidence))
+    else:
+        yield finding(
+            "other-inputs",
+            0.93 if len(strangers) == len(foreign) else 0.9,
+            f"{len(strangers)} of {sum(batch.actual.values())} rows of step {matched_step.number} have values that "
+            "no row "
+            "has under DataParallel",
+        )
+
+
+def _taken_before(evidence: Evidence) -> list[int]:
+    """Steps whose samples the ranks take again, perhaps with another augmentation, where DataParallel takes others."""
+    assert evidence.matched_step is not None
+    expected, actual = (
+        _drawn(evidence.matched_step.reference),
+        [_drawn(rank) for rank in evidence.matched_step.ranks],
+    )
+    return [
+        matched_step.number
+        for matched_step in _earlier(evidence)
+        if all(actual)
+        and [_drawn(rank) for rank in matched_step.ranks] == actual
+        and sorted(_drawn(matched_step.reference)) != sorted(expected)
+    ]
+
+
+def _shuffled_on_one_side(evidence: Evidence) -> Iterator[str]:
+    assert evidence.matched_step is not None
+    expected, *actual = _orders(evidence, evidence.matched_step)
+    if not expected or not all(actual):
+        return
+    if is_in_order(expected) and not any(map(is_in_order, actual)):
+        yield "DataParallel takes samples in order, the ranks shuffle them: DistributedSampler(..., shuffle=False)"
+    if all(map(is_in_order, actual)) and not is_in_order(expected):
+        yield "DataParallel shuffles, the ranks take samples in order: shuffle=True for the sampler"
+
+
+def _orders(evidence: Evidence, matched_step: MatchedStep) -> list[list[int]]:
+    """The samples that the loader of a step takes in a run, in their order: DataParallel's, then each rank's."""
+    steps = matched_step.reference, *matched_step.ranks
+    traces = evidence.reference, *evidence.ranks
+    return [_indices(trace, _loader(step)) for trace, step in zip(traces, steps, strict=True)]
+
+
+def is_in_order(indices: Sequence[int]) -> bool:
+    """Whether the first epoch, up to the first sample that comes again, is sorted."""
+    seen: dict[int, None] = {}
+    for index in indices:
+        if index in seen:
+            break
+        seen[index] = None
+    return [*seen] == sorted(seen)
+
+
+def _drawn(step: Step) -> list[int]:
+    """Indices drawn from the data set that is trained on: evaluation comes before the step's own batch."""
+    trained = {draw.loader for draw in step.draws[-1:]}
+    return [index for draw in step.draws if draw.loader in trained for index in draw.indices or ()]
+
+
+def _earlier(evidence: Evidence) -> Iterator[MatchedStep]:
+    assert evidence.matched_step is not None
+    for matched_step in evidence.steps_of_all():
+        if matched_step.number >= evidence.matched_step.number:
+            return
+        yield matched_step
+
+
+def _reference_rows(evidence: Evidence, begin: int) -> Iterator[Counter[int]]:
+    """How often each row is in DataParallel's step, for each step from number `begin` on."""
+    for step in evidence.reference_steps():
+        if step.number >= begin:
+            yield Counter(row for rows in _calls(step) for row in rows)
+
+
+def samples(step: Step) -> dict[int, int]:
+    """digest of a row -> index of the sample, where the batches of the loader are what the model was given."""
+    indices = [index for draw in step.draws for index in draw.indices or ()]
+    rows = [row for calls in _calls(step)[:1] for row in calls]
+    return dict(zip(rows, indices, strict=True)) if len(indices) == len(rows) else {}
+
+
+def _samples_of_all(evidence: Evidence) -> dict[int, int]:
+    return {row: index for step in evidence.reference_steps() for row, index in samples(step).items()}
+
+
+def _untaken(evidence: Evidence, strangers: list[int]) -> dict[int, int]:
+    """Those of the rows whose samples DataParallel takes in no step: digest -> index."""
+    assert evidence.matched_step is not None
+    taken = {*_indices(evidence.reference, _loader(evidence.matched_step.reference))}
+    own = {row: index for rank in evidence.matched_step.ranks for row, index in samples(rank).items()}
+    return {row: own[row] for row in strangers if row in own and own[row] not in taken}
+
+
+def _replacement(evidence: Evidence) -> Iterator[Finding]:
+    """A sampler that takes a sample again before it has taken the others, on one side only."""
+    assert evidence.matched_step is not None
+    expected, *actual = _orders(evidence, evidence.matched_step)
+    if not expected or not all(actual):
+        return
+    again = takes_again(expected), ranks_take_again(actual)
+    if not any(again):
+        yield from _left_out(evidence, expected, actual)
+    if again[0] == again[1]:
+        return
+    often, times = Counter(expected if again[0] else actual[0]).most_common(1)[0]
+    sides = ("under DataParallel", "on the ranks") if again[0] else ("on the ranks", "under DataParallel")
+    yield finding(
+        "sampler-weights",
+        0.965,
+        f"{sides[0]} sample {often} is taken {times} times before others are taken once; {sides[1]} each is taken "
+        "once an epoch",
+    )
+
+
+def _left_out(evidence: Evidence, expected: list[int], actual: list[list[int]]) -> Iterator[Finding]:
+    """Samples that no rank takes, though ranks go through theirs more than once."""
+    taken = {index for indices in actual for index in indices}
+    known, there = _samples_of_all(evidence), _all_rows(evidence)  # a rank's own data set counts from 0 again
+    missing = sorted({*expected} - taken - {index for row, index in known.items() if row in there})
+    times = sum(map(len, actual)) / len(taken)
+    if len(missing) > evidence.world and times > 1.5:
+        yield finding(
+            "missing-samples",
+            0.945,
+            f"{len(missing)} of the {len({*expected})} samples that DataParallel takes are on no rank in the whole "
+            f"run: {names_text(missing)}",
+        )
+
+
+def _all_rows(evidence: Evidence) -> set[int]:
+    """Digests of what the ranks train on."""
+    ranks = (rank for matched_step in evidence.steps_of_all() for rank in matched_step.ranks)
+    return {row for rank in ranks for calls in _calls(rank) for row in calls}
+
+
+def ranks_take_again(ranks: Sequence[Sequence[int]]) -> bool:
+    """Each by itself, and all together: one that has a share of each epoch has other samples in the next one."""
+    together = [index for indices in zip_longest(*ranks) for index in indices if index is not None]
+    return all(map(takes_again, ranks)) and takes_again(together)
+
+
+def takes_again(indices: Sequence[int]) -> bool:
+    """Whether the first repetition comes before half of the samples; an epoch without replacement has none."""
+    seen: set[int] = set()
+    for index in indices:
+        if index in seen:
+            return 2 * len(seen) < len({*indices})
+        seen.add(index)
+    return False
+
+
+def _loader(step: Step) -> int:
+    return next((draw.loader for draw in step.draws if draw.indices), -1)
+
+
+def _indices(trace: Trace, loader: int) -> list[int]:
+    """That a loader's sampler gave in the whole run."""
+    draws = (draw for line in trace.lines for draw in line["draws"])
+    return [index for of, indices, _ in draws if of == loader for index in indices or ()]
+
+
+def _which(rows: list[int], known: dict[int, int]) -> str:
+    indices = [known[row] for row in rows if row in known]
+    return f": sample{'s' * (len(indices) > 1)} {names_text(sorted(indices))}" if indices else ""
+
+
+def _repeated_draws(evidence: Evidence) -> Iterator[Finding]:
+    """Two ranks that load different samples with the same random streams, as the comparison has found."""
+    first = evidence.comparison.first
+    if first is not None and first.kind == "random streams":
+        yield finding("repeated-draws", 0.97, f"random streams on rank {first.rank} are {first.name}")

@@ -1,0 +1,45 @@
+"""What may be wrong with a port."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One likely cause, and the figures that speak for it."""
+
+    code: str  # an entry of the catalogue, and of docs/causes.md
+    title: str  # what is wrong, one sentence, in the user's words
+    evidence: tuple[str, ...]  # figures: "gradients are 2.000 times as long: W"
+    advice: str  # what to change
+    weight: float  # how well the signature fits, 0..1
+    edits: tuple[str, ...] = ()  # of our own conversion: rule and line, "DDP307 train_ddp.py:33"
+
+
+@dataclass(frozen=True)
+class CatalogueEntry:
+    """A cause as its file in `entries/` describes it (catalogue.py); `{W}` stands for the number of devices."""
+
+    code: str
+    title: str
+    signature: str  # what is looked at, and when it fits
+    advice: str
+    family: str  # a key of catalogue.FAMILIES
+    order: int  # place in its family: what comes first makes what comes later
+    rules: tuple[str, ...] = ()  # of the codemod: whose edits could bring it about in a conversion of ours
+    brings: tuple[str, ...] = ()  # codes of what it makes look wrong as well
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a family of signatures says: a code of the catalogue, how well it fits, and the figures."""
+
+    code: str
+    weight: float
+    evidence: tuple[str, ...]
+
+
+def finding(code: str, weight: float, *evidence: str) -> Finding:
+    """A finding with its figures, each a short text."""
+    return Finding(code, weight, evidence)

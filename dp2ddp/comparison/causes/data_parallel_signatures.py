@@ -1,0 +1,67 @@
+"""DataParallel's own faults, named as such and not blamed on the port (docs/semantics.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dp2ddp.comparison.causes.batch_signatures import batches_of
+from dp2ddp.comparison.causes.catalogue import catalogue
+from dp2ddp.comparison.causes.cause import CatalogueEntry, Finding, finding
+from dp2ddp.comparison.causes.evidence import Evidence
+from dp2ddp.comparison.causes.words import sum_text
+
+# what the original's last words say: torch's own messages
+_LAST_WORDS = {
+    "Expected more than 1 value per channel when training": "dataparallel-one-row",
+    "forward() missing 1 required positional argument": "dataparallel-keywords",
+}
+
+
+def signatures(evidence: Evidence) -> Iterator[Finding]:
+    """The findings of this family that fit the evidence."""
+    yield from _precision_in_threads(evidence)
+    yield from _dropped_rows(evidence)
+
+
+def _precision_in_threads(evidence: Evidence) -> Iterator[Finding]:
+    """The dtype of autocast is a thread's own: replicas ask for float16 where the script asked for bfloat16."""
+    step = 0 if evidence.comparison.first is None else evidence.comparison.first.step
+    expected, actual = (
+        {dtype for line in trace.lines if line["step"] == step for dtype in line["precision"]}
+        for trace in (evidence.reference, evidence.ranks[0])
+    )
+    if "bfloat16" in actual and expected == {*actual, "float16"}:
+        dtypes = ", ".join(sorted(actual))
+        text = f"asked of autocast in step {step}: {dtypes} on rank 0, under DataParallel float16 as well"
+        yield finding("dataparallel-autocast", 0.985, text)
+
+
+def _dropped_rows(evidence: Evidence) -> Iterator[Finding]:
+    """Rows that the loader gave and no replica got, while the ranks have them all."""
+    matched_step = evidence.matched_step
+    if matched_step is None:
+        return
+    last = {
+        draw.loader for draw in matched_step.reference.draws[-1:]
+    }  # evaluation comes before the step's own batch
+    given = sum(len(draw.indices or ()) for draw in matched_step.reference.draws if draw.loader in last)
+    for batch in batches_of(matched_step)[:1]:
+        lost = batch.actual - batch.expected
+        if (
+            lost
+            and not batch.expected - batch.actual
+            and len(batch.reference) < given == batch.actual.total()
+        ):
+            rows = next(forward.rows for forward in matched_step.reference.forwards if forward.rows)
+            yield finding(
+                "dataparallel-drops-rows",
+                0.985,
+                f"the loader gave {given} rows in step {matched_step.number}, DataParallel's replicas got "
+                f"{sum_text(rows)}",
+            )
+
+
+def fault_of_original(error: str) -> CatalogueEntry | None:
+    """The known fault of DataParallel by which an original ended."""
+    code = next((code for words, code in _LAST_WORDS.items() if words in error), None)
+    return catalogue()[code] if code else None

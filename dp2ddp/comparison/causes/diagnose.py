@@ -1,0 +1,101 @@
+"""Which causes explain what was found, the likeliest first; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from dp2ddp.comparison.aligned import Aligned
+from dp2ddp.comparison.causes import (
+    batch_signatures,
+    data_parallel_signatures,
+    ending_signatures,
+    gradient_signatures,
+    model_signatures,
+    outside_signatures,
+    start_signatures,
+    step_signatures,
+    synchronisation_signatures,
+)
+from dp2ddp.comparison.causes.catalogue import catalogue
+from dp2ddp.comparison.causes.cause import Cause, Finding
+from dp2ddp.comparison.causes.evidence import Evidence
+
+Family = Callable[[Evidence], Iterator[Finding]]
+
+# from cause to effect, as in the catalogue
+FAMILIES: tuple[Family, ...] = (
+    data_parallel_signatures.signatures,
+    start_signatures.signatures,
+    batch_signatures.signatures,
+    model_signatures.signatures,
+    synchronisation_signatures.signatures,
+    gradient_signatures.signatures,
+    step_signatures.signatures,
+    ending_signatures.signatures,
+    outside_signatures.signatures,
+)
+
+
+def diagnose(evidence: Evidence) -> tuple[Cause, ...]:
+    """Causes by how well their signatures fit; of those that fit alike, what comes first makes the others."""
+    best: dict[str, Finding] = {}
+    for family in FAMILIES:
+        for finding in family(evidence):
+            if finding.code not in best or finding.weight > best[finding.code].weight:
+                best[finding.code] = finding
+    trained = evidence.comparison.same
+    ranked = sorted(
+        best.values(), key=lambda finding: (not trained and _is_outside(finding.code), -finding.weight)
+    )
+    return tuple(_cause(finding, evidence) for finding in _worth_telling(ranked))
+
+
+_SURE, _GUESS = 0.9, 0.6  # where a signature fits as well as that, what fits as badly as this is noise
+
+
+def _worth_telling(ranked: Sequence[Finding]) -> Iterator[Finding]:
+    """Without what one that fits better brings about, and without guesses beside a cause that is sure."""
+    effects: set[str] = set()
+    for finding in ranked:
+        guess = ranked[0].weight >= _SURE and finding.weight < _GUESS
+        if not guess and finding.code not in effects:
+            yield finding
+            effects.update(catalogue()[finding.code].brings)
+
+
+_RANDOM = {"other-seed", "other-order", "other-inputs", "other-random-numbers"}  # what aligned runs take away
+
+
+def _is_outside(code: str) -> bool:
+    """Whether the cause lies outside of training, in what is printed or written, and says where."""
+    return catalogue()[code].family == "outside" and code != "other-output"
+
+
+def with_aligned(causes: tuple[Cause, ...], aligned: Aligned) -> tuple[Cause, ...]:
+    """With what is wrong beside the random numbers in front, where the aligned runs are sure of it."""
+    first = aligned.comparison.first
+    if first is None:
+        seen = "seen with DataParallel's random numbers, with which training is the same"
+        sure = [cause for cause in aligned.causes if _is_outside(cause.code)]
+    else:
+        seen = f"seen with DataParallel's random numbers, where step {first.step} is the first that differs"
+        sure = [cause for cause in aligned.causes[:1] if cause.weight >= _SURE]
+    if not sure or (causes and causes[0].weight >= _SURE and causes[0].code not in _RANDOM):
+        return causes
+    known = {cause.code for cause in sure}
+    behind = tuple(replace(cause, evidence=(*cause.evidence, seen)) for cause in sure)
+    return (*behind, *(cause for cause in causes if cause.code not in known))
+
+
+def _cause(finding: Finding, evidence: Evidence) -> Cause:
+    entry = catalogue()[finding.code]
+    world = str(evidence.world)
+    return Cause(
+        code=finding.code,
+        title=entry.title.replace("{W}", world),
+        evidence=finding.evidence,
+        advice=entry.advice.replace("{W}", world),
+        weight=finding.weight,
+        edits=tuple(f"{rule} {place}" for rule in entry.rules for place in evidence.edits.get(rule, ())),
+    )

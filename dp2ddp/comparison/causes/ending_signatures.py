@@ -1,0 +1,43 @@
+"""What no optimizer step shows: weights moved by hand, averages, what is done behind the last step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dp2ddp.comparison.causes.cause import Finding, finding
+from dp2ddp.comparison.causes.evidence import Evidence
+from dp2ddp.comparison.causes.model_signatures import is_batchnorms
+from dp2ddp.comparison.causes.words import names_text, number_text
+from dp2ddp.comparison.differences import AT_END
+from dp2ddp.comparison.ending import TensorDifference, tensor_differences
+from dp2ddp.trace.records import Final
+
+_CODES = dict(
+    zip(AT_END, ("moved-by-hand", "changed-after-training", "buffers-of-another-rank"), strict=True)
+)
+
+
+def signatures(evidence: Evidence) -> Iterator[Finding]:
+    """The findings of this family that fit the evidence."""
+    first = evidence.comparison.first
+    if first is None or first.kind not in AT_END:
+        return
+    norms = number_text(first.norm), number_text(first.reference_norm)
+    text = "{} at the end: norm {}, under DataParallel {}".format(first.name, *norms)
+    if not evidence.comparison.steps and (names := _differing_on_ranks(evidence)):
+        words = f"no optimizer; weights differ from rank to rank at the end: {names_text(names)}"
+        yield finding("not-synchronised", 0.9, words, text)
+    own_buffer = first.kind == "final buffer" and not is_batchnorms(first.name)
+    yield finding("buffer-of-local-rows" if own_buffer else _CODES[first.kind], 0.85, text)
+
+
+def _differing_on_ranks(evidence: Evidence) -> list[str]:
+    """Parameters that are trained and do not have the same bits on all ranks."""
+    finals = [rank.final for rank in evidence.ranks]
+    return list(dict.fromkeys(each.name for other in finals[1:] for each in _both(finals[0], other)))
+
+
+def _both(final: Final | None, other: Final | None) -> list[TensorDifference]:
+    return [
+        each for each in tensor_differences(final, other) if each.size and each.kind == "unstepped parameter"
+    ]

@@ -1,0 +1,137 @@
+"""What the outside sees: lines, files, exit codes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from dp2ddp.comparison.causes.cause import Finding, finding
+from dp2ddp.comparison.causes.evidence import Evidence
+from dp2ddp.comparison.causes.words import names_text, ranks_text, sum_text
+from dp2ddp.comparison.matching import plain_name
+from dp2ddp.comparison.output_comparison import NO_LINE, FileDifference
+from dp2ddp.trace.records import Trace
+
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\bnan\b|\binf\b")
+
+
+def signatures(evidence: Evidence) -> Iterator[Finding]:
+    """Where training differs, numbers in lines and files do so anyway: then what hangs on none is looked for."""
+    if evidence.printing_ranks:
+        yield _printing(evidence, 0.9)
+    yield from _files(evidence)
+    yield from _sharded_evaluation(evidence)
+    if not evidence.comparison.same:
+        return
+    yield from _lines(evidence)
+    if evidence.codes[0] != evidence.codes[1]:
+        yield finding("other-output", 0.5, "exit codes {} and {}".format(*evidence.codes))
+
+
+def _printing(evidence: Evidence, weight: float) -> Finding:
+    first = evidence.stdout.first
+    if first is not None and first[2] == NO_LINE:
+        silent = f"rank 0 has no line {first[0]}"
+        return finding(
+            "another-rank-prints", weight, f"{ranks_text(evidence.printing_ranks)} printed; {silent}"
+        )
+    return finding("every-rank-prints", weight, f"{ranks_text(evidence.printing_ranks)} printed as well")
+
+
+def _lines(evidence: Evidence) -> Iterator[Finding]:
+    text = evidence.stdout
+    for number, expected, actual in (text.first, *text.others) if text.first else ():
+        line_text = f"line {number}: {actual!r}, under DataParallel {expected!r}"
+        if _NUMBER.sub("#", expected) != _NUMBER.sub("#", actual):
+            yield finding("other-output", 0.5, line_text)
+            continue
+        yield finding("local-numbers", 0.85, line_text)
+        if names := _differing_on_ranks(evidence):
+            words = (
+                f"{names_text(names)} differ from rank to rank at the end: ranks that evaluate use their own"
+            )
+            yield finding("buffers-of-another-rank", 0.8, words)
+
+
+_MEETINGS = ("barrier", "init_process_group", "destroy_process_group", "DistributedDataParallel")
+
+
+def _sharded_evaluation(evidence: Evidence) -> Iterator[Finding]:
+    """Ranks that share out what DataParallel evaluates as a whole, and put nothing together behind it."""
+    if evidence.stdout.first is None:
+        return
+    sides = [_evaluated(trace) for trace in (evidence.reference, *evidence.ranks)]
+    for place, ((whole, _), *own) in enumerate(zip(*sides, strict=False)):
+        counts = [count for count, _ in own]
+        shared_out = whole and max(counts) < whole <= sum(counts)
+        if shared_out and not any(meets for _, meets in own):
+            words = (
+                f"{sum_text(counts)} samples are evaluated, {whole} under DataParallel, before step {place}"
+            )
+            yield finding("local-numbers", 0.8, f"{words}; no collective puts their numbers together")
+            return
+
+
+def _evaluated(trace: Trace) -> list[tuple[int, bool]]:
+    """Before each step, and behind the last: samples of data sets that no step is made of, and whether ranks meet."""
+    trained = {line["draws"][-1][0] for line in trace.lines if line["draws"]}
+    return [
+        (
+            sum(len(indices or ()) for loader, indices, _ in line["draws"] if loader not in trained),
+            any(name not in _MEETINGS for name, _ in line["collectives"]),
+        )
+        for line in (*trace.lines, *trace.last_line)
+    ]
+
+
+def _tensor_cause(what: str, evidence: Evidence) -> str:
+    """`['net']['module.1.running_mean'] differs by 1e-3`: what a tensor under such keys is."""
+    keys = re.findall(r"\['([^']*)'\]", what)
+    name = plain_name(keys[-1]) if keys else ""
+    if "running_" in name:
+        return "buffers-of-another-rank"
+    if name in {plain_name(full_name) for layout in evidence.reference.layouts for full_name in layout.names}:
+        return "weights-of-another-step"
+    if "['state']" in what:  # of an optimizer
+        return "other-output"
+    in_model = name in {plain_name(full_name) for full_name in evidence.reference.buffers()}
+    return "buffer-of-local-rows" if in_model or len(keys) > 1 else "local-numbers"
+
+
+def _differing_on_ranks(evidence: Evidence) -> list[str]:
+    """Running statistics."""
+    first, *others = (trace.buffers() for trace in evidence.ranks)
+    return [
+        name
+        for name, own in first.items()
+        if "running_" in name and any(name in each and not np.array_equal(own, each[name]) for each in others)
+    ]
+
+
+def _files(evidence: Evidence) -> Iterator[Finding]:
+    for each in evidence.files.different:
+        text = f"{each.path} {each.what}"
+        if each.ranks:
+            yield finding("every-rank-writes", 0.86, text)
+        elif "by DDP only" in each.what:
+            yield finding("doubled-files", 0.87, text)
+        elif "other keys" in each.what:
+            yield finding("other-keys", 0.88, text)
+        elif evidence.comparison.same:
+            yield _number_finding(evidence, each, text)
+
+
+def _number_finding(evidence: Evidence, each: FileDifference, text: str) -> Finding:
+    """A file with other content, though training is the same."""
+    if " differs by " in each.what:
+        return finding(_tensor_cause(each.what, evidence), 0.86, text)
+    line = re.match(r"line \d+: (.*) under DataParallel, (.*) under DDP", each.what)
+    if line is None:
+        return finding("other-output", 0.4, text)
+    same = _NUMBER.sub("#", line[1]) == _NUMBER.sub("#", line[2])
+    counts = re.search(r"; (\d+) lines instead of (\d+)$", each.what)
+    if counts and int(counts[1]) > int(counts[2]):
+        return finding("doubled-lines", 0.88, text)
+    return finding("local-numbers" if same else "other-output", 0.8, text)

@@ -1,0 +1,144 @@
+"""Compares files of torch, numpy and pickle by what is in them; the server calls it in a process that has torch."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dp2ddp.comparison.clock_texts import without_times
+from dp2ddp.comparison.pickles import Thing, read
+from dp2ddp.comparison.spelling import Spelling
+
+_DICTS = {dict, OrderedDict}  # what state_dict() gives, and what a comprehension makes of it: both load alike
+
+_PREFIX = "module."
+
+
+def main(request: dict[str, Any]) -> None:
+    """Writes path -> what differs ("" for nothing) for each pair of `request["pairs"]`."""
+    allowed, floor = request["allowed"], request["floor"]
+    spellings = [Spelling(tuple((here, own) for here, own in words)) for words in request["spellings"]]
+    differences = {
+        path: difference(Path(a), Path(b), allowed, floor, (spellings[0], spellings[1]))
+        for path, a, b in request["pairs"]
+    }
+    Path(request["answer"]).write_text(json.dumps(differences), encoding="utf-8")
+
+
+def difference(
+    a: Path,
+    b: Path,
+    allowed: float,
+    floor: float = 0.0,
+    spellings: tuple[Spelling, Spelling] = (Spelling(), Spelling()),
+) -> str:
+    """The first difference, or ""."""
+    try:
+        expected, actual = read(a), read(b)
+    except Exception as error:  # torch.load raises anything on a file that is not one
+        if _bytes_but_for_times(a) == _bytes_but_for_times(b):  # a .mat file says when it was made
+            return ""
+        return f"has other bytes, and cannot be read ({type(error).__name__})"
+    return next(_Content(allowed, floor, spellings).differences(expected, actual, ""), "")
+
+
+def _bytes_but_for_times(file: Path) -> str:
+    return without_times(file.read_bytes().decode("latin-1"))
+
+
+@dataclass
+class _Content:
+    """What is in two files, side by side."""
+
+    allowed: float  # relative to a tensor's largest value
+    floor: float  # absolute: momentum of a gradient that is nothing but rounding
+    spellings: tuple[Spelling, Spelling]
+    seen: dict[tuple[int, int], Any] = field(default_factory=dict)  # objects that hold each other, kept alive
+
+    def differences(self, a: Any, b: Any, at: str) -> Iterator[str]:
+        import numpy as np
+        import torch
+
+        a, b = (torch.from_numpy(x) if _is_numeric(x) else x for x in (a, b))
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+            yield from self._tensor_differences(a, b, at)
+        elif isinstance(a, (float, np.floating)) and isinstance(b, (float, np.floating)):
+            if not (a == b or abs(a - b) <= self.allowed * max(abs(a), abs(b)) or (a != a and b != b)):
+                yield f"{at} is {b} instead of {a}"
+        elif type(a) is not type(b) and not {type(a), type(b)} <= _DICTS:
+            yield f"{at} is {b!r} instead of {a!r}"[:200]
+        elif isinstance(a, (dict, list, tuple, Thing)):
+            yield from self._holder_differences(a, b, at)
+        elif isinstance(a, np.ndarray):
+            yield from self.differences(a.tolist(), b.tolist(), at)
+        elif isinstance(a, str) and isinstance(b, str):
+            a, b = self.spellings[0].plain(a), self.spellings[1].plain(b)
+            if without_times(a) != without_times(b):
+                yield f"{at} is {b!r} instead of {a!r}"[:200]
+        elif a != b:
+            yield f"{at} is {b!r} instead of {a!r}"[:200]
+
+    def _holder_differences(self, a: Any, b: Any, at: str) -> Iterator[str]:
+        if (id(a), id(b)) in self.seen:
+            return
+        self.seen[id(a), id(b)] = (a, b)
+        if isinstance(a, Thing):
+            yield from self.differences(a.made_from, b.made_from, f"{at}({type(a).__name__})")
+            yield from self.differences(_only(a.held), _only(b.held), at)
+        elif isinstance(a, dict):
+            yield from self._dict_differences(a, b, at)
+        elif len(a) != len(b):
+            yield f"{at} has {len(b)} items instead of {len(a)}"
+        else:
+            for index, (x, y) in enumerate(zip(a, b, strict=True)):
+                yield from self.differences(x, y, f"{at}[{index}]")
+
+    def _dict_differences(self, a: dict[Any, Any], b: dict[Any, Any], at: str) -> Iterator[str]:
+        import torch
+
+        if any(
+            isinstance(key, (Thing, torch.Tensor)) for key in (*a, *b)
+        ):  # such keys are equal to themselves alone
+            yield from self.differences(list(a.items()), list(b.items()), at)
+            return
+        if a.keys() != b.keys():
+            yield f"has other keys at {at or 'the top'}: {_other_keys(set(map(str, a)), set(map(str, b)))}"
+        for key in a.keys() & b.keys():
+            yield from self.differences(a[key], b[key], f"{at}[{key!r}]")
+
+    def _tensor_differences(self, a: Any, b: Any, at: str) -> Iterator[str]:
+        if a.shape != b.shape or a.dtype != b.dtype:
+            yield f"{at} is {b.dtype} {tuple(b.shape)} instead of {a.dtype} {tuple(a.shape)}"
+            return
+        if not a.numel():
+            return
+        distances = (a.detach().double() - b.detach().double()).abs()
+        largest = distances.masked_fill_((a == b) | (a.isnan() & b.isnan()), 0).max().item()
+        size = largest / max(a.detach().double().abs().max().item(), 1e-300)
+        if not (size <= self.allowed or largest <= self.floor):
+            yield f"{at} differs by {size:.1e}"
+
+
+def _other_keys(expected: set[str], actual: set[str]) -> str:
+    """Which side has which; `module.`, which wrappers put in front, is what they mostly are."""
+    plain = [{key.removeprefix(_PREFIX) for key in keys} for keys in (expected, actual)]
+    sides = list(zip(("DataParallel", "DDP"), (expected - actual, actual - expected), strict=True))
+    prefixed = [side for side, keys in sides if keys and all(key.startswith(_PREFIX) for key in keys)]
+    if plain[0] == plain[1] and len(prefixed) == 1:
+        return f"they begin with `{_PREFIX}` under {prefixed[0]} only"
+    return "; ".join(f"only under {side}: {sorted(keys)[:3]}" for side, keys in sides if keys)
+
+
+def _only(held: list[Any]) -> Any:
+    """Nearly all objects hold one thing: their attributes."""
+    return held[0] if len(held) == 1 else held
+
+
+def _is_numeric(value: Any) -> bool:
+    import numpy as np
+
+    return isinstance(value, np.ndarray) and value.dtype.kind in "fiub" and value.dtype.isnative

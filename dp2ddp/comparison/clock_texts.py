@@ -1,0 +1,90 @@
+"""What a clock said, in lines, in names of files and of numbers: it differs between any two runs."""
+
+from __future__ import annotations
+
+import re
+
+# 12:03:55, 2026-11-21, 1.25s, 2s295ms, 31 ms/step, 5.2it/s,
+# time: 0.31, time is 0.31, tokens per sec: 31, Time 0.312 (0.298), dur_total : 1.05
+_CLOCK = re.compile(
+    r"\d{4}-\d\d-\d\d[ T]?|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?"
+    r"|(?<![\w.])(?=\d+[Ddhms]\d)(?:\d+[Dd])?(?:\d+h)?(?:\d+m(?:in)?)?(?:\d+(?:\.\d+)?s)?(?:\d+ms)?(?<=[hms])(?!\w)"
+    r"|(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?\s?(?:ms|us|s|sec|secs|seconds|min|minutes)\b(?:/\w+)?"
+    r"|(?<![\w.])\d+(?:\.\d+)?\s?[A-Za-z]+/s(?:ec|econd)?\b"
+    r"|(?i:(?:/\s?|\bper )s(?:ec(?:ond)?s?)?\W{1,3})\d+(?:\.\d+)?"
+    r"|(?i:(?:time|elapsed|took|eta|duration|\bdur(?:_\w+)?)"
+    r"(?: is| was| of| for \w+| cost| used| taken| spent| \(data\))?\W{0,3})"
+    r"(?:\d+ days?, )?(?:<time>|\d+(?::\d\d)*(?:\.\d+)?)(?:e-?\d+)?(?:\s?\(\s*\d+\.\d+\))?"
+)
+# A meter of times and, in the same line, one of the times that loading took: Time 0.312 (0.298) Data 0.010 (0.009)
+_TIME_METER = re.compile(r"\b(?:(?i:time)|BT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
+_DATA_METER = re.compile(r"\b(?:(?i:data)|BT|DT)\W{0,3}\d+\.\d+\s?\(\s*\d+\.\d+\)")
+# Both without averages, side by side: Time:0.312 Data:0.010
+_TIME_AND_DATA = re.compile(r"(?i)(\btime\W{0,3}\d+\.\d+[\s,|]+data\W{0,3})\d+\.\d+\b")
+# The same, and in a name: Sat Nov 21 17:25:30 2026, 2026-11-21, 20261121-155241, 1121_155241, 15_52_41,
+# Nov21_15-52-41, 1795276362.13
+_CLOCK_IN_NAME = re.compile(
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d 20\d\d"
+    r"|(?<!\d)(?:20\d\d([-_.]?)\d\d\1\d\d|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\d\d)"
+    r"(?:[-_T ]*\d\d[-_:.]?\d\d(?:[-_:.]?\d\d)?(?:[.,]\d+)?)?(?!\d)"
+    r"|(?<!\d)(?:0\d|1[0-2])[0-3]\d_[0-2]\d[0-5]\d[0-5]\d(?!\d)"
+    r"|(?<!\d)\d\d[-_:]\d\d[-_:]\d\d(?:[-_:]\d\d)?(?!\d)|(?<!\d)1[5-9]\d{8}(?:\d{3})?(?:\.\d+)?(?!\d)"
+)
+# Names of such numbers: time, data_time, train_runtime, step_time_ms, steps_per_sec, throughput, img/s; no time_steps
+_TIME_NAME = re.compile(
+    r"(?i)(?:^|[^a-z])(?:(?:run)?time(?![ _-]?steps?)|eta|m?secs?|ms|seconds?|minutes|duration|elapsed|fps|speed"
+    r"|throughput)(?:[^a-z]|$)|/s$"
+)
+# "train_runtime": 3.64, throughput=640.5, 'step_time_ms' : 100
+_NAMED_NUMBER = re.compile(
+    r"(?P<name>[A-Za-z][\w/.-]*)(?P<sign>[\"']?\s*[:=]\s*)(?P<number>\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?![\w.])"
+)
+_CELLS = re.compile(r" *(?:[,;|]|\t[ \t]*) *")
+_BARE_NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
+
+
+class Columns:
+    """Columns of times in a table: the names stand in one line, the numbers alone in those behind it."""
+
+    def __init__(self) -> None:
+        self.width = 0
+        self.times: frozenset[int] = frozenset()
+
+    def see(self, line: str) -> None:
+        """A line of names, if it is one, tells what stands in the columns of the lines behind it."""
+        names = _CELLS.split(line.strip())
+        times = frozenset(index for index, name in enumerate(names) if is_time(name))
+        if times and len(names) > 1 and not any(map(_BARE_NUMBER.fullmatch, names)):
+            self.width, self.times = len(names), times
+
+    def without_times(self, line: str) -> str:
+        """A line of a table with `<time>` in the columns whose names say that they hold times."""
+        cells = _CELLS.split(line.strip())
+        if len(cells) != self.width:
+            return line
+        return ",".join(
+            "<time>" if index in self.times and _BARE_NUMBER.fullmatch(cell) else cell
+            for index, cell in enumerate(cells)
+        )
+
+
+def is_time(name: str) -> bool:
+    """Whether a number of this name is a time, or so many a second."""
+    return bool(_TIME_NAME.search(name))
+
+
+def without_clock(line: str) -> str:
+    """A line with `<time>` in the place of whatever a clock said."""
+    if _TIME_METER.search(line):
+        line = _DATA_METER.sub("<time>", line)
+    line = _TIME_AND_DATA.sub(r"\1<time>", line)
+    return _NAMED_NUMBER.sub(_without_number, _CLOCK.sub("<time>", without_times(line)))
+
+
+def without_times(name: str) -> str:
+    """The name of a file."""
+    return _CLOCK_IN_NAME.sub("<time>", name)
+
+
+def _without_number(named: re.Match[str]) -> str:
+    return f"{named['name']}{named['sign']}<time>" if is_time(named["name"]) else named[0]

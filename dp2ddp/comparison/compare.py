@@ -1,0 +1,352 @@
+"""Did both train the same? (reference trace, a trace of each rank, tolerance) -> Comparison; pure.
+
+Gradients come before parameters: the step whose gradients part is the step to look at, parameters part after it.
+Rank 0 is compared number by number. Another rank with the same hashes is the same to the bit; one with other hashes is
+compared by its sketch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dp2ddp.comparison.casts import cast_differences
+from dp2ddp.comparison.differences import KINDS, Difference, array_difference
+from dp2ddp.comparison.ending import ending_differences, without_partner
+from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_name, steps_in_one
+from dp2ddp.comparison.noise import Noise, noise_between, noisy_elements, without_run
+from dp2ddp.comparison.series import Series, series_of
+from dp2ddp.comparison.step_comparison import (
+    StepFindings,
+    compare_step,
+    initial_differences,
+    number_differences,
+)
+from dp2ddp.comparison.tolerance import FACTOR, HIDING, Tolerance
+from dp2ddp.trace.records import FinalKind, Step, Trace
+from dp2ddp.trace.unchecked import Unchecked
+
+__all__ = ["KINDS", "Comparison", "Difference", "compare"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What comparing two runs gave, for one number of devices and one precision."""
+
+    steps: int  # of the reference
+    rank_steps: tuple[int, ...]  # those that stand for one of the reference's, and any too many
+    largest: Difference | None  # over gradients and parameters of all steps and ranks that were compared
+    first: Difference | None  # at the first step with one that is not allowed: the one nearest to the cause
+    also: tuple[Difference, ...]  # what else differs at that step
+    identical_steps: int  # steps with the same bits in every gradient and parameter, on every rank
+    identical_buffers: bool
+    noisy: int = 0  # elements whose gradient is nothing but rounding
+    noise: float = 0.0  # how far apart such parameters came
+    noise_floor: float = 0.0  # the largest such gradient or difference, as it is
+    agreeing_ranks: tuple[tuple[int, ...], ...] = ()  # at the first difference: ranks with the same bits
+    rows: tuple[tuple[int, ...], ...] = ()  # of each wrapped forward under DataParallel
+    rank_rows: tuple[
+        tuple[int, ...], ...
+    ] = ()  # of each forward in training, where steps have other sums of rows
+    remarks: tuple[str, ...] = ()
+    series: Series | None = field(default=None, compare=False)  # what charts draw; arrays have no plain ==
+    worst: Difference | None = None  # the largest one in terms of natural noise
+    natural: Noise | None = field(default=None, compare=False)  # measured; None where nothing asked for it
+    matched: tuple[tuple[int, ...], ...] = ()  # of each rank: the steps that stand for DataParallel's
+    initial: int | None = None  # parameters that began the same on every rank; None: not recorded
+    unstepped_losses: int = 0  # calls of backward that no step followed; of a script without optimizer, all
+    stepped: bool = (
+        True  # False: no optimizer takes a step, and these are backward passes (trace/unstepped.py)
+    )
+    parts: tuple[str, ...] = ()  # what was compared and judged: gradient, parameter, loss, buffer
+    unchecked: tuple[Unchecked, ...] = ()  # what the script asks for, and virtual devices leave out
+
+    @property
+    def noise_ratio(self) -> float | None:
+        """Difference / natural noise, where it is largest; None if no second DataParallel run was needed."""
+        return self.worst.noise_ratio if self.worst and self.natural else None
+
+    @property
+    def hides_from(self) -> int | None:
+        """The first step at which a fault could hide in natural noise."""
+        if self.natural is None:
+            return None
+        blurred = np.flatnonzero(FACTOR * self.natural.gradients > HIDING)
+        return int(blurred[0]) if blurred.size else None
+
+    @property
+    def same(self) -> bool:
+        """Whether no difference is larger than what is allowed."""
+        return self.first is None
+
+    @property
+    def identical(self) -> bool:
+        """Whether every gradient, parameter and buffer has the same bits on every rank."""
+        return self.same and self.identical_steps == self.steps and self.identical_buffers
+
+
+def compare(
+    reference: Trace,
+    ranks: Sequence[Trace],
+    tolerance: Tolerance,
+    nudged: Trace | None = None,
+    port: bool = False,
+) -> Comparison:
+    """Compare every step of every rank with the reference, up to the first step with a difference that is not allowed.
+
+    reference: the record of DataParallel's run.
+    ranks: the record of each rank of the DDP run, by rank.
+    tolerance: for the precision of both runs (tolerance.py has the numbers and where they come from).
+    nudged: DataParallel once more, moved by an ulp, from which natural noise is measured; None: one ulp is the noise.
+    port: the DDP version was made by hand; the losses of its ranks are their own, and are not judged.
+
+    Pure: reads records, and nothing else. Raises TraceError where a record is missing or torn.
+    """
+    natural = None
+    if nudged is not None:
+        natural = noise_between(reference, nudged, noisy_elements(reference, ranks[0], tolerance), tolerance)
+    findings = StepFindings(tolerance, natural or without_run(tolerance), port)
+    matchings = [match(reference, rank) for rank in ranks]
+    initial = _compare_initial(findings, reference, ranks)
+    casts = list(cast_differences(reference, ranks, [each.steps for each in matchings])) if port else []
+    for step, others in zip(reference.steps(), _together(ranks, matchings), strict=False):
+        if findings.bad:
+            break
+        compare_step(findings, step, others)
+        for cast in (each for each in casts if each.step == step.number):
+            findings.add(cast)
+    counts = tuple(len(rank) - matching.left_out for rank, matching in zip(ranks, matchings, strict=True))
+    _compare_counts(findings, len(reference), counts, reference.unstepped)
+    for cast in () if findings.bad else casts:
+        findings.add(cast)
+    buffers = _compare_buffers(findings, reference, ranks[0])
+    ending = _compare_ending(findings, reference, ranks)
+    causes = findings.causes
+    return Comparison(
+        steps=len(reference),
+        rank_steps=counts,
+        largest=findings.largest,
+        first=causes[0] if causes else None,
+        also=tuple(causes[1:]),
+        identical_steps=findings.identical_steps,
+        identical_buffers=buffers and ending,
+        noisy=sum(int(mask.sum()) for mask in findings.noisy.values()),
+        noise=findings.noise,
+        noise_floor=findings.noise_floor,
+        agreeing_ranks=findings.agreeing,
+        rows=reference.rows(),
+        rank_rows=_rows_of_ranks(reference, ranks) if port else (),
+        remarks=(*_matching_remarks(reference, ranks, matchings), *_remarks(reference, ranks)),
+        series=_series(reference, ranks, matchings, findings, natural),
+        worst=findings.worst,
+        natural=natural,
+        matched=tuple(matching.steps for matching in matchings),
+        initial=initial,
+        unstepped_losses=len(reference.end.losses) if reference.end else 0,
+        stepped=not reference.unstepped,
+        parts=_parts(reference, port),
+        unchecked=tuple(Unchecked[name] for name in reference.end.unchecked) if reference.end else (),
+    )
+
+
+def _parts(reference: Trace, port: bool) -> tuple[str, ...]:
+    """What the same verdict is about; losses of a port's ranks are their own."""
+    kinds = () if reference.final is None else reference.final.kinds.tolist()
+    lines = (*reference.lines, *reference.last_line)
+    without_gradients = reference.unstepped and not all(_names(reference, line) for line in reference.lines)
+    parts = {
+        "gradient": any(_names(reference, line) for line in reference.lines),
+        "parameter": any(kind != FinalKind.BUFFER for kind in kinds) or bool(len(reference)),
+        "loss": any(line["losses"] for line in lines) and (not port or without_gradients),
+        "buffer": FinalKind.BUFFER in kinds or bool(reference.buffers()),
+    }
+    return tuple(part for part, is_compared in parts.items() if is_compared)
+
+
+def _names(reference: Trace, line: dict[str, Any]) -> tuple[str, ...]:
+    layout: int = line["layout"]
+    return reference.layouts[layout].names
+
+
+def _together(ranks: Sequence[Trace], matchings: Sequence[Matching]) -> Iterator[tuple[Step, ...]]:
+    pairs = zip(ranks, matchings, strict=True)
+    return zip(*(matched_steps(trace, matching.steps) for trace, matching in pairs), strict=False)
+
+
+def _series(
+    reference: Trace,
+    ranks: Sequence[Trace],
+    matchings: Sequence[Matching],
+    findings: StepFindings,
+    natural: Noise | None,
+) -> Series:
+    series = series_of(reference, ranks, findings.noisy, matchings)
+    if natural is None:
+        return series
+    noise = natural.each_step
+    missing = max(len(series.steps) - len(noise), 0)
+    noise = np.concatenate([noise, np.full(missing, noise[-1] if len(noise) else np.nan)])
+    return dataclasses.replace(series, noise=noise[: len(series.steps)])
+
+
+def _compare_initial(findings: StepFindings, reference: Trace, ranks: Sequence[Trace]) -> int | None:
+    """The common start: the number of parameters that are the same on every rank."""
+    expected, actual = reference.initial(), [rank.initial() for rank in ranks]
+    parameters = frozenset(name for layout in reference.layouts for name in layout.names)
+    known = [name for name in expected.layout.names if name in parameters]
+    if not known:
+        return None
+    for difference in initial_differences(expected, actual, parameters):
+        findings.add(difference)
+    return len(known)
+
+
+def _compare_counts(findings: StepFindings, steps: int, counts: tuple[int, ...], unstepped: bool) -> None:
+    for rank, count in enumerate(counts):
+        if count != steps and not findings.bad:
+            words = f"{count} instead of {steps}" + " backward passes" * unstepped
+            findings.bad.append(Difference("steps", np.inf, min(steps, count), rank, words))
+
+
+def _compare_buffers(findings: StepFindings, reference: Trace, rank0: Trace) -> bool:
+    """On rank 0 only: replica 0's buffers are the ones that survive under DataParallel."""
+    expected, actual = (
+        {plain_name(name): values for name, values in trace.buffers().items()} for trace in (reference, rank0)
+    )
+    if findings.bad:
+        return False  # they hold what went wrong before
+    last = max(len(reference) - 1, 0)
+    if findings.port and not _parameter_names(reference) & _parameter_names(rank0):
+        expected = {
+            name: values for name, values in expected.items() if name in actual
+        }  # a port may rename everything
+        actual = {name: actual[name] for name in expected}
+    if expected.keys() != actual.keys():
+        name = min(expected.keys() ^ actual.keys())
+        findings.add(Difference("buffer", np.inf, last, 0, f"{name} (only on one side)"))
+        return False
+    for name in expected:
+        # the running mean behind a noisy bias follows the bias
+        room = findings.tolerance.room_behind(findings.noise)
+        findings.add(
+            Difference("buffer", array_difference(expected[name], actual[name]), last, 0, name), room
+        )
+    return all(np.array_equal(expected[name], actual[name]) for name in expected)
+
+
+def _compare_ending(findings: StepFindings, reference: Trace, ranks: Sequence[Trace]) -> bool:
+    """What comes after the last step; whether it is the same to the last bit."""
+    if findings.bad:
+        return False
+    room = findings.tolerance.room_behind(findings.noise)
+    floor = findings.tolerance.with_noise(findings.noise, findings.noise_floor).floor
+    for difference in itertools.chain.from_iterable(
+        _last_loss_differences(findings, reference, rank) for rank in ranks
+    ):
+        findings.add(difference, judged=not findings.port)
+    judged = ranks[:1] if len(reference) else ranks  # the others may leave averages to rank 0
+    tensors = [each for rank in judged for each in ending_differences(reference, rank, floor)]
+    for name in () if len(reference) else without_partner(reference.final, ranks[0].final):
+        findings.add(
+            Difference("unstepped parameter", np.inf, 0, 0, f"{name} (rank 0 has none of that name)")
+        )
+    for difference in tensors:
+        findings.add(difference, room)
+    return not any(each.size for each in tensors)
+
+
+def _last_loss_differences(findings: StepFindings, reference: Trace, rank: Trace) -> tuple[Difference, ...]:
+    if reference.end is None or rank.end is None:
+        return ()
+    expected, actual = reference.end.losses, rank.end.losses
+    scale = max([findings.loss_scale, *(abs(loss) for loss in expected if np.isfinite(loss))])
+    return tuple(number_differences("loss", expected, actual, len(reference), rank.rank, scale))
+
+
+def _parameter_names(trace: Trace) -> set[str]:
+    return {plain_name(name) for layout in trace.layouts for name in layout.names}
+
+
+def _matching_remarks(
+    reference: Trace, ranks: Sequence[Trace], matchings: Sequence[Matching]
+) -> Iterator[str]:
+    left_out = max(matching.left_out for matching in matchings)
+    if left_out:
+        yield (
+            f"{left_out} steps of optimizers that hold other parameters than DataParallel's are left out "
+            "(the shards of ZeroRedundancyOptimizer?)"
+        )
+    times = steps_in_one(reference, ranks)
+    if times > 1:
+        yield (
+            f"one step of the ranks has the rows of {times} steps of DataParallel: the batch of each rank is as "
+            "large as DataParallel's whole one"
+        )
+
+
+def _remarks(reference: Trace, ranks: Sequence[Trace]) -> tuple[str, ...]:
+    traces = [("DataParallel", reference), *((f"rank {trace.rank}", trace) for trace in ranks)]
+    missing = [
+        f"{who}: the script ended without a word; its record may be short" for who, t in traces if not t.end
+    ]
+    others = (*_uncompared(reference, ranks[0]), *_other_limits(reference, ranks[0]))
+    return (*missing, *_whole_everywhere(reference, ranks), *others)
+
+
+def _rows_of_ranks(reference: Trace, ranks: Sequence[Trace]) -> tuple[tuple[int, ...], ...]:
+    """The rows of each rank in each forward in training, if steps have other sums of rows than DataParallel's."""
+    expected, *actual = (_training_rows(trace) for trace in (reference, *ranks))
+    steps = [
+        step for step in zip(expected, *actual, strict=False) if all(step)
+    ]  # of bare modules nothing is known
+    if all(sum(whole) == sum(map(sum, own)) for whole, *own in steps):
+        return ()
+    return tuple(
+        together for _, *own in steps if len({*map(len, own)}) == 1 for together in zip(*own, strict=True)
+    )
+
+
+def _training_rows(trace: Trace) -> list[tuple[int, ...]]:
+    """For each step the rows of each of its forwards in training."""
+    return [tuple(sum(rows) for training, rows, *_ in line["forwards"] if training) for line in trace.lines]
+
+
+def _whole_everywhere(reference: Trace, ranks: Sequence[Trace]) -> Iterator[str]:
+    """A port that is right and no faster."""
+    expected, *actual = (_first_rows(trace) for trace in (reference, *ranks))
+    if len(ranks) > 1 and expected and all(each == expected for each in actual):
+        yield f"each rank trains on the whole batch ({len(expected)} rows): none is faster than one process alone"
+
+
+def _first_rows(trace: Trace) -> list[int]:
+    """Digests of what the first forward in training was given."""
+    step = next(trace.steps(), None)
+    forwards = () if step is None else step.forwards
+    return sorted(next((each.firsts or each.digests for each in forwards if each.training), ()))
+
+
+def _other_limits(reference: Trace, rank0: Trace) -> Iterator[str]:
+    """A clipping that no gradient was large enough for proves nothing of its limit."""
+    expected, actual = (
+        sorted({limit for line in trace.lines for limit in line["limits"]}) for trace in (reference, rank0)
+    )
+    if expected != actual:
+        texts = (" and ".join(f"{limit:g}" for limit in limits) or "nothing" for limits in (actual, expected))
+        yield (
+            f"torch's clip_grad_* is given {next(texts)} as its limit, under DataParallel {next(texts)}; "
+            "gradients that neither touches do not show what that changes"
+        )
+
+
+def _uncompared(reference: Trace, rank0: Trace) -> Iterator[str]:
+    names = without_partner(reference.final, rank0.final)
+    if names:
+        yield (
+            f"{len(names)} parameters that no optimizer steps were not compared: rank 0 has none of that name "
+            f"({names[0]}, ...)"
+        )

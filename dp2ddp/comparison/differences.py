@@ -1,0 +1,229 @@
+"""How far apart two vectors of numbers are. Rank 0 is compared number by number, others by their sketch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dp2ddp.comparison.matching import plain_name
+from dp2ddp.trace.digests import Floats
+from dp2ddp.trace.records import Layout, Vector
+
+TINY = 1e-300
+Doubles = npt.NDArray[np.float64]
+
+# from cause to effect: a wrong learning rate makes wrong parameters, a wrong loss makes wrong gradients
+KINDS = (
+    "initial state",
+    "layout",
+    "learning rate",
+    "precision",
+    "random streams",
+    "gradient before clipping",
+    "gradient",
+    "loss",
+    "decision",
+    "parameter",
+    "optimizer state",
+    "buffer",
+    "steps",
+    "unstepped parameter",
+    "final parameter",
+    "final buffer",
+)
+GRADIENTS = ("gradient before clipping", "gradient")
+AT_END = KINDS[-3:]  # what models hold when the script ends (ending.py)
+FACTS = ("layout", "precision", "random streams", "decision", "steps")  # differ, or do not
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far apart one thing is at one step, on one rank.
+
+    `size` is relative: for gradients to the step's largest one, for parameters and buffers to the tensor's own
+    largest value, for optimizer states to the largest of their kind ("exp_avg of *"), for losses to the largest so far.
+    """
+
+    kind: str  # one of KINDS
+    size: float  # inf if one side is missing, and for a fact that differs (FACTS)
+    step: int
+    rank: int
+    name: str = ""  # of the tensor, or what differs in words
+    reference_norm: float = 0.0
+    norm: float = 0.0
+    noise: float = 2.0**-52  # natural noise of this kind, up to this step (tolerance.py)
+    allowed: float = 1000 * 2.0**-52  # FACTOR times that
+    epsilon: float = 2.0**-52  # one ulp
+
+    @property
+    def ratio(self) -> float | None:
+        """The ratio of the gradients' norms: W or 1/W is a sign of a sum that was averaged, or the other way round."""
+        return self.norm / self.reference_norm if self.reference_norm > TINY else None
+
+    @property
+    def noise_ratio(self) -> float:
+        """Difference / natural noise: how often as far apart as DataParallel is from itself, moved by an ulp."""
+        return self.size / self.noise
+
+    @property
+    def ulps(self) -> float:
+        """The size in ulps, units in the last place of the largest number."""
+        return self.size / self.epsilon
+
+
+def by_values(layout: Layout, distances: Doubles, a: Floats, scale: float | None) -> list[float]:
+    """The largest difference in each tensor, relative to `scale`, or to the tensor's own largest value.
+
+    `distances` is |a - b| by element, `a` the expected values; both flat, (elements,). One number for each
+    tensor of `layout`.
+    """
+    return [
+        float(distances[place].max(initial=0.0) / (scale or largest(a[place]))) for place in layout.slices
+    ]
+
+
+def by_sketch(kind: str, layout: Layout, a: Vector, b: Vector) -> list[float]:
+    """The norm of the difference of each tensor, estimated from sketches: one relative number for each.
+
+    Relative to the step's largest gradient norm, or to the parameter's own norm.
+    """
+    expected, actual = a.sketched(layout), b.sketched(layout)
+    distances = distances_by_sketch(expected, actual)
+    distances[a.hashes == b.hashes] = 0.0
+    scale = expected[:, 0].max(initial=0.0) if kind in GRADIENTS else expected[:, 0]
+    relative: list[float] = (distances / np.maximum(scale, TINY)).tolist()
+    return relative
+
+
+def distances_by_sketch(a: Doubles, b: Doubles) -> Doubles:
+    """The norm of the difference of each tensor, estimated from two sketches: (tensors, 1 + PROJECTIONS) -> (tensors,).
+
+    A sketch's columns behind the first are projections on random signs (trace/digests.py), each with the expected
+    square |a - b|^2; the mean over them is off by a factor of about two at most.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        distances: Doubles = np.sqrt(np.mean((a[:, 1:] - b[:, 1:]) ** 2, axis=1))
+    return distances
+
+
+def distances_between(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Doubles:
+    """|a - b| by element, of the shape of both, in float64; 0 where both are nan or the same inf, nan where one is
+    nan."""
+    with np.errstate(invalid="ignore", over="ignore"):  # inf - inf is nan
+        distances = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    return np.where((a == b) | ((a != a) & (b != b)), 0.0, distances)
+
+
+def largest(a: npt.NDArray[Any]) -> float:
+    """The largest size of a finite number, at least TINY: something to divide by."""
+    sizes = np.abs(a.astype(np.float64))
+    return max(float(sizes[np.isfinite(sizes)].max(initial=0.0)), TINY)
+
+
+def array_difference(a: npt.NDArray[Any], b: npt.NDArray[Any], scale: float | None = None) -> float:
+    """The largest |a - b|, relative to `scale` or to the largest |a|; inf where the shapes differ."""
+    if a.shape != b.shape:
+        return float(np.inf)
+    return float(distances_between(a, b).max(initial=0.0) / (scale or largest(a)))
+
+
+def unclipped_differences(layout: Layout, a: Vector, b: Vector) -> list[float]:
+    """The largest difference in each gradient before clipping, relative to the step's largest gradient."""
+    if a.values is None or b.values is None:
+        return by_sketch(GRADIENTS[0], layout, a, b)
+    return by_values(layout, distances_between(a.values, b.values), a.values, largest(a.values))
+
+
+def scaled(vector: Vector, factor: float) -> Vector:
+    """All numbers times `factor`; no tensor is then the same to the bit as another."""
+    values = None if vector.values is None else vector.values * factor
+    sketch = None if vector.sketch is None else vector.sketch * factor
+    return Vector(np.zeros_like(vector.hashes), values, sketch, vector.layout)
+
+
+def agreeing(vectors: Sequence[Vector]) -> tuple[tuple[int, ...], ...]:
+    """Ranks in groups whose tensors have the same bits."""
+    groups: dict[bytes, list[int]] = {}
+    for rank, vector in enumerate(vectors):
+        groups.setdefault(vector.hashes.tobytes(), []).append(rank)
+    return tuple(tuple(group) for group in groups.values())
+
+
+def named_difference(
+    expected: Vector, actual: Vector, together: bool, only: frozenset[str] | None = None
+) -> tuple[str, float]:
+    """The largest difference between tensors of one name, as far as their values were kept on both sides.
+
+    Relative to the tensor's largest value; with `together`, to that of all tensors of its kind ("exp_avg of *"): a
+    bias in front of BatchNorm has a momentum of nothing but rounding.
+    """
+    shared = list(_shared(expected, actual, only))
+    different = [(name, a, b) for name, a, b in shared if expected.hashes[a] != actual.hashes[b]]
+    if not different:
+        return "", 0.0
+    if expected.values is None or actual.values is None:
+        return _sketched_difference(expected, actual, different)
+    scales = _scales(expected, [(name, at) for name, at, _ in shared]) if together else {}
+    worst, largest_yet = "", 0.0
+    for name, at, other in different:
+        a, b = expected.values[expected.layout.slices[at]], actual.values[actual.layout.slices[other]]
+        size = array_difference(a, b, scales.get(_kind(name)))
+        if not size <= largest_yet:
+            worst, largest_yet = name, size
+    return worst, largest_yet
+
+
+def _shared(expected: Vector, actual: Vector, only: frozenset[str] | None) -> Iterator[tuple[str, int, int]]:
+    """Name, index in `expected`, index in `actual`. Two models may use one name: then equal tensors go together
+    first."""
+    free: dict[str, list[int]] = {}
+    for place, name in enumerate(actual.layout.names):
+        free.setdefault(plain_name(name), []).append(place)
+    places = [at for at, name in enumerate(expected.layout.names) if only is None or name in only]
+    later: list[tuple[str, int]] = []
+    for at in places:
+        name = expected.layout.names[at]
+        equal = [
+            place for place in free.get(plain_name(name), ()) if actual.hashes[place] == expected.hashes[at]
+        ]
+        if equal:
+            free[plain_name(name)].remove(equal[0])
+            yield name, at, equal[0]
+        else:
+            later.append((name, at))
+    for name, at in later:
+        if free.get(plain_name(name)):
+            yield name, at, free[plain_name(name)].pop(0)
+
+
+def _sketched_difference(
+    expected: Vector, actual: Vector, different: Sequence[tuple[str, int, int]]
+) -> tuple[str, float]:
+    """The same where not all values were kept; where there are only hashes, nothing can be said of how far."""
+    if any(each.values is None and each.sketch is None for each in (expected, actual)):
+        return "", 0.0
+    names, at, others = zip(*different, strict=True)
+    a = expected.sketched(expected.layout)[list(at)]
+    distances = distances_by_sketch(a, actual.sketched(actual.layout)[list(others)]) / np.maximum(
+        a[:, 0], TINY
+    )
+    size, name = max(zip(distances.tolist(), names, strict=True))
+    return name, size
+
+
+def _kind(name: str) -> str:
+    return name.partition(" of ")[0]
+
+
+def _scales(vector: Vector, places: Sequence[tuple[str, int]]) -> dict[str, float]:
+    scales: dict[str, float] = {}
+    assert vector.values is not None
+    for name, at in places:
+        scales[_kind(name)] = max(
+            scales.get(_kind(name), TINY), largest(vector.values[vector.layout.slices[at]])
+        )
+    return scales

@@ -1,0 +1,128 @@
+"""What comes after the last optimizer step, or without any: losses, and what the models hold at the end.
+
+A parameter that an optimizer has stepped was judged step by step; here are those that none has (hand-made updates,
+averages, target networks) or that were changed behind the last step. On rank 0, whose models are kept; on every rank of
+a script that has no optimizer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp2ddp.comparison.differences import (
+    TINY,
+    Difference,
+    Doubles,
+    distances_between,
+    distances_by_sketch,
+    largest,
+)
+from dp2ddp.comparison.matching import plain_name
+from dp2ddp.trace.records import Final, FinalKind, Trace
+
+_KINDS = {FinalKind.BUFFER: "final buffer", FinalKind.UNSTEPPED: "unstepped parameter"}
+
+
+@dataclass(frozen=True)
+class TensorDifference:
+    """A tensor at the end of both."""
+
+    kind: str
+    name: str
+    size: float
+    norms: tuple[float, float]
+
+
+def ending_differences(reference: Trace, rank: Trace, floor: float) -> Iterator[Difference]:
+    """Differences in what both models hold when the script ends; numbers within `floor` are the same (tolerance.py)."""
+    step = len(reference)
+    for tensor in tensor_differences(reference.final, rank.final, floor):
+        yield Difference(tensor.kind, tensor.size, step, rank.rank, tensor.name, *tensor.norms)
+
+
+def tensor_differences(
+    expected: Final | None, actual: Final | None, floor: float = 0.0
+) -> Iterator[TensorDifference]:
+    """Those that both have, but for parameters that both left as the last step did."""
+    if expected is None or actual is None:
+        return
+    sketches = [each.vector.sketched(each.vector.layout) for each in (expected, actual)]
+    for a, b in _pairs(expected, actual, sketches):
+        kinds = FinalKind(expected.kinds[a]), FinalKind(actual.kinds[b])
+        if kinds == (FinalKind.SETTLED, FinalKind.SETTLED):
+            continue
+        norms = float(sketches[0][a][0]), float(sketches[1][b][0])
+        kind = _KINDS.get(kinds[0], "final parameter")
+        yield TensorDifference(
+            kind, expected.vector.layout.names[a], _size(expected, actual, a, b, sketches, floor), norms
+        )
+
+
+def without_partner(expected: Final | None, actual: Final | None) -> tuple[str, ...]:
+    """Names of parameters that were not compared: judged by no step, and the other side has none of that name."""
+    if expected is None or actual is None:
+        return ()
+    there = set(_keys(actual))
+    return tuple(
+        name
+        for name, key, kind in zip(expected.vector.layout.names, _keys(expected), expected.kinds, strict=True)
+        if key not in there and kind in (FinalKind.UNSTEPPED, FinalKind.CHANGED)
+    )
+
+
+def _pairs(expected: Final, actual: Final, sketches: Sequence[Doubles]) -> Iterator[tuple[int, int]]:
+    """Places of one name and shape. Two models may use one name: then the nearest go together."""
+    places: dict[tuple[object, ...], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    for side, final in enumerate((expected, actual)):
+        for place, key in enumerate(_keys(final)):
+            places[key][side].append(place)
+    for here, there in places.values():
+        free = sorted(
+            (_distance(sketches, a, b), _is_stepped(expected, a) != _is_stepped(actual, b), a, b)
+            for a in here
+            for b in there
+        )
+        while free:
+            *_, a, b = free[0]
+            yield a, b
+            free = [each for each in free if each[2] != a and each[3] != b]
+
+
+def _is_stepped(final: Final, place: int) -> bool:
+    return final.kinds[place] not in (FinalKind.BUFFER, FinalKind.UNSTEPPED)
+
+
+def _keys(final: Final) -> list[tuple[object, ...]]:
+    layout = final.vector.layout
+    return [
+        (plain_name(name), shape, dtype.startswith("complex"))
+        for name, shape, dtype in zip(layout.names, layout.shapes, layout.dtypes, strict=True)
+    ]
+
+
+def _distance(sketches: Sequence[Doubles], a: int, b: int) -> float:
+    distance = _by_sketch(sketches, a, b)
+    return distance if np.isfinite(distance) else float("inf")
+
+
+def _by_sketch(sketches: Sequence[Doubles], a: int, b: int) -> float:
+    return float(distances_by_sketch(sketches[0][a : a + 1], sketches[1][b : b + 1])[0])
+
+
+def _size(expected: Final, actual: Final, a: int, b: int, sketches: Sequence[Doubles], floor: float) -> float:
+    """The largest difference, relative to the largest number; by sketch, of the norms."""
+    if expected.vector.hashes[a] == actual.vector.hashes[b]:
+        return 0.0
+    place = expected.vector.layout.slices[a]
+    if expected.vector.values is None or actual.vector.values is None:
+        distance = _by_sketch(sketches, a, b)
+        small = distance <= floor * np.sqrt(place.stop - place.start)
+        return 0.0 if small else distance / max(float(sketches[0][a][0]), TINY)
+    x, y = expected.vector.values[place], actual.vector.values[actual.vector.layout.slices[b]]
+    distances = distances_between(x, y)
+    distances[distances <= floor] = 0.0
+    return float(distances.max(initial=0.0) / largest(x))

@@ -1,0 +1,153 @@
+"""Which of a rank's steps stand for which of DataParallel's, and in which order its tensors lie. Pure.
+
+A port may build its optimizers in another order, put parameters into them in another order, and have optimizers of its
+own (the shards of ZeRO). So optimizers are matched by the names and shapes of their parameters, and the k-th step of
+one is the k-th of the other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from dp2ddp.trace.records import Layout, Step, Trace, Vector
+
+_WRAPPERS = frozenset({"module", "_orig_mod", "_forward_module", "_fsdp_wrapped_module"})
+_LOOKED_AT = 8  # steps whose rows tell that a port takes larger batches
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Which of a rank's steps stand for which of DataParallel's."""
+
+    steps: tuple[int, ...]  # for each step of DataParallel, as far as there is one, the rank's
+    left_out: int = 0  # steps of optimizers that DataParallel has no match for
+
+
+def match(reference: Trace, rank: Trace) -> Matching:
+    """In order where that fits; else optimizer by optimizer; in order again where even that does not."""
+    expected, actual = _taken(reference), _taken(rank)
+    in_order = Matching(tuple(range(min(len(expected), len(actual)))))
+    if all(order_of(a[1], b[1]) is not None for a, b in zip(expected, actual, strict=False)) and len(
+        expected
+    ) == len(actual):
+        return in_order
+    partners = _partners(dict(reversed(expected)), dict(reversed(actual)))
+    if partners is None:
+        return in_order
+    queues = {
+        own: deque(i for i, (ordinal, _) in enumerate(actual) if ordinal == other)
+        for own, other in partners.items()
+    }
+    steps: list[int] = []
+    for ordinal, _ in expected:
+        if not queues[ordinal]:
+            break
+        steps.append(queues[ordinal].popleft())
+    return Matching(tuple(steps), sum(ordinal not in partners.values() for ordinal, _ in actual))
+
+
+def _taken(trace: Trace) -> list[tuple[int, Layout]]:
+    """The optimizer of each step, and its parameters."""
+    return [(line["optimizer"], trace.layouts[line["layout"]]) for line in trace.lines]
+
+
+def _partners(expected: dict[int, Layout], actual: dict[int, Layout]) -> dict[int, int] | None:
+    """Optimizer of DataParallel -> of the rank; None if one has no partner."""
+    partners: dict[int, int] = {}
+    for ordinal, layout in sorted(expected.items()):
+        free = [
+            other
+            for other, their in sorted(actual.items())
+            if other not in partners.values() and order_of(layout, their) is not None
+        ]
+        if not free:
+            return None
+        partners[ordinal] = min(free, key=lambda other: (_names(actual[other]) != _names(layout), other))
+    return partners
+
+
+def _names(layout: Layout) -> Counter[str]:
+    return Counter(map(plain_name, layout.names))
+
+
+def plain_name(name: str) -> str:
+    """Without what wrappers put in front of it or between: `weight`, `exp_avg of weight`."""
+    sort, of, path = name.rpartition(" of ")
+    return sort + of + ".".join(part for part in path.split(".") if part not in _WRAPPERS)
+
+
+@lru_cache(maxsize=256)
+def order_of(layout: Layout, other: Layout) -> tuple[int, ...] | None:
+    """The place in `other` of each tensor of `layout`; None if they are not the same tensors."""
+    expected, actual = (tuple(map(plain_name, each.names)) for each in (layout, other))
+    in_order = tuple(range(len(expected)))
+    if expected == actual or set(expected) != set(actual):  # with other names, the order is all there is
+        return in_order if layout.shapes == other.shapes else None
+    places = {name: place for place, name in enumerate(actual)}
+    order = tuple(places[name] for name in expected)
+    if len(places) != len(actual) or tuple(other.shapes[place] for place in order) != layout.shapes:
+        return None
+    return order
+
+
+def matched_steps(trace: Trace, steps: Sequence[int]) -> Iterator[Step]:
+    """The steps of these numbers in this order, each read once; what comes too early waits."""
+    source, waiting = trace.steps(), dict[int, Step]()
+    for number in steps:
+        while number not in waiting:
+            step = next(source)
+            waiting[step.number] = step
+        yield waiting.pop(number)
+
+
+def in_order_of(step: Step, layout: Layout) -> Step | None:
+    """The step with its tensors in the order of `layout`; None if they are not the same tensors."""
+    order = order_of(layout, step.layout)
+    if order is None or order == tuple(range(len(order))):
+        return step if order is not None else None
+    return dataclasses.replace(
+        step,
+        layout=layout,
+        gradients=_ordered(step.gradients, step.layout, order, layout),
+        parameters=_ordered(step.parameters, step.layout, order, layout),
+        unclipped=None if step.unclipped is None else _ordered(step.unclipped, step.layout, order, layout),
+    )
+
+
+def _ordered(vector: Vector, own: Layout, order: tuple[int, ...], layout: Layout) -> Vector:
+    places = list(order)
+    values = vector.values
+    return Vector(
+        vector.hashes[places],
+        None if values is None else np.concatenate([values[own.slices[place]] for place in places]),
+        None if vector.sketch is None else vector.sketch[places],
+        layout,
+    )
+
+
+def steps_in_one(reference: Trace, ranks: Sequence[Trace]) -> int:
+    """How many steps of DataParallel have as many rows as one step of the ranks together; 1 if that does not fit."""
+    counts = {len(rank) for rank in ranks}
+    if len(counts) != 1 or not len(reference):
+        return 1
+    (count,) = counts
+    times = len(reference) // count if count else 1
+    expected = [_rows(line) for line in reference.lines]
+    actual = [
+        sum(rows) for rows in zip(*([_rows(line) for line in rank.lines] for rank in ranks), strict=True)
+    ]
+    together = [sum(expected[i * times : (i + 1) * times]) for i in range(min(count, _LOOKED_AT))]
+    fits = times > 1 and any(together) and together[:-1] == actual[: len(together)][:-1]
+    return times if fits and len(together) > 1 else 1
+
+
+def _rows(line: dict[str, object]) -> int:
+    forwards: object = line["forwards"]
+    assert isinstance(forwards, list)
+    return sum(sum(rows) for _, rows, *_ in forwards)

@@ -1,0 +1,266 @@
+"""What the outside sees: lines on stdout, and files left behind."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from pathlib import Path
+
+from dp2ddp.comparison.clock_texts import Columns, without_clock, without_times
+from dp2ddp.comparison.events import event_lines, is_event_file
+from dp2ddp.comparison.spelling import Spelling
+from dp2ddp.comparison.tolerance import Tolerance
+from dp2ddp.comparison.workspace import FilesLeft, content_hash, opened
+
+NO_LINE = "(no such line)"
+_AFTER, _WIDE = 20, 400  # lines after a difference that a report shows, and letters of each
+_MOST_OTHERS, _MOST_ALIGNED = 4, 2000  # sorts of lines that are told; lines that are looked at for them
+_SINGLE = 2.5e-7  # TensorBoard keeps numbers in float32: a last digit may round the other way
+TORCH_FILES = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".t7", ".model")
+_NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?|\b(?:nan|inf)\b")
+
+
+@dataclass(frozen=True)
+class TextComparison:
+    """Two texts, line by line."""
+
+    lines: int
+    first: tuple[int, str, str] | None  # number from 1, reference's line, the other's line; None: the same
+    rounded: int = 0  # lines whose numbers differ beyond the digits that count
+    masked: int = 0  # lines that say what a clock said
+    only_order: bool = False  # the same lines, in another order
+    others: tuple[tuple[int, str, str], ...] = ()  # as `first`: one of each further sort of line that differs
+
+    @property
+    def same(self) -> bool:
+        """Whether no line differs by more than rounding or a clock."""
+        return self.first is None
+
+
+def compare_text(reference: str, other: str, tolerance: Tolerance) -> TextComparison:
+    """Lines are the same if their words are, and their numbers but for rounding."""
+    expected, actual = reference.splitlines(), other.splitlines()
+    if expected == actual:
+        return TextComparison(len(expected), None)
+    rounded = masked = 0
+    columns = Columns()
+    for number, (a, b) in enumerate(zip_longest(expected, actual), 1):
+        if a is None or b is None:
+            return _different(expected, actual, number, tolerance)
+        how = _how_same(a, b, tolerance, columns)
+        if how is None:
+            return _different(expected, actual, number, tolerance)
+        rounded += how == "rounded"
+        masked += how == "clock"
+        columns.see(a)
+    return TextComparison(len(expected), None, rounded, masked)
+
+
+def _different(expected: list[str], actual: list[str], number: int, tolerance: Tolerance) -> TextComparison:
+    pair = [lines[number - 1] if number <= len(lines) else NO_LINE for lines in (expected, actual)]
+    first = number, pair[0], pair[1]
+    if sorted(expected) == sorted(actual):
+        return TextComparison(len(expected), first, only_order=True)
+    others = tuple(_others(expected, actual, first, tolerance))
+    return TextComparison(len(expected), first, others=others[:_MOST_OTHERS])
+
+
+def _others(
+    expected: list[str], actual: list[str], first: tuple[int, str, str], tolerance: Tolerance
+) -> Iterator[tuple[int, str, str]]:
+    """Beside the first difference: each further sort of line that differs, once; a sort is what its words are.
+
+    Lines are put side by side by their words, so that one line too many does not make all behind it differ.
+    """
+    a, b = ([_words(line) for line in lines[:_MOST_ALIGNED]] for lines in (expected, actual))
+    seen, columns = {_words(first[1]), _words(first[2])}, Columns()
+    for _, i, i_end, j, j_end in difflib.SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        for x, y in zip_longest(range(i, i_end), range(j, j_end)):
+            line = NO_LINE if x is None else expected[x]
+            other = NO_LINE if y is None else actual[y]
+            sorts = {_words(line), _words(other)} - {_words(NO_LINE)}
+            if not sorts & seen and _how_same(line, other, tolerance, columns) is None:
+                seen |= sorts
+                yield (y if x is None else x) + 1, line, other
+            columns.see(line)
+
+
+def _words(line: str) -> str:
+    return _NUMBER.sub("#", without_clock(line))
+
+
+def _how_same(a: str, b: str, tolerance: Tolerance, columns: Columns) -> str | None:
+    if a == b:
+        return "equal"
+    if _same_numbers(a, b, tolerance.number):
+        return "rounded"
+    a, b = (without_clock(columns.without_times(line)) for line in (a, b))
+    return "clock" if _same_numbers(a, b, tolerance.number) else None
+
+
+def _same_numbers(a: str, b: str, allowed: float) -> bool:
+    if _NUMBER.sub("#", a) != _NUMBER.sub("#", b):
+        return False
+    pairs = zip(_NUMBER.findall(a), _NUMBER.findall(b), strict=True)
+    return all(x == y or _close(x, y, allowed) for x, y in pairs)
+
+
+def _close(x: str, y: str, allowed: float) -> bool:
+    """Numbers with a fraction are equal but for rounding; whole numbers are counts, and counts are exact."""
+    a, b = float(x), float(y)
+    whole = re.fullmatch(r"[-+]?\d+", x) and re.fullmatch(r"[-+]?\d+", y)
+    return not whole and math.isfinite(a - b) and abs(a - b) <= allowed * max(abs(a), abs(b))
+
+
+@dataclass(frozen=True)
+class FileDifference:
+    """A file that one run left and the other did not, or left with other content."""
+
+    path: str
+    what: str
+    texts: tuple[str, str] = ("", "")  # of a text file: lines around the first that differs, for a report
+    ranks: tuple[int, ...] = ()  # those that wrote it, where they should not all
+
+
+@dataclass(frozen=True)
+class FilesComparison:
+    """What both left behind."""
+
+    files: int
+    different: tuple[FileDifference, ...]
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether both left the same files, with the same content but for rounding and clocks."""
+        return not self.different
+
+
+@dataclass(frozen=True)
+class OwnCode:
+    """What was converted: a run that keeps a copy of its code keeps the converted one, under its new name."""
+
+    digests: Mapping[str, str] = field(default_factory=dict)  # of each converted file: of the original
+    names: Mapping[str, str] = field(default_factory=dict)  # train_ddp.py: train.py
+
+    def pairs(self, expected: set[str], actual: set[str]) -> dict[str, str]:
+        """Copies of the script under both its names."""
+        named = {
+            str(Path(path).with_name(self.names[Path(path).name])): path
+            for path in actual
+            if Path(path).name in self.names
+        }
+        return {original: path for original, path in named.items() if original in expected}
+
+
+def compare_files(
+    expected: FilesLeft,
+    actual: FilesLeft,
+    tolerance: Tolerance,
+    code: OwnCode | None = None,
+    spellings: tuple[Spelling, Spelling] = (Spelling(), Spelling()),
+) -> tuple[FilesComparison, list[tuple[str, str]]]:
+    """Compare names and contents; second: pairs of files that are no text, which need torch."""
+    code = code or OwnCode()
+    events = {path for path in (*expected.written, *actual.written) if is_event_file(path)}
+    a, b = set(expected.written) - events, set(actual.written) - events
+    pairs = {path: path for path in a & b} | code.pairs(a - b, b - a)
+    pairs |= pairs_but_for_times(a - pairs.keys(), b - set(pairs.values()))
+    different = [FileDifference(path, "is written by DataParallel only") for path in sorted(a - pairs.keys())]
+    different += [FileDifference(path, "is written by DDP only") for path in sorted(b - set(pairs.values()))]
+    different += [
+        FileDifference(path, "is removed on one side only") for path in _odd(expected.removed, actual.removed)
+    ]
+    different += [
+        FileDifference(path, "is a folder on one side only")
+        for path in _odd(timeless(expected.folders), timeless(actual.folders))
+    ]
+    different += _compare_events(expected, actual, tolerance)
+    tensors: list[tuple[str, str]] = []
+    for path, other in sorted(pairs.items()):
+        here, there = expected.folder / path, actual.folder / other
+        hashes = content_hash(here), content_hash(there)
+        if hashes[0] in (hashes[1], code.digests.get(hashes[1])):
+            continue
+        texts = _text(here), _text(there)
+        if texts[0] is None or texts[1] is None or path.endswith(TORCH_FILES):
+            tensors.append((path, other))
+        else:
+            lines = spellings[0].plain(texts[0]), spellings[1].plain(texts[1])
+            different += _compare_lines(path, *lines, tolerance)
+    files = len(a | b) - sum(path != other for path, other in pairs.items())
+    return FilesComparison(files + len(events) // 2, tuple(different)), tensors
+
+
+def pairs_but_for_times(expected: set[str], actual: set[str]) -> dict[str, str]:
+    """Names that say when they were written differ between any two runs: paired in their order, if as many."""
+    pairs: dict[str, str] = {}
+    for name in {without_times(path) for path in expected}:
+        these, those = (
+            sorted(path for path in paths if without_times(path) == name) for paths in (expected, actual)
+        )
+        if len(these) == len(those) and "<time>" in name:
+            pairs |= dict(zip(these, those, strict=True))
+    return pairs
+
+
+def timeless(paths: Iterable[str]) -> list[str]:
+    """Paths without the times in their names, sorted."""
+    return sorted(map(without_times, paths))
+
+
+def _odd(a: Sequence[str] | frozenset[str], b: Sequence[str] | frozenset[str]) -> list[str]:
+    return sorted(set(a) ^ set(b))
+
+
+def _compare_events(expected: FilesLeft, actual: FilesLeft, tolerance: Tolerance) -> Iterator[FileDifference]:
+    """TensorBoard's: the name holds a time, the host and a process id, so they are compared folder by folder."""
+    single = replace(tolerance, number=max(tolerance.number, _SINGLE))
+    folders = [_event_folders(each) for each in (expected, actual)]
+    for folder in sorted({*folders[0], *folders[1]}):
+        a, b = (files.get(folder, []) for files in folders)
+        if len(a) != len(b):
+            yield FileDifference(folder, f"has {len(b)} TensorBoard files, {len(a)} under DataParallel")
+        else:
+            here, there = (
+                "\n".join(line for path in paths for line in event_lines(path)) for paths in (a, b)
+            )
+            yield from _compare_lines(folder, here, there, single)
+
+
+def _event_folders(each: FilesLeft) -> dict[str, list[Path]]:
+    folders: dict[str, list[Path]] = {}
+    for path in sorted(filter(is_event_file, each.written)):
+        folders.setdefault(without_times(str(Path(path).parent)), []).append(each.folder / path)
+    return folders
+
+
+def _compare_lines(path: str, a: str, b: str, tolerance: Tolerance) -> Iterator[FileDifference]:
+    compared = compare_text(a, b, tolerance)
+    if compared.first:
+        number, x, y = compared.first
+        counts = len(a.splitlines()), len(b.splitlines())
+        more = f"; {counts[1]} lines instead of {counts[0]}" if counts[0] != counts[1] else ""
+        what = f"line {number}: {_shown(x)} under DataParallel, {_shown(y)} under DDP{more}"
+        yield FileDifference(path, what, (_around(a, number), _around(b, number)))
+
+
+def _around(text: str, number: int) -> str:
+    """Lines around one, few enough to be shown."""
+    return "\n".join(line[:_WIDE] for line in text.splitlines()[max(number - 4, 0) : number + _AFTER])
+
+
+def _text(path: Path) -> str | None:
+    try:
+        with opened(path) as file:
+            return file.read().decode("utf-8")
+    except (UnicodeDecodeError, OSError, EOFError):
+        return None
+
+
+def _shown(line: str) -> str:
+    return repr(line if len(line) <= 60 else line[:57] + "...")

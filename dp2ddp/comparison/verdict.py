@@ -1,0 +1,85 @@
+"""The verdict on a script on one number of devices: all comparisons, and what explains their differences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dp2ddp.comparison.aligned import Aligned
+from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.compare import Comparison
+from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
+
+# Not its losses: each rank of a port has its own. Not its parameters: where a gradient is nothing but rounding, RMSprop
+# makes a full step of it, and one of the other sign of the other rounding.
+_NUMBERS = ("initial state", "gradient")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Both runs of a script, compared.
+
+    float64 is judged at every point, float32 by the numbers of its first step alone: what doubles hide, half precision
+    on one side, shows there; later a decision that hangs on a number (the sign of a gradient, a step that a scaler
+    skips) may fall otherwise by rounding, which a single run with other rounding need not show.
+    """
+
+    world: int
+    float64: Comparison
+    float32: Comparison | None  # None: was not trained in it
+    stdout: TextComparison
+    printing_ranks: tuple[int, ...]  # ranks other than 0 that printed something
+    files: FilesComparison
+    codes: tuple[int, int]  # exit codes: DataParallel, torchrun
+    seconds: tuple[float, float]  # of the two float64 runs, which shared the machine
+    remarks: tuple[str, ...] = ()
+    causes: tuple[Cause, ...] = ()  # likeliest first
+    printed: tuple[str, str] = ("", "")  # stdout: of DataParallel, of rank 0
+    lockstep: bool = False  # each step was judged from DataParallel's own state
+    aligned: Aligned | None = None  # a port that differs, run again with DataParallel's random numbers
+
+    hidden: tuple[str, ...] = ()  # faults that judging the aligned runs would hide, a sentence each
+    met: bool = True  # the ranks, in a process group
+    only_gradients: bool = False  # what it prints, leaves behind and ends with is shown, not judged
+
+    @property
+    def same(self) -> bool:
+        """Whether both trained the same and, unless `only_gradients`, printed, left behind and ended with the same."""
+        if self.hidden:
+            return False
+        if self.only_gradients:
+            return self.float64.same and self.float64.steps > 0 and not self.single_only
+        outside = (
+            self.stdout.same
+            and not self.printing_ranks
+            and self.files.same
+            and self.codes[0] == self.codes[1]
+        )
+        return self.float64.same and outside and not self.single_only
+
+    @property
+    def single_only(self) -> bool:
+        """Whether training differs in float32 alone, by more than rounding makes.
+
+        That is half precision on one side, which doubles hide.
+        """
+        single = self.float32
+        differences = () if single is None or single.first is None else (single.first, *single.also)
+        by_numbers = any(
+            each.step == 0 and each.kind in _NUMBERS and not each.size <= each.allowed for each in differences
+        )
+        return self.float64.same and by_numbers
+
+    @property
+    def random_only(self) -> bool:
+        """Whether training differs in nothing but the random numbers that the port draws."""
+        return not self.float64.same and self.aligned is not None and self.aligned.same
+
+    @property
+    def compared_nothing(self) -> bool:
+        """Whether there was nothing in either run that could have differed."""
+        return self.same and not self.trained and not self.stdout.lines and not self.files.files
+
+    @property
+    def trained(self) -> bool:
+        """With an optimizer, or by hand."""
+        return self.float64.steps > 0 or self.float64.unstepped_losses > 0

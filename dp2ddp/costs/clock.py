@@ -1,0 +1,228 @@
+"""Measures the time of steps inside a run, and nothing else: a stamp a step, and one on each side of a loader."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from torch.utils.data import DataLoader, dataloader
+
+from dp2ddp.costs.readings import Timed, write
+from dp2ddp.costs.steps import Steps
+
+_PEAK = Path("/proc/self/clear_refs"), "5"  # resets the peak of resident memory: proc(5)
+
+
+@dataclass
+class _Now:
+    """Where the counters stand at a step's end."""
+
+    seconds: float
+    waiting: float
+    rows: int
+    evaluations: int
+
+
+class Clock:
+    """One for each process; `finish` writes what it measured."""
+
+    def __init__(self, folder: Path, rank: int, warm_up: int, steps: int, virtual: bool) -> None:
+        """`warm_up` steps are taken before the first measured one; then `steps` are measured."""
+        self._folder, self._rank, self._warm_up, self._virtual = folder, rank, warm_up, virtual
+        self._pid = os.getpid()
+        self._stamps: list[_Now] = []
+        self._waiting = Waiting()
+        self._rows = self._evaluations = 0
+        self._cpu: list[tuple[float, float]] = []  # (seconds by the clock, seconds of processors)
+        self._peaks: tuple[int, tuple[int, ...]] = 0, ()
+        self._last = warm_up + steps
+        self._steps = Steps(self._last, self._stamp)
+
+    def quietly(self, work: Callable[..., None], *args: Any) -> None:
+        """The script never fails because of us."""
+        with contextlib.suppress(Exception):
+            work(*args)
+
+    def saw_module(self, module: torch.nn.Module) -> None:
+        """A wrapped model is about to be called."""
+
+    def saw_rows(self, rows: int, grad: bool) -> None:
+        """So many rows are about to be given to the wrapped model by this process."""
+        if grad:
+            self._rows += rows
+        else:
+            self._evaluations += 1
+
+    def finish(self) -> None:
+        """Write the reading; nothing in a process that was forked."""
+        if os.getpid() != self._pid:
+            return
+        with contextlib.suppress(Exception):
+            write(self._reading(), self._folder, self._rank)
+
+    def _stamp(self, number: int) -> None:
+        if number < self._warm_up:
+            return
+        if number == self._warm_up:
+            self._wait_for_devices()
+            _forget_peaks(self._virtual)
+            self._cpu.append((time.perf_counter(), _cpu_seconds()))
+        elif number == self._last:
+            self._wait_for_devices()
+        now = _Now(time.perf_counter(), self._waiting.seconds, self._rows, self._evaluations)
+        self._stamps.append(now)
+        if number == self._last:
+            self._end()
+
+    def _end(self) -> None:
+        self._cpu.append((time.perf_counter(), _cpu_seconds()))
+        self._peaks = _resident_peak(), () if self._virtual else _device_peaks()
+
+    def _wait_for_devices(self) -> None:
+        """Kernels are queued: without this the last steps would seem to be free."""
+        if not self._virtual:
+            for device in range(torch.cuda.device_count()):
+                torch.cuda.synchronize(device)
+
+    def _cpu_of(self, seconds: float) -> float:
+        """Processor seconds in the steps that took `seconds` by the clock.
+
+        A script that ended by itself did more behind its last step (it saved a model, say), which is no part of a step.
+        """
+        if len(self._cpu) < 2 or self._cpu[1][0] <= self._cpu[0][0]:
+            return 0.0
+        (began, before), (ended, after) = self._cpu
+        return (after - before) * min(1.0, seconds / (ended - began))
+
+    def _reading(self) -> Timed:
+        if len(self._cpu) == 1:
+            self._end()
+        pairs = list(zip(self._stamps, self._stamps[1:], strict=False))
+        return Timed(
+            virtual=self._virtual,
+            steps=self._steps.taken,
+            seconds=tuple(b.seconds - a.seconds for a, b in pairs),
+            waiting=tuple(b.waiting - a.waiting for a, b in pairs),
+            rows=tuple(b.rows - a.rows for a, b in pairs),
+            evaluated=tuple(b.evaluations > a.evaluations for a, b in pairs),
+            cpu=self._cpu_of(sum(b.seconds - a.seconds for a, b in pairs)),
+            resident=self._peaks[0],
+            devices=self._peaks[1],
+        )
+
+
+class Waiting:
+    """Seconds inside the `__next__` of loaders, also of those that a conversion puts in their place."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._inside = threading.local()
+        self._known: set[type] = set()
+        iterator: Any = dataloader._BaseDataLoaderIter
+        self._time_next(iterator)
+        loader: Any = DataLoader
+        loader.__init_subclass__ = classmethod(lambda cls, **more: self._follow(cls, more))
+
+    def _time_next(self, kind: Any) -> None:
+        self._known.add(kind)
+        kind.__next__ = self._timed(kind.__next__)
+
+    def _timed(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @functools.wraps(original)
+        def __next__(iterator: Any) -> Any:
+            with self._spent():
+                return original(iterator)
+
+        return __next__
+
+    @contextlib.contextmanager
+    def _spent(self) -> Iterator[None]:
+        """A loader within a loader, or one that a worker's thread reads, is no time of the script's twice."""
+        if getattr(self._inside, "deep", False) or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self._inside.deep = True
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - started
+            self._inside.deep = False
+
+    def _follow(self, cls: Any, more: dict[str, Any]) -> None:
+        """A subclass with an `__iter__` of its own: what it returns is timed."""
+        above: Any = super(DataLoader, cls)  # Generic's, which keeps its parameters there
+        above.__init_subclass__(**more)
+        original = vars(cls).get("__iter__")
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def __iter__(loader: Any) -> Any:
+            with self._spent():  # workers are started here
+                iterator = original(loader)
+            return self._followed(iterator)
+
+        cls.__iter__ = __iter__
+
+    def _followed(self, iterator: Any) -> Any:
+        kind = type(iterator)
+        if any(each in self._known for each in kind.__mro__):
+            return iterator
+        if "__next__" in vars(kind):
+            with contextlib.suppress(TypeError):  # a generator's type takes nothing
+                self._time_next(kind)
+                return iterator
+        return self._in_turn(iterator)
+
+    def _in_turn(self, iterator: Any) -> Iterator[Any]:
+        while True:
+            try:
+                with self._spent():
+                    batch = next(iterator)
+            except StopIteration:
+                return
+            yield batch
+
+
+def _cpu_seconds() -> float:
+    """Processor seconds of this process and all below it, those included that have ended and were waited for."""
+    here = psutil.Process()
+    own = here.cpu_times()
+    total = own.user + own.system + own.children_user + own.children_system
+    for child in here.children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            spent = child.cpu_times()
+            total += spent.user + spent.system + spent.children_user + spent.children_system
+    return float(total)
+
+
+def _forget_peaks(virtual: bool) -> None:
+    path, word = _PEAK
+    with contextlib.suppress(OSError):  # not Linux, or not ours to write
+        path.write_text(word)
+    if not virtual:
+        for device in range(torch.cuda.device_count()):
+            torch.cuda.reset_peak_memory_stats(device)
+
+
+def _device_peaks() -> tuple[int, ...]:
+    return tuple(torch.cuda.max_memory_allocated(device) for device in range(torch.cuda.device_count()))
+
+
+def _resident_peak() -> int:
+    """Bytes; 0 where nobody tells."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0

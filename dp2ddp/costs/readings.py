@@ -1,0 +1,85 @@
+"""What one process says of the run that it took part in, as plain data that crosses processes. No torch here.
+
+A *step* here is what lies between two steps of the optimizer that stepped first: of a GAN it holds one of each network.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+RANK = "rank{}.json"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A timed run, of one process: nothing is recorded or counted in it. One entry for each step behind the warm-up."""
+
+    virtual: bool  # on virtual devices
+    steps: int  # optimizer steps that were taken, those of the warm-up included
+    seconds: tuple[float, ...] = ()
+    waiting: tuple[float, ...] = ()  # seconds inside the loader's __next__
+    rows: tuple[int, ...] = ()  # that this process gave to the wrapped model, gradients on
+    evaluated: tuple[bool, ...] = ()  # whether the wrapped model ran without gradients, too
+    cpu: float = 0.0  # seconds of this process and of those below it, in all these steps
+    resident: int = 0  # bytes: the most that this process held in memory in these steps; 0: not known
+    devices: tuple[int, ...] = ()  # bytes: the most that lived on each CUDA device; empty on virtual devices
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What one kind of collective or copy weighs in a step."""
+
+    calls: float  # a step
+    bytes: float  # a step
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A counting run, of one process: figures are means of `steps` steps behind a short warm-up."""
+
+    steps: int
+    collectives: dict[str, Sent] = field(default_factory=dict)  # allreduce, broadcast, ...: between ranks
+    copies: dict[str, Sent] = field(
+        default_factory=dict
+    )  # weights, inputs, ...: between DataParallel's devices
+    moved: float = 0.0  # bytes from the host to a device, a step
+    synchronisations: dict[str, float] = field(default_factory=dict)  # item, cpu, ...: a step
+    devices: tuple[int, ...] = ()  # bytes: the most that lived on each virtual device
+    parameters: int = 0  # bytes of the parameters that the first optimizer steps
+
+
+def write(reading: Timed | Counted, folder: Path, rank: int) -> None:
+    """Write what one process measured to `folder`, under its rank."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / RANK.format(rank)).write_text(json.dumps(dataclasses.asdict(reading)), encoding="utf-8")
+
+
+def read_timed(folder: Path, ranks: range) -> tuple[Timed, ...]:
+    """The readings of a timed run, of the ranks that left one."""
+    return tuple(Timed(**_tuples(fields)) for fields in _fields_of_readings(folder, ranks))
+
+
+def read_counted(folder: Path, ranks: range) -> tuple[Counted, ...]:
+    """The readings of a counting run, of the ranks that left one."""
+    return tuple(_counted(fields) for fields in _fields_of_readings(folder, ranks))
+
+
+def _counted(fields: dict[str, Any]) -> Counted:
+    sent = {
+        name: {kind: Sent(**each) for kind, each in fields[name].items()}
+        for name in ("collectives", "copies")
+    }
+    return Counted(**_tuples({**fields, **sent}))
+
+
+def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+
+
+def _fields_of_readings(folder: Path, ranks: range) -> list[dict[str, Any]]:
+    paths = (folder / RANK.format(rank) for rank in ranks)
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]

@@ -1,0 +1,1 @@
+"""Whether training with several processes can work on this machine, and what to expect of it."""

@@ -1,0 +1,108 @@
+"""All questions, in order; those that take long run beside the others, in processes of their own."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from dp2ddp.doctor.answers import TWO_RANKS, Answer
+from dp2ddp.doctor.children import Child, Ended, ended
+from dp2ddp.doctor.host import host_answers
+from dp2ddp.doctor.torch_answers import broken_torch, driver_version, no_torch, torch_answers
+from dp2ddp.installed import INSTALL
+
+HERE = Path(__file__).resolve().parent
+AGENT = HERE.parent / "runtime" / "agent.py"
+RANKS = 2
+
+
+def examine(timeout: float, progress: Callable[[str], None]) -> Iterator[Answer]:
+    """The answers, each as soon as it is there. `timeout`: seconds for torch, and for two ranks.
+
+    `progress` gets what is waited for.
+    """
+    if importlib.util.find_spec("torch") is None:
+        yield from host_answers()
+        yield no_torch()
+        return
+    with tempfile.TemporaryDirectory(prefix="dp2ddp-doctor-") as name:
+        folder = Path(name)
+        until = time.monotonic() + timeout
+        probe = Child([str(HERE / "torch_probe.py")], folder, "probe")
+        with ended(probe):
+            yield from host_answers()
+            progress("importing torch")
+            said = probe.wait(until)
+        if said.code is None:
+            yield broken_torch(
+                f"it was not there after {timeout:g} s; a slow disk? --timeout {2 * timeout:g}"
+            )
+            return
+        if said.code != 0:
+            yield broken_torch(said.last_line)
+            return
+        yield from torch_answers(json.loads(said.stdout.splitlines()[-1]), driver_version())
+        if importlib.util.find_spec("psutil") is None:
+            yield Answer(TWO_RANKS, "remark", "not tried: that needs psutil", INSTALL)
+            return
+        progress("starting two ranks with torchrun; some seconds")
+        yield two_ranks(folder, timeout)
+
+
+def two_ranks(folder: Path, timeout: float) -> Answer:
+    """Start two ranks as a user does, by torchrun, and let them add numbers."""
+    program = str(HERE / "all_reduce_program.py")
+    arguments = ["--standalone", "--nproc-per-node", str(RANKS), program, str(folder)]
+    ranks = Child([str(AGENT), str(folder), *arguments], folder, "ranks", starts_others=True)
+    with ended(ranks):
+        end = ranks.wait(time.monotonic() + timeout)
+    return ranks_answer(end, reached(folder), timeout, _agent_words(folder))
+
+
+def reached(folder: Path) -> tuple[str, ...]:
+    """How far each rank came, in its own words."""
+    files = (folder / f"rank-{rank}" for rank in range(RANKS))
+    return tuple(file.read_text() if file.exists() else "was not started" for file in files)
+
+
+def _agent_words(folder: Path) -> str:
+    """The last error that torchrun itself had."""
+    file = folder / "torchrun.err"
+    lines = file.read_text(errors="replace").splitlines() if file.exists() else []
+    errors = [line for line in lines if re.match(r"[\w.]*(?:Error|Exception)\b", line)]
+    return errors[-1] if errors else ""
+
+
+def ranks_answer(end: Ended, ranks: tuple[str, ...], timeout: float, agent: str = "") -> Answer:
+    facts = {"code": end.code, "ranks": list(ranks)}
+    if end.code == 0:
+        seconds = json.loads(ranks[0])
+        times = ", ".join(f"{backend} in {value * 1000:.1f} ms" for backend, value in seconds.items())
+        text = f"met by torchrun, and added a megabyte: {times}"
+        return Answer(TWO_RANKS, "good", text, "", {"code": 0, "seconds": seconds})
+    if end.code is None:
+        stuck = "; ".join(f"rank {number} {words}" for number, words in enumerate(ranks))
+        advice = (
+            "where ranks do not meet: GLOO_SOCKET_IFNAME=lo, and the host name above; where they meet and NCCL hangs: "
+            "NCCL_P2P_DISABLE=1, NCCL_DEBUG=INFO; on a slow machine: --timeout"
+        )
+        return Answer(TWO_RANKS, "bad", f"not done after {timeout:g} s: {stuck}", advice, facts)
+    words = _error_line(end) or agent or f"torchrun ended with {end.code}"
+    advice = (
+        "training with several processes fails in the same way; NCCL_DEBUG=INFO tells more of NCCL's errors"
+    )
+    return Answer(TWO_RANKS, "bad", f"failed: {words}", advice, facts)
+
+
+def _error_line(end: Ended) -> str:
+    """The first error that a rank printed."""
+    for line in end.stderr.splitlines():
+        text = re.sub(r"^\[rank\d+\]: ?", "", line)
+        if re.match(r"[\w.]*(?:Error|Exception)\b", text):
+            return text
+    return ""

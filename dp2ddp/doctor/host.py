@@ -1,0 +1,245 @@
+"""What can be known of a machine without torch: its system, processors, memory, limits, ports and settings."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import resource
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from dp2ddp import __version__
+from dp2ddp.doctor.answers import Answer, size
+from dp2ddp.installed import INSTALL, NEEDED_BY_RUNS
+
+MB, GB = 2**20, 2**30
+SMALL_SHM = GB  # a loader with 4 workers keeps 8 batches there; docker's own 64 MB hold one of 100 images
+FEW_FILES = 4096  # a batch that workers hand over takes a file descriptor for each tensor
+RANK_MEMORY = GB // 2  # what a process with torch in it takes, before it has a model or data
+PORT = 29500  # torch's own
+OF_LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+LOOKUP_LIMIT = 3.0  # seconds
+
+
+def host_answers() -> Iterator[Answer]:
+    """Everything that this process can find out by itself."""
+    cores = usable_cores()
+    yield system_answer()
+    yield own_answer([name for name in NEEDED_BY_RUNS if find_spec(name) is None])
+    yield processors_answer(cores, os.cpu_count() or 1)
+    yield memory_answer(*memory())
+    yield shared_memory_answer(shared_memory())
+    yield open_files_answer(*resource.getrlimit(resource.RLIMIT_NOFILE))
+    yield disk_answer(Path(tempfile.gettempdir()), shutil.disk_usage(tempfile.gettempdir()).free)
+    yield threads_answer(os.environ, cores)
+    yield ports_answer(reaches_itself(), is_free(PORT))
+    yield host_name_answer(socket.gethostname(), looked_up(socket.gethostname()))
+    yield variables_answer(os.environ)
+
+
+def system_answer() -> Answer:
+    text = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {sys.executable}"
+    facts = {"version": platform.python_version(), "system": platform.system(), "executable": sys.executable}
+    if sys.platform != "linux":
+        advice = (
+            "ranks meet and train with gloo here; NCCL, and what dp2ddp shares between ranks, is for Linux"
+        )
+        return Answer("Python", "remark", text, advice, facts)
+    return Answer("Python", "good", text, "", facts)
+
+
+def own_answer(missing: Sequence[str]) -> Answer:
+    """What of dp2ddp can run here; `missing` are packages."""
+    facts = {"version": __version__, "missing": list(missing)}
+    if missing:
+        advice = f"verify, bench and run need {', '.join(missing)}: {INSTALL}"
+        return Answer("dp2ddp", "remark", f"{__version__}, for converting and checking", advice, facts)
+    return Answer("dp2ddp", "good", f"{__version__}, with all that verify needs", "", facts)
+
+
+def usable_cores() -> float:
+    """Cores that this process may use: of those it is bound to, and of a container's quota."""
+    bound = float(len(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1.0
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        if quota != "max":
+            return min(bound, int(quota) / int(period))
+    return bound
+
+
+def processors_answer(usable: float, present: int) -> Answer:
+    facts = {"usable": usable, "present": present}
+    shown = f"{usable:g} core{'s' if usable != 1 else ''}"
+    if usable < present:
+        return Answer("processors", "good", f"{shown} of {present} may be used here", "", facts)
+    return Answer("processors", "good", shown, "", facts)
+
+
+def memory() -> tuple[int, int]:
+    """(bytes, free bytes) of memory, the machine's or the container's."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    total, available = page * os.sysconf("SC_PHYS_PAGES"), page * os.sysconf("SC_AVPHYS_PAGES")
+    with contextlib.suppress(OSError):  # Linux: with what caches would give back
+        lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+        available = next((1024 * int(words[1]) for words in lines if words[0] == "MemAvailable:"), available)
+    with contextlib.suppress(OSError, ValueError):  # "max": no limit
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+        total, available = min(total, limit), min(available, max(0, limit - used))
+    return total, available
+
+
+def memory_answer(total: int, available: int) -> Answer:
+    text = f"{size(total)}, {size(available)} of it free"
+    facts = {"total": total, "available": available}
+    if available < 2 * RANK_MEMORY:
+        advice = (
+            f"each rank takes about {size(RANK_MEMORY)} before it has a model or data: two of them do not fit"
+        )
+        return Answer("memory", "remark", text, advice, facts)
+    return Answer("memory", "good", text, "", facts)
+
+
+def shared_memory() -> tuple[int, int] | None:
+    """(bytes, free bytes) of /dev/shm; None where there is none."""
+    with contextlib.suppress(OSError):
+        usage = shutil.disk_usage("/dev/shm")
+        return usage.total, usage.free
+    return None
+
+
+def shared_memory_answer(sizes: tuple[int, int] | None) -> Answer:
+    name = "shared memory"
+    if sizes is None:
+        return Answer(name, "remark", "there is no /dev/shm", "loaders may need num_workers=0 here")
+    total, free = sizes
+    facts = {"total": total, "free": free}
+    mend = "start docker with --shm-size=8g (or --ipc=host), on Kubernetes mount an emptyDir in memory there"
+    if total < SMALL_SHM:
+        advice = f"DataLoader workers hand batches over in it, and die (Bus error) when it is full: {mend}"
+        return Answer(name, "remark", f"/dev/shm has {size(total)}", advice, facts)
+    if free < SMALL_SHM:
+        advice = "others have filled it: `ls -l /dev/shm`; files of processes that are gone may be removed"
+        return Answer(name, "remark", f"{size(free)} of {size(total)} in /dev/shm are free", advice, facts)
+    return Answer(name, "good", f"{size(free)} in /dev/shm", "", facts)
+
+
+def open_files_answer(soft: int, hard: int) -> Answer:
+    facts = {"soft": soft, "hard": hard}
+    if soft == resource.RLIM_INFINITY:
+        return Answer("open files", "good", "as many as one likes", "", facts)
+    if soft < FEW_FILES:
+        most = "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
+        advice = (
+            'batches from loader workers take a file descriptor for each tensor ("Too many open files"): '
+            f"`ulimit -n {most if hard > soft or most == 'unlimited' else FEW_FILES}` in the shell that trains"
+        )
+        return Answer("open files", "remark", f"at most {soft}", advice, facts)
+    return Answer("open files", "good", f"at most {soft}", "", facts)
+
+
+def disk_answer(folder: Path, free: int) -> Answer:
+    facts = {"folder": str(folder), "free": free}
+    text = f"{size(free)} free in {folder}"
+    if free < GB:
+        advice = "verify copies the project there, with its data: set TMPDIR to a folder with more room"
+        return Answer("temporary files", "remark", text, advice, facts)
+    return Answer("temporary files", "good", text, "", facts)
+
+
+def threads_answer(variables: Mapping[str, str], cores: float) -> Answer:
+    """OMP_NUM_THREADS, and the number of threads of a rank that follows."""
+    given = variables.get("OMP_NUM_THREADS", "")
+    facts = {"OMP_NUM_THREADS": given or None, "MKL_NUM_THREADS": variables.get("MKL_NUM_THREADS")}
+    if not given:
+        text = "OMP_NUM_THREADS is not set: torchrun gives each rank one thread, and says so at length"
+        advice = f"`export OMP_NUM_THREADS={max(1, int(cores // 2))}` uses all cores with two ranks"
+        return Answer("threads", "good", text, advice if cores >= 4 else "", facts)
+    text = f"OMP_NUM_THREADS={given}"
+    if given.isdigit() and int(given) > max(1, cores // 2):
+        advice = f"for each rank: two ranks have {2 * int(given)} threads on {cores:g} cores, which makes both slower"
+        return Answer("threads", "remark", text, advice, facts)
+    return Answer("threads", "good", f"{text}, for each rank", "", facts)
+
+
+def reaches_itself() -> bool:
+    """Whether a process here can listen on the loopback, and another connect to it."""
+    try:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname(), LOOKUP_LIMIT),
+        ):
+            return True
+    except OSError:
+        return False
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens on a port of the loopback."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def ports_answer(loopback: bool, usual: bool) -> Answer:
+    """`loopback`: whether processes reach each other there; `usual`: whether torch's own port is free."""
+    facts = {"loopback": loopback, str(PORT): usual}
+    if not loopback:
+        advice = "processes of a run meet there: the sandbox or container must allow it, with its loopback up"
+        return Answer("ports", "bad", "processes do not reach each other on 127.0.0.1", advice, facts)
+    if not usual:
+        advice = (
+            "something listens there; with --standalone torchrun takes another, without it a second run fails"
+        )
+        return Answer("ports", "remark", f"{PORT}, torch's own, is taken", advice, facts)
+    return Answer("ports", "good", f"{PORT} and others are free", "", facts)
+
+
+def looked_up(name: str) -> str | None:
+    """The address of a host, or None if nobody answers in time."""
+    addresses: list[str] = []
+
+    def ask() -> None:
+        with contextlib.suppress(OSError):
+            addresses.append(str(socket.getaddrinfo(name, None)[0][4][0]))
+
+    asking = threading.Thread(target=ask, daemon=True)  # a resolver that hangs has no limit of its own
+    asking.start()
+    asking.join(LOOKUP_LIMIT)
+    return addresses[0] if addresses else None
+
+
+def host_name_answer(name: str, address: str | None) -> Answer:
+    facts = {"name": name, "address": address}
+    if address is None:
+        advice = f"ranks that look for this host wait long or fail: a line `127.0.1.1 {name}` in /etc/hosts"
+        return Answer("host name", "remark", f"{name} has no address", advice, facts)
+    return Answer("host name", "good", f"{name} is {address}", "", facts)
+
+
+def variables_answer(variables: Mapping[str, str]) -> Answer:
+    """Settings that change how ranks meet, and those that are left over from a run."""
+    left = [name for name in OF_LAUNCHER if name in variables]
+    shown = [
+        f"{name}={value}"
+        for name, value in sorted(variables.items())
+        if name.startswith(("NCCL_", "GLOO_", "TORCH_NCCL_", "TORCH_DISTRIBUTED_"))
+        or name == "CUDA_VISIBLE_DEVICES"
+    ]
+    facts = {"left over": left, "set": shown}
+    if "RANK" in left or "WORLD_SIZE" in left:
+        advice = (
+            f"a script believes that torchrun has started it, and waits for others: `unset {' '.join(left)}`"
+        )
+        return Answer("variables", "remark", f"{', '.join(left)} set in this shell", advice, facts)
+    return Answer("variables", "good", ", ".join(shown) or "none that change how ranks meet", "", facts)

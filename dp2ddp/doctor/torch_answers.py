@@ -1,0 +1,163 @@
+"""What torch's own words (torch_probe.py) mean for training."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dp2ddp.doctor.answers import Answer, size
+from dp2ddp.installed import INSTALL
+
+OLDEST = (2, 4)  # of torch, for dp2ddp's helpers; pyproject.toml says the same
+NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
+GPU_DRIVERS = (NVIDIA_DRIVER, Path("/dev/kfd"), Path("/dev/dxg"))  # NVIDIA's, AMD's, Windows' for WSL
+
+
+def no_torch() -> Answer:
+    advice = f"converting and checking need none; to verify and to train: {INSTALL}"
+    return Answer("torch", "bad", "is not installed for this Python", advice, {"version": None})
+
+
+def broken_torch(words: str) -> Answer:
+    return Answer(
+        "torch",
+        "bad",
+        f"cannot be imported: {words}",
+        "install it anew: pip install torch",
+        {"version": None},
+    )
+
+
+def torch_answers(said: Mapping[str, Any], driver: str | None) -> Iterator[Answer]:
+    """`driver`: the version of the machine's NVIDIA driver, if it has one."""
+    yield torch_answer(str(said["version"]), bool(said["distributed"]))
+    yield cuda_answer(said, driver)
+    yield devices_answer(said["devices"])
+    if len(said["devices"]) > 1:
+        yield peers_answer(said["peers"])
+    yield backends_answer(bool(said["gloo"]), said["nccl"], len(said["devices"]))
+
+
+def torch_answer(version: str, distributed: bool) -> Answer:
+    facts = {"version": version, "distributed": distributed}
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < OLDEST:
+        advice = "dp2ddp's helpers need 2.4 or newer: pip install -U torch"
+        return Answer("torch", "bad", version, advice, facts)
+    if not distributed:
+        return Answer(
+            "torch", "bad", f"{version}, built without torch.distributed", "take another build", facts
+        )
+    return Answer("torch", "good", version, "", facts)
+
+
+def driver_version() -> str | None:
+    """The version of the NVIDIA driver that the kernel has loaded."""
+    try:
+        version = re.search(r"\s(\d+\.\d+[.\d]*)\s", NVIDIA_DRIVER.read_text())
+    except OSError:
+        return None
+    return version[1] if version else "of an unknown version"
+
+
+def may_have_gpus() -> bool:
+    """Whether the kernel has a driver for GPUs that torch can use; without starting torch."""
+    return any(path.exists() for path in GPU_DRIVERS)
+
+
+def cuda_answer(said: Mapping[str, Any], driver: str | None) -> Answer:
+    built = f"CUDA {said['cuda']}" if said["cuda"] else f"ROCm {said['rocm']}" if said["rocm"] else ""
+    facts = {"cuda": said["cuda"], "rocm": said["rocm"], "driver": driver}
+    machine = f"NVIDIA driver {driver}" if driver else "no NVIDIA driver"
+    if not built:
+        text = f"torch is a build for CPUs only; {machine}"
+        advice = "GPUs need a build with CUDA: https://pytorch.org/get-started/locally" if driver else ""
+        return Answer("CUDA", "remark" if driver else "good", text, advice, facts)
+    text = f"torch is built for {built}; {machine}"
+    if driver and not said["available"]:
+        advice = (
+            "torch does not reach the driver: it may be older than this CUDA needs, or CUDA_VISIBLE_DEVICES is empty; "
+            "`nvidia-smi` shows what the driver has"
+        )
+        return Answer("CUDA", "remark", text, advice, facts)
+    return Answer("CUDA", "good", text, "", facts)
+
+
+def devices_answer(devices: Sequence[Mapping[str, Any]]) -> Answer:
+    facts = {"devices": list(devices)}
+    if not devices:
+        advice = "`dp2ddp verify` compares on virtual devices on the CPU; torchrun trains on the CPU here, with gloo"
+        return Answer("GPUs", "good", "torch sees none here", advice, facts)
+    broken = [f"{index}: {device['error']}" for index, device in enumerate(devices) if device["error"]]
+    text = _shown(devices)
+    if broken:
+        advice = f"does not add two numbers: {'; '.join(broken)}"
+        return Answer("GPUs", "bad", text, advice, facts)
+    if len(devices) == 1:
+        advice = "one GPU is one rank; `dp2ddp verify -n 2` compares on virtual devices on the CPU"
+        return Answer("GPUs", "good", text, advice, facts)
+    names = {device["name"] for device in devices}
+    advice = f"`torchrun --standalone --nproc-per-node {len(devices)}` uses all of them"
+    if len(names) > 1:
+        return Answer("GPUs", "remark", text, f"{advice}; they differ, and the slowest sets the pace", facts)
+    busy = [index for index, device in enumerate(devices) if device["free"] < 0.8 * device["memory"]]
+    if busy:
+        others = ", ".join(map(str, busy))
+        return Answer(
+            "GPUs",
+            "remark",
+            text,
+            f"somebody else's memory is on GPU {others}: `nvidia-smi` says whose",
+            facts,
+        )
+    return Answer("GPUs", "good", text, advice, facts)
+
+
+def _shown(devices: Sequence[Mapping[str, Any]]) -> str:
+    """Each model in a part, with its numbers: "0-3: A100, 80 GB, 79 GB free"."""
+    models: dict[tuple[str, int], list[int]] = {}
+    for index, device in enumerate(devices):
+        models.setdefault((device["name"], device["memory"]), []).append(index)
+    parts = []
+    for (name, memory), indices in models.items():
+        free = [devices[index]["free"] for index in indices if devices[index]["free"] is not None]
+        least = f", {'at least ' if len(indices) > 1 else ''}{size(min(free))} free" if free else ""
+        parts.append(f"{_span(indices)}: {name}, {size(memory)}{least}")
+    return "; ".join(parts)
+
+
+def _span(indices: Sequence[int]) -> str:
+    first, last = indices[0], indices[-1]
+    if len(indices) > 1 and last - first == len(indices) - 1:
+        return f"{first}-{last}"
+    return ", ".join(map(str, indices))
+
+
+def peers_answer(peers: Sequence[Sequence[bool]]) -> Answer:
+    """The matrix of who reads whose memory."""
+    count = len(peers)
+    apart = [
+        f"{i}-{j}" for i in range(count) for j in range(i + 1, count) if not (peers[i][j] and peers[j][i])
+    ]
+    facts = {"peers": [list(row) for row in peers]}
+    if not apart:
+        return Answer("GPU to GPU", "good", "each reads the memory of each other (P2P)", "", facts)
+    pairs = "no pair" if len(apart) == count * (count - 1) // 2 else f"not {', '.join(apart)}"
+    advice = (
+        "gradients go through the host's memory there, slower, for DataParallel as for DDP; if ranks hang in their "
+        "first collective: NCCL_P2P_DISABLE=1"
+    )
+    return Answer("GPU to GPU", "remark", f"P2P: {pairs}", advice, facts)
+
+
+def backends_answer(gloo: bool, nccl: str | None, devices: int) -> Answer:
+    facts = {"gloo": gloo, "nccl": nccl}
+    text = f"gloo {'is there' if gloo else 'is missing'}, NCCL {nccl or 'is missing'}"
+    if not gloo:
+        advice = "ranks meet and exchange small messages by gloo: take another build of torch"
+        return Answer("backends", "bad", text, advice, facts)
+    if not nccl and devices > 1:
+        advice = "without NCCL the GPUs exchange gradients through the host, by gloo: slow"
+        return Answer("backends", "remark", text, advice, facts)
+    return Answer("backends", "good", text, "", facts)

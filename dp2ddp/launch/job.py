@@ -1,0 +1,84 @@
+"""What is to be started, and torchrun's words for it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PORT = 29500  # where agents of several nodes meet, if nothing else is said; torch's own
+
+
+@dataclass(frozen=True)
+class Job:
+    """A script, one rank on each GPU of each node."""
+
+    script: str  # as it is named in the folder where it is started
+    module: str | None = None  # "package.train", of a script that is started with -m
+    arguments: tuple[str, ...] = ()  # its own
+    gpus: int | None = None  # of a node; None: as many as torchrun counts there
+    nodes: int = 1
+    restarts: int = 0  # how often ranks are started again when one of them ended in error
+    settings: Mapping[str, str] = field(default_factory=dict)  # environment variables that the script needs
+
+    @property
+    def name(self) -> str:
+        """What the job is called: letters of the script's name that every scheduler takes (RFC 1035)."""
+        stem = (self.module or Path(self.script).stem).lower()
+        name = re.sub(r"[^a-z0-9]+", "-", stem)[:40].strip("-")
+        return name if name[:1].isalpha() else f"train-{name}".strip("-")
+
+    @property
+    def world(self) -> int | None:
+        return self.gpus and self.gpus * self.nodes
+
+    @property
+    def started(self) -> list[str]:
+        """What stands behind `torchrun` or `python` and its options."""
+        return [*(["-m", self.module] if self.module else [self.script]), *self.arguments]
+
+    @property
+    def shown(self) -> str:
+        """The script with its arguments, as one types them."""
+        return shlex.join(self.started)
+
+    @property
+    def restart_words(self) -> list[str]:
+        return ["--max-restarts", str(self.restarts)] if self.restarts else []
+
+    @property
+    def rank_words(self) -> list[str]:
+        """How many ranks a node has."""
+        return ["--nproc-per-node", str(self.gpus or "gpu")]
+
+
+def standalone_words(job: Job) -> list[str]:
+    """torchrun on one node: on a free port, so that two jobs on a machine never meet."""
+    return ["torchrun", "--standalone", *job.rank_words, *job.restart_words, *job.started]
+
+
+def agent_words(job: Job, endpoint: str) -> list[str]:
+    """torchrun on each of several nodes: the same words everywhere; ranks are given in the order of arrival.
+
+    No --node-rank: the c10d rendezvous does not read it. `endpoint` is HOST:PORT of one of the nodes.
+    """
+    return ["torchrun", "--nnodes", str(job.nodes), *job.rank_words, *rendezvous_words(job.name, endpoint),
+            *job.restart_words, *job.started]  # fmt: skip
+
+
+def rendezvous_words(identity: str, endpoint: str) -> list[str]:
+    return ["--rdzv-backend", "c10d", "--rdzv-id", identity, "--rdzv-endpoint", endpoint]
+
+
+def command_line(words: Sequence[str], settings: Mapping[str, str]) -> str:
+    """One line for a shell, with environment variables before it."""
+    return " ".join(
+        [*(f"{name}={shlex.quote(value)}" for name, value in settings.items()), shlex.join(words)]
+    )
+
+
+def with_port(host: str) -> str:
+    """HOST:PORT of what may be a HOST alone; an IPv6 address in brackets."""
+    return host if re.search(r":\d+$", host) and (host.count(":") == 1 or "]" in host) else f"{host}:{PORT}"

@@ -1,0 +1,194 @@
+"""The result of `bench` in words: a table for each number of devices, and what it cannot know."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO
+
+from dp2ddp.costs.figures import Figures
+from dp2ddp.costs.result import Benchmark, Measured
+
+NAMES = {"dp": "DataParallel", "ddp": "DDP"}
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what it is, and what it is for DataParallel and for DDP."""
+
+    label: str
+    dp: str
+    ddp: str
+
+
+def bench_text(benchmark: Benchmark) -> str:
+    """What print_bench prints, without colours."""
+    written = io.StringIO()
+    print_bench(benchmark, written)
+    return written.getvalue()
+
+
+def print_bench(benchmark: Benchmark, file: IO[str] | None = None) -> None:
+    """To stdout; colour only on a terminal (rich asks, and honours NO_COLOR)."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True, file=file)
+    for number, measured in enumerate(benchmark.measured):
+        if number:
+            console.print()
+        console.print(Text(headline(benchmark, measured), style="bold"))
+        lines = rows(measured)
+        label = max(len(row.label) for row in lines) + 2
+        width = max(len(cell) for row in lines for cell in (row.dp, NAMES["dp"])) + 2
+        console.print(Text(f"  {'':<{label}}{NAMES['dp']:<{width}}{NAMES['ddp']}", style="dim"))
+        for row in lines:
+            console.print(
+                Text.assemble("  ", (f"{row.label:<{label}}", "bold"), f"{row.dp:<{width}}{row.ddp}")
+            )
+        bad = measured.sameness.proof == "different"
+        style = "bold red" if bad else "green" if measured.sameness.proof == "same" else ""
+        console.print(
+            Text.assemble("  ", (f"{'training':<{label}}", "bold"), (measured.sameness.words, style))
+        )
+    console.print()
+    for note in notes(benchmark):
+        console.print(Text(note, style="dim"))
+
+
+def headline(benchmark: Benchmark, measured: Measured) -> str:
+    """One sentence. Without GPUs nothing is faster than something else."""
+    who = benchmark.port or benchmark.script
+    if measured.dp.virtual:
+        devices = f"{measured.world} virtual device{'' if measured.world == 1 else 's'}"
+        dp, ddp = (duration(figures.step.median) for figures in (measured.dp, measured.ddp))
+        return f"{who} on {devices}: a step takes {dp} under DataParallel, {ddp} under DDP, on the CPU"
+    speed = measured.speed_up
+    if measured.world == 1:
+        return f"{who} on 1 device: under DDP {_times(speed)} the speed of the original"
+    return f"{who} on {measured.world} devices: {_times(speed)} the speed of DataParallel"
+
+
+def rows(measured: Measured) -> tuple[Row, ...]:
+    """Everything that is known of both."""
+    return tuple(_rows(measured))
+
+
+def _rows(measured: Measured) -> Iterator[Row]:
+    dp, ddp = measured.dp, measured.ddp
+
+    def row(label: str, words: Callable[[Figures], str]) -> Row:
+        return Row(label, words(dp), words(ddp))
+
+    yield row("step, median", lambda figures: duration(figures.step.median))
+    yield row("p10 to p90", lambda figures: f"{duration(figures.step.p10)} to {duration(figures.step.p90)}")
+    yield row("samples a second", lambda figures: f"{figures.rate:.4g}")
+    if measured.one_device and measured.world > 1:
+        yield row("over one device", lambda figures: _times(measured.over_one(figures) or 0.0))
+        yield row("efficiency", lambda figures: f"{100 * (measured.efficiency(figures) or 0.0):.0f} %")
+    yield row(
+        "waiting for data", lambda figures: f"{duration(figures.waiting)} a step"
+    )  # in a loader's __next__
+    yield row("processor time", lambda figures: f"{duration(figures.cpu)} a step")
+    if dp.devices or ddp.devices:
+        yield row("most on device 0", lambda figures: size(figures.devices[0]) if figures.devices else "-")
+        if measured.world > 1:
+            yield row("on the others", lambda figures: _span(figures.devices[1:]) if figures.devices else "-")
+    if any(dp.resident) and any(ddp.resident):
+        yield row("process memory", lambda figures: _span(figures.resident))
+    if dp.collectives is None:
+        return
+    if measured.world > 1:
+        yield Row("between devices", _sent(dp), _sent(ddp))
+        for label, dp_text, ddp_text in _parts(dp, ddp):
+            yield Row(f"  {label}", dp_text, ddp_text)
+    yield row("host to devices", lambda figures: f"{size(figures.moved)} a step")
+    yield row("host waits", _waits)
+
+
+def _sent(figures: Figures) -> str:
+    """All of DataParallel's process; of one rank, whose collectives all the others take part in."""
+    sent = figures.sent
+    if not sent.calls:
+        return "nothing"
+    if figures.mode == "dp":
+        return f"{size(sent.bytes)} in {_count(sent.calls, 'copy', 'copies')} a step"
+    return f"{size(sent.bytes)} a rank in {_count(sent.calls, 'collective')} a step"
+
+
+def _parts(dp: Figures, ddp: Figures) -> Iterator[tuple[str, str, str]]:
+    for name, each in sorted(dp.copies.items(), key=lambda item: -item[1].bytes):
+        yield name, f"{size(each.bytes)}", ""
+    for name, each in sorted((ddp.collectives or {}).items(), key=lambda item: -item[1].bytes):
+        yield name, "", f"{size(each.bytes)} in {_number(each.calls)}"
+
+
+def _waits(figures: Figures) -> str:
+    """Synchronisations of the host with a device."""
+    total = sum(figures.synchronisations.values())
+    each = ", ".join(f"{name} {_number(count)}" for name, count in sorted(figures.synchronisations.items()))
+    return f"{_number(total)} a step ({each})" if total else "0 a step"
+
+
+def notes(benchmark: Benchmark) -> Iterator[str]:
+    """How it was measured, and what cannot be known from it."""
+    setting = benchmark.setting
+    measured = sum(each.dp.steps for each in benchmark.measured[:1])
+    yield (
+        f"{_count(measured, 'step')} measured, in {_count(setting.rounds, 'run')} of each version, one after the other "
+        f"in turn; the first {_count(setting.warm_up, 'step')} of each run dropped. Both have the same batches."
+    )
+    if any(each.dp.virtual for each in benchmark.measured):
+        worlds = max(each.world for each in benchmark.measured)
+        cores = f"{setting.processors} processor{'' if setting.processors == 1 else 's'}"
+        yield (
+            "Virtual devices: counts, bytes, memory, processor time and waiting are known. Step times are not those of "
+            f"GPUs: up to {_count(worlds, 'rank')} shared {cores}, and DataParallel's replicas took turns in one."
+        )
+    left_out = sum(each.left_out for pair in benchmark.measured for each in (pair.dp, pair.ddp))
+    if left_out:
+        yield f"{_count(left_out, 'step')} with an evaluation in between left out."
+    yield from benchmark.remarks
+
+
+def duration(seconds: float) -> str:
+    """Three digits: 812 us, 12.3 ms, 1.25 s."""
+    if not seconds:
+        return "0 s"
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * factor >= 0.9995 or unit == "us":
+            return f"{_three(seconds * factor)} {unit}"
+    raise AssertionError
+
+
+def size(count: float) -> str:
+    """Three digits, in powers of 1000: 812 B, 12.3 KB."""
+    for unit in _UNITS:
+        if count < 999.5 or unit == _UNITS[-1]:
+            return f"{_three(count)} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+def _three(number: float) -> str:
+    return f"{number:.0f}" if number >= 99.95 or number == int(number) else f"{number:.3g}"
+
+
+def _span(sizes: tuple[int, ...]) -> str:
+    """From the least to the most."""
+    low, high = size(min(sizes)), size(max(sizes))
+    return high if low == high else f"{low} to {high}"
+
+
+def _number(count: float) -> str:
+    return f"{count:.4g}"
+
+
+def _count(number: float, noun: str, nouns: str = "") -> str:
+    return f"{_number(number)} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.2f} times" if factor < 10 else f"{factor:.0f} times"

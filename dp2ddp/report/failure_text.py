@@ -1,0 +1,114 @@
+"""A failed run in words: which mode and rank, what it was, and where each rank is if it hung."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dp2ddp.runtime.run import Failure, Run
+from dp2ddp.runtime.stacks import RankPosition
+
+_NO_INPUT = "EOFError: EOF when reading a line"
+_OLD_CODE = {  # what today's torch and Python say to old code, and what it is called now
+    "invalid index of a 0-dim tensor": "`loss.data[0]` is `loss.item()` since torch 0.5",
+    "Iter' object has no attribute 'next'": "`iterator.next()` is `next(iterator)`",
+    "module 'collections' has no attribute": "it is in collections.abc since Python 3.10",
+    "has no attribute 'clip_grad_norm'": "it is clip_grad_norm_ now",
+    "module 'torch.nn.init' has no attribute": "its functions end with an underscore now: xavier_uniform_",
+}
+
+
+@dataclass(frozen=True)
+class Original:
+    """Where the lines of a converted script were before."""
+
+    name: str  # of the original, as the user named it
+    converted: str  # file name
+    lines: Mapping[int, int]  # of the converted script -> of the original, where no edit changed them
+
+    @classmethod
+    def of(cls, name: str, before: str, converted: str, after: str) -> Original:
+        """The lines of `after` that are lines of `before`."""
+        matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+        blocks = matcher.get_matching_blocks()
+        return cls(name, converted, {b + i + 1: a + i + 1 for a, b, size in blocks for i in range(size)})
+
+
+def failure_text(run: Run, original: Original | None = None) -> str:
+    """One line; where there are others, one more for each rank, and where they part."""
+    assert run.failure is not None
+    failure = run.failure
+    lines = [f"{run.stage.name}: {_what(failure)} {_where(run, failure)}: {failure.text}{_advice(failure)}"]
+    parting = [f"  {failure.parting}"] if failure.parting else []
+    return "\n".join(
+        [*lines, *(f"  {_position_text(position, original)}" for position in failure.positions), *parting]
+    )
+
+
+def _position_text(position: RankPosition, original: Original | None) -> str:
+    """With the original's line of the innermost frame."""
+    text, frame = str(position), next(iter(position.frames), None)
+    if original is None or frame is None or Path(frame.file).name != original.converted:
+        return text
+    line = original.lines.get(frame.line)
+    return text.replace(str(frame), f"{frame} (line {line} of {original.name})", 1) if line else text
+
+
+def failure_document(run: Run, output: str = "", original: Original | None = None) -> dict[str, Any]:
+    """The same as data, with the end of what the rank said on stderr; docs/json.md."""
+    assert run.failure is not None
+    failure = run.failure
+    return {
+        "script": run.stage.name,
+        "kind": failure.kind,
+        "mode": run.stage.mode,
+        "dtype": run.stage.dtype,
+        "world": run.stage.world,
+        "rank": failure.rank,
+        "error": failure.text,
+        "parting": failure.parting,
+        "ranks": [_position(position, original) for position in failure.positions],
+        "output": output,
+    }
+
+
+def _position(position: RankPosition, original: Original | None) -> dict[str, Any]:
+    frames = [
+        {"file": Path(frame.file).name, "line": frame.line, "function": frame.function}
+        for frame in position.frames
+    ]
+    return {
+        "rank": position.rank,
+        "text": _position_text(position, original),
+        "collective": position.collective,
+        "doing": position.doing,
+        "source": position.source,
+        "frames": frames,
+        "ended": position.ended,
+        "worker": position.worker,
+    }
+
+
+def _what(failure: Failure) -> str:
+    return {"crash": "failed", "hang": "hangs", "writes": "writes files more than once"}[failure.kind]
+
+
+def _where(run: Run, failure: Failure) -> str:
+    if run.stage.mode == "dp":
+        return f"in dp mode on {_count(run.stage.world, 'device')}"
+    rank = "" if failure.rank is None else f"on rank {failure.rank} of "
+    return f"in ddp mode {rank or 'on '}{_count(run.stage.world, 'rank') if not rank else run.stage.world}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _advice(failure: Failure) -> str:
+    if failure.text == _NO_INPUT:
+        return ". The script asks for input(), and stdin is empty here: pass the answer as an argument"
+    advice = next((now for said, now in _OLD_CODE.items() if said in failure.text), None)
+    return f". Old code: {advice}" if advice else ""

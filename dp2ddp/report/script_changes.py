@@ -1,0 +1,117 @@
+"""What became of the script: a diff, line by line, each of our edits with its reason beside it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from dp2ddp.codemod.convert import Conversion, FileConversion
+
+if TYPE_CHECKING:
+    from dp2ddp.comparison.verdict import Verdict
+
+_AROUND = 3  # lines of context
+_WIDE = 1000  # letters of a printed line: a progress bar may be one line
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a rule changed a line of the original."""
+
+    line: int
+    place: str  # the line as a person looks for it: of the file, or of a notebook's cell
+    code: str
+    because: str
+
+
+@dataclass(frozen=True)
+class ScriptChange:
+    """A file before and after."""
+
+    name: str
+    converted_name: str
+    before: str
+    after: str
+    reasons: tuple[Reason, ...] = ()  # none for a version of the user's own
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    """A line as it is shown; `old` and `new` are its numbers, 0 where it is not."""
+
+    kind: str  # same, gone, new, gap, reason
+    text: str
+    old: int = 0
+    new: int = 0
+    reason: Reason | None = None
+
+
+def changes_of(conversion: Conversion) -> tuple[ScriptChange, ...]:
+    """The changes that convert wrote, the script's first; the helpers are nobody's change."""
+    return tuple(_change(file) for file in conversion.changed_files)
+
+
+def _change(file: FileConversion) -> ScriptChange:
+    planned = file.plan.edits if file.plan else ()
+    reasons = dict.fromkeys(Reason(edit.line, str(edit.place), edit.code, edit.because) for edit in planned)
+    name = file.before.name
+    return ScriptChange(name, f"{name} (converted)", file.before.text, file.after, tuple(reasons))
+
+
+def diff_lines(change: ScriptChange) -> tuple[DiffLine, ...]:
+    """Empty if nothing changed."""
+    return tuple(_reasoned(change))
+
+
+def printed_diff(verdict: Verdict, before: int, most: int) -> tuple[DiffLine, ...]:
+    """The diff of stdout around the first line that is not the same, `most` lines of each; () where all are the
+    same."""
+    if verdict.stdout.first is None:
+        return ()
+    skipped = max(verdict.stdout.first[0] - 1 - before, 0)
+    texts = (text.splitlines()[skipped : skipped + most] for text in verdict.printed)
+    a, b = ("\n".join(line[:_WIDE] for line in lines) for lines in texts)
+    return tuple(
+        replace(line, old=line.old and line.old + skipped, new=line.new and line.new + skipped)
+        for line in text_diff(a, b)
+    )
+
+
+def text_diff(before: str, after: str) -> tuple[DiffLine, ...]:
+    """The diff of two texts, without reasons."""
+    return diff_lines(ScriptChange("", "", before, after))
+
+
+def _reasoned(change: ScriptChange) -> Iterator[DiffLine]:
+    a, b = change.before.splitlines(), change.after.splitlines()
+    matcher = difflib.SequenceMatcher(None, a, b, autojunk=False)
+    edges = [(i1, i2) for kind, i1, i2, _, _ in matcher.get_opcodes() if kind != "equal"]
+    reasons_at: dict[tuple[int, int], list[Reason]] = {}
+    for reason in change.reasons if edges else ():
+        reasons_at.setdefault(min(edges, key=lambda edge: _far(reason.line - 1, edge)), []).append(reason)
+    for number, group in enumerate(matcher.get_grouped_opcodes(_AROUND)):
+        if number or group[0][1]:
+            yield DiffLine("gap", "", group[0][1] + 1, group[0][3] + 1)
+        for kind, i1, i2, j1, j2 in group:
+            yield from _block(kind, a[i1:i2], b[j1:j2], i1 + 1, j1 + 1)
+            if kind != "equal":
+                yield from (_reason(each) for each in reasons_at.get((i1, i2), ()))
+
+
+def _far(line: int, edge: tuple[int, int]) -> int:
+    """How many lines from a changed block; 0 inside of it and at its rims."""
+    return max(edge[0] - line - 1, line - edge[1], 0)
+
+
+def _block(kind: str, a: Sequence[str], b: Sequence[str], old: int, new: int) -> Iterator[DiffLine]:
+    if kind == "equal":
+        yield from (DiffLine("same", line, old + at, new + at) for at, line in enumerate(a))
+        return
+    yield from (DiffLine("gone", line, old=old + at) for at, line in enumerate(a))
+    yield from (DiffLine("new", line, new=new + at) for at, line in enumerate(b))
+
+
+def _reason(reason: Reason) -> DiffLine:
+    return DiffLine("reason", f"{reason.place}: {reason.because} ({reason.code})", reason=reason)

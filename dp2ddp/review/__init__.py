@@ -1,0 +1,1 @@
+"""What stands in the way of DistributedDataParallel, and what is wrong where somebody uses it already."""

@@ -1,0 +1,139 @@
+"""The whole check on one page: files → those that matter → problems → what of them was asked for. Read this first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dp2ddp.review.cache import Cache, rules_stamp
+from dp2ddp.review.files import may_matter, python_files, read_bytes, stamps_of
+from dp2ddp.review.problems import Level, PlacedProblem, Unread
+
+if TYPE_CHECKING:
+    from dp2ddp.source.files import Rewrite
+
+Tell = Callable[[str], None]  # gets what is being done, in words
+TOLD = 1000  # files that are searched between two words about it
+PARALLEL = 12  # files; from there on more processes are worth their start
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What is wrong in which files."""
+
+    files: int  # that were looked at
+    problems: tuple[PlacedProblem, ...] = ()
+    unread: tuple[Unread, ...] = ()
+    known: int = 0  # problems that the baseline has
+    gone: int = 0  # entries of the baseline that nothing is left of
+    mended: tuple[Rewrite, ...] = ()  # what --fix has changed, or --diff would
+
+    @property
+    def fails(self) -> bool:
+        """Whether anything was found that is more than a note, or a file could not be read."""
+        return bool(self.unread) or any(problem.level is not Level.NOTE for problem in self.problems)
+
+
+def check(paths: Iterable[str], cache: Cache | None = None, tell: Tell = lambda text: None) -> CheckResult:
+    """Look at files, folders and notebooks; nothing of them is imported or run."""
+    named = list(paths)
+    names = list(dict.fromkeys(python_files(named)))
+    kept = cache or Cache(None)
+    if kept.folder is None:
+        return _result(len(names), _look_at(names, named, {}, tell))
+    name = "\n".join((os.getcwd(), *named))
+    before = kept.load(name)
+    if before.get("stamps") == _stamps(names, before.get("read", ())):
+        return _result(len(names), before)
+    after = _look_at(names, named, before.get("contents") or {}, tell)
+    kept.store(name, {**after, "stamps": _stamps(names, after["read"])})
+    return _result(len(names), after)
+
+
+def _stamps(names: Iterable[str], read: Iterable[str]) -> str:
+    """All that a result depends on, as far as the file system and our own version tell."""
+    return "\n".join((rules_stamp(), *stamps_of(names), *stamps_of(read)))
+
+
+def check_text(name: str, text: str) -> CheckResult:
+    """Look at one file, with this text instead of what lies on the disk."""
+    from dp2ddp.review.hits import look_at_text
+
+    return _result(1, look_at_text(name, text))
+
+
+def _look_at(
+    names: Sequence[str], named: Sequence[str], before: Mapping[str, Any], tell: Tell
+) -> dict[str, Any]:
+    """What is found, as data that JSON can hold; `before`: problems of single files by their contents.
+
+    A file that was named itself may import what matters from a place that was not.
+    """
+    hits = []
+    for place, path in enumerate(names):
+        if place % TOLD == 0:
+            tell(f"searching files: {place:,} of {len(names):,}")
+        if may_matter(path):
+            hits.append(path)
+    scripts = _scripts(set(named) & set(names))
+    if not hits and not scripts:
+        return {"problems": [], "unread": [], "read": [], "contents": {}}
+    from dp2ddp.review.hits import look_at_hits  # takes longer to import than a thousand files to search
+
+    return look_at_hits(hits, scripts, names, before, tell)
+
+
+def _scripts(paths: Iterable[str]) -> list[str]:
+    """Those of the files that import, and do something."""
+    importing = [path for path in sorted(paths) if os.access(path, os.R_OK) and b"import" in read_bytes(path)]
+    if not importing:
+        return []
+    from dp2ddp.source.entries import does_something
+
+    return [path for path in importing if path.endswith(".ipynb") or does_something(read_bytes(path))]
+
+
+def _result(count: int, content: Mapping[str, Any]) -> CheckResult:
+    problems = [_problem(data) for data in content["problems"]]
+    unread = tuple(Unread(**data) for data in content["unread"])
+    return CheckResult(count, tuple(sorted(problems, key=lambda problem: problem.order)), unread)
+
+
+def _problem(data: Mapping[str, Any]) -> PlacedProblem:
+    return PlacedProblem(**{**data, "level": Level(data["level"])})
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which problems the user wants to see; codes may be families (`DDP6`)."""
+
+    select: tuple[str, ...] = ()  # none: all
+    ignore: tuple[str, ...] = ()
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (pattern of a path, codes)
+    root: str = "."  # the folder that the patterns start from
+
+    def takes(self, problem: PlacedProblem) -> bool:
+        """Whether a problem is among them."""
+        if self.select and not problem.code.startswith(self.select):
+            return False
+        path = Path(os.path.relpath(problem.file, self.root))
+        leaves_out = (codes for pattern, codes in self.per_file_ignores if _matches(path, pattern))
+        return not any(problem.code.startswith(codes) for codes in (*leaves_out, self.ignore) if codes)
+
+
+def _matches(path: Path, pattern: str) -> bool:
+    """`tests/*` as well as `*.ipynb` and `train.py`; a folder stands for all that is in it."""
+    return path.match(pattern) or any(parent.match(pattern.rstrip("/*")) for parent in path.parents)
+
+
+def chosen(result: CheckResult, choice: Choice) -> CheckResult:
+    """The result without what the user does not want to see."""
+    return replace(result, problems=tuple(problem for problem in result.problems if choice.takes(problem)))
+
+
+def as_data(problem: PlacedProblem) -> dict[str, Any]:
+    """A problem as JSON can hold it."""
+    return {**asdict(problem), "level": problem.level.value}

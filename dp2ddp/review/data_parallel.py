@@ -1,0 +1,119 @@
+"""What stands in the way of converting DataParallel code: the conversion's own plan, read as problems."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dp2ddp.codemod.convert import MENTION, ProjectPlan, plan_project
+from dp2ddp.codemod.edits import Hazard, Import, Lift
+from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.plan import WRAP_RULE, WRAP_RULES, Planned
+from dp2ddp.errors import Dp2DdpError, SourceError
+from dp2ddp.review.files import read_bytes
+from dp2ddp.review.one_file import place_problem
+from dp2ddp.review.problems import Level, PlacedProblem
+from dp2ddp.source.entries import does_something, import_of
+from dp2ddp.source.files import read_source
+from dp2ddp.source.projects import Project, read_project
+
+WRAPPED = "DataParallel: one process for all GPUs"
+NO_ENTRY = "dp2ddp convert the script that starts the training: none of the files at hand leads here"
+MOST = 500  # modules of a script; to plan the conversion of more takes minutes, and gigabytes
+
+
+def names_data_parallel(script: Script) -> bool:
+    """Whether the code of a file names DataParallel; what stands in comments and texts wraps nothing."""
+    words = (
+        *script.by_word,
+        *(name for path in script.scopes.top.imports.values() for name in path.split(".")),
+    )
+    return any(MENTION.fullmatch(word) for word in words) or "torch.nn" in script.scopes.stars
+
+
+def may_wrap(path: str) -> bool:
+    """Whether DataParallel stands in a file; wherever."""
+    return MENTION.search(read_bytes(path).decode(errors="replace")) is not None
+
+
+def acts(path: str) -> bool:
+    """Whether a file does something when it is run: it may be where a training starts."""
+    return path.endswith(".ipynb") or does_something(read_bytes(path))
+
+
+def importers_of(modules: Collection[str], paths: Sequence[str]) -> Iterator[str]:
+    """The files that do something, and have the name of one of these modules in an import."""
+    if not modules:
+        return
+    imports = import_of([Path(path) for path in modules])
+    for path in paths:
+        if path not in modules and imports.search(read_bytes(path)) and acts(path):
+            yield path
+
+
+def check_entry(entry: str) -> tuple[list[PlacedProblem], list[str]]:
+    """The problems of a script and of the local modules that it reaches, and the files that were read for them.
+
+    SourceError if the script is no Python.
+    """
+    return check_project(entry, read_project(entry))
+
+
+def check_project(entry: str, project: Project) -> tuple[list[PlacedProblem], list[str]]:
+    """`check_entry`, of a project that was read already."""
+    read = [entry, *(str(module.source.path) for module in project.modules if module.source.path)]
+    try:
+        planned = plan_project(project)
+    except SourceError:
+        raise
+    except (Dp2DdpError, RecursionError):
+        return [], read  # converted with another script; or nested too deeply: convert says so
+    problems = list(_problems(entry, planned)) if planned else []
+    return problems, read
+
+
+def note_all_wraps(entry: str, files: Sequence[str]) -> list[PlacedProblem]:
+    """The wraps of a script with too many modules to plan its conversion on the way, and of these."""
+    advice = (
+        f"dp2ddp convert {os.path.relpath(entry)} says what stands in the way: it has {len(files):,} modules"
+    )
+    wrapping = (path for path in files if may_wrap(path))
+    return [problem for path in wrapping for problem in note_wraps(Script(read_source(path)), advice)]
+
+
+def note_wraps(script: Script, advice: str = NO_ENTRY) -> list[PlacedProblem]:
+    """The wraps of a file; by default one that no script at hand leads to: what convert would do depends on it."""
+    calls = script.calls_of("torch.nn.DataParallel", "torch.nn.parallel.data_parallel")
+    return [place_problem(script, call.node, WRAP_RULE, Level.NOTE, WRAPPED, advice) for call in calls]
+
+
+def _problems(entry: str, planned: ProjectPlan) -> Iterator[PlacedProblem]:
+    edits = sum(len(plan.edits) for plan in planned.plans.values())
+    hazards = sum(len(plan.hazards) for plan in planned.plans.values())
+    for facts, plan in planned.plans.items():
+        for hazard in plan.hazards:
+            assert isinstance(hazard.finding, Hazard)
+            yield _placed(entry, facts, hazard, Level.ERROR, hazard.finding.message, hazard.finding.advice)
+        wraps = [edit for edit in plan.edits if edit.code in WRAP_RULES] if planned.converts else []
+        for wrap in {wrap.line: wrap for wrap in reversed(wraps)}.values():  # the first on its line
+            advice = f"dp2ddp convert {os.path.relpath(entry)}: {_result(edits, hazards, planned)}"
+            yield _placed(entry, facts, wrap, Level.NOTE, WRAPPED, advice)
+
+
+def _result(edits: int, hazards: int, planned: ProjectPlan) -> str:
+    """What convert would do, in short."""
+    files = sum(bool(plan.edits) for plan in planned.plans.values())
+    size = f"{edits} edit{'s' if edits > 1 else ''} in {files} file{'s' if files > 1 else ''}"
+    open_ones = f", {hazards} hazard{'s' if hazards > 1 else ''} to answer" if hazards else ""
+    return f"{size}, {planned.strategy.helpers.value} helpers{open_ones}"
+
+
+def _placed(
+    entry: str, facts: Facts, planned: Planned, level: Level, message: str, advice: str
+) -> PlacedProblem:
+    assert not isinstance(planned.finding, (Import, Lift))  # which stand nowhere
+    problem = place_problem(facts.script, planned.finding.node, planned.code, level, message, advice)
+    return replace(problem, file=entry if facts.is_entry else facts.script.shown)

@@ -1,0 +1,325 @@
+"""A script that uses DistributedDataParallel, and what the rules of the check ask of it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from functools import cached_property
+
+from dp2ddp.codemod.facts.iterations import FUNCTIONS
+from dp2ddp.codemod.facts.loaders import LOADER
+from dp2ddp.codemod.facts.models import DDP
+from dp2ddp.codemod.facts.own_mode import MAKES_GROUP
+from dp2ddp.codemod.facts.scopes import SCRIPT
+from dp2ddp.codemod.facts.script import CallSite, Script, Variable
+from dp2ddp.review.rank_conditions import RankConditions
+from dp2ddp.review.sites import Sites
+
+SAMPLERS = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
+COLLECTIVES = {
+    f"torch.distributed.{name}"
+    for name in (
+        *("all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_to_all"),
+        *("all_to_all_single", "barrier", "broadcast", "broadcast_object_list", "gather", "gather_object"),
+        *("monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter"),
+        "scatter_object_list",
+    )
+}
+NO_GRAD = ("torch.no_grad", "torch.inference_mode")
+# Libraries that own the loop, the samplers or the output of ranks: what a script leaves out, they may do.
+FRAMEWORKS = {
+    *("accelerate", "catalyst", "colossalai", "composer", "deepspeed", "detectron2", "fairseq", "horovod"),
+    *("ignite", "lightning", "mmcv", "mmengine", "pytorch_lightning", "ray", "transformers"),
+}
+SETS_UP = re.compile(
+    r"init|setup|set_up|dist|launch|ddp|prepare|print|logg|device|gpu|cuda|rank|comm|begin|start|config",
+    re.IGNORECASE,
+)
+
+
+OPEN_FILE = re.compile(r"buf|stream|^f$|^fp$|file_?obj|handle", re.IGNORECASE)
+
+
+# Packages whose functions set no ranks up.
+KNOWN = {*sys.stdlib_module_names, "builtins", "numpy", "torch", "torchvision"}
+
+
+class DDPScript:
+    """One file, read alone: what it proves holds whatever imports it."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.text = script.source.text
+        self.sites = Sites(script)
+        self.ranks = RankConditions(script, self.sites)
+
+    # --- what is there
+
+    @cached_property
+    def wraps(self) -> tuple[CallSite, ...]:
+        """The calls of DistributedDataParallel."""
+        return tuple(self.script.calls_of(*DDP))
+
+    @cached_property
+    def groups(self) -> tuple[CallSite, ...]:
+        """The calls of init_process_group."""
+        return tuple(self.script.calls_of(*MAKES_GROUP))
+
+    @cached_property
+    def trains_on_ranks(self) -> bool:
+        """Whether this file itself wraps a model, and leaves the rest to nobody but torch."""
+        return bool(self.wraps) and not self.has_framework
+
+    @cached_property
+    def has_framework(self) -> bool:
+        """Whether a library is imported that may do what the script leaves out."""
+        imports = (
+            name
+            for scope in {id(scope): scope for scope in self.script.scopes.scope_of.values()}.values()
+            for name in scope.imports.values()
+        )
+        return any(name.split(".")[0] in FRAMEWORKS for name in imports)
+
+    @cached_property
+    def samplers(self) -> tuple[CallSite, ...]:
+        """The calls of DistributedSampler."""
+        return tuple(self.script.calls_of(*SAMPLERS))
+
+    @cached_property
+    def loaders(self) -> tuple[CallSite, ...]:
+        """The calls of DataLoader."""
+        return tuple(self.script.calls_of(LOADER))
+
+    @cached_property
+    def collectives(self) -> tuple[CallSite, ...]:
+        """The calls of functions of torch.distributed that all ranks of a group must make."""
+        return tuple(call for call in self.script.calls if call.name in COLLECTIVES)
+
+    @cached_property
+    def may_reduce(self) -> bool:
+        """Whether anything in the file may bring numbers of ranks together, by whatever name."""
+        return bool(re.search(r"reduce|gather|metric|broadcast|synchronize", self.text))
+
+    @cached_property
+    def sampler_of(self) -> dict[ast.Call, CallSite]:
+        """The DistributedSampler of each DataLoader that is given one, directly or by a name."""
+        makers = {call.node: call for call in self.samplers}
+        samplers = {}
+        for loader in self.loaders:
+            given = loader.argument(3, "sampler")
+            for value in self.values_of(given) if given is not None else ():
+                if value in makers:
+                    samplers[loader.node] = makers[value]
+        return samplers
+
+    @cached_property
+    def own_save(self) -> bool:
+        """Whether torch.save is replaced (`torch.save = save_on_master`)."""
+        return any(
+            isinstance(mention.ctx, ast.Store) and self.script.text_of(mention) == "torch.save"
+            for mention in self.script.by_word.get("save", ())
+        )
+
+    # --- names
+
+    def variable_of(self, value: ast.AST) -> Variable | None:
+        """The variable that an expression is assigned to, alone; through `.to(device)`, `.cuda()`, `x if y else z`."""
+        parent = self.script.scopes.parents.get(value)
+        if isinstance(parent, ast.Attribute) and parent.attr in ("to", "cuda", "train"):
+            call = self.script.scopes.parents.get(parent)
+            return self.variable_of(call) if isinstance(call, ast.Call) else None
+        if isinstance(parent, ast.IfExp):
+            return self.variable_of(parent)
+        if isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+            target = parent.targets[0]
+            if isinstance(target, (ast.Name, ast.Attribute)):
+                return self.script.variable(target)
+        return None
+
+    def values_of(self, node: ast.AST) -> list[ast.AST]:
+        """The expressions that a name may stand for in its own scope; the expression itself if it is no name."""
+        if isinstance(node, ast.IfExp):
+            return [*self.values_of(node.body), *self.values_of(node.orelse)]
+        if isinstance(node, ast.Name):
+            scope = self.script.scopes.lookup(node.id, self.script.scopes.scope_of[node])
+            values = scope.values.get(node.id, []) if scope else []
+            return [branch for value in values if value is not None for branch in self._branches(value)]
+        if isinstance(node, ast.Attribute):
+            variable = self.script.variable(node)
+            return [
+                branch
+                for assign in self.script.nodes(ast.Assign)
+                if isinstance(assign, ast.Assign)
+                and any(
+                    isinstance(target, ast.Attribute) and self.script.variable(target) == variable
+                    for target in assign.targets
+                )
+                for branch in self._branches(assign.value)
+            ]
+        return [node]
+
+    def _branches(self, value: ast.AST) -> list[ast.AST]:
+        return (
+            [*self._branches(value.body), *self._branches(value.orelse)]
+            if isinstance(value, ast.IfExp)
+            else [value]
+        )
+
+    def is_open_file(self, node: ast.AST) -> bool:
+        """Whether an expression is a file object, `io.BytesIO()` say, and no path: by its maker, or its name."""
+        makers = (
+            self.script.scopes.name(value.func) or ""
+            for value in self.values_of(node)
+            if isinstance(value, ast.Call)
+        )
+        if any(name.startswith(("io.", "builtins.open")) for name in makers):
+            return True
+        return isinstance(node, ast.Name) and OPEN_FILE.search(node.id) is not None
+
+    def mentions(self, word: str) -> bool:
+        """Whether a name, an attribute, a keyword or a text of the file is this word; comments do not count."""
+        return (
+            word in self.script.by_word
+            or any(getattr(node, "arg", None) == word for node in self.script.nodes(ast.keyword))
+            or any(getattr(node, "value", None) == word for node in self.script.nodes(ast.Constant))
+        )
+
+    # --- wrappers
+
+    def wrap_behind(self, node: ast.AST) -> CallSite | None:
+        """The wrap that a mention of a variable certainly means, since it comes after it in the same flow."""
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return None
+        variable = self.script.variable(node)
+        for wrap in self.wraps:
+            if self.variable_of(wrap.node) == variable and (
+                self._comes_after(node, wrap.node) or self._is_set_by_init(node, wrap.node)
+            ):
+                return wrap
+        return None
+
+    def _comes_after(self, node: ast.AST, maker: ast.AST) -> bool:
+        """Whether a node is reached only behind the statement of another one, and its variable is the same still."""
+        statement = self.script.scopes.statement(maker)
+        if self.sites.function_of(node) is not self.sites.function_of(maker):
+            return False
+        block = self._block_of(statement)
+        later = block[block.index(statement) + 1 :] if statement in block else []
+        around = {id(node), *(id(parent) for parent in self.script.scopes.ancestors(node))}
+        return any(id(other) in around for other in later) and not any(
+            statement.lineno < store.lineno <= getattr(node, "lineno", 0)
+            and self.script.scopes.statement(store)
+            is not self.script.scopes.statement(node)  # `x = f(x)` reads first
+            for store in self._stores(node)
+        )
+
+    def _is_set_by_init(self, node: ast.AST, maker: ast.AST) -> bool:
+        """Whether `self.model` was wrapped at the end of all that `__init__` makes of it, in the class of the node."""
+        init = self.sites.function_of(maker)
+        own = self.script.scopes.owner_class(maker)
+        if not isinstance(node, ast.Attribute) or getattr(init, "name", "") != "__init__" or own is None:
+            return False
+        statement = self.script.scopes.statement(maker)
+        return (
+            own is self.script.scopes.owner_class(node)
+            and self.sites.function_of(node) is not init
+            and statement in init.body  # type: ignore[attr-defined]  # a function
+            and all(
+                self.sites.function_of(store) is init and store.lineno <= statement.lineno
+                for store in self._stores(node)
+            )
+        )
+
+    def _block_of(self, statement: ast.stmt) -> list[ast.stmt]:
+        parent = self.script.scopes.parents[statement]
+        blocks = (getattr(parent, name, None) for name in ("body", "orelse", "finalbody"))
+        return next((block for block in blocks if isinstance(block, list) and statement in block), [])
+
+    def _stores(self, node: ast.AST) -> list[ast.Name | ast.Attribute]:
+        """Where the variable of a mention is assigned to."""
+        variable = self.script.variable(node)
+        return [
+            mention
+            for mention in self.script.by_word.get(variable[1].lstrip("."), ())
+            if isinstance(mention.ctx, (ast.Store, ast.Del)) and self.script.variable(mention) == variable
+        ]
+
+    def uses_of(self, value: ast.AST) -> list[ast.Name | ast.Attribute]:
+        """Where the variable that an expression is assigned to is read."""
+        variable = self.variable_of(value)
+        if variable is None:
+            return []
+        return [
+            mention
+            for mention in self.script.by_word.get(variable[1].lstrip("."), ())
+            if isinstance(mention.ctx, ast.Load) and self.script.variable(mention) == variable
+        ]
+
+    # --- loops over data
+
+    def loops_over(self, loader: ast.Call) -> Iterator[ast.For]:
+        """The loops of this file that run through a loader, by its name or by a parameter that it is handed to."""
+        for use in (loader, *self.uses_of(loader)):
+            parent = self.script.scopes.parents[use]
+            if isinstance(parent, ast.Call) and isinstance(
+                function := self.script.scopes.definition(parent.func), FUNCTIONS
+            ):
+                yield from self._loops_over_parameter(function, parent, use)
+            elif loop := self.loop_over(use):
+                yield loop
+
+    def _loops_over_parameter(
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call, given: ast.AST
+    ) -> Iterator[ast.For]:
+        names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+        place = next((place for place, argument in enumerate(call.args) if argument is given), None)
+        name = next((keyword.arg for keyword in call.keywords if keyword.value is given), None)
+        if place is not None and place < len(names):
+            name = names[place]
+        for mention in self.script.by_word.get(name or "", ()):
+            if isinstance(mention, ast.Name) and self.sites.function_of(mention) is function:
+                loop = self.loop_over(mention)
+                if loop is not None:
+                    yield loop
+
+    def loop_over(self, use: ast.AST) -> ast.For | None:
+        """`for ... in use`, `for ... in enumerate(tqdm(use))`."""
+        inner = use
+        parent = self.script.scopes.parents[use]
+        while isinstance(parent, ast.Call) and inner in parent.args:
+            inner, parent = parent, self.script.scopes.parents[parent]
+        return parent if isinstance(parent, ast.For) and inner is parent.iter else None
+
+    def is_without_gradient(self, node: ast.AST) -> bool:
+        """Whether a node stands under no_grad, by a `with` or by a decorator of its function."""
+        for parent in self.script.scopes.ancestors(node):
+            around = [item.context_expr for item in parent.items] if isinstance(parent, ast.With) else []
+            around += parent.decorator_list if isinstance(parent, FUNCTIONS) else []
+            for expression in around:
+                called = expression.func if isinstance(expression, ast.Call) else expression
+                if self.script.scopes.name(called) in NO_GRAD:
+                    return True
+        return False
+
+    def trains_in(self, node: ast.AST) -> bool:
+        """Whether something is differentiated inside a node, or in a function of the file that is called there."""
+        inside = list(ast.walk(node))
+        called = (
+            self.script.scopes.definition(inner.func) for inner in inside if isinstance(inner, ast.Call)
+        )
+        bodies = [function for function in called if isinstance(function, FUNCTIONS)]
+        everything = (*inside, *(inner for function in bodies for inner in ast.walk(function)))
+        return any(isinstance(inner, ast.Attribute) and inner.attr == "backward" for inner in everything)
+
+    @cached_property
+    def sets_up_elsewhere(self) -> bool:
+        """Whether a function of another file may set ranks up, or mute them: `utils.init_distributed_mode(args)`."""
+        return any(
+            SETS_UP.search(call.name.rpartition(".")[2])
+            and call.name.split(".")[0] not in KNOWN
+            and not call.name.startswith(SCRIPT)
+            for call in self.script.calls
+            if call.name
+        )

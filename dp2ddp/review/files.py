@@ -1,0 +1,79 @@
+"""Which files there are, and which of them are worth reading: before anything is parsed or anything heavy imported."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+from dp2ddp.errors import SourceError
+from dp2ddp.source.left_out import LEFT_OUT
+
+SUFFIXES = (".py", ".ipynb")
+# A file without any of these neither wraps a model nor speaks to other ranks. Two searches for what they have in common
+# come first: they take a sixth of what one regular expression takes.
+COMMON = (b"arallel", b"istributed")
+MENTIONS = (b"DataParallel", b"data_parallel", b"parallel_apply", b"torch.distributed", b"DistributedSampler")
+IMPORTED = (b"torch", b"distributed")  # `from torch import distributed as dist`
+CHUNK = 1 << 18
+
+
+def python_files(paths: Iterable[str]) -> Iterator[str]:
+    """The Python files and notebooks that are named, and those below folders that are; sorted within a folder."""
+    for path in paths:
+        if os.path.isdir(path):
+            yield from (name.removeprefix("./") for name in _below(path))
+        elif os.path.exists(path):
+            yield path
+        else:
+            raise SourceError(f"{path}: no such file or folder")
+
+
+def _below(folder: str) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            ordered = sorted(entries, key=lambda entry: entry.name)
+    except PermissionError as error:
+        raise SourceError(f"{folder}: cannot be read ({error.strerror})") from error
+    for entry in ordered:
+        name = entry.name
+        if name.startswith(".") or name in LEFT_OUT:
+            continue
+        if name.endswith(SUFFIXES):
+            if entry.is_file():
+                yield entry.path
+        elif entry.is_dir(follow_symlinks=False):
+            yield from _below(entry.path)
+
+
+def read_bytes(path: str) -> bytes:
+    """The whole file, by one call of the system where it is small."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        parts = [os.read(descriptor, CHUNK)]
+        while len(parts[-1]) == CHUNK:
+            parts.append(os.read(descriptor, CHUNK))
+    finally:
+        os.close(descriptor)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def may_matter(path: str) -> bool:
+    """Whether a file has a word in it that any rule needs; one that cannot be read is reported later."""
+    try:
+        data = read_bytes(path)
+    except OSError:
+        return True
+    if COMMON[0] not in data and COMMON[1] not in data:
+        return False
+    return any(word in data for word in MENTIONS) or all(word in data for word in IMPORTED)
+
+
+def stamps_of(paths: Iterable[str]) -> Iterator[str]:
+    """What the file system says of files: as long as it says the same they are taken to be unchanged."""
+    for path in paths:
+        try:
+            state = os.stat(path)
+        except OSError:
+            yield f"{path} is not there"
+        else:
+            yield f"{path} {state.st_size} {state.st_mtime_ns} {state.st_ctime_ns}"

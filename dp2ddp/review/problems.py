@@ -1,0 +1,50 @@
+"""What the check says of a file, as plain data: it goes from process to process, into the cache and into reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from dp2ddp.source.cells import CellPlace
+
+
+class Level(str, Enum):
+    """How much a finding matters; only a note leaves the exit code at 0."""
+
+    ERROR = "error"  # it fails, hangs, or trains another model
+    WARNING = "warning"  # it costs time, or gives numbers that mislead
+    NOTE = "note"  # worth knowing
+
+
+@dataclass(frozen=True)
+class PlacedProblem:
+    """One finding."""
+
+    file: str  # as the user named it, or below the folder that he named
+    line: int  # of the file; of a notebook, of its cell
+    column: int  # from 1, in characters
+    cell: int | None  # the n-th code cell of a notebook that is not empty
+    code: str
+    level: Level
+    message: str
+    advice: str
+    text: str  # the line, without blanks around it: a baseline knows it by that
+    fixable: bool = False  # `--fix` mends it
+
+    @property
+    def place(self) -> str:
+        """`train.py:3:4`, as compilers and editors write it."""
+        return CellPlace(self.line, self.cell).in_file(self.file, self.column)
+
+    @property
+    def order(self) -> tuple[str, int, int, int, str]:
+        """By file, then from top to bottom."""
+        return self.file, self.cell or 0, self.line, self.column, self.code
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A file that could not be looked at."""
+
+    file: str
+    why: str  # one line that names the file

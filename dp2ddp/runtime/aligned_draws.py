@@ -1,0 +1,179 @@
+"""Both runs draw the same random numbers, so that a port which draws its own can be compared all the same.
+
+A hand-written port seldom shuffles as DataParallel's loader did (DistributedSampler has a generator of its own), and
+its ranks are often seeded apart. That is another training, but perhaps an equally good one: with the numbers of the
+reference in its place, nothing else may differ. DataParallel leaves the order of its batches; on a rank
+
+- a DistributedSampler gives the rank's chunk of each of those batches, as DataParallel's scatter would have. How many
+  samples it gives stays its own (padding, drop_last), and so does when it turns to another order: epoch after epoch
+  only if the script calls set_epoch.
+- a RandomSampler gives their order.
+
+Ranks begin with DataParallel's weights, too (first_weights.py). Before each forward in training all devices begin a
+stream that depends on the number of the forward and on the device.
+What a sampler would have given itself is left behind, for comparison/aligned.py to look at: ranks that did not share
+out each epoch among them are wrong, and no matter of luck.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.parallel import DataParallel
+from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
+from torch.utils.data import dataloader as loaders
+
+from dp2ddp.trace.aligned_orders import (
+    Batch,
+    Epoch,
+    begin_reference,
+    leave_batch,
+    leave_own,
+    leave_trained,
+    read_batches,
+)
+
+from .patches import Patches
+from .sample_streams import plain_index
+
+# Any throughout: data sets, samplers and indices are the user's.
+_SEED = 7_919  # of the devices' streams
+
+
+def leave_order(folder: Path, patches: Patches) -> None:
+    """In the process of DataParallel: write down each batch that a sampler gives, and what is trained on."""
+    begin_reference(folder)
+    passes = _Passes()
+    _follow_training(folder, passes, patches)
+    base: Any = loaders._BaseDataLoaderIter
+    original = base._next_index
+
+    def __iter__(self: Any) -> Any:
+        passes.begin(self.dataset)
+        return iterate(self)
+
+    def _next_index(self: Any) -> Any:
+        index = original(self)
+        indices = [plain_index(each) for each in (index if self._auto_collation else [index])]
+        if all(isinstance(each, int) for each in indices):
+            leave_batch(folder, passes.key(self._dataset), indices)
+        return index
+
+    iterate = DataLoader.__iter__
+    patches.set(DataLoader, "__iter__", functools.wraps(iterate)(__iter__))
+    patches.set(base, "_next_index", functools.wraps(original)(_next_index))
+
+
+def _follow_training(folder: Path, passes: _Passes, patches: Patches) -> None:
+    """A data set whose batch was the last one that the script took before a forward in training."""
+    last: list[Any] = []
+    trained: set[Any] = set()
+    base: Any = loaders._BaseDataLoaderIter
+    original = base.__next__
+
+    @functools.wraps(original)
+    def __next__(self: Any) -> Any:
+        last[:] = [self._dataset]
+        return original(self)
+
+    def forward(module: Any, inputs: Any) -> None:
+        if last and module.training and torch.is_grad_enabled() and isinstance(module, DataParallel):
+            if not hasattr(last[0], "__len__") or passes.name(last[0]) in trained:
+                return
+            trained.add(passes.name(last[0]))
+            leave_trained(folder, passes.name(last[0]))
+
+    patches.set(base, "__next__", __next__)
+    patches.on_undo(register_module_forward_pre_hook(forward).remove)
+
+
+def take_order(folder: Path, patches: Patches) -> None:
+    """On a rank: samplers give what DataParallel's gave."""
+    orders = _Orders(folder)
+    for kind, give in ((DistributedSampler, orders.share), (RandomSampler, orders.whole)):
+        patches.set(kind, "__iter__", _giving(kind.__iter__, give))
+
+
+def _giving(original: Any, give: Any) -> Any:
+    @functools.wraps(original)
+    def __iter__(self: Any) -> Iterator[Any]:
+        return iter(give(self, list(original(self))))
+
+    return __iter__
+
+
+class _Passes:
+    """Which data set is meant, in words that hold in another process, and how often it has been iterated."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, tuple[int, int]]] = {}  # id -> the data set, (length, ordinal)
+        self._counts: dict[int, int] = {}
+
+    def begin(self, dataset: Any) -> None:
+        self._counts[id(dataset)] = self._counts.get(id(dataset), -1) + 1
+
+    def name(self, dataset: Any) -> tuple[int, int]:
+        """Its length, and a number among those of that length."""
+        if id(dataset) not in self._known:
+            length = len(dataset)
+            ordinal = sum(name[0] == length for _, name in self._known.values())
+            self._known[id(dataset)] = (dataset, (length, ordinal))
+        return self._known[id(dataset)][1]
+
+    def key(self, dataset: Any) -> Epoch:
+        return (*self.name(dataset), self._counts.get(id(dataset), 0))
+
+
+class _Orders:
+    """DataParallel's batches, for the samplers of a rank."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._batches = read_batches(folder)
+        self._passes = _Passes()
+        self._epochs: weakref.WeakKeyDictionary[Any, dict[int, int]] = weakref.WeakKeyDictionary()
+
+    def share(self, sampler: Any, own: list[Any]) -> list[Any]:
+        """The indices that a DistributedSampler gives this rank in place of its own."""
+        epochs = self._epochs.setdefault(sampler, {})
+        epoch = epochs.setdefault(sampler.epoch, len(epochs))
+        return self._instead(sampler.dataset, epoch, own, sampler.num_replicas, sampler.rank)
+
+    def whole(self, sampler: Any, own: list[Any]) -> list[Any]:
+        """The indices that a RandomSampler gives, for all rows, in place of its own."""
+        self._passes.begin(sampler.data_source)
+        epoch = self._passes.key(sampler.data_source)[2]
+        return self._instead(sampler.data_source, epoch, own, 1, 0)
+
+    def _instead(self, dataset: Any, epoch: int, own: list[Any], parts: int, part: int) -> list[Any]:
+        key = (*self._passes.name(dataset), epoch)
+        batches = self._batches.get(key)
+        leave_own(self._folder, key, parts, part, [plain_index(each) for each in own])
+        if not batches:
+            return own
+        mine = [index for batch in batches for index in _chunk(batch, parts, part)]
+        return (mine + mine)[: len(own)] if mine else own
+
+
+def _chunk(batch: Batch, parts: int, part: int) -> Batch:
+    """As torch.chunk: parts of ceil(rows / parts)."""
+    size = -(-len(batch) // parts)
+    return batch[part * size : (part + 1) * size]
+
+
+class Streams:
+    """The devices' streams at the beginning of each forward in training."""
+
+    def __init__(self) -> None:
+        self._forwards = 0
+
+    def begin(self) -> None:
+        for device, generator in enumerate(torch.cuda.default_generators):
+            generator.manual_seed(_SEED + 1_000 * self._forwards + device)
+        self._forwards += 1

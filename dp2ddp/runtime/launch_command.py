@@ -1,0 +1,46 @@
+"""The command line and the environment of each mode."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from dp2ddp.runtime.stage import Stage
+
+_HERE = Path(__file__).parent
+
+
+def command(stage: Stage, stage_file: Path) -> list[str]:
+    """One process for dp and for a script that starts its ranks itself, else torchrun; all end in boot.py."""
+    boot = str(_HERE / "boot.py")
+    if stage.mode == "dp" or stage.starts_ranks:
+        return [sys.executable, boot, str(stage_file)]
+    return [
+        sys.executable,
+        str(_HERE / "agent.py"),
+        stage.run_folder,
+        *torchrun_arguments(stage.world),
+        boot,
+        str(stage_file),
+    ]
+
+
+SILENT_WRITES = "DDP_SILENT_WRITES"  # as templates/writes.py calls it
+
+
+def torchrun_arguments(world: int) -> list[str]:
+    # --standalone: a free port, so two runs never meet; without restarts a failure stays a failure
+    """The arguments of torchrun that start a stage's ranks."""
+    return ["--standalone", "--nproc-per-node", str(world), "--max-restarts", "0"]
+
+
+def environment() -> dict[str, str]:
+    """The user's, with one thread a process in both modes: their number alone changes bits (docs/semantics.md#threads).
+
+    Setting it also keeps torchrun from warning that it does the same. Writes that a conversion left to every rank are
+    reported by us (written_files.py), and not by the converted script.
+    """
+    left_out = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # of a torchrun around us
+    kept = {name: value for name, value in os.environ.items() if name not in left_out}
+    return {"OMP_NUM_THREADS": "1", SILENT_WRITES: "1", **kept}

@@ -1,0 +1,111 @@
+"""The folder of a run, where each rank writes what the parent needs to know of it.
+
+stage.json        what to run (written by the parent)
+heartbeats        16 bytes a rank: how often it has been seen to move, and the steps that it has taken; a mapped file,
+                  so a beat costs nothing
+rankN.json        process id, how it ended (rank-1: the process that starts the ranks, where the script does)
+rankN.calls       its last collectives (collective_calls.py)
+rankN.writes      files that it opened for writing (written_files.py)
+rankN.stacks      where its threads stand, written on SIGUSR1 (also while it waits inside C code)
+stack-request     a rank has failed, and all have been asked where they stand (written by the parent)
+rankN.out, .err   what it printed, if the stage says `capture`
+rendezvous        files in which ranks meet, where the script names one (rendezvous.py)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import mmap
+import os
+import shutil
+import struct
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from dp2ddp.runtime.stage import Stage
+
+LAUNCHER = -1  # in place of a rank: the process in which a script starts its ranks itself
+RENDEZVOUS = "rendezvous"
+_LOOK = 0.02  # seconds between two looks
+_COUNTERS = struct.Struct("<QQ")  # beats, steps
+
+
+@dataclass(frozen=True)
+class RankStatus:
+    """What a rank says of itself; `code` is its exit code, None while it runs (or if it was killed)."""
+
+    pid: int
+    code: int | None = None
+    ended: float = 0.0  # on the clock that all processes of a machine share
+    error: str = ""  # the last line of the traceback
+    place: str = ""  # the user's line that it came from
+
+
+def write_status(run_folder: Path, rank: int, status: RankStatus) -> None:
+    """Write or replace a rank's status, in one step: who reads never sees half of it."""
+    path = run_folder / f"rank{rank}.json"
+    path.with_suffix(".new").write_text(json.dumps(dataclasses.asdict(status)), encoding="utf-8")
+    os.replace(path.with_suffix(".new"), path)
+
+
+def read_status(run_folder: Path, rank: int) -> RankStatus | None:
+    """A rank's status; None if it has not begun."""
+    path = run_folder / f"rank{rank}.json"
+    return RankStatus(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+
+def request_stacks(run_folder: Path) -> None:
+    """Say that all ranks have been asked where they are: one that failed need not wait any longer."""
+    (run_folder / "stack-request").touch()
+
+
+def wait_for_stack_request(run_folder: Path, seconds: float) -> None:
+    """Wait for `request_stacks`, `seconds` at most: nobody may be there who asks."""
+    end = time.monotonic() + seconds
+    while not (run_folder / "stack-request").exists() and time.monotonic() < end:
+        time.sleep(_LOOK)
+
+
+def prepare_run_folder(stage: Stage) -> Path:
+    """Write what ranks need before they start; returns the stage file."""
+    path = stage.write()
+    make_heartbeats(Path(stage.run_folder), len(stage.ranks))
+    (Path(stage.run_folder) / "stack-request").unlink(missing_ok=True)  # of a run before
+    shutil.rmtree(Path(stage.run_folder) / RENDEZVOUS, ignore_errors=True)
+    return path
+
+
+def make_heartbeats(run_folder: Path, ranks: int) -> None:
+    """Make the file of heartbeats, all 0."""
+    (run_folder / "heartbeats").write_bytes(bytes(_COUNTERS.size * ranks))
+
+
+def read_heartbeats(run_folder: Path) -> tuple[tuple[int, int], ...]:
+    """How often each rank has been seen to move, and how many optimizer steps it has taken; by rank."""
+    return tuple(_COUNTERS.iter_unpack((run_folder / "heartbeats").read_bytes()))
+
+
+class Heartbeat:
+    """A rank's own counters: how often it was seen to move, and its steps."""
+
+    def __init__(self, run_folder: Path, rank: int) -> None:
+        with (run_folder / "heartbeats").open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), 0)
+        self.belong_to(rank)
+
+    def belong_to(self, rank: int) -> None:
+        """From now on; a process may learn late which rank it is."""
+        self._offset = rank * _COUNTERS.size
+        self._beats = self._steps = 0
+
+    def beat(self) -> None:
+        """The rank has moved."""
+        self._beats += 1
+        _COUNTERS.pack_into(self._map, self._offset, self._beats, self._steps)
+
+    def step(self) -> None:
+        """An optimizer of the rank has taken a step."""
+        self._steps += 1
+        self.beat()

@@ -1,0 +1,108 @@
+"""torch.load where map_location speaks of virtual devices: the storages stay where they are, the tensors
+get a mark.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.serialization
+
+from .function_mode import VirtualDevices
+from .machine import Machine
+from .patches import Patches
+from .tensor_places import PLACE, place_of, put
+from .virtual_saving import SavedPlaces
+
+# A tensor of a file that does not tell where it was, loaded without a map_location, goes with every place.
+UNKNOWN = -2
+
+Restore = Callable[[Any, str], Any]
+"""storage, location as the file has it -> storage; Any: torch's storage classes, which changed between versions."""
+
+
+def follow_loading(patches: Patches, mode: VirtualDevices, places: SavedPlaces) -> None:
+    """Let torch.load understand map_location with virtual devices."""
+    load = torch.serialization.load
+
+    @functools.wraps(load)
+    def load_with_places(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return load(f, _restore(mode.machine, places, map_location), *args, **kwargs)
+
+    patches.set(torch, "load", load_with_places)
+    patches.set(torch.serialization, "load", load_with_places)
+    patches.set(torch.UntypedStorage, "cuda", _storage_to_device(mode.machine))
+    patches.set(torch._utils, "_rebuild_tensor", _rebuild_with_place(torch._utils._rebuild_tensor))
+    mode.handle([torch.Tensor.set_], _set)
+
+
+def _restore(machine: Machine, places: SavedPlaces, map_location: Any) -> Any:
+    """What torch.load gets: our function, or meta and the like unchanged."""
+    registered = _registered()
+    if map_location is not None and not isinstance(map_location, dict) and not callable(map_location):
+        place, name = machine.place(map_location), str(map_location)
+
+        def restore_at(storage: Any, location: str) -> Any:
+            moved = registered(storage, name)
+            return _mark(storage, place) if moved is None else moved
+
+        return map_location if place is None else restore_at
+    map_location = registered if map_location is None else map_location
+
+    def restore(storage: Any, location: str) -> Any:
+        saved = places.read(location)
+        if callable(map_location):
+            moved = map_location(storage, saved or location)
+            if moved is not None:
+                return moved
+        if isinstance(map_location, dict):
+            saved = map_location.get(saved or location, saved)
+        return _mark(storage, UNKNOWN if saved is None else machine.place(saved))
+
+    return restore
+
+
+def _registered() -> Restore:
+    """Where tensors go, if torch.serialization.register_package was told (torch's own priorities begin at 10)."""
+    registry = torch.serialization._package_registry
+    return next(
+        (restore for priority, _, restore in registry if priority < 10), lambda storage, location: None
+    )
+
+
+def _mark(storage: Any, place: int | None) -> Any:
+    setattr(storage, PLACE, place)
+    return storage
+
+
+def _storage_to_device(machine: Machine) -> Callable[..., Any]:
+    def cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
+        """map_location=lambda storage, location: storage.cuda(1)"""
+        return _mark(self.clone(), machine.index(device))
+
+    return cuda
+
+
+def _rebuild_with_place(rebuild: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Every tensor of a file is made by torch._utils._rebuild_tensor, out of a storage that `_restore` has
+    marked.
+    """
+
+    @functools.wraps(rebuild)  # the name is looked up by torch/_weights_only_unpickler.py
+    def rebuild_with_place(storage: Any, *args: Any) -> torch.Tensor:
+        tensor = rebuild(storage, *args)
+        place = place_of(storage._untyped_storage)
+        if place == UNKNOWN:
+            tensor.__dict__.pop(PLACE, None)
+            return tensor
+        return put(tensor, place)
+
+    return rebuild_with_place
+
+
+def _set(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    tensor: torch.Tensor = func(*args, **kwargs)
+    return put(tensor, place_of(args[1]) if len(args) > 1 else None)

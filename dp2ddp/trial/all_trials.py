@@ -1,0 +1,65 @@
+"""All trials of a script: on each number of devices, one after the other, and the report about them."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from dp2ddp.errors import RunError
+from dp2ddp.progress import SILENT, Progress, Within, clock
+from dp2ddp.report.comparison import Report
+from dp2ddp.runtime.server import Server
+from dp2ddp.trial.launches import try_with_launch
+from dp2ddp.trial.options import VerifyOptions
+from dp2ddp.trial.runs import count_devices, environment
+from dp2ddp.trial.subject import subject_of
+from dp2ddp.trial.trial_report import report_on
+
+_NOTHING = (
+    "nothing was compared: neither version takes an optimizer step, calls backward, prints a line or leaves a file; "
+    "give verify arguments with which they do"
+)
+
+
+def verify(options: VerifyOptions, progress: Progress = SILENT) -> tuple[Report, RunError | None]:
+    """Run and compare a script's two versions on each number of devices, in scratch copies of the working folder.
+
+    Returns the report, and the error after which nothing more could be tried (its verdicts are those before it).
+    Raises HazardError if the script cannot be converted without its owner, SourceError if it cannot be read.
+    """
+    started = time.monotonic()
+    with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
+        progress.begin(
+            f"converting {options.script}" if options.converted is None else f"reading {options.script}"
+        )
+        subject = subject_of(options, progress)
+        verdicts, failure = [], None
+        numbers = options.devices or (subject.world or 2,)
+        for place, number in enumerate(numbers):
+            here = Within(
+                progress, count_devices(number) + how_far(numbers, place, time.monotonic() - started)
+            )
+            try:
+                subject, verdict = try_with_launch(subject, number, server, Path(scratch).resolve(), here)
+                verdicts.append(verdict)
+                if verdicts[-1].compared_nothing:
+                    raise RunError(f"{options.script}: {_NOTHING}")
+            except RunError as error:
+                failure = error
+                break
+    progress.begin("writing the report")
+    seconds = time.monotonic() - started
+    return report_on(subject, str(options.script), verdicts, seconds, failure), failure
+
+
+def how_far(numbers: Sequence[int], place: int, seconds: float) -> str:
+    """Which of several numbers of devices comes now, and how long all that are left may take.
+
+    As many seconds for each device as those took that were tried.
+    """
+    if len(numbers) == 1:
+        return ""
+    left = seconds / sum(numbers[:place]) * sum(numbers[place:]) if place else None
+    return f" ({place + 1} of {len(numbers)}{'' if left is None else f', about {clock(left)} for the rest'})"

@@ -1,0 +1,119 @@
+"""Who wrote which file: one that every rank writes, and files outside of the folders that a run has copies of."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from dp2ddp.comparison.causes.words import names_text, ranks_text
+from dp2ddp.comparison.output_comparison import FileDifference
+from dp2ddp.comparison.workspace import FilesLeft
+from dp2ddp.runtime.run_folder import LAUNCHER
+from dp2ddp.runtime.written_files import Write, read_writes
+from dp2ddp.trial.prepare import Prepared
+
+_OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/", "/run/")
+_CACHES = (
+    "cache",
+    "torchinductor",
+    "triton",
+    "matplotlib",
+    "__pycache__",
+    ".config",
+    ".local",
+    ".nv",
+    ".keras",
+)
+
+
+def written_by_many(prepared: Prepared, leavings: FilesLeft) -> Iterator[FileDifference]:
+    """Files that several ranks began anew: whole by luck where all write the same bytes, and torn where they do not."""
+    ranks_of, places_of = _writers(prepared, lambda write: write.anew)
+    for relative in leavings.written:
+        place = leavings.folder / relative
+        names = {str(place), os.path.realpath(place)}
+        writers = {rank for name in names for rank in ranks_of[name]}
+        if len(writers) > 1 and place.stat().st_size:  # a lock is empty
+            yield _difference(relative, writers, {place for name in names for place in places_of[name]})
+
+
+def _writers(
+    prepared: Prepared, counts: Callable[[Write], bool]
+) -> tuple[dict[str, set[int]], dict[str, set[str]]]:
+    """The ranks that write to each path, and the lines of the script where they do; of the writes that count."""
+    ranks: dict[str, set[int]] = defaultdict(set)
+    places: dict[str, set[str]] = defaultdict(set)
+    for rank in prepared.stage.ranks:
+        for write in filter(counts, _writes(prepared, rank)):
+            ranks[write.path].add(rank)
+            places[write.path].add(write.place)
+    return ranks, places
+
+
+def _difference(path: str, ranks: set[int], places: set[str]) -> FileDifference:
+    where = f" ({names_text(sorted(places - {''}))})" if places - {""} else ""
+    return FileDifference(
+        path, f"is written by {ranks_text(sorted(ranks))}{where}", ranks=tuple(sorted(ranks))
+    )
+
+
+def left_to_every_rank(prepared: Prepared) -> Iterator[FileDifference]:
+    """What the ranks of a conversion open for writing, make, move or remove that it gave to none of them."""
+    ranks, places = _writers(prepared, lambda write: write.every_rank)
+    for path in ranks:
+        yield _difference(_in_folder(prepared, path), {0, *ranks[path]}, places[path])
+
+
+def _in_folder(prepared: Prepared, path: str) -> str:
+    """As the user knows it: in the folder that the run has a copy of."""
+    for workspace in prepared.workspaces:
+        for folder in (str(workspace.folder), os.path.realpath(workspace.folder)):
+            if path.startswith(f"{folder}{os.sep}"):
+                return path[len(folder) + 1 :]
+    return path
+
+
+def written_outside(pair: Sequence[Prepared]) -> Iterator[str]:
+    """Remarks on files that no copy protects; `pair`: DataParallel, DDP."""
+    written = [
+        {
+            write.path
+            for rank in (LAUNCHER, *folder.stage.ranks)
+            for write in _writes(folder, rank)
+            if _is_outside(folder, write)
+        }
+        for folder in pair
+    ]
+    for paths, who in (
+        (written[0] & written[1], "both runs"),
+        (written[0] - written[1], "DataParallel"),
+        (written[1] - written[0], "DDP"),
+    ):
+        if paths:
+            yield (
+                f"{who} wrote to {names_text(sorted(paths))}, outside of the folder: not compared, and overwritten by "
+                "each run"
+            )
+
+
+def _writes(prepared: Prepared, rank: int) -> tuple[Write, ...]:
+    return read_writes(Path(prepared.stage.run_folder), rank)
+
+
+def _is_outside(prepared: Prepared, write: Write) -> bool:
+    """A file that is still there, and no cache, device or note of ours."""
+    path = write.path
+    inside = any(path.startswith(root + os.sep) for root in _own_folders(prepared))
+    hidden = path.startswith(_OF_THE_SYSTEM) or any(word in path.lower() for word in _CACHES)
+    return not inside and not hidden and Path(path).is_file()
+
+
+def _own_folders(prepared: Prepared) -> Iterator[str]:
+    """Folders of Python, of the run, and of what it shares with the other of its pair."""
+    stage = prepared.stage
+    for folder in (sys.prefix, str(Path(stage.run_folder).parent), stage.aligned, stage.lockstep):
+        if folder:
+            yield from (folder, os.path.realpath(folder))

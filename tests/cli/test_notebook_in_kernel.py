@@ -1,0 +1,252 @@
+"""Notebooks in a real Jupyter kernel: the one with DataParallel, the one that `--notebook` writes, and the script."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import psutil
+import pytest
+import torch
+from ipynb import notebook
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
+from ranks import arguments_of
+
+from tests.cli.scripts import dp2ddp
+
+pytestmark = pytest.mark.torchrun
+
+CELLS = (
+    "md:# Training",
+    "import os\nimport time\nimport torch\nimport torch.nn as nn\n"
+    "from torch.utils.data import DataLoader, TensorDataset\n"
+    "torch.set_default_dtype(torch.float64)\n"
+    "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
+    "torch.manual_seed(0)\ndata = TensorDataset(torch.randn(12, 3), torch.randn(12, 2))\n"
+    "loader = DataLoader(data, batch_size=4, shuffle=True)",
+    "model = nn.DataParallel(nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2)), device_ids=[0, 1])\n"
+    "model.to(device)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)\nmodel",
+    "%%time\n!mkdir -p out\nfor epoch in range(int(os.environ.get('EPOCHS', 2))):\n"
+    "    for x, y in loader:\n        optimizer.zero_grad()\n"
+    "        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))\n"
+    "        loss.backward()\n        optimizer.step()\n        print('loss', loss.item().hex(), flush=True)\n"
+    "    time.sleep(0.1 if 'EPOCHS' in os.environ else 0)\n"
+    "torch.save(model.state_dict(), 'out/last.pt')",
+)
+FAILED = "AssertionError: the training failed or was interrupted, see above"
+NAME = "Copy of {new} train"  # as Colab calls them; IPython puts variables into braces
+SECONDS = 240  # for a cell, on a machine with much else to do
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folders_of_jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing of the user's own settings, and nothing left in them."""
+    folder = tmp_path_factory.mktemp("jupyter")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR"):
+            patch.setenv(name, str(folder / name))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a notebook, and the one that `--notebook` writes of it."""
+    made = tmp_path_factory.mktemp("a folder")
+    notebook(made, *CELLS, name=f"{NAME}.ipynb")
+    converted = dp2ddp(made, "convert", f"{NAME}.ipynb", "--notebook")
+    assert converted.returncode == 0, converted.stderr
+    return made
+
+
+def executed(path: Path) -> list[Any]:
+    """The code cells of a notebook with what they put out, run from top to bottom by nbclient."""
+    document = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    resources = {"metadata": {"path": str(path.parent)}}
+    NotebookClient(document, timeout=SECONDS, resources=resources).execute()
+    return [cell for cell in document.cells if cell.cell_type == "code"]
+
+
+def text_of(cell: Any) -> str:
+    return "".join(output.get("text", "") for output in cell.outputs)
+
+
+def losses_in(text: str) -> list[str]:
+    return re.findall(r"^loss (\S+)", text, re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a cell put out, and the name of the error that ended it."""
+
+    text: str
+    error: str
+
+
+class Kernel:
+    """A kernel that is asked cell by cell."""
+
+    def __init__(self, manager: KernelManager) -> None:
+        self.manager = manager
+        self.client = manager.blocking_client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=SECONDS)
+
+    def run(self, source: str, heard: Callable[[str], object] = str) -> Answer:
+        """Run a cell; `heard` gets all of its text each time there is more."""
+        texts: list[str] = []
+
+        def listen(message: dict[str, Any]) -> None:
+            content = message["content"]
+            parts = content.get("text"), content.get("data", {}).get("text/plain"), content.get("evalue")
+            texts.extend(filter(None, parts))
+            heard("".join(texts))
+
+        reply = self.client.execute_interactive(source, timeout=SECONDS, output_hook=listen)["content"]
+        return Answer(
+            "".join(texts), f"{reply['ename']}: {reply['evalue']}" if reply["status"] == "error" else ""
+        )
+
+
+@pytest.fixture(scope="module")
+def started(folder: Path, converted_cells: list[Any]) -> Iterator[Kernel]:
+    """One that runs in the folder."""
+    manager = KernelManager()
+    manager.start_kernel(cwd=str(folder))
+    yield Kernel(manager)
+    manager.shutdown_kernel(now=True)
+
+
+def sources(path: Path) -> list[str]:
+    cells = json.loads(path.read_text())["cells"]
+    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+
+
+@pytest.fixture(scope="module")
+def dp_losses(folder: Path) -> list[str]:
+    """Of torch's own DataParallel on two virtual devices."""
+    result = dp2ddp(folder, "run", f"{NAME}.ipynb", "--mode", "dp", "-n", 2)
+    assert result.returncode == 0, result.stderr
+    return losses_in(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def converted_cells(folder: Path) -> list[Any]:
+    return executed(folder / f"{NAME}_ddp.ipynb")
+
+
+def test_the_ranks_start_within_the_kernel_and_train_as_dataparallel_does(
+    converted_cells: list[Any], dp_losses: list[str], folder: Path
+) -> None:
+    assert len(dp_losses) == 6
+    assert losses_in(text_of(converted_cells[-1])) == dp_losses  # each once, and to the last bit
+    state = torch.load(folder / "out" / "last.pt")
+    assert all(name.startswith("module.") for name in state)
+
+
+def test_the_notebook_with_dataparallel_prints_what_the_ranks_do_but_for_rounding(
+    dp_losses: list[str], folder: Path
+) -> None:
+    """In a kernel without GPUs DataParallel is the model itself: whole batches, added otherwise."""
+    losses = losses_in(text_of(executed(folder / f"{NAME}.ipynb")[-1]))
+
+    assert [float.fromhex(loss) for loss in losses] == pytest.approx(
+        [float.fromhex(loss) for loss in dp_losses], rel=1e-12, abs=0
+    )
+
+
+class TestCellByCell:
+    """In one kernel: the tests come in this order."""
+
+    def test_all_cells_again(self, folder: Path, started: Kernel, dp_losses: list[str]) -> None:
+        answers = [started.run(cell) for cell in sources(folder / f"{NAME}_ddp.ipynb")]
+
+        assert {answer.error for answer in answers} == {""}
+        assert losses_in(answers[-1].text) == dp_losses
+
+    def test_one_cell_twice_is_noticed(self, folder: Path, started: Kernel) -> None:
+        *_, part, launch = sources(folder / f"{NAME}_ddp.ipynb")
+        started.run(part)
+
+        assert "run all cells again" in started.run(launch).error
+
+    def test_the_script_itself_runs_on_one_device_again_and_again(
+        self, folder: Path, started: Kernel, dp_losses: list[str]
+    ) -> None:
+        for cell in sources(folder / f"{NAME}_ddp.ipynb")[:-1]:
+            started.run(cell)
+
+        first, second = (losses_in(started.run(f'%run "{NAME}_ddp.py"').text) for _ in range(2))
+
+        assert len(first) == len(dp_losses)
+        assert second == first  # in a process that has joined already
+
+    def test_dp2ddp_works_there_even_behind_a_traceback(self, started: Kernel) -> None:
+        """IPython reads the files of a traceback as trees, and hangs something of its own on nodes that all share."""
+        assert "ZeroDivisionError" in started.run("def f():\n    return 1 / 0\nf()").error
+        assert "invalid literal for int()" in started.run(f'%env EPOCHS=many\n%run "{NAME}_ddp.py"').text
+
+        answer = started.run(
+            f"%env EPOCHS=1\nimport dp2ddp\nreport = dp2ddp.verify('{NAME}.ipynb', devices=2, steps=2)\nreport.same"
+        )
+
+        assert answer.error == ""
+        assert "True" in answer.text
+
+    def test_a_training_that_fails_ends_its_cell_and_so_all_that_run_behind_it(
+        self, folder: Path, started: Kernel
+    ) -> None:
+        started.run("%env EPOCHS=many")
+
+        answer = started.run(sources(folder / f"{NAME}_ddp.ipynb")[-1])
+
+        assert "invalid literal for int() with base 10: 'many'" in answer.text
+        assert answer.error == FAILED
+
+    def test_interrupting_the_kernel_ends_the_ranks(self, folder: Path, started: Kernel) -> None:
+        ranks: list[psutil.Process] = []
+
+        def interrupt(text: str) -> None:
+            if len(losses_in(text)) > 3 and not ranks:
+                ranks.extend(processes_of(folder))
+                started.manager.interrupt_kernel()
+
+        started.run("%env EPOCHS=1000")
+        answer = started.run(sources(folder / f"{NAME}_ddp.ipynb")[-1], interrupt)
+        _, alive = psutil.wait_procs(ranks, timeout=40)
+
+        assert len(ranks) >= 3  # torchrun and two ranks
+        assert alive == []
+        assert answer.error == FAILED
+        assert started.run("print(6 * 7)") == Answer("42\n", "")
+
+    def test_ending_the_kernel_ends_the_ranks(self, folder: Path, started: Kernel) -> None:
+        ranks: list[psutil.Process] = []
+
+        def end(text: str) -> None:
+            if len(losses_in(text)) > 3 and not ranks:
+                ranks.extend(processes_of(folder))
+                started.manager.shutdown_kernel(now=True)
+                raise EOFError  # nobody answers any more
+
+        with pytest.raises(EOFError):
+            started.run(sources(folder / f"{NAME}_ddp.ipynb")[-1], end)
+        _, alive = psutil.wait_procs(ranks, timeout=40)
+
+        assert len(ranks) >= 3
+        assert alive == []
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """What trains in a folder: torchrun and its ranks."""
+    return [
+        process
+        for process in psutil.process_iter()
+        if f"{NAME}_ddp.py" in arguments_of(process) and process.cwd() == str(folder)
+    ]

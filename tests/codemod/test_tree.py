@@ -1,0 +1,110 @@
+"""libcst prints every file as it was read, and has a node for every node of `ast` that edits are about."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.codemod.apply import edit_text
+from dp2ddp.codemod.edits import InsertBefore
+from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.tree import read_tree
+from dp2ddp.errors import ConversionError
+from dp2ddp.source.files import SourceFile, dominant_newline, read_source
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+KINDS = (ast.stmt, ast.Call, ast.Name, ast.Attribute, ast.keyword, ast.Constant, ast.Tuple, ast.GeneratorExp)
+FILES = [*ROOT.glob("tests/corpus/*/*.py"), *ROOT.glob("examples/*/train.py"), *ROOT.glob("templates/*.py")]
+
+ODD = {
+    "form feeds": "\x0cimport a\n\n\x0c\nclass A:\n    x = 1\n\x0c\n   \x0c    y = 2\n",
+    "a form feed before else": "if x:\n    pass\n\x0celse:\n    pass\n",
+    "form feeds and decorators": "\x0c@a\n\x0c@b\n\x0cdef f():\n    pass\n",
+    "a form feed before except": "try:\n    x\n\x0cexcept E:\n    y\n\x0cfinally:\n    z\n",
+    "backslashes alone": "x = 1\n\\\ny = 2\nif x:\n  \\\n   y = 3\n\\\n\nz\n\\\n# c\nw\n",
+    "a text with all that": 'x = """\n\x0c\n\\\n\r\x0celse:\n"""\n\x0cy = 1\n',
+    "blanks at the end": "x = 1\n  \n\t\n",
+    "an indented comment at the end": "x = 1\n\n   # c\n\n  # d",
+    "no line ending": "x = 1",
+    "form feeds among carriage returns": "x = 1\r\x0cy = 2\rif x:\r    y\r\x0celse:\r\x0c    z\r\\\ry = 3\r",
+    "a carriage return and a tail": "x = 1\r\r   # c",
+    "carriage returns": "x = 1\rif x:\r\ty = 2\r",
+    "line endings of all kinds": "x = 1\r\ny = '''a\rb\n'''\rz = 3\n",
+    "an argument that is no Python any more": "x.cuda(async=True, b=1)  # async=True\n",
+    "deeper than libcst goes by itself": f"x = {'a + ' * 190}a\n",
+    "tuples": "f((a), (b))\nf(((a), b))\nx = ((1, 2), 3)\ny = 1,\nz = ()\nw = (a), (b)\n",
+    "many targets": "for (a, b), c in d: (e, [f]) = g = h; del a, (b)\n",
+}
+
+
+def script_of(text: str) -> Script:
+    return Script(SourceFile(None, text, newline=dominant_newline(text)))
+
+
+def found(script: Script) -> int:
+    nodes = [node for node in script.scopes.nodes if isinstance(node, KINDS) and is_expression(script, node)]
+    tree = read_tree(script, nodes)
+    assert tree.printed(tree.module) == script.source.text
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            assert tree.nodes[node].value == node.id  # type: ignore[attr-defined]
+    return len(nodes)
+
+
+def is_expression(script: Script, node: ast.AST) -> bool:
+    """Patterns of `match` are none; before Python 3.12 `ast` places what is inside f-strings wrongly."""
+    around = [type(one) for one in script.scopes.ancestors(node)]
+    in_slice = isinstance(node, ast.Tuple) and isinstance(script.scopes.parents[node], ast.Subscript)
+    return (
+        not in_slice
+        and ast.JoinedStr not in around
+        and not any("match" in one.__name__.lower() for one in around)
+    )
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_texts(name: str) -> None:
+    assert found(script_of(ODD[name]))
+
+
+def test_every_node_of_many_files_is_found() -> None:
+    total = sum(found(Script(read_source(path))) for path in FILES)
+    assert total > 30_000
+
+
+@pytest.mark.parametrize("name", [name for name in ODD if name not in ("carriage returns",)])
+def test_edits_behind_what_is_odd_find_their_place(name: str) -> None:
+    text = ODD[name].rstrip() if name.endswith("at the end") else ODD[name]
+    text = text if text.endswith(("\n", "\r")) else text + "\n"
+    script = script_of(text + "last()\n")
+
+    after = edit_text(script, [InsertBefore(script.tree.body[-1], "new()", "")])
+
+    newline = script.source.newline
+    assert after == text + f"{newline}new(){newline}{newline}last()\n"
+
+
+@pytest.mark.parametrize("above", ["", "# c\n", "# c\n\n"])
+def test_a_form_feed_stays_before_the_first_statement(above: str) -> None:
+    script = script_of(f"{above}\x0cdef f():\n    pass\n")
+
+    after = edit_text(script, [InsertBefore(script.tree.body[0], "new()", "")])
+
+    assert after.splitlines(keepends=False)[:1] == [above.strip() or "new()"]
+    assert after.endswith("\n\x0cdef f():\n    pass\n")
+
+
+def test_what_libcst_cannot_print_is_refused_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dp2ddp.codemod.libcst_text._ODD", __import__("re").compile("(?!)"))
+    script = script_of("x = 1\n\x0cy = 2\n")
+    with pytest.raises(ConversionError, match="<stdin>:2: libcst cannot print this line"):
+        read_tree(script, script.tree.body)
+
+
+def test_the_limit_of_recursion_is_put_back() -> None:
+    limit = sys.getrecursionlimit()
+    found(script_of("x = 1\n"))
+    assert sys.getrecursionlimit() == limit

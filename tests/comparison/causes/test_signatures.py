@@ -1,0 +1,121 @@
+"""Signatures on built traces: what is a simple function of DataParallel's gradients is told as such."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dp2ddp.comparison.causes.cause import Cause
+from dp2ddp.comparison.causes.diagnose import diagnose
+from dp2ddp.comparison.causes.evidence import Evidence
+from dp2ddp.comparison.compare import compare
+from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
+from dp2ddp.comparison.tolerance import FLOAT64
+from dp2ddp.trace.records import Forward, Trace
+from tests.comparison.traces import GRADIENT, Taken, record, trace
+
+OTHER = np.array([0.3, 1.0, -2.0, 0.7, 0.1])
+FIRST = [GRADIENT, OTHER]
+
+
+def likeliest(folder: Path, *ranks: list[np.ndarray]) -> str:
+    """The code for ranks with these gradients, step by step."""
+    reference = trace(folder / "dp", FIRST)
+    causes = causes_of(
+        reference, *(trace(folder / "ddp", each, rank=rank) for rank, each in enumerate(ranks))
+    )
+    return causes[0].code if causes else "none"
+
+
+def causes_of(reference: Trace, *traces: Trace) -> tuple[Cause, ...]:
+    found = compare(reference, traces, FLOAT64, port=True)
+    evidence = Evidence(
+        len(traces), reference, traces, found, TextComparison(0, None), (), FilesComparison(0, ())
+    )
+    causes = diagnose(evidence)
+    assert all(0 < cause.weight <= 1 and cause.evidence and cause.advice for cause in causes)
+    return causes
+
+
+@pytest.mark.parametrize(
+    ("gradients", "code"),
+    [
+        ([GRADIENT * 2, OTHER], "sum-for-mean"),
+        ([GRADIENT / 2, OTHER], "mean-for-sum"),
+        ([GRADIENT * 0.7, OTHER], "gradient-scale"),
+        ([GRADIENT, GRADIENT + OTHER], "gradients-kept"),
+    ],
+)
+def test_all_ranks_have_the_same_wrong_gradient(
+    tmp_path: Path, gradients: list[np.ndarray], code: str
+) -> None:
+    assert likeliest(tmp_path, gradients, gradients) == code
+
+
+def test_ranks_that_keep_their_own_gradients_are_not_synchronised(tmp_path: Path) -> None:
+    offset = np.array([0.5, 0.1, 0.2, -0.3, 0.4])
+    assert likeliest(tmp_path, [GRADIENT + offset, OTHER], [GRADIENT - offset, OTHER]) == "not-synchronised"
+
+
+def test_one_tensor_that_is_not_synchronised_is_named(tmp_path: Path) -> None:
+    offset = np.array([0.0, 0.0, 0.0, 0.3, 0.4])
+    assert (
+        likeliest(tmp_path, [GRADIENT + offset, OTHER], [GRADIENT - offset, OTHER]) == "partly-synchronised"
+    )
+
+
+def test_nothing_is_said_of_runs_that_agree(tmp_path: Path) -> None:
+    assert likeliest(tmp_path, FIRST, FIRST) == "none"
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"), [("bfloat16", "dataparallel-autocast"), ("float32", "other-precision")]
+)
+def test_float16_in_the_threads_of_dataparallel_is_its_own_fault(
+    tmp_path: Path, asked: str, code: str
+) -> None:
+    reference, *ranks = (
+        record(tmp_path / name, [Taken(GRADIENT, events={"precision": precision})], rank=rank)
+        for name, rank, precision in (
+            ("dp", 0, (asked, "float16")),
+            ("ddp", 0, (asked,)),
+            ("ddp", 1, (asked,)),
+        )
+    )
+    (only,) = causes_of(reference, *ranks)
+    assert only.code == code
+
+
+def test_a_factor_that_clipping_hides_is_told_with_what_hides_it(tmp_path: Path) -> None:
+    reference, *ranks = (
+        record(tmp_path / name, [Taken(GRADIENT, unclipped=GRADIENT * factor)], rank=rank)
+        for name, rank, factor in (("dp", 0, 3), ("ddp", 0, 6), ("ddp", 1, 6))
+    )
+    first, *_ = causes_of(reference, *ranks)
+    assert first.code == "sum-for-mean"
+    assert "clipping hides it" in " ".join(first.evidence)
+
+
+@pytest.mark.parametrize(
+    ("losses", "forwards", "code"),
+    [
+        ((1.1, 1.1), (), "repeated-rows"),
+        ((1.1, 0.9), (Forward(True, (3,)),), "sync-batchnorm"),
+    ],
+    ids=["a model called past its wrapper, on all rows", "statistics over the rows of all ranks"],
+)
+def test_statistics_of_all_rows(
+    tmp_path: Path, losses: tuple[float, ...], forwards: tuple[Forward, ...], code: str
+) -> None:
+    def taken(gradient: np.ndarray, mean: float, loss: float, called: tuple[Forward, ...]) -> Taken:
+        buffers = {"bn.running_mean": np.full(3, mean), "bn.running_var": np.full(3, 1 + mean)}
+        return Taken(gradient, events={"losses": (loss,), "forwards": called}, buffers=buffers)
+
+    reference = record(tmp_path / "dp", [taken(GRADIENT, 0.1, 1.0, (Forward(True, (3, 3)),))])
+    ranks = [
+        record(tmp_path / "ddp", [taken(OTHER, 0.2, loss, forwards)], rank=rank)
+        for rank, loss in enumerate(losses)
+    ]
+    assert causes_of(reference, *ranks)[0].code == code

@@ -1,0 +1,166 @@
+"""Files that torch, numpy and pickle wrote: the same but for rounding, or not; nothing of their authors runs."""
+
+from __future__ import annotations
+
+import bz2
+import collections
+import gzip
+import lzma
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from dp2ddp.templates.ddp import GraphDDP
+from torch import nn
+
+from dp2ddp.comparison.checkpoints import difference
+from dp2ddp.comparison.spelling import Spelling
+from dp2ddp.comparison.workspace import content_hash
+
+SAVE = {"torch": torch.save, "pickle": pickle.dump}
+
+
+class Net(nn.Module):
+    """It holds itself, as hooks and parents do, and what torch does not know."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.rnn = nn.LSTM(2, 3)
+        self.methods = [self.forward]
+        self.counts = collections.Counter(a=1)
+        self.rnn.weight_hh_l0.data *= factor
+
+
+MAKERS: dict[str, Callable[[float], Any]] = {
+    "state": lambda factor: Net(factor).state_dict(),
+    "module": Net,
+    "wrapper": lambda factor: nn.DataParallel(Net(factor)),
+    "by tensors": lambda factor: {(weight := Net(factor).rnn.weight_hh_l0): {"exp_avg": weight.detach()}},
+    "numpy": lambda factor: {"weight": [np.ones((2, 2)) * factor], "names": np.array(["a", None])},
+    "a number of numpy": lambda factor: np.float64(factor),
+    "numbers": lambda factor: [1.5, {"loss": 0.25 * factor}, "text"],
+}
+
+
+def saved(path: Path, thing: Any, how: str) -> Path:
+    with path.open("wb") as file:
+        SAVE[how](thing, file)
+    return path
+
+
+@pytest.mark.parametrize("how", SAVE)
+@pytest.mark.parametrize("kind", MAKERS)
+def test_rounding_is_no_difference_and_a_change_is_one(tmp_path: Path, kind: str, how: str) -> None:
+    expected, almost, others = (
+        saved(tmp_path / f"{factor}.pt", MAKERS[kind](factor), how) for factor in (1.0, 1 + 1e-6, 1 + 1e-3)
+    )
+    assert difference(expected, almost, 1e-5) == ""
+    assert difference(expected, others, 1e-5) != ""
+
+
+def test_arrays_are_compared(tmp_path: Path) -> None:
+    for name, factor in (("ours", 1.0), ("almost", 1 + 1e-15), ("others", 2.0)):
+        np.save(tmp_path / f"{name}.npy", np.ones(3) * factor)
+        np.savez(tmp_path / f"{name}.npz", a=np.ones(3) * factor)
+    for end in ("npy", "npz"):
+        assert difference(tmp_path / f"ours.{end}", tmp_path / f"almost.{end}", 1e-10) == ""
+        assert "differs by 1.0e+00" in difference(tmp_path / f"ours.{end}", tmp_path / f"others.{end}", 1e-10)
+
+
+def test_what_cannot_be_read_has_other_bytes(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"\x89PNG" + name.encode())
+    assert difference(tmp_path / "a", tmp_path / "b", 1e-10).startswith("has other bytes")
+
+
+def test_the_momentum_of_rounding_is_rounding(tmp_path: Path) -> None:
+    paths = [
+        saved(tmp_path / name, {"momentum_buffer": torch.tensor([size])}, "torch")
+        for name, size in (("ours", 3e-17), ("theirs", -2e-17))
+    ]
+    assert "differs by" in difference(*paths, 1e-10)
+    assert difference(*paths, 1e-10, floor=1e-15) == ""
+
+
+class Bomb:
+    def __reduce__(self) -> Any:
+        return (Path.touch, (Path("exploded"),))
+
+
+@pytest.mark.parametrize("how", SAVE)
+def test_reading_runs_nothing_of_the_author(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    paths = [saved(tmp_path / name, [Bomb(), name], how) for name in ("a", "b")]
+    assert difference(*paths, 1e-10) == "[1] is 'b' instead of 'a'"
+    assert not Path("exploded").exists()
+
+
+def test_texts_in_a_checkpoint_may_name_the_folder_and_the_time(tmp_path: Path) -> None:
+    texts = ("/tmp/dp/runs/20261121-155241", "/tmp/ddp/runs/20261121-155303")
+    paths = [saved(tmp_path / name, {"to": text}, "torch") for name, text in zip("ab", texts, strict=True)]
+    spellings = Spelling((("/tmp/dp", "/home/me"),)), Spelling((("/tmp/ddp", "/home/me"),))
+
+    assert "instead of" in difference(*paths, 1e-10)
+    assert difference(*paths, 1e-10, spellings=spellings) == ""
+
+
+@pytest.mark.parametrize("opener", [gzip.open, bz2.open, lzma.open])
+def test_what_is_compressed_is_compared_by_what_is_in_it(tmp_path: Path, opener: Any) -> None:
+    suffix = {gzip.open: ".gz", bz2.open: ".bz2", lzma.open: ".xz"}[opener]
+    for name, value in (("a", 1.5), ("b", 1.5), ("c", 2.5)):
+        with opener(tmp_path / f"{name}{suffix}", "wb") as file:
+            pickle.dump({"loss": value}, file)
+    a, b, c = (tmp_path / f"{name}{suffix}" for name in "abc")
+    assert content_hash(a) == content_hash(b) != content_hash(c)
+    assert difference(a, b, 1e-9) == ""
+    assert "2.5 instead of 1.5" in difference(a, c, 1e-9)
+
+
+def test_a_name_that_lies_about_compression_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "a.gz").write_bytes(b"not compressed")
+    (tmp_path / "b.gz").write_bytes(b"not compressed either")
+    assert content_hash(tmp_path / "a.gz")
+    assert "cannot be read" in difference(tmp_path / "a.gz", tmp_path / "b.gz", 1e-9)
+
+
+def test_a_format_of_others_may_say_when_it_was_written(tmp_path: Path) -> None:
+    """As a .mat file does in its head."""
+    for name, day, value in (("a", "Sat", 1), ("b", "Sun", 1), ("c", "Sun", 2)):
+        head = f"MATLAB 5.0 MAT-file, Created on: {day} Nov 21 18:14:03 2026".encode()
+        (tmp_path / name).write_bytes(head + bytes([0, 255, value]))
+    assert difference(tmp_path / "a", tmp_path / "b", 1e-9) == ""
+    assert "cannot be read" in difference(tmp_path / "a", tmp_path / "c", 1e-9)
+
+
+def test_a_data_parallel_is_one_however_pickle_makes_it(tmp_path: Path) -> None:
+    net = nn.DataParallel(nn.Linear(2, 2))
+    torch.save(net, tmp_path / "theirs.pt")
+    torch.save(GraphDDP(net.module), tmp_path / "ours.pt")
+    assert difference(tmp_path / "theirs.pt", tmp_path / "ours.pt", 0) == ""
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "words"),
+    [
+        (("module.a", "module.b"), ("a", "b"), "they begin with `module.` under DataParallel only"),
+        (("a",), ("module.a",), "they begin with `module.` under DDP only"),
+        (("a", "b"), ("a", "c"), "only under DataParallel: ['b']; only under DDP: ['c']"),
+        (("a",), ("a", "epoch"), "only under DDP: ['epoch']"),
+        (("module.a", "epoch"), ("a", "epoch"), "they begin with `module.` under DataParallel only"),
+    ],
+)
+def test_other_keys_are_told_by_their_side(
+    tmp_path: Path, expected: tuple[str, ...], actual: tuple[str, ...], words: str
+) -> None:
+    files = [
+        saved(tmp_path / f"{side}.pt", {"net": dict.fromkeys(keys, 1.0)}, "torch")
+        for side, keys in enumerate((expected, actual))
+    ]
+    assert difference(*files, 1e-10) == f"has other keys at ['net']: {words}"

@@ -1,0 +1,115 @@
+"""Small made-up traces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dp2ddp.trace.digests import bits_hash, sketch
+from dp2ddp.trace.records import End, Forward, Layout, Trace, Vector, read_trace
+from dp2ddp.trace.writer import StepLine, Writer
+
+LAYOUT = Layout(("conv.weight", "conv.bias"), ((3,), (2,)), ("float64", "float64"))
+GRADIENT = np.array([1.0, -2.0, 0.5, 0.25, 0.125])
+
+
+def vector(
+    values: np.ndarray, whole: bool = True, missing: Sequence[int] = (), layout: Layout = LAYOUT
+) -> Vector:
+    parts = [values[place] for place in layout.slices]
+    hashes = [0 if i in missing else bits_hash(part.tobytes()) for i, part in enumerate(parts)]
+    sketches = None if whole else np.stack([sketch(part) for part in parts])
+    return Vector(np.array(hashes, dtype=np.uint64), values if whole else None, sketches)
+
+
+def trace(
+    folder: Path,
+    gradients: Sequence[np.ndarray],
+    *,
+    rank: int = 0,
+    parameters: Sequence[np.ndarray] | None = None,
+    rates: Sequence[float] | None = None,
+    losses: Sequence[float] | None = None,
+    missing: Sequence[int] = (),
+    buffers: dict[str, np.ndarray] | None = None,
+    begun: Layout = LAYOUT,
+) -> Trace:
+    """Rank 0 keeps values, other ranks sketches, as the recorder does. The first step may have another layout."""
+    writer = Writer(folder / f"rank{rank}")
+    for step, gradient in enumerate(gradients):
+        shape = LAYOUT if step else begun
+        layout = writer.write_layout(shape)
+        rate, loss = rates[step] if rates else 0.1, losses[step] if losses else 1.0
+        parameter = parameters[step] if parameters else -gradient
+        line = StepLine(
+            step=step,
+            optimizer=0,
+            layout=layout,
+            learning_rates=(rate,),
+            losses=(loss,),
+            forwards=(Forward(True, (3, 2)),),
+        )
+        whole = rank == 0
+        vectors = {
+            "gradients": vector(gradient, whole, missing, shape),
+            "parameters": vector(parameter, whole, (), shape),
+        }
+        writer.write_step(line, vectors)
+    writer.write_end(End(steps=len(gradients)), buffers or {})
+    return read_trace(folder, rank)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """One optimizer step of a made-up record, with whatever belongs to it."""
+
+    gradient: np.ndarray
+    layout: Layout = LAYOUT
+    optimizer: int = 0
+    rates: tuple[float, ...] = (0.1,)
+    unclipped: np.ndarray | None = None
+    events: Mapping[str, Any] = field(default_factory=dict)  # of trace.records.Events
+    state: Mapping[str, np.ndarray] = field(default_factory=dict)
+    buffers: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def record(
+    folder: Path, steps: Sequence[Taken], *, rank: int = 0, initial: Mapping[str, np.ndarray] | None = None
+) -> Trace:
+    writer = Writer(folder / f"rank{rank}")
+    if initial is not None:
+        writer.write_initial(0, {"parameters": named(initial), "buffers": named({})})
+    for number, step in enumerate(steps):
+        vectors = {
+            "gradients": vector(step.gradient, rank == 0, (), step.layout),
+            "parameters": vector(-step.gradient, rank == 0, (), step.layout),
+        }
+        if step.unclipped is not None:
+            vectors["unclipped"] = vector(step.unclipped, rank == 0, (), step.layout)
+        beside = {
+            name: named(each) for name, each in (("state", step.state), ("buffers", step.buffers)) if each
+        }
+        line = StepLine(
+            step=number,
+            optimizer=step.optimizer,
+            layout=writer.write_layout(step.layout),
+            learning_rates=step.rates,
+            **{name: writer.write_layout(each.layout, name) for name, each in beside.items()},
+            **step.events,
+        )
+        writer.write_step(line, {**vectors, **beside})
+    writer.write_end(End(steps=len(steps)), {})
+    return read_trace(folder, rank)
+
+
+def named(tensors: Mapping[str, np.ndarray]) -> Vector:
+    layout = Layout(
+        tuple(tensors), tuple(each.shape for each in tensors.values()), ("float64",) * len(tensors)
+    )
+    hashes = np.array([bits_hash(each.tobytes()) for each in tensors.values()], dtype=np.uint64)
+    values = np.concatenate([np.zeros(0), *(each.reshape(-1) for each in tensors.values())])
+    return Vector(hashes, values, None, layout)

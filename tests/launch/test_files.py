@@ -1,0 +1,379 @@
+"""Launch files: as an expert writes them, and whatever is in the arguments of a script arrives there."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dp2ddp.cli import main
+from dp2ddp.launch.job import Job, with_port
+
+JOINING = "import torch\ntorch.distributed.init_process_group()\n"
+PORTED = f"{JOINING}state = torch.load('last.pt')\n"
+# what a shell, YAML, Kubernetes or Python would change on the way
+NASTY = (
+    "it's",
+    '"two words"',
+    "$HOME $(id) $$",
+    "`id`",
+    "a\nb",
+    "#",
+    "*",
+    "",
+    "-x",
+    "\\",
+    "%d",
+    "é",
+    "{}",
+    "no",
+)
+SLURM = {
+    "SLURM_JOB_ID": "40123",
+    "SLURM_NNODES": "2",
+    "SLURM_CPUS_PER_TASK": "16",
+    "SLURM_JOB_NODELIST": "node[7-8]",
+}
+WRITTEN = {
+    "local": ["-n", "2"],
+    "torchrun": ["-n", "2", "-N", "2", "--rendezvous", "node0"],
+    "slurm": ["-n", "2", "-N", "2"],
+    "kubernetes": ["-n", "2", "-N", "2", "--image", "registry/image:1"],
+    "ray": ["-n", "2", "-N", "2"],
+}
+
+
+def launch(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str, text: str = PORTED) -> Result:
+    monkeypatch.chdir(folder)
+    (folder / "train_ddp.py").write_text(text)
+    return CliRunner().invoke(main, ["launch", "train_ddp.py", *arguments])
+
+
+def written(folder: Path, monkeypatch: pytest.MonkeyPatch, target: str, *arguments: str) -> str:
+    result = launch(folder, monkeypatch, "--on", target, *WRITTEN[target], "-o", "-", *arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+def received(folder: Path, text: str, *names: str, given: Sequence[str] = ()) -> list[list[str]]:
+    """The arguments with which a shell script called these commands, which do not exist here."""
+    for name in names:
+        command = folder / "bin" / name
+        command.parent.mkdir(exist_ok=True)
+        command.write_text(
+            '#!/bin/bash\nprintf "%s\\0" "$(basename "$0")" "$@" >> calls; printf "\\1" >> calls\n'
+            "case $0 in */scontrol) echo node7; echo node8;; esac\n"
+        )
+        command.chmod(0o755)
+    (folder / "launch.sh").write_text(text)
+    variables = {**SLURM, "PATH": f"{folder}/bin:/usr/bin:/bin"}
+    subprocess.run(["bash", "launch.sh", *given], cwd=folder, env=variables, check=True)
+    calls = (folder / "calls").read_bytes().decode().split("\1")
+    return [call.split("\0")[:-1] for call in calls if call]
+
+
+class TestShells:
+    @pytest.mark.parametrize("target", ["local", "torchrun"])
+    def test_arguments_arrive(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+        (call,) = received(tmp_path, written(tmp_path, monkeypatch, target, "--", *NASTY), "torchrun")
+        assert call[call.index("train_ddp.py") + 1 :] == list(NASTY)
+
+    def test_slurm_starts_one_agent_a_node_that_all_meet_at_the_first(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        text = written(tmp_path, monkeypatch, "slurm", "--", *NASTY)
+        calls = received(tmp_path, text, "scontrol", "srun")
+        assert calls[0] == ["scontrol", "show", "hostnames", "node[7-8]"]
+        assert calls[1] == shlex.split(
+            "srun --cpus-per-task 16 --kill-on-bad-exit=1 torchrun --nnodes 2 --nproc-per-node 2 --rdzv-backend c10d "
+            "--rdzv-id 40123 --rdzv-endpoint node7:10123 train_ddp.py"
+        ) + list(NASTY)
+        assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=1 " in text
+        assert "#SBATCH --gpus-per-node=2\n#SBATCH --cpus-per-task=16 " in text
+
+    def test_without_scontrol_slurm_does_not_start_each_node_alone(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        text = written(tmp_path, monkeypatch, "slurm")
+        with pytest.raises(subprocess.CalledProcessError):
+            received(tmp_path, text, "srun")
+        assert not (tmp_path / "calls").exists()
+
+    def test_a_failed_step_is_a_failed_job(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = written(tmp_path, monkeypatch, "slurm").replace("srun", "sh -c 'exit 7' srun")
+        with pytest.raises(subprocess.CalledProcessError) as error:
+            received(tmp_path, text, "scontrol")
+        assert error.value.returncode == 7
+
+    def test_only_what_can_go_on_is_queued_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        once = written(tmp_path, monkeypatch, "slurm")
+        again = written(tmp_path, monkeypatch, "slurm", "--restarts", "3")
+        assert "--no-requeue" in once
+        assert "scontrol requeue" not in once
+        assert "#SBATCH --requeue" in again
+        assert "--max-restarts 3" in again
+
+    def test_the_nodes_meet_where_the_file_is_told(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        text = launch(tmp_path, monkeypatch, "--on", "torchrun", "-n", "2", "-N", "2", "-o", "-").stdout
+        (call,) = received(tmp_path, text, "torchrun", given=["node 0"])
+        assert call == shlex.split(
+            "torchrun --nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-id train-ddp "
+            "--rdzv-endpoint 'node 0:29500' train_ddp.py"
+        )
+        with pytest.raises(subprocess.CalledProcessError):
+            received(tmp_path, text, "torchrun")
+
+    @pytest.mark.parametrize(
+        ("counted", "asks"),
+        [pytest.param("0", True, id="first start"), pytest.param("3", False, id="no turn is left")],
+    )
+    def test_at_the_time_limit_ranks_end_and_the_job_is_queued_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: str, asks: bool
+    ) -> None:
+        """scancel --signal reaches the ranks; a signal to srun kills them at once (seen with Slurm 22.05)."""
+        text = written(tmp_path, monkeypatch, "slurm", "--restarts", "3")
+        (tmp_path / "bin").mkdir()
+        for name, body in {
+            "scontrol": "echo scontrol $* >> calls; echo node7",
+            "srun": "trap 'echo ranks ended >> calls; exit 1' TERM; echo $$ > step; while :; do sleep 0.1; done",
+            "scancel": "echo scancel $* >> calls; kill -TERM $(cat step)",
+        }.items():
+            (tmp_path / "bin" / name).write_text(f"#!/bin/bash\n{body}\n")
+            (tmp_path / "bin" / name).chmod(0o755)
+        variables = {**SLURM, "PATH": f"{tmp_path}/bin:/usr/bin:/bin", "SLURM_RESTART_COUNT": counted}
+        job = subprocess.Popen(["bash", "-c", text], cwd=tmp_path, env=variables)
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "step").exists() or not (tmp_path / "step").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        job.send_signal(signal.SIGUSR1)
+        assert job.wait(60) != 0
+        calls = (tmp_path / "calls").read_text().splitlines()
+        assert calls[1:3] == ["scancel --signal=TERM 40123", "ranks ended"]
+        assert calls[3:] == (["scontrol requeue 40123"] if asks else [])
+
+
+class TestKubernetes:
+    @pytest.mark.parametrize("operator", ["v2", "v1"])
+    def test_arguments_arrive(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operator: str) -> None:
+        """Kubernetes reads $$ as $, and $(NAME) as a variable; strings of JSON are YAML's."""
+        text = written(tmp_path, monkeypatch, "kubernetes", "--operator", operator, "--", *NASTY)
+        lines = text.split("command:")[1].splitlines()
+        items = [json.loads(line.strip()[2:]) for line in lines if line.strip().startswith('- "')]
+        assert [item.replace("$$", "$") for item in items] == ["train_ddp.py", *NASTY]
+
+    def test_nobody_but_the_operator_says_where_ranks_meet(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Trainer refuses a job that sets one of these (torch.go: must not have reserved envs)."""
+        for operator in ("v2", "v1"):
+            text = written(tmp_path, monkeypatch, "kubernetes", "--operator", operator)
+            code = "\n".join(line.partition("#")[0] for line in text.splitlines())
+            assert "PET_" not in code
+            assert "rdzv" not in code
+
+    def test_a_pytorch_job_of_one_node_has_no_workers(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        one = launch(tmp_path, monkeypatch, "--on", "kubernetes", "-n", "2", "--image", "i", "--operator", "v1",
+                     "-o", "-").stdout  # fmt: skip
+        two = written(tmp_path, monkeypatch, "kubernetes", "--operator", "v1")
+        assert "Worker:" not in one
+        assert "Worker:\n      replicas: 1\n" in two
+
+
+def test_the_driver_for_ray_holds_the_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = ast.parse(written(tmp_path, monkeypatch, "ray", "--restarts", "1", "--", *NASTY))
+    (words,) = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMMAND"
+    ]
+    assert words == ["train_ddp.py", *NASTY]
+    assert "num_workers=4" in ast.unparse(tree)
+
+
+class TestWriting:
+    def test_a_file_that_is_there_stays(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "job.sh").write_text("mine\n")
+        result = launch(tmp_path, monkeypatch, "-n", "2", "-o", "job.sh")
+        assert result.exit_code == 3
+        assert (
+            result.stderr
+            == "dp2ddp: job.sh: exists already; use --force to overwrite it, or -o to write elsewhere\n"
+        )
+        assert (tmp_path / "job.sh").read_text() == "mine\n"
+        assert launch(tmp_path, monkeypatch, "-n", "2", "-o", "job.sh", "--force").exit_code == 0
+        assert "torchrun --standalone --nproc-per-node 2 train_ddp.py" in (tmp_path / "job.sh").read_text()
+
+    def test_the_same_file_may_be_written_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for _ in range(2):
+            result = launch(tmp_path, monkeypatch, "-n", "2", "--on", "slurm", "-o", "job.sbatch")
+            assert (result.exit_code, result.stdout) == (0, "")
+            assert result.stderr == "written: job.sbatch; sbatch job.sbatch\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(["-N", "2"], "several nodes need --on torchrun", id="several nodes here"),
+        pytest.param(["--on", "slurm"], "--on slurm needs -n", id="no number of GPUs"),
+        pytest.param(["--on", "kubernetes", "-n", "2"], "needs --image", id="no image"),
+        pytest.param(["--on", "torchrun", "-N", "2"], "need --rendezvous HOST", id="no place to meet"),
+        pytest.param(["--image", "x"], "--image is of --on kubernetes, not of --on local", id="of another target"),
+        pytest.param(["--epochs", "1"], "the script's own stand behind --: -- --epochs 1", id="the script's own"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+) -> None:
+    result = launch(tmp_path, monkeypatch, *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in " ".join(result.stderr.split())
+
+
+def test_defaults_for_one_place_do_not_hinder_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.dp2ddp.launch]\nimage = "mine"\ngpus = 2\n')
+    assert "--nproc-per-node 2" in launch(tmp_path, monkeypatch, "-o", "-").stdout
+    assert 'image: "mine"' in launch(tmp_path, monkeypatch, "--on", "kubernetes", "-o", "-").stdout
+
+
+class TestReadiness:
+    def test_a_script_that_was_not_converted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = "import torch\n\nnet = torch.nn.DataParallel(torch.nn.Linear(1, 1))\nnet(torch.ones(1, 1))\n"
+        result = launch(tmp_path, monkeypatch, "-n", "2", "-o", "-", text=text)
+        assert (result.exit_code, result.stdout) == (3, "")
+        assert result.stderr == (
+            "dp2ddp: train_ddp.py:3: still DataParallel, so each rank would train alone on all GPUs; "
+            "`dp2ddp convert train_ddp.py` first, then launch what it writes\n"
+        )
+        assert launch(tmp_path, monkeypatch, "-n", "1", "-o", "-", text=text).exit_code == 0
+
+    def test_a_script_with_both_is_launched_with_a_word(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        text = f"{PORTED}net = torch.nn.DataParallel(torch.nn.Linear(1, 1))\n"
+        result = launch(tmp_path, monkeypatch, "-n", "2", "-o", "-", text=text)
+        assert result.exit_code == 0
+        assert "arguments that choose its own process group" in result.stderr
+
+    def test_a_script_that_never_joins_is_launched_with_a_word(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        result = launch(tmp_path, monkeypatch, "-n", "2", "-o", "-", text="print(1)\n")
+        assert (result.exit_code, result.stderr.count("\n")) == (0, 1)
+        assert "nothing in it was found to join a process group" in result.stderr
+
+    def test_what_walks_over_a_set_walks_alike_on_all_ranks(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        result = launch(
+            tmp_path,
+            monkeypatch,
+            "-n",
+            "2",
+            "-o",
+            "-",
+            text=f"{PORTED}for x in {{'a', 'b'}}:\n    print(x)\n",
+        )
+        assert "export PYTHONHASHSEED=0\n" in result.stdout
+
+    def test_a_script_that_starts_its_ranks_itself(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        text = f"{PORTED}torch.multiprocessing.spawn(print, nprocs=2)\n"
+        result = launch(tmp_path, monkeypatch, "-n", "2", "-o", "-", text=text)
+        assert result.exit_code == 0
+        assert "seems to start its ranks itself" in result.stderr
+
+    def test_restarts_of_a_script_that_reads_no_checkpoint(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        options = ["-n", "2", "-o", "-", "--restarts", "1"]
+        assert "read a checkpoint" in launch(tmp_path, monkeypatch, *options, text=JOINING).stderr
+        assert launch(tmp_path, monkeypatch, *options).stderr == ""
+
+    def test_a_cluster_gives_out_its_own_gpus(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = f'import os\n{PORTED}os.environ["CUDA_VISIBLE_DEVICES"] = "2,3"\n'
+        here = launch(tmp_path, monkeypatch, "-n", "2", "-o", "-", text=text)
+        there = launch(tmp_path, monkeypatch, "--on", "slurm", "-n", "2", "-o", "-", text=text)
+        assert here.stderr == ""
+        assert "CUDA_VISIBLE_DEVICES" not in there.stdout
+        assert "a cluster gives out GPUs itself" in there.stderr
+
+    def test_without_a_gpu_the_number_of_ranks_must_be_said(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("dp2ddp.cli.launch.may_have_gpus", lambda: False)
+        result = launch(tmp_path, monkeypatch)
+        assert result.exit_code == 3
+        assert result.stderr == (
+            "dp2ddp: no GPU here: -n says how many ranks to start, which then train on the CPU\n"
+        )
+
+    def test_a_notebook_must_be_a_script_first(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        cell = {
+            "cell_type": "code",
+            "source": "x = 1",
+            "metadata": {},
+            "outputs": [],
+            "execution_count": None,
+        }
+        (tmp_path / "x.ipynb").write_text(
+            json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4})
+        )
+        result = CliRunner().invoke(main, ["launch", "x.ipynb", "-n", "2"])
+        assert result.exit_code == 3
+        assert "torchrun starts scripts; `dp2ddp convert x.ipynb` makes one of it" in result.stderr
+
+
+@pytest.mark.parametrize(("command", "target"), [("sbatch", "slurm"), ("kubectl", "kubernetes")])
+def test_a_cluster_gets_the_file_from_its_own_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, target: str
+) -> None:
+    (tmp_path / command).write_text('#!/bin/bash\necho "$@" > arguments; cat > got\nexit $(cat code)\n')
+    (tmp_path / command).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    text = written(tmp_path, monkeypatch, target)
+    (tmp_path / "code").write_text("0")
+    assert launch(tmp_path, monkeypatch, "--on", target, *WRITTEN[target]).exit_code == 0
+    assert (tmp_path / "got").read_text() == text
+    (tmp_path / "code").write_text("9")
+    refused = launch(tmp_path, monkeypatch, "--on", target, *WRITTEN[target])
+    assert (refused.exit_code, "refused it, and ended with 9" in refused.stderr) == (3, True)
+    monkeypatch.setenv("PATH", "/nonexistent")
+    absent = launch(tmp_path, monkeypatch, "--on", target, *WRITTEN[target])
+    assert (absent.exit_code, f"{command}: there is none here" in absent.stderr) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [("train.py", "train"), ("src/Train_DDP.py", "train-ddp"), ("1.py", "train-1"), ("é.py", "train")],
+)
+def test_a_job_has_a_name_that_every_scheduler_takes(script: str, name: str) -> None:
+    assert Job(script).name == name
+
+
+@pytest.mark.parametrize(
+    ("host", "endpoint"),
+    [("a", "a:29500"), ("a:1", "a:1"), ("10.0.0.1:80", "10.0.0.1:80"), ("[::1]", "[::1]:29500")],
+)
+def test_a_port_is_added_where_none_is(host: str, endpoint: str) -> None:
+    assert with_port(host) == endpoint

@@ -1,0 +1,24 @@
+"""docs/how-to: each page's script is converted as the page shows (tests/test_docs_code.py), and trains the same."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import dp2ddp
+from dp2ddp.runtime.server import Server
+from tests.living.verifying import findings, verified
+
+pytestmark = pytest.mark.torchrun
+SCRIPTS = sorted((Path(__file__).resolve().parent.parent / "how_to").glob("*/train.py"))
+
+
+@pytest.mark.parametrize("script", [pytest.param(path, id=path.parent.name) for path in SCRIPTS])
+def test_the_script_of_a_page_trains_the_same(server: Server, script: Path, tmp_path: Path) -> None:
+    shutil.copy(script, tmp_path)
+    dp2ddp.write_conversion(dp2ddp.convert(tmp_path / "train.py"))
+    for world in (2, 3):
+        verdict = verified(server, tmp_path, world=world)
+        assert verdict.same, findings(verdict)

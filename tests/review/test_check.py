@@ -1,0 +1,599 @@
+"""`dp2ddp check` from the outside: what it reports, in which words, what it leaves alone, and what it remembers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+import dp2ddp
+from dp2ddp.cli import main
+from tests.review.sarif import check_log
+
+PORT = """\
+import argparse
+import os
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, default=-1)
+args = parser.parse_args()
+
+
+def main():
+    dist.init_process_group("nccl")
+    torch.cuda.set_device(args.local_rank)
+    model = DistributedDataParallel(net.cuda(), device_ids=[0, 1])
+    dist.all_reduce(x, op=dist.reduce_op.SUM)
+
+
+if __name__ == "__main__":
+    main()
+"""
+WRAPPED = """\
+import os
+import torch
+model = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+os.fork()
+model(torch.ones(4, 2)).sum().backward()
+"""
+PLAIN = "print('parallel lines, evenly distributed')\n"
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty current folder, and an empty cache."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def check(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["check", *arguments], catch_exceptions=False)
+
+
+def codes(*arguments: str) -> list[tuple[str, str, int]]:
+    """(file, code, line) of each problem."""
+    document = json.loads(check(*arguments, "--format", "json").stdout)
+    return [(problem["file"], problem["code"], problem["line"]) for problem in document["problems"]]
+
+
+class TestWhatIsFound:
+    def test_hand_written_ddp(self) -> None:
+        Path("train.py").write_text(PORT)
+
+        result = check("train.py")
+
+        assert result.exit_code == 1
+        assert "train.py:15:60: error: takes one device, and refuses several (DDP611)" in result.stdout
+        assert result.stdout.endswith("1 file: 4 problems, 3 of them --fix mends\n")
+
+    def test_data_parallel_by_the_rules_of_the_conversion(self) -> None:
+        Path("train.py").write_text(WRAPPED)
+
+        document = json.loads(check("--format", "json").stdout)
+        wrap, fork = document["problems"]
+
+        assert (wrap["code"], wrap["level"], wrap["line"]) == ("DDP201", "note", 3)
+        assert wrap["advice"].startswith("dp2ddp convert train.py: 2 edits in 1 file")
+        assert (fork["code"], fork["level"], fork["line"]) == ("DDP906", "error", 4)
+
+    def test_a_wrap_alone_is_a_note_and_no_failure(self) -> None:
+        Path("train.py").write_text(WRAPPED.replace("os.fork()\n", ""))
+
+        assert check().exit_code == 0
+
+    def test_a_hazard_in_a_module_is_found_with_the_script_that_imports_it(self) -> None:
+        Path("models.py").write_text(
+            f"import os\nimport torch\n\n\ndef build(net):\n    os.fork()\n    return {WRAP}\n"
+        )
+        Path("train.py").write_text(
+            "import models, torch\nnet = models.build(torch.nn.Linear(2, 2))\nprint(net)\n"
+        )
+
+        assert ("models.py", "DDP906", 6) in codes()
+
+    def test_a_script_that_is_named_is_read_with_what_it_imports(self) -> None:
+        Path("train.py").write_text("from nets import make\nmodel = make()\nprint(model)\n")
+        Path("nets.py").write_text(
+            "import torch\n\ndef make():\n    return torch.nn.DataParallel(torch.nn.Linear(2, 2))\n"
+        )
+
+        assert codes("train.py") == [("nets.py", "DDP201", 4)]
+
+        Path("nets.py").write_text("def make():\n    return None\n")
+        assert codes("train.py") == []
+        Path("nets.py").write_text("import torch\ndef make():\n    return torch.nn.DataParallel(None)\n")
+        assert codes("train.py") == [("nets.py", "DDP201", 3)]
+
+    def test_modules_of_a_named_script_are_checked_with_it_and_not_mended(self) -> None:
+        Path("nets").mkdir()
+        Path("nets/__init__.py").write_text("")
+        Path("nets/wrap.py").write_text(
+            "import torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel\n\n"
+            "def wrap(net):\n    dist.all_reduce(net, op=dist.reduce_op.SUM)\n"
+            "    return DistributedDataParallel(net, device_ids=[0, 1])\n"
+        )
+        Path("train.py").write_text("from nets.wrap import wrap\nprint(wrap(None))\n")
+        before = Path("nets/wrap.py").read_text()
+
+        assert codes("train.py") == [("nets/wrap.py", "DDP624", 5), ("nets/wrap.py", "DDP611", 6)]
+
+        assert check("train.py", "--fix").stdout.endswith("1 file: 2 problems\n")
+        assert Path("nets/wrap.py").read_text() == before
+        assert codes("train.py", "nets") == codes("train.py")
+
+    def test_a_module_that_does_nothing_itself_is_read_alone(self) -> None:
+        Path("wrap.py").write_text(f"import torch\n\n\ndef build(net):\n    return {WRAP}\n")
+        Path("names.py").write_text("from wrap import build\n\n\ndef make():\n    return build(None)\n")
+
+        assert codes("names.py") == []
+
+    def test_a_script_with_very_many_modules_gets_a_note_for_each_wrap(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Path("nets.py").write_text(
+            f"import os\nimport torch\n\n\ndef build(net):\n    os.fork()\n    return {WRAP}\n"
+        )
+        Path("train.py").write_text(
+            "import torch\nimport nets\nprint(nets.build(torch.nn.DataParallel(None)))\n"
+        )
+        assert ("nets.py", "DDP906", 6) in codes("--no-cache")
+        monkeypatch.setattr("dp2ddp.review.hits.MOST", 0)
+
+        document = json.loads(check("--no-cache", "--format", "json").stdout)
+
+        assert [(found["file"], found["code"]) for found in document["problems"]] == [
+            ("nets.py", "DDP201"), ("train.py", "DDP201")
+        ]  # fmt: skip
+        assert "it has 2 modules" in document["problems"][0]["advice"]
+
+    def test_what_a_test_expects_to_fail_is_left_alone(self) -> None:
+        text = "import pytest\nimport torch.distributed as dist\n\n\ndef test(rank):\n    if rank == 0:\n"
+        Path("test_it.py").write_text(
+            f"{text}        with pytest.raises(RuntimeError):\n            dist.barrier()\n"
+        )
+        assert codes() == []
+        Path("test_it.py").write_text(f"{text}        dist.barrier()\n")
+        assert codes() == [("test_it.py", "DDP608", 7)]
+
+    def test_a_notebook_has_cells(self) -> None:
+        cells = [{"cell_type": "code", "source": text, "metadata": {}, "outputs": [], "execution_count": None}
+                 for text in ("import os\n", WRAPPED)]  # fmt: skip
+        Path("a.ipynb").write_text(
+            json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": cells})
+        )
+
+        assert "a.ipynb, cell 2, line 4: error: os.fork()" in check().stdout
+
+    def test_what_is_no_python_is_named_and_does_not_stop_the_others(self) -> None:
+        Path("old.py").write_text("import torch.distributed\nprint 'Python 2'\n")
+        Path("train.py").write_text(PORT)
+
+        result = check()
+
+        assert "not read: old.py:2:1: Python 2" in result.stdout
+        assert "DDP611" in result.stdout
+
+    def test_what_could_not_be_read_is_no_good_end(self) -> None:
+        Path("old.py").write_text("import torch.distributed\nprint 'Python 2'\n")
+
+        assert check().exit_code == 1
+
+    def test_a_fault_of_ours_is_said_and_does_not_stop_the_others(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Path("a.py").write_text(PORT)
+        Path("b.py").write_text(PORT)
+        from dp2ddp.review import hits
+
+        real = hits.check_file
+        monkeypatch.setattr(
+            hits,
+            "check_file",
+            lambda script, rules: 1 / 0 if script.source.name == "a.py" else real(script, rules),
+        )
+
+        result = check()
+
+        assert "not read: a.py: could not be looked at (ZeroDivisionError: division by zero)" in result.stdout
+        assert "b.py:15:60" in result.stdout
+
+    def test_nothing_is_imported_or_run(self) -> None:
+        Path("train.py").write_text(PORT + "\nopen('ran', 'w')\nimport nowhere_to_be_found\n")
+
+        check()
+
+        assert not Path("ran").exists()
+
+    def test_a_path_that_is_not_there_is_an_error(self) -> None:
+        result = check("nowhere.py")
+
+        assert result.exit_code == 3
+        assert "nowhere.py: no such file or folder" in result.stderr
+
+
+WRAP = "torch.nn.DataParallel(net)"
+
+
+class TestWhatIsLeftOut:
+    def test_a_comment_leaves_a_rule_out_on_its_line(self) -> None:
+        line = "    model = DistributedDataParallel(net.cuda(), device_ids=[0, 1])"
+        Path("train.py").write_text(PORT.replace(line, f"{line}  # dp2ddp: ignore[DDP611]"))
+
+        assert "DDP611" not in {code for _, code, _ in codes()}
+
+    def test_a_hazard_that_somebody_accepted_is_none(self) -> None:
+        Path("train.py").write_text(
+            WRAPPED.replace("os.fork()", "os.fork()  # dp2ddp: accept[DDP906] a test")
+        )
+
+        assert {code for _, code, _ in codes()} == {"DDP201"}
+
+    def test_select_and_ignore(self) -> None:
+        Path("train.py").write_text(PORT)
+
+        assert {code for _, code, _ in codes("--select", "DDP61,DDP624")} == {"DDP611", "DDP624"}
+        assert "DDP611" not in {code for _, code, _ in codes("--ignore", "DDP61")}
+
+    def test_settings_of_the_project(self) -> None:
+        Path("src").mkdir()
+        Path("src/train.py").write_text(PORT)
+        Path("src/old.py").write_text(PORT)
+        Path("pyproject.toml").write_text(
+            '[tool.dp2ddp]\nselect = ["DDP6"]\nignore = ["DDP620"]\n'
+            '[tool.dp2ddp.per-file-ignores]\n"src/old.py" = ["DDP6"]\n'
+        )
+
+        found = codes("src")
+
+        assert {file for file, _, _ in found} == {"src/train.py"}
+        assert {code for _, code, _ in found} == {"DDP611", "DDP622", "DDP624"}
+
+    @pytest.mark.parametrize(
+        ("table", "message"),
+        [
+            ('selct = ["DDP6"]', "has no key 'selct' (did you mean select?)"),
+            ('select = ["DDP6266"]', "DDP6266: no such rule (did you mean DDP626?)"),
+            ('select = "DDP6"', "select is a list of codes"),
+            ("select = [", "not TOML"),
+        ],
+    )
+    def test_a_mistake_in_the_settings_is_an_error(self, table: str, message: str) -> None:
+        Path("pyproject.toml").write_text(f"[tool.dp2ddp]\n{table}\n")
+        Path("train.py").write_text(PORT)
+
+        result = check()
+
+        assert result.exit_code == 3
+        assert message in result.stderr
+
+    def test_an_unknown_code_on_the_command_line_is_a_usage_error(self) -> None:
+        Path("train.py").write_text(PORT)
+
+        result = check("--select", "DDP66")
+
+        assert result.exit_code == 2
+        assert "did you mean DDP626?" in result.stderr
+
+    def test_a_baseline_knows_old_problems_wherever_they_move(self) -> None:
+        Path("train.py").write_text(PORT)
+        assert check("--baseline", "known.json", "--write-baseline").exit_code == 0
+
+        Path("train.py").write_text("# a new line\n" + PORT + "print(dist.reduce_op.SUM)\n")
+        result = check("--baseline", "known.json")
+
+        assert result.exit_code == 1
+        assert "1 file: 1 problem, 1 of them --fix mends, 4 known by the baseline" in result.stdout
+
+    def test_a_baseline_that_knows_too_much_says_so(self) -> None:
+        Path("train.py").write_text(PORT)
+        check("--baseline", "known.json", "--write-baseline")
+        Path("train.py").write_text(PORT.replace("reduce_op", "ReduceOp"))
+
+        assert "1 of the baseline no longer there" in check("--baseline", "known.json").stdout
+
+
+class TestFix:
+    def test_what_is_safe_is_mended_and_the_rest_reported(self) -> None:
+        Path("train.py").write_text(PORT)
+
+        result = check("--fix")
+
+        after = Path("train.py").read_text()
+        assert after == PORT.replace("default=-1", 'default=int(os.environ.get("LOCAL_RANK", -1))').replace(
+            "reduce_op", "ReduceOp"
+        ).replace("    main()\n", "    main()\n    dist.destroy_process_group()\n")
+        assert "1 file: 1 problem\n" in result.stdout
+        assert "mended 3 problems in 1 file" in result.stderr
+
+    def test_only_what_is_selected_is_mended(self) -> None:
+        Path("train.py").write_text(PORT)
+
+        check("--fix", "--select", "DDP624")
+
+        assert Path("train.py").read_text() == PORT.replace("reduce_op", "ReduceOp")
+
+    def test_what_would_be_mended_is_shown_as_a_diff_that_patch_takes(self) -> None:
+        Path("train.py").write_bytes(PORT.replace("\n", "\r\n").encode())
+        before = Path("train.py").read_bytes()
+
+        result = check("--diff")
+
+        assert result.exit_code == 1
+        assert "would mend 3 problems in 1 file" in result.stderr
+        assert Path("train.py").read_bytes() == before
+        subprocess.run(
+            ["patch", "-p0", "--binary"], input=result.stdout_bytes, check=True, capture_output=True
+        )
+        patched = Path("train.py").read_bytes()
+        Path("train.py").write_bytes(before)
+        check("--fix")
+        assert Path("train.py").read_bytes() == patched != before
+
+    def test_line_endings_stay(self) -> None:
+        Path("train.py").write_bytes(PORT.replace("\n", "\r\n").encode())
+
+        check("--fix")
+
+        assert b"\n" not in Path("train.py").read_bytes().replace(b"\r\n", b"")
+
+
+class TestFormats:
+    def test_sarif(self) -> None:
+        Path("a b.py").write_text(PORT)
+        Path("old.py").write_text("import torch.distributed\nprint 'Python 2'\n")
+
+        log = json.loads(check("--format", "sarif").stdout)
+
+        check_log(log)
+        (run,) = log["runs"]
+        result = next(result for result in run["results"] if result["ruleId"] == "DDP611")
+        location = result["locations"][0]["physicalLocation"]
+        assert location == {
+            "artifactLocation": {"uri": "a%20b.py"},
+            "region": {"startLine": 15, "startColumn": 60},
+        }
+        assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == "DDP611"
+        assert "old.py" in run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
+
+    def test_annotations_of_github(self) -> None:
+        Path("a,b.py").write_text(PORT)
+
+        lines = check("--format", "github").stdout.splitlines()
+
+        assert (
+            "::error file=a%2Cb.py,line=15,col=60,title=DDP611::takes one device, and refuses several%0Astart a "
+            "process for each device, and pass device_ids=[local_rank]" in lines
+        )
+
+    def test_a_report_of_gitlab(self) -> None:
+        Path("train.py").write_text(PORT)
+
+        report = json.loads(check("--format", "gitlab").stdout)
+
+        refused = next(one for one in report if one["check_name"] == "DDP611")
+        assert refused["location"] == {"path": "train.py", "lines": {"begin": 15}}
+        assert refused["severity"] == "critical"
+        assert refused["description"].startswith(
+            "takes one device, and refuses several; start a process for each"
+        )
+
+    def test_lines_that_are_alike_are_two_problems_for_gitlab(self) -> None:
+        line = "    dist.barrier()\n"
+        Path("train.py").write_text(
+            "import torch.distributed as dist\n\ndist.init_process_group('gloo')\n"
+            f"if dist.get_rank() == 0:\n{line}if dist.get_rank() == 0:\n{line}dist.destroy_process_group()\n"
+        )
+
+        report = json.loads(check("--format", "gitlab").stdout)
+
+        assert [one["check_name"] for one in report] == ["DDP608", "DDP608"]
+        assert len({one["fingerprint"] for one in report}) == 2
+
+
+class TestCache:
+    def test_an_unchanged_run_reads_nothing_and_says_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        Path("train.py").write_text(PORT)
+        Path("plain.py").write_text(PLAIN)
+        first = check()
+        monkeypatch.setattr("dp2ddp.review.files.read_bytes", None)  # whoever reads fails
+
+        assert check().stdout == first.stdout
+
+    def test_a_changed_file_is_read_again(self) -> None:
+        Path("train.py").write_text(PORT)
+        check()
+        Path("train.py").write_text(PORT.replace("device_ids=[0, 1]", "device_ids=[0]"))
+
+        assert "DDP611" not in {code for _, code, _ in codes()}
+
+    def test_a_changed_module_outside_of_the_paths_counts(self) -> None:
+        Path("scripts").mkdir()
+        Path("build.py").write_text(f"import torch\n\n\ndef build(net):\n    return {WRAP}\n")
+        Path("scripts/train.py").write_text(
+            "import sys\nsys.path.insert(0, '.')\nimport torch\nfrom torch.nn import DataParallel\n"
+            "from build import build\n"
+            "net = build(torch.nn.Linear(2, 2))\n"
+        )
+        assert "DDP906" not in {code for _, code, _ in codes("scripts")}
+        Path("build.py").write_text(
+            f"import os\nimport torch\n\n\ndef build(net):\n    os.fork()\n    return {WRAP}\n"
+        )
+
+        assert "DDP906" in {code for _, code, _ in codes("scripts")}
+
+    def test_a_broken_cache_is_none(self, tmp_path: Path) -> None:
+        Path("train.py").write_text(PORT)
+        first = check()
+        for path in (tmp_path / "cache").rglob("*.json"):
+            path.write_text("{")
+
+        assert check().stdout == first.stdout
+
+    def test_no_cache_keeps_nothing(self, tmp_path: Path) -> None:
+        Path("train.py").write_text(PORT)
+
+        check("--no-cache")
+
+        assert not (tmp_path / "cache").exists()
+
+
+class TestEditors:
+    """A text from stdin, by the name that it will have."""
+
+    def run(self, text: str, *arguments: str) -> Result:
+        return CliRunner().invoke(main, ["check", *arguments], input=text, catch_exceptions=False)
+
+    def test_what_the_editor_has_counts_and_not_what_lies_there(self) -> None:
+        Path("train.py").write_text(PLAIN)
+
+        result = self.run(PORT, "-", "--stdin-filename", "train.py")
+
+        assert "train.py:15:60: error: takes one device, and refuses several (DDP611)" in result.stdout
+        assert check("train.py").exit_code == 0
+
+    def test_data_parallel_code_is_read_with_its_modules(self) -> None:
+        Path("nets.py").write_text("import torch\nclass Net(torch.nn.Linear):\n    pass\n")
+        text = "import torch, os, nets\nmodel = torch.nn.DataParallel(nets.Net(2, 2))\nos.fork()\nmodel(1)\n"
+
+        lines = self.run(text, "-", "--stdin-filename", "train.py").stdout.splitlines()
+
+        assert [line.split(" ")[0] for line in lines if line[0] != " "][:2] == [
+            "train.py:2:9:",
+            "train.py:3:1:",
+        ]
+
+    def test_settings_and_comments_count(self) -> None:
+        Path("pyproject.toml").write_text('[tool.dp2ddp.per-file-ignores]\n"old/*" = ["DDP611"]\n')
+
+        result = self.run(PORT, "-", "--stdin-filename", "old/train.py", "--select", "DDP611")
+
+        assert result.stdout == "1 file: nothing found\n"
+
+    def test_what_is_not_finished_yet_is_said(self) -> None:
+        result = self.run("import torch.distributed\nif dist.get_rank(", "-", "--stdin-filename", "train.py")
+
+        assert "not read: train.py:2" in result.stdout
+
+    @pytest.mark.parametrize(
+        "arguments", [["-"], ["--stdin-filename", "a.py"], ["-", "b.py", "--stdin-filename", "a.py"]], ids=str
+    )
+    def test_half_of_it_is_a_usage_error(self, arguments: list[str]) -> None:
+        assert self.run("", *arguments).exit_code == 2
+
+    def test_nothing_is_mended_there(self) -> None:
+        result = self.run(PORT, "-", "--stdin-filename", "train.py", "--fix")
+
+        assert result.exit_code == 2
+        assert "only what lies on the disk is mended" in result.stderr
+
+
+class Told(dp2ddp.Progress):
+    """Keeps what is said to be done."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def begin(self, text: str) -> None:
+        self.texts.append(text)
+
+
+class TestManyFiles:
+    def test_it_tells_how_far_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("dp2ddp.review.checking.TOLD", 2)
+        for number in range(5):
+            Path(f"plain{number}.py").write_text(PLAIN)
+        Path("train.py").write_text(WRAPPED)
+        Path("wrong.py").write_text(PORT)
+        told = Told()
+
+        dp2ddp.check(".", cache=False, progress=told)
+
+        assert told.texts == [
+            *(f"searching files: {place} of 7" for place in (0, 2, 4, 6)),
+            *(f"reading files: {place} of 2" for place in (1, 2)),
+            "planning conversions: 1 of 1",
+        ]
+
+    def test_files_are_checked_side_by_side(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for number in range(6):
+            Path(f"train{number}.py").write_text(PORT)
+        alone = codes("--no-cache")
+        monkeypatch.setattr("dp2ddp.review.hits.PARALLEL", 2)
+        monkeypatch.setattr("os.cpu_count", lambda: 2)
+
+        assert codes("--no-cache") == alone
+        assert len(alone) == 24
+
+    def test_folders_of_tools_are_left_out(self) -> None:
+        for folder in (".venv", "node_modules", "__pycache__", ".hidden"):
+            os.mkdir(folder)
+            Path(folder, "train.py").write_text(PORT)
+
+        assert codes() == []
+
+
+def test_the_documentation_names_every_option_and_setting(request: pytest.FixtureRequest) -> None:
+    from dp2ddp.cli.check import FORMATS, command
+    from dp2ddp.review.settings import KEYS
+
+    page = (request.config.rootpath / "docs" / "check.md").read_text(encoding="utf-8")
+    options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
+
+    assert [name for name in (*options, *KEYS, *FORMATS) if name not in page] == []
+    assert "2 files: 2 problems, 1 of them --fix mends" in page
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The code blocks of a language in docs/check.md."""
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+
+
+class TestDocumentation:
+    @pytest.fixture
+    def page(self, request: pytest.FixtureRequest) -> str:
+        return (request.config.rootpath / "docs" / "check.md").read_text(encoding="utf-8")
+
+    def test_every_command_in_it_is_one(self, page: str) -> None:
+        from dp2ddp.cli.check import command
+
+        Path("train.py").write_text(PLAIN)
+        lines = re.findall(r"dp2ddp check([^\n`>|\"#\\]*)", "\n".join(blocks(page, "(?:yaml|sh|toml)")))
+
+        assert len(lines) >= 5
+        for line in lines:
+            command.make_context("check", line.split())
+
+    def test_workflows_have_what_their_services_read(self, page: str, request: pytest.FixtureRequest) -> None:
+        github, scanning, gitlab, hooks = map(yaml.safe_load, blocks(page, "yaml"))
+        offered = yaml.safe_load((request.config.rootpath / ".pre-commit-hooks.yaml").read_text())
+
+        assert github["jobs"]["check"]["runs-on"] == "ubuntu-latest"
+        assert github["jobs"]["check"]["steps"][-1]["run"] == "dp2ddp check --format github"
+        assert scanning[1]["with"]["sarif_file"] in scanning[0]["run"]
+        assert gitlab["ddp"]["script"][-1] == "dp2ddp check --format gitlab > dp2ddp.json"
+        assert gitlab["ddp"]["artifacts"]["reports"] == {"codequality": "dp2ddp.json"}
+        assert hooks["repos"][0]["hooks"][0]["id"] == offered[0]["id"]
+
+    def test_editors_understand_the_lines(self, page: str) -> None:
+        Path("train.py").write_text(PORT)
+        Path("wrapped.py").write_text(WRAPPED)
+        (tasks,) = (json.loads(block) for block in blocks(page, "json"))
+        pattern = tasks["tasks"][0]["problemMatcher"]["pattern"]
+
+        lines = check().stdout.splitlines()
+
+        found = [match for line in lines if (match := re.match(pattern["regexp"], line))]
+        assert [
+            (match[pattern["file"]], match[pattern["code"]], int(match[pattern["line"]])) for match in found
+        ] == codes()
+        assert {match[pattern["severity"]] for match in found} == {"error", "warning", "note"}

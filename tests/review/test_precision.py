@@ -1,0 +1,243 @@
+"""Right code that looks like wrong code: none of the rules has anything to say about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.rule import code_of
+from dp2ddp.review.check_rule import check_rules
+from dp2ddp.review.one_file import problems_of
+from dp2ddp.source.files import SourceFile
+
+HEAD = """
+import os
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler
+dist.init_process_group("nccl")
+local_rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local_rank)
+model = DistributedDataParallel(net.cuda(local_rank), device_ids=[local_rank])
+"""
+
+RIGHT = {
+    "one rank goes first, by a context": """
+        from contextlib import contextmanager
+        @contextmanager
+        def rank_zero_first(local_rank):
+            if local_rank not in [-1, 0]:
+                dist.barrier()
+            yield
+            if local_rank == 0:
+                dist.barrier()
+    """,
+    "a source sends, the others receive": """
+        if dist.get_rank() == 0:
+            dist.broadcast(x, src=0)
+        else:
+            dist.broadcast(x, src=0)
+    """,
+    "a collective of a group": """
+        if dist.get_rank() == 0:
+            dist.all_reduce(x, dist.ReduceOp.SUM, own_group)
+    """,
+    "a saver that is called by one rank": """
+        class Trainer:
+            def save(self, path):
+                torch.save(self.model.state_dict(), path)
+            def train(self):
+                for epoch in range(3):
+                    self.run(epoch)
+                    if self.global_rank == 0:
+                        self.save("last.pt")
+    """,
+    "a saver behind a flag made of the rank": """
+        is_saver = dist.get_rank() == 0
+        for epoch in range(3):
+            if is_saver and epoch % 2:
+                torch.save(model.state_dict(), "last.pt")
+    """,
+    "a saver that returns on other ranks": """
+        def save(state):
+            if dist.get_rank() != 0:
+                return
+            torch.save(state, "last.pt")
+        for epoch in range(3):
+            save(model.state_dict())
+    """,
+    "a folder for each rank": """
+        folder = f"out/{dist.get_rank()}"
+        path = os.path.join(folder, "part.pt")
+        torch.save(results, path)
+    """,
+    "a folder for each rank, handed on": """
+        def save(path):
+            torch.save(model.state_dict(), path)
+        for epoch in range(3):
+            save(f"{dist.get_rank()}.pt")
+    """,
+    "print is replaced": """
+        import builtins
+        def quiet(*args, **kwargs):
+            pass
+        if dist.get_rank() != 0:
+            builtins.print = quiet
+        for epoch in range(3):
+            print(epoch)
+    """,
+    "an order of the evaluation that stays": """
+        loader = DataLoader(data, sampler=DistributedSampler(data))
+        for epoch in range(3):
+            with torch.no_grad():
+                for x in loader:
+                    dist.all_reduce(model(x))
+    """,
+    "the critic of a GAN, past its wrapper, for the generator's step": """
+        for x in batches:
+            critic_loss = model(x).mean()
+            critic_loss.backward()
+            loss = -model.module(generator(x)).mean()
+            loss.backward()
+    """,
+    "evaluation past the wrapper, on one rank": """
+        for epoch in range(3):
+            if dist.get_rank() == 0:
+                with torch.no_grad():
+                    out = model.module(x)
+    """,
+    "a forward without sync, and its backward": """
+        for x in batches:
+            with model.no_sync():
+                loss = model(x).mean()
+            with model.no_sync():
+                loss.backward()
+    """,
+    "the reducer may be told otherwise": """
+        model._set_static_graph()
+        model.require_backward_grad_sync = False
+        with model.join():
+            pass
+    """,
+    "weights that one rank loads, and sends": """
+        if dist.get_rank() == 0:
+            model.module.load_state_dict(torch.load("a.pt", map_location="cpu"))
+        for p in model.parameters():
+            dist.broadcast(p, 0)
+    """,
+    "a command in words": """
+        def usage():
+            \"\"\"Start it with python -m torch.distributed.launch.\"\"\"
+            raise SystemExit("python -m torch.distributed.launch train.py")
+    """,
+    "a handle": """
+        work = dist.all_reduce(x, async_op=True)
+        work.wait()
+        ignored = dist.all_reduce(x)
+    """,
+    "unused parameters that may be there": """
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.one = torch.nn.Linear(2, 2)
+                self.two = torch.nn.Linear(2, 2)
+            def forward(self, x):
+                return self.one(x)
+        other = DistributedDataParallel(Net().cuda(local_rank), find_unused_parameters=True)
+    """,
+    "trackers on one rank, by an object": """
+        from torch.utils.tensorboard import SummaryWriter
+        writer = SummaryWriter("runs") if dist.get_rank() == 0 else None
+    """,
+    "the parent of the ranks tells what it does": """
+        import torch.multiprocessing as mp
+        import wandb
+        def worker(rank):
+            pass
+        if __name__ == "__main__":
+            for path in ("a", "b"):
+                print("starting", path)
+            wandb.init()
+            mp.spawn(worker, nprocs=2)
+    """,
+}
+
+
+@pytest.mark.parametrize("body", RIGHT.values(), ids=RIGHT)
+def test_nothing_is_said_of_right_code(body: str) -> None:
+    text = f"{code_of(HEAD)}{code_of(body)}dist.destroy_process_group()\n"
+
+    found = [
+        (rule.code, problem.message)
+        for rule, problem in problems_of(Script(SourceFile(None, text)), check_rules())
+    ]
+
+    assert found == []
+
+
+WRONG = {  # the same, with the one thing that makes it right taken away
+    "DDP608": """
+        if dist.get_rank() == 0:
+            dist.broadcast(x, src=0)
+    """,
+    "DDP604": """
+        class Trainer:
+            def save(self, path):
+                torch.save(self.model.state_dict(), path)
+            def train(self):
+                for epoch in range(3):
+                    self.run(epoch)
+                    self.save("last.pt")
+        Trainer().train()
+    """,
+    "DDP605": """
+        for epoch in range(3):
+            print(epoch)
+    """,
+    "DDP601": """
+        loader = DataLoader(data, sampler=DistributedSampler(data))
+        def step(x):
+            model(x).mean().backward()
+        for epoch in range(3):
+            for x in loader:
+                step(x)
+    """,
+    "DDP614": """
+        for x in batches:
+            loss = -model.module(generator(x)).mean()
+            loss.backward()
+    """,
+    "DDP609": """
+        for epoch in range(3):
+            if dist.get_rank() == 0:
+                out = model(x)
+    """,
+    "DDP625": """
+        for x in batches:
+            loss = model(x).mean()
+            with model.no_sync():
+                loss.backward()
+    """,
+    "DDP617": """
+        if dist.get_rank() == 0:
+            model.module.load_state_dict(torch.load("a.pt", map_location="cpu"))
+    """,
+    "DDP630": """
+        work = dist.all_reduce(x)
+        work.wait()
+    """,
+    "DDP606": """
+        from torch.utils.tensorboard import SummaryWriter
+        writer = SummaryWriter("runs")
+    """,
+}
+
+
+@pytest.mark.parametrize(("code", "body"), WRONG.items(), ids=WRONG)
+def test_it_is_said_of_wrong_code(code: str, body: str) -> None:
+    text = f"{code_of(HEAD)}{code_of(body)}dist.destroy_process_group()\n"
+
+    found = {rule.code for rule, _ in problems_of(Script(SourceFile(None, text)), check_rules())}
+
+    assert found == {code}

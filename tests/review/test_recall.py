@@ -1,0 +1,64 @@
+"""The faults as people spell them: at least three ways for each rule (wrong/CODE.py), and the rule finds each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.codemod.facts.script import Script
+from dp2ddp.review.check_rule import check_rules
+from dp2ddp.review.one_file import problems_of
+from dp2ddp.source.files import SourceFile
+
+HEAD = """\
+import os
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader
+"""
+SAMPLER = "from torch.utils.data.distributed import DistributedSampler\n"
+WRONG = {
+    path.stem: path.read_text(encoding="utf-8").split("# ---\n")
+    for path in sorted((Path(__file__).parent / "wrong").iterdir())
+}
+SPELLINGS = [
+    pytest.param(code, text, id=f"{code}-{place}")
+    for code, texts in WRONG.items()
+    for place, text in enumerate(texts)
+]
+
+
+@pytest.mark.parametrize(("code", "text"), SPELLINGS)
+def test_a_spelling_is_found(code: str, text: str) -> None:
+    head = (
+        HEAD + SAMPLER if "DistributedSampler" in text else HEAD
+    )  # a script that names a sampler may have one
+    script = Script(SourceFile(None, head + text))
+
+    assert code in {rule.code for rule, _ in problems_of(script, check_rules())}
+
+
+def test_every_rule_is_found_in_three_spellings() -> None:
+    assert {rule.code for rule in check_rules()} == WRONG.keys()
+    assert min(map(len, WRONG.values())) >= 3
+
+
+PLANTED = {  # faults in ports of this repository, which verify finds by running them
+    "seeded_every_rank_prints": {"DDP605"},
+    "seeded_every_rank_saves": {"DDP604"},
+    "seeded_local_accuracy": {"DDP602"},
+    "seeded_several_faults": {"DDP602", "DDP605"},
+    "spawn_without_set_epoch": {"DDP601"},
+    "spawn": set(),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_is_found(name: str, request: pytest.FixtureRequest) -> None:
+    path = request.config.rootpath / "tests" / "pairs" / "tutorial" / f"{name}.py"
+    script = Script(SourceFile(path, path.read_text(encoding="utf-8")))
+
+    assert {rule.code for rule, _ in problems_of(script, check_rules())} == PLANTED[name]

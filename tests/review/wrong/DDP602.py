@@ -1,0 +1,39 @@
+# An accuracy or a loss is counted over one rank's share of the data, and never brought together. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
+dist.init_process_group("nccl")
+local_rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local_rank)
+model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+loader = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
+correct = 0
+with torch.no_grad():
+    for x, y in loader:
+        correct += (model(x).argmax(1) == y).sum().item()
+print(correct / len(data))
+# ---
+dist.init_process_group("nccl")
+local_rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local_rank)
+model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+def validate(model, batches):
+    total = 0.0
+    with torch.inference_mode():
+        for x, y in batches:
+            total += loss_of(model(x), y).item()
+    return total / len(batches)
+val_sampler = DistributedSampler(val)
+val_loader = DataLoader(val, 8, sampler=val_sampler)
+validate(model, val_loader)
+# ---
+dist.init_process_group("nccl")
+local_rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local_rank)
+model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+class T:
+    def __init__(self):
+        self.val = DataLoader(val, sampler=DistributedSampler(val))
+    @torch.no_grad()
+    def test(self):
+        hits = 0
+        for x, y in self.val:
+            hits += model(x).eq(y).sum()
+        return hits

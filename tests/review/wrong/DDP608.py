@@ -1,0 +1,33 @@
+# A collective stands where only one rank comes by: the others never meet it. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
+dist.init_process_group("nccl")
+local_rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local_rank)
+model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+if dist.get_rank() == 0:
+    save()
+    dist.barrier()
+# ---
+dist.init_process_group("nccl")
+local_rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local_rank)
+model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+is_main = local_rank == 0
+if is_main:
+    dist.all_reduce(x)
+# ---
+def log(loss, args):
+    if not args.distributed or args.rank == 0:
+        torch.distributed.reduce(loss, 0)
+# ---
+from torch.distributed import barrier
+def f(rank):
+    if rank != 0:
+        return
+    barrier()
+# ---
+import torch.multiprocessing as mp
+def run(i, n):
+    dist.init_process_group('gloo', rank=i, world_size=n)
+    if i == 0:
+        dist.barrier()
+mp.spawn(run, args=(2,), nprocs=2)

@@ -1,0 +1,26 @@
+# One rank alone runs the wrapped model, and waits for the others. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
+dist.init_process_group("nccl")
+local_rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local_rank)
+model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+if dist.get_rank() == 0:
+    out = model(x)
+# ---
+dist.init_process_group("nccl")
+local_rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local_rank)
+model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+from torchvision.models import resnet18
+@torch.no_grad()
+def test(m):
+    return m(x)
+if local_rank == 0:
+    test(model)
+# ---
+class T:
+    def __init__(self, net, rank):
+        self.rank = rank
+        self.model = DDP(net)
+    def sample(self):
+        if self.rank == 0:
+            return self.model(self.x)

@@ -1,0 +1,17 @@
+# `find_unused_parameters=True` searches for what cannot be there, in every step. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
+from torchvision.models import resnet50
+model = DDP(resnet50().cuda(), find_unused_parameters=True)
+# ---
+import torchvision
+net = torchvision.models.vgg16(num_classes=3)
+net = net.to('cuda')
+model = DDP(net, device_ids=[0], find_unused_parameters=True)
+# ---
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(2, 2)
+    def forward(self, x):
+        return self.a(x)
+net = nn.SyncBatchNorm.convert_sync_batchnorm(Net())
+model = DDP(Net(), find_unused_parameters=True)

@@ -1,0 +1,28 @@
+# Every rank trains on all of the data. Lines of --- part the spellings; HEAD of test_recall.py stands above each.
+dist.init_process_group("nccl")
+local_rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local_rank)
+model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+loader = DataLoader(data, 32, shuffle=True)
+for x in loader:
+    model(x).backward()
+# ---
+dist.init_process_group("nccl")
+local_rank = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(local_rank)
+model = DDP(net.cuda(local_rank), device_ids=[local_rank])
+def train(batches):
+    for i, x in enumerate(batches):
+        loss = model(x)
+        loss.backward()
+for epoch in range(3):
+    train(DataLoader(data, shuffle=True))
+# ---
+class T:
+    def __init__(self):
+        dist.init_process_group('nccl')
+        self.model = DDP(net)
+        self.loader = DataLoader(data, batch_size=4, shuffle=True, num_workers=2)
+    def run(self):
+        for x, y in self.loader:
+            self.model(x).sum().backward()

@@ -1,0 +1,182 @@
+"""`import dp2ddp`: functions that return values, and raise errors of the project's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dp2ddp
+from tests.cli.scripts import TRAIN, script, variables
+from tests.heard import Heard
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+SCRIPT = "import torch\n\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    return tmp_path
+
+
+def test_every_name_is_there_and_in_the_documentation_or_a_result() -> None:
+    assert sorted(dp2ddp.__all__) == sorted(set(dp2ddp.__all__))
+    for name in dp2ddp.__all__:
+        assert getattr(dp2ddp, name) is not None
+    errors = [name for name in dp2ddp.__all__ if name.endswith("Error")]
+    assert [name for name in errors if f"`{name}`" not in PAGE] == []
+    assert all(issubclass(getattr(dp2ddp, name), dp2ddp.Dp2DdpError) for name in errors)
+    with pytest.raises(AttributeError, match="no attribute 'converted'"):
+        dp2ddp.converted  # noqa: B018
+
+
+def test_results_are_frozen(folder: Path) -> None:
+    conversion = dp2ddp.convert("train.py")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        conversion.launch = "python train.py"  # type: ignore[misc]
+    for kind in (dp2ddp.Report, dp2ddp.Benchmark, dp2ddp.RunState):
+        assert kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+
+
+def test_a_conversion_writes_nothing_until_it_is_asked_to(folder: Path) -> None:
+    conversion = dp2ddp.convert("train.py")
+    assert [path.name for path in folder.iterdir()] == ["train.py"]
+    assert "+net = WholeBatchDDP(" in conversion.diff()
+    assert dp2ddp.write_conversion(conversion) == "train_ddp.py"
+    assert {path.name for path in folder.iterdir()} == {"train.py", "train_ddp.py", "ddp_helpers.py"}
+    assert (folder / "train.py").read_text() == SCRIPT
+
+
+def test_a_conversion_tells_what_it_does(folder: Path) -> None:
+    """Of 300 modules it takes ten seconds."""
+    heard = Heard()
+    dp2ddp.convert("train.py", progress=heard)
+    assert heard.begun == [
+        "reading train.py",
+        "converting train.py",
+        "converting train.py: 1 of 4: finding out what 1 file does",
+        "converting train.py: 2 of 4: choosing how data and gradients go",
+        "converting train.py: 3 of 4: planning the changes of 1 file",
+        "converting train.py: 4 of 4: changing the files",
+    ]
+
+
+def test_nothing_is_overwritten_unless_that_is_asked_for(folder: Path) -> None:
+    (folder / "train_ddp.py").write_text("mine\n")
+    conversion = dp2ddp.convert("train.py")
+    with pytest.raises(dp2ddp.SourceError, match="exists already"):
+        dp2ddp.write_conversion(conversion)
+    assert (folder / "train_ddp.py").read_text() == "mine\n"
+    dp2ddp.write_conversion(conversion, force=True)
+    assert (folder / "train_ddp.py").read_text() == conversion.after
+
+
+def test_helpers_are_written_where_the_result_will_look_for_them(folder: Path) -> None:
+    (folder / "there").mkdir()
+    conversion = dp2ddp.convert("train.py", output="there/other.py")
+    dp2ddp.write_conversion(conversion, "there/other.py")
+    assert {path.name for path in (folder / "there").iterdir()} == {"other.py", "ddp_helpers.py"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"style": "modern"}, "style='modern': one of exact, idiomatic"),
+        ({"tier": "tiny"}, "tier='tiny': one of plain, lean, full"),
+        ({"style": "idiomatic", "data": "share"}, "is of the exact style"),
+        ({"select": ["DDP777"]}, "DDP777: no such rule"),
+        ({"accept": ["no code"]}, "'no code': CODE:LINE"),
+    ],
+)
+def test_options_that_do_not_exist_or_go_together(
+    folder: Path, options: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)) as caught:
+        dp2ddp.convert("train.py", **options)  # type: ignore[arg-type]
+    assert isinstance(caught.value, dp2ddp.OptionError)
+
+
+def test_an_answer_to_no_hazard_is_an_error(folder: Path) -> None:
+    with pytest.raises(dp2ddp.UnmatchedAcceptanceError, match="DDP906:1"):
+        dp2ddp.convert("train.py", accept=["DDP906:1"])
+
+
+def test_what_verify_refuses_before_anything_runs(folder: Path) -> None:
+    with pytest.raises(dp2ddp.OptionError, match="numbers of devices from 1 up"):
+        dp2ddp.verify("train.py", devices=0)
+    with pytest.raises(dp2ddp.OptionError, match="--aligned needs --converted"):
+        dp2ddp.verify("train.py", aligned=True)
+    with pytest.raises(dp2ddp.OptionError, match="leaves none to measure"):
+        dp2ddp.bench("train.py", steps=3, warm_up=3)
+    with pytest.raises(dp2ddp.SourceError, match=r"missing\.py: no such file"):
+        dp2ddp.verify("missing.py")
+    (folder / "train.py").write_text(
+        "net = DataParallelModel(net)\nfrom encoding.parallel import DataParallelModel\n"
+    )
+    with pytest.raises(dp2ddp.HazardError) as caught:
+        dp2ddp.verify("train.py")
+    assert "train.py" in caught.value.report
+
+
+def test_a_check_finds_what_is_wrong_and_what_nobody_wants_to_know(folder: Path) -> None:
+    (folder / "ddp.py").write_text(
+        "import torch\nfrom torch.nn.parallel import DistributedDataParallel\n"
+        "torch.distributed.init_process_group()\nnet = DistributedDataParallel(net)\n"
+        "loader = torch.utils.data.DataLoader(data, sampler=torch.utils.data.DistributedSampler(data))\n"
+        "for epoch in range(3):\n    for x in loader:\n        net(x).sum().backward()\n"
+    )
+    checked = dp2ddp.check("ddp.py", cache=False)
+    assert "DDP601" in {problem.code for problem in checked.problems}
+    assert checked.fails
+    assert "DDP601" not in {
+        problem.code for problem in dp2ddp.check(folder, ignore=["ddp601"], cache=False).problems
+    }
+    with pytest.raises(dp2ddp.SourceError, match="DDP777"):
+        dp2ddp.check("ddp.py", select=["DDP777"])
+    with pytest.raises(dp2ddp.OptionError, match="--write-baseline needs --baseline FILE"):
+        dp2ddp.check("ddp.py", write_baseline=True)
+
+
+@pytest.mark.torchrun
+def test_a_run_that_fails_leaves_what_was_found(folder: Path) -> None:
+    (folder / "train.py").write_text(SCRIPT + "raise KeyError('gone')\n")
+    heard = Heard()
+    with pytest.raises(dp2ddp.VerificationError, match="gone") as caught:
+        dp2ddp.verify("train.py", devices=2, progress=heard)
+    report = caught.value.report
+    assert (report.same, report.outcome, report.verdicts) == (False, "failed", ())
+    assert caught.value.details is not None
+    assert heard.begun[0] == "converting train.py"
+
+
+@pytest.mark.torchrun
+def test_the_code_of_the_page_runs(tmp_path: Path) -> None:
+    """All of it, in its order, in a folder with a training script."""
+    script(tmp_path, TRAIN)
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 8
+    (tmp_path / "page.py").write_text("\n".join(blocks))
+    result = subprocess.run(
+        [sys.executable, "page.py"],
+        cwd=tmp_path,
+        env=variables(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    assert "torchrun --standalone --nproc-per-node" in result.stdout
+    assert "2 devices: 3 steps compared" in result.stdout
+    assert "SAME train.py trains the same" in result.stdout
+    assert re.search(r"2 devices: 0\.\d+ s a step, with DDP 0\.\d+", result.stdout)
+    assert "now: reading train.py" in result.stdout
+    assert result.stdout.rstrip().endswith("missing.py: no such file")
+    assert (tmp_path / "report.html").exists()

@@ -1,0 +1,132 @@
+"""`dp2ddp lsp`, as an editor speaks with it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dp2ddp.language_server import diagnostics_of
+
+WRONG = """\
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+a = "𝛼"; net = DDP(net, device_ids=[0, 1])
+"""
+
+
+class Editor:
+    """Speaks with `dp2ddp lsp`."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "dp2ddp", "lsp"]
+        self.server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def says(self, **message: Any) -> None:
+        assert self.server.stdin
+        body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+        self.server.stdin.write(b"Content-Length: %d\r\nX-Other: 1\r\n\r\n%s" % (len(body), body))
+        self.server.stdin.flush()
+
+    def hears(self) -> dict[str, Any]:
+        assert self.server.stdout
+        head = self.server.stdout.readline()
+        self.server.stdout.readline()
+        answer: dict[str, Any] = json.loads(self.server.stdout.read(int(head.split(b":")[1])))
+        return answer
+
+    def shows(self, method: str, file: Path, text: str) -> list[dict[str, Any]]:
+        """What stands in a document that is opened, changed or closed."""
+        document = {"uri": file.as_uri(), "text": text}
+        self.says(
+            method=f"textDocument/{method}",
+            params={"textDocument": document, "contentChanges": [{"text": "old"}, {"text": text}]},
+        )
+        published = self.hears()["params"]
+        assert published["uri"] == file.as_uri()
+        found: list[dict[str, Any]] = published["diagnostics"]
+        return found
+
+    def ends(self) -> int:
+        self.says(id=2, method="shutdown")
+        assert self.hears() == {"jsonrpc": "2.0", "id": 2, "result": None}
+        self.says(method="exit")
+        return self.server.wait(20)
+
+
+@pytest.fixture
+def editor() -> Iterator[Editor]:
+    editor = Editor()
+    yield editor
+    editor.server.kill()
+    editor.server.communicate()
+
+
+def test_a_whole_session(editor: Editor, tmp_path: Path) -> None:
+    file = tmp_path / "a script.py"
+    editor.says(id=1, method="initialize", params={})
+    assert editor.hears()["result"]["capabilities"]["textDocumentSync"] == {"openClose": True, "change": 1}
+    editor.says(method="initialized", params={})
+
+    (diagnostic,) = editor.shows("didOpen", file, WRONG)
+    assert diagnostic["code"] == "DDP611"
+    assert diagnostic["severity"] == 1
+    # 𝛼 is one character, and two units of UTF-16
+    line = WRONG.splitlines()[2]
+    assert diagnostic["range"]["start"] == {"line": 2, "character": line.index("[0, 1]") + 1}
+    assert diagnostic["range"]["end"] == {"line": 2, "character": len(line) + 1}
+
+    assert editor.shows("didChange", file, WRONG.replace("[0, 1]", "[rank]")) == []
+    assert len(editor.shows("didChange", file, WRONG)) == 1
+    assert editor.shows("didClose", file, "") == []
+    assert editor.ends() == 0
+
+
+def test_the_last_of_many_changes_is_looked_at(editor: Editor, tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    for number in range(200):
+        change = {"text": f"{WRONG}{number}\n"}
+        editor.says(
+            method="textDocument/didChange",
+            params={"textDocument": {"uri": file.as_uri()}, "contentChanges": [change]},
+        )
+    right = WRONG.replace("[0, 1]", "[rank]")
+    looked = 1
+    while editor.shows("didChange", file, right) if looked == 1 else editor.hears()["params"]["diagnostics"]:
+        looked += 1
+    assert looked < 200
+
+
+def test_it_goes_by_the_settings_of_the_project(tmp_path: Path) -> None:
+    address = (tmp_path / "train.py").as_uri()
+    (tmp_path / "pyproject.toml").write_text('[tool.dp2ddp]\nignore = ["DDP611"]\n')
+    assert diagnostics_of(address, WRONG) == []
+    (tmp_path / "pyproject.toml").write_text('[tool.dp2ddp]\nignore = ["DDP999"]\n')
+    (diagnostic,) = diagnostics_of(address, WRONG)
+    assert "DDP999" in diagnostic["message"]
+
+
+def test_a_file_that_is_no_python_says_so(tmp_path: Path) -> None:
+    text = "from torch.nn.parallel import DistributedDataParallel\ndef f(:\n"
+    (diagnostic,) = diagnostics_of((tmp_path / "train.py").as_uri(), text)
+    assert "invalid syntax" in diagnostic["message"]
+
+
+def test_what_is_no_script_of_this_machine_is_left_alone(tmp_path: Path) -> None:
+    assert diagnostics_of("untitled:1", WRONG) == []
+    assert diagnostics_of((tmp_path / "notes.md").as_uri(), WRONG) == []
+
+
+def test_what_it_does_not_know_is_refused(editor: Editor) -> None:
+    editor.says(id=7, method="textDocument/hover", params={})
+    assert editor.hears()["error"]["code"] == -32601
+    editor.says(method="$/setTrace", params={})
+    assert editor.server.stdin
+    editor.server.stdin.close()
+    assert editor.server.wait(20) == 1  # the editor is gone, and never asked it to end
+    editor.server.stdin = None

@@ -1,0 +1,77 @@
+"""A file that every rank writes is named, though it is whole; so is one outside of the folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import astuple
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.comparison.workspace import copy_folder
+from dp2ddp.runtime.stage import Mode, Stage
+from dp2ddp.runtime.written_files import Write, Writes
+from dp2ddp.trial.file_writers import left_to_every_rank, written_by_many, written_outside
+from dp2ddp.trial.prepare import Prepared, RunKind
+
+
+def prepared(room: Path, mode: Mode = "ddp") -> Prepared:
+    original = room / "original"
+    original.mkdir(parents=True)
+    workspace = copy_folder(original, room / "folder")
+    run_folder = room / "run"
+    run_folder.mkdir()
+    stage = Stage("train.py", mode, 2, str(workspace.folder), str(run_folder), "train.py")
+    return Prepared(RunKind(mode, "float64"), stage, (workspace,))
+
+
+def write(run: Prepared, rank: int, path: Path, text: str = "x", anew: bool = True) -> None:
+    path.write_text(text)
+    Writes(Path(run.stage.run_folder), rank).note(path, anew)
+
+
+def test_a_file_that_several_ranks_begin_anew_is_named(tmp_path: Path) -> None:
+    run = prepared(tmp_path / "ddp")
+    folder = run.workspaces[0].folder
+    for rank in range(2):
+        write(run, rank, folder / "net.pt")
+        write(run, rank, folder / f"rank{rank}.txt")  # of its own
+        write(run, rank, folder / "log.txt", anew=False)  # lines that are there twice show
+        write(run, rank, folder / "lock", text="")
+        Writes(Path(run.stage.run_folder), rank).note(os.devnull, True)
+    (found,) = written_by_many(run, run.workspaces[0].left_behind())
+    assert (found.path, found.ranks) == ("net.pt", (0, 1))
+    assert re.fullmatch(r"is written by ranks 0, 1 \(test_file_writers.py:\d+\)", found.what)
+
+
+def test_what_a_conversion_leaves_to_every_rank_is_named_wherever_it_lies(tmp_path: Path) -> None:
+    run = prepared(tmp_path / "ddp")
+    folder = run.workspaces[0].folder
+    line = {"place": "train_ddp.py:8", "every_rank": True}
+    written = [Write(False, str(folder / "out"), **line), Write(False, "/elsewhere/log.txt", **line)]  # type: ignore[arg-type]
+    lines = [json.dumps(astuple(each)) for each in (*written, Write(True, str(folder / "own.txt")))]
+    (Path(run.stage.run_folder) / "rank1.writes").write_text("\n".join(lines))
+    found = {each.path: (each.what, each.ranks) for each in left_to_every_rank(run)}
+    what = "is written by ranks 0, 1 (train_ddp.py:8)", (0, 1)
+    assert found == {"out": what, "/elsewhere/log.txt": what}
+
+
+def test_one_rank_may_write_as_often_as_it_likes(tmp_path: Path) -> None:
+    run = prepared(tmp_path / "ddp")
+    for _ in range(2):
+        write(run, 0, run.workspaces[0].folder / "net.pt")
+    assert list(written_by_many(run, run.workspaces[0].left_behind())) == []
+
+
+def test_a_file_outside_of_the_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = prepared(tmp_path / "dp", "dp"), prepared(tmp_path / "ddp")
+    place = tmp_path / "elsewhere.pt"
+    for run in both:
+        write(run, 0, place)
+        write(run, 0, run.workspaces[0].folder / "net.pt")
+        Writes(Path(run.stage.run_folder), 0).note(os.devnull, True)
+        Writes(Path(run.stage.run_folder), 0).note(tmp_path / "gone", True)
+    (remark,) = written_outside(both)
+    assert remark.startswith(f"both runs wrote to {place}, outside of the folder: not compared")
