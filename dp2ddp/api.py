@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from dp2ddp.errors import OptionError, RunError
-from dp2ddp.installed import require_what_runs_need
 from dp2ddp.progress import SILENT, Progress, Within
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def convert(
     from dp2ddp.codemod.convert import Options
     from dp2ddp.codemod.convert import convert as convert_project
     from dp2ddp.codemod.helpers import HelperPlace
-    from dp2ddp.codemod.result_files import names_file
+    from dp2ddp.codemod.result_files import names_file, refuse_other_files
     from dp2ddp.codemod.rule import UnknownRuleError
     from dp2ddp.source.entries import other_entries
     from dp2ddp.source.projects import module_file, read_project
@@ -102,6 +101,8 @@ def convert(
     )
     progress.begin(f"reading {script}")
     project = read_project(str(module_file(str(script))) if as_module else script, as_module)
+    if output is not None and not str(output).endswith(".ipynb"):  # which write_conversion judges
+        refuse_other_files(str(output), project.entry)
     if output is not None and names_file(str(output), project.entry):
         project = project.written_to(Path(output))
     try:
@@ -151,6 +152,8 @@ def write_conversion(
         raise OptionError("a script is written; --notebook writes a notebook")
     if in_place:
         return result_files.write_in_place(conversion, force=force, remark=remark)
+    if output:
+        result_files.refuse_other_files(output, conversion.before)
     return result_files.write(conversion, output, force=force, remark=remark)
 
 
@@ -206,13 +209,16 @@ def verify(
     fails, HazardError if the script cannot be converted without its owner, SourceError if it cannot be read,
     MissingError if torch is not installed, OptionError for options that do not go together.
     """
-    require_what_runs_need("verify")
+    from dp2ddp.trial.scripts import ready_to_run
+
+    other = None if converted is None else Path(converted)
+    ready_to_run("verify", Path(script), as_module, other)
     from dp2ddp.trial.all_trials import verify as verify_all
     from dp2ddp.trial.options import VerifyOptions
 
     options = VerifyOptions(
         script=Path(script),
-        converted=None if converted is None else Path(converted),
+        converted=other,
         devices=_numbers(devices),
         arguments=tuple(arguments),
         converted_arguments=None if converted_arguments is None else tuple(converted_arguments),
@@ -260,14 +266,17 @@ def bench(
     Returns what was measured for each number of devices: seconds, bytes (dp2ddp.costs.figures). Raises BenchmarkError
     if a run fails, and what `verify` raises.
     """
-    require_what_runs_need("bench")
+    from dp2ddp.trial.scripts import ready_to_run
+
+    other = None if converted is None else Path(converted)
+    ready_to_run("bench", Path(script), as_module, other)
     from dp2ddp.trial.options import VerifyOptions
     from dp2ddp.trial.timing import Timing
     from dp2ddp.trial.timing import bench as bench_all
 
     options = VerifyOptions(
         script=Path(script),
-        converted=None if converted is None else Path(converted),
+        converted=other,
         devices=_numbers(devices),
         arguments=tuple(arguments),
         converted_arguments=None if converted_arguments is None else tuple(converted_arguments),

@@ -13,7 +13,7 @@ Dp2DdpError                 the command line prints it as one line and exits wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 
 class Dp2DdpError(Exception):
@@ -58,3 +58,11 @@ class TraceError(Dp2DdpError):
 
 class MissingError(Dp2DdpError):
     """What is asked for needs a package that a light installation does not have."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """What may be meant by a word that is none of those that are known, to end a message with; or nothing."""
+    import difflib  # for a mistake only
+
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""

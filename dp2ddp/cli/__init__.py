@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from dp2ddp.commands import COMMANDS
-from dp2ddp.errors import Dp2DdpError, HazardError, UnmatchedAcceptanceError
+from dp2ddp.errors import Dp2DdpError, HazardError, UnmatchedAcceptanceError, did_you_mean
 
 
 class ScriptCommand(click.Command):
@@ -50,6 +50,14 @@ class LazyGroup(click.Group):
         command: click.Command = module.command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"No such command {name!r}{_meant(name)}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))  # from the table: --help imports no command
@@ -78,6 +86,13 @@ class LazyGroup(click.Group):
                 raise
             click.echo(f"dp2ddp: {error.filename or 'output'}: {error.strerror or error}", err=True)
             sys.exit(3)
+
+
+def _meant(name: str) -> str:
+    """What somebody may have meant who wrote this for a command: another one, or a script for one."""
+    if name.endswith((".py", ".ipynb")):
+        return f"; to convert this script: dp2ddp convert {shlex.quote(name)}"
+    return did_you_mean(name, COMMANDS)
 
 
 def _end_in_order() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dp2ddp.errors import SourceError
+from dp2ddp.errors import SourceError, did_you_mean
 from dp2ddp.review.settings import FILE, find_table
 
 
@@ -34,10 +34,7 @@ def read_defaults(commands: Mapping[str, str], name: str | None) -> dict[str, di
     }
     for key in table:
         if key not in options:
-            import difflib  # for a mistake only
-
-            close = difflib.get_close_matches(key, options, n=1)
-            meant = f" (did you mean {close[0]}?)" if close else ""
+            meant = did_you_mean(key, options)
             raise SourceError(
                 f"{path}: dp2ddp {name} has no option {key!r}{meant}; see [tool.dp2ddp.{name}] in {FILE}"
             )

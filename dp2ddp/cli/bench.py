@@ -13,7 +13,6 @@ from dp2ddp.cli._reports import check_targets, open_option, report_option, write
 from dp2ddp.cli._scripts import accept
 from dp2ddp.cli.verify import Words, Worlds
 from dp2ddp.errors import OptionError
-from dp2ddp.installed import require_what_runs_need
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.acceptance import AcceptOption
@@ -66,7 +65,9 @@ def command(
     Arguments for both scripts go behind --.
     Ends with 0, or 3 if they could not run.
     """
-    require_what_runs_need("bench")
+    from dp2ddp.trial.scripts import ready_to_run
+
+    ready_to_run("bench", script, as_module, converted)
     from dp2ddp.api import BenchmarkError, bench
     from dp2ddp.report.bench_json import as_document
     from dp2ddp.report.bench_text import print_bench

@@ -36,7 +36,7 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
     "-o",
     "--output",
     shell_complete=files,
-    help="Where to write the result (default: NAME_ddp.py beside SRC; - is stdout). "
+    help="Where to write the result: a file that ends in .py (default: NAME_ddp.py beside SRC), or - for stdout. "
     "Where local modules change too: a folder for a copy of the whole project.",
 )
 @click.option("--diff", "show_diff", is_flag=True, help="Print the difference and write nothing.")

@@ -119,7 +119,9 @@ def _job(
 
     path = script_file(script, as_module)
     if path.suffix == ".ipynb":
-        raise SourceError(f"{path}: torchrun starts scripts; `dp2ddp convert {path}` makes one of it")
+        raise SourceError(
+            f"{path}: torchrun starts scripts; `dp2ddp convert {shlex.quote(str(path))}` makes one of it"
+        )
     ready = readiness(read_project(path, as_module))
     module = module_of(path if as_module else script, as_module)
     settings = {

@@ -12,7 +12,6 @@ from dp2ddp.cli import ScriptCommand
 from dp2ddp.cli._progress import is_terminal
 from dp2ddp.cli._scripts import accept
 from dp2ddp.errors import RunError
-from dp2ddp.installed import require_what_runs_need
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.acceptance import AcceptOption
@@ -59,12 +58,12 @@ def command(
     yours changes.
     Arguments for the script go behind --. Ends with 0, or 3 if the script failed, 1 if it could not be converted.
     """
-    require_what_runs_need("run")
+    from dp2ddp.trial.scripts import folder_of, module_of, ready_to_run
+
+    script = ready_to_run("run", script, as_module)
     from dp2ddp.cli._scripts import devices_named, runnable, warn
     from dp2ddp.runtime.run import run_here
-    from dp2ddp.trial.scripts import folder_of, module_of, script_file
 
-    script = script_file(script, as_module)
     module = module_of(script, as_module)
     if steps and not trace:
         raise click.UsageError("--steps needs --trace: the recorder counts the steps")

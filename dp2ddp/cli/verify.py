@@ -14,7 +14,6 @@ from dp2ddp.cli._progress import shown
 from dp2ddp.cli._reports import check_targets, open_option, report_option, write_reports
 from dp2ddp.cli._scripts import accept
 from dp2ddp.errors import OptionError
-from dp2ddp.installed import require_what_runs_need
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.acceptance import AcceptOption
@@ -102,7 +101,9 @@ def command(
     Arguments for both scripts go behind --.
     Ends with 0 if both are the same, 1 if they differ, 3 if they could not run.
     """
-    require_what_runs_need("verify")
+    from dp2ddp.trial.scripts import ready_to_run
+
+    ready_to_run("verify", script, as_module, converted)
     from dp2ddp.api import VerificationError, verify
     from dp2ddp.report.comparison import print_report
     from dp2ddp.report.comparison_json import as_document

@@ -19,6 +19,7 @@ from dp2ddp.codemod.checks import check_result
 from dp2ddp.codemod.choices import FULL
 from dp2ddp.codemod.facts import Facts, gather_facts
 from dp2ddp.codemod.facts.looked_up import may_look_up
+from dp2ddp.codemod.facts.traces import may_be_local
 from dp2ddp.codemod.header import make_header
 from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
 from dp2ddp.codemod.launch import entry_name, launch_line, world_of
@@ -85,7 +86,9 @@ class Conversion:
     launch: str = ""
     entry_module: str = ""  # "package.train", of a script that is started with -m
     used_by: tuple[OtherEntry, ...] = ()  # other scripts that import what is changed here
-    missing: tuple[str, ...] = ()  # imports that were not found, so that nobody has looked at what they do
+    missing: tuple[
+        str, ...
+    ] = ()  # imports that were not found, and may be the project's own: nobody has read them
     unread: tuple[str, ...] = ()  # local modules that are no Python: nobody has looked at them either
 
     @property
@@ -213,7 +216,10 @@ def convert(
         (options or Options()).accept, conversion.accepted, conversion.hazards, project.entry.name
     )
     return replace(
-        conversion, missing=project.missing, unread=project.unread, entry_module=project.entry_module
+        conversion,
+        missing=tuple(filter(may_be_local, project.missing)),
+        unread=project.unread,
+        entry_module=project.entry_module,
     )
 
 
@@ -295,7 +301,10 @@ def _plan(project: Project, options: Options, begin: Callable[[str], object]) ->
         strategy = with_tier(facts, strategy, choose_tier(facts, strategy, plans, options.tier, against))
     if strategy.helpers.value != FULL:
         plans = {file: make_plan(file, strategy, rules, options.accept) for file in facts.files}
-    return ProjectPlan(facts, strategy, plans, STYLES[options.style].whole)
+    planned = ProjectPlan(facts, strategy, plans, STYLES[options.style].whole)
+    if not planned.converts:
+        return planned
+    return replace(planned, plans={file: with_unused_imports(file, plan) for file, plan in plans.items()})
 
 
 def _convert(project: Project, options: Options, begin: Callable[[str], object]) -> Conversion:
@@ -366,7 +375,6 @@ def _unchanged(plans: Mapping[Facts, Plan], strategy: Strategy) -> Conversion:
 def _convert_files(
     project: Project, facts: Facts, plans: Mapping[Facts, Plan], strategy: Strategy, options: Options
 ) -> Conversion:
-    plans = {file: with_unused_imports(file, plan) for file, plan in plans.items()}
     keeps_name = bool(project.entry_names)
     is_project = keeps_name or any(plans[file].edits for file in facts.others)
     place = options.helpers

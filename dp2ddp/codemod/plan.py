@@ -37,6 +37,11 @@ class Planned:
         return finding.message if isinstance(finding, (Hazard, Note)) else finding.because
 
 
+def listed(edits: Iterable[Planned]) -> list[Planned]:
+    """Edits as they are listed and counted: several small things that a rule does to one line are one of them."""
+    return list({(edit.code, edit.file, edit.line, edit.because): edit for edit in edits}.values())
+
+
 @dataclass(frozen=True)
 class Plan:
     """What will change, what stands in the way, and how it will run."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dp2ddp.codemod.convert import Conversion
-from dp2ddp.errors import SourceError
+from dp2ddp.errors import OptionError, SourceError
 from dp2ddp.source.files import SourceFile
 
 Remark = Callable[[str], None]
@@ -17,6 +17,17 @@ def names_file(output: str, source: SourceFile) -> bool:
     """Whether `output` names a file for the script, and no folder for a copy of the project."""
     suffixes = {".py", source.path.suffix if source.path else ""}
     return Path(output).suffix in suffixes and not Path(output).is_dir() and not output.endswith(os.sep)
+
+
+def refuse_other_files(output: str, source: SourceFile) -> None:
+    """An OptionError for `-o out.txt`: it reads as a file, is none for a script, and a folder is hardly meant."""
+    looks_like_file = Path(output).suffix[1:2].isalpha()  # `project-1.2` does not
+    if looks_like_file and not (
+        names_file(output, source) or Path(output).is_dir() or output.endswith(os.sep)
+    ):
+        raise OptionError(
+            f"-o {output}: a script is written, into a file that ends in .py, or into a folder; {output}/ is a folder"
+        )
 
 
 def write(conversion: Conversion, output: str | None, *, force: bool, remark: Remark) -> str | None:

@@ -6,7 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, TypeVar
@@ -15,7 +15,7 @@ from dp2ddp.codemod.choices import EXACT, FULL, IDIOMATIC
 from dp2ddp.codemod.edits import Finding
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.strategy import Strategy
-from dp2ddp.errors import ConversionError
+from dp2ddp.errors import ConversionError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def pick_rules(select: tuple[str, ...], ignore: tuple[str, ...], style: str = "e
     rules = rules_of_style(style)
     for code in (*select, *ignore):
         if not any(rule.code.startswith(code) for rule in rules):
-            raise UnknownRuleError(code)
+            raise UnknownRuleError(code, [rule.code for rule in rules])
     return tuple(
         rule
         for rule in rules
@@ -162,8 +162,8 @@ def pick_rules(select: tuple[str, ...], ignore: tuple[str, ...], style: str = "e
 class UnknownRuleError(ConversionError):
     """A rule code that no rule has."""
 
-    def __init__(self, code: str) -> None:
-        super().__init__(f"{code}: no such rule; `dp2ddp rules` lists them")
+    def __init__(self, code: str, known: Sequence[str]) -> None:
+        super().__init__(f"{code}: no such rule{did_you_mean(code, known)}; `dp2ddp rules` lists them")
         self.code = code
 
 

@@ -14,7 +14,7 @@ from dp2ddp.doctor.answers import TWO_RANKS, Answer
 from dp2ddp.doctor.children import Child, Ended, ended
 from dp2ddp.doctor.host import host_answers
 from dp2ddp.doctor.torch_answers import broken_torch, driver_version, no_torch, torch_answers
-from dp2ddp.installed import INSTALL
+from dp2ddp.installed import install
 
 HERE = Path(__file__).resolve().parent
 AGENT = HERE.parent / "runtime" / "agent.py"
@@ -48,7 +48,7 @@ def examine(timeout: float, progress: Callable[[str], None]) -> Iterator[Answer]
             return
         yield from torch_answers(json.loads(said.stdout.splitlines()[-1]), driver_version())
         if importlib.util.find_spec("psutil") is None:
-            yield Answer(TWO_RANKS, "remark", "not tried: that needs psutil", INSTALL)
+            yield Answer(TWO_RANKS, "remark", "not tried: that needs psutil", install(["psutil"]))
             return
         progress("starting two ranks with torchrun; some seconds")
         yield two_ranks(folder, timeout)

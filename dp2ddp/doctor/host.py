@@ -12,12 +12,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from dp2ddp import __version__
 from dp2ddp.doctor.answers import Answer, size
-from dp2ddp.installed import INSTALL, NEEDED_BY_RUNS
+from dp2ddp.installed import install, missing_for_runs
 
 MB, GB = 2**20, 2**30
 SMALL_SHM = GB  # a loader with 4 workers keeps 8 batches there; docker's own 64 MB hold one of 100 images
@@ -32,7 +31,7 @@ def host_answers() -> Iterator[Answer]:
     """Everything that this process can find out by itself."""
     cores = usable_cores()
     yield system_answer()
-    yield own_answer([name for name in NEEDED_BY_RUNS if find_spec(name) is None])
+    yield own_answer(missing_for_runs())
     yield processors_answer(cores, os.cpu_count() or 1)
     yield memory_answer(*memory())
     yield shared_memory_answer(shared_memory())
@@ -59,7 +58,7 @@ def own_answer(missing: Sequence[str]) -> Answer:
     """What of dp2ddp can run here; `missing` are packages."""
     facts = {"version": __version__, "missing": list(missing)}
     if missing:
-        advice = f"verify, bench and run need {', '.join(missing)}: {INSTALL}"
+        advice = f"verify, bench and run need {', '.join(missing)}: {install(missing)}"
         return Answer("dp2ddp", "remark", f"{__version__}, for converting and checking", advice, facts)
     return Answer("dp2ddp", "good", f"{__version__}, with all that verify needs", "", facts)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dp2ddp.doctor.answers import Answer, size
-from dp2ddp.installed import INSTALL
+from dp2ddp.installed import install, missing_for_runs
 
 OLDEST = (2, 4)  # of torch, for dp2ddp's helpers; pyproject.toml says the same
 NVIDIA_DRIVER = Path("/proc/driver/nvidia/version")
@@ -16,7 +16,7 @@ GPU_DRIVERS = (NVIDIA_DRIVER, Path("/dev/kfd"), Path("/dev/dxg"))  # NVIDIA's, A
 
 
 def no_torch() -> Answer:
-    advice = f"converting and checking need none; to verify and to train: {INSTALL}"
+    advice = f"converting and checking need none; to verify and to train: {install(missing_for_runs())}"
     return Answer("torch", "bad", "is not installed for this Python", advice, {"version": None})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dp2ddp.review.checking import CheckResult
+from dp2ddp.review.problems import Level
 
 
 def check_text(result: CheckResult) -> str:
@@ -22,10 +23,14 @@ def _lines(result: CheckResult) -> Iterator[str]:
 
 
 def summary(result: CheckResult) -> str:
-    """One line: how many problems in how many files."""
-    parts = [_count(len(result.problems), "problem") if result.problems else "nothing found"]
+    """One line: how many problems in how many files; a note is none."""
+    notes = sum(problem.level is Level.NOTE for problem in result.problems)
+    problems = len(result.problems) - notes
+    parts = [_count(problems, "problem")] if problems else ["no problems" if notes else "nothing found"]
     if fixable := sum(problem.fixable for problem in result.problems):
         parts.append(f"{fixable} of them --fix mends")
+    if notes:
+        parts.append(_count(notes, "note"))
     if result.unread:
         parts.append(f"{len(result.unread)} not read")
     if result.known:

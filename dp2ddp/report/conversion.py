@@ -11,10 +11,14 @@ from dp2ddp.codemod.acceptance import option_text
 from dp2ddp.codemod.convert import Conversion
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.helpers import HelperModule
-from dp2ddp.codemod.plan import Planned
+from dp2ddp.codemod.plan import Planned, listed
 from dp2ddp.codemod.strategy import Choice
 
 VERSION = 1
+OF_MISSING = (
+    "if that is code of your own, convert again with its folder in PYTHONPATH; a package need not be "
+    "installed here"
+)
 
 
 def conversion_text(conversion: Conversion, written: str | None) -> str:
@@ -34,13 +38,14 @@ def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
         if conversion.helpers:
             yield f"  helpers: {_helpers(conversion.helpers)}"
         yield ""
-        yield from (f"  {_place(edit)}  {edit.because} ({edit.code})" for edit in _merged(conversion.edits))
+        yield from (f"  {_place(edit)}  {edit.because} ({edit.code})" for edit in listed(conversion.edits))
     if conversion.notes:
         yield ""
         yield from (f"note    {_place(note)}  {note.because} ({note.code})" for note in conversion.notes)
     if conversion.missing:
         yield ""
         yield f"not found, so not looked at: {', '.join(conversion.missing)}"
+        yield f"        {OF_MISSING}"
     if conversion.used_by:
         yield ""
         yield from _used_by(conversion)
@@ -113,7 +118,7 @@ def verdict(conversion: Conversion, written: str | None) -> str:
         return f"{name}: nothing to convert{hazards}" + (" (see the notes)" if conversion.notes else "")
     if not conversion.changed:
         return f"{name}: not converted{hazards}"
-    count = len(conversion.edits)
+    count = len(listed(conversion.edits))
     into = f" -> {written}" if written else ""
     return f"{name}{into}: {count} edit{'s' if count > 1 else ''}{hazards}"
 
@@ -129,11 +134,6 @@ def _choice(kind: str, choice: Choice) -> str:
 
 def _place(planned: Planned) -> str:
     return f"{planned.file}:{planned.line}" if planned.file else f"{planned.place}:"
-
-
-def _merged(edits: tuple[Planned, ...]) -> list[Planned]:
-    """One line where a rule does several small things to one line of the script."""
-    return list({(edit.code, edit.line, edit.because): edit for edit in edits}.values())
 
 
 def _hazard(conversion: Conversion, planned: Planned) -> Iterator[str]:
@@ -159,7 +159,7 @@ def accepted_text(conversion: Conversion, planned: Planned) -> str:
 def _how_to_answer(hazards: tuple[Planned, ...]) -> Iterator[str]:
     """What a person does who has looked at a hazard and finds it harmless."""
     first = hazards[0]
-    comment, option = f"`# dp2ddp: accept[{first.code}] why`", f"--accept {option_text(first)}"
+    comment, option = f"`# dp2ddp: accept[{first.code}] why`", f"--accept {shlex.quote(option_text(first))}"
     yield f"answer one that is harmless with {comment} on its line, or {option}; dp2ddp verify shows if it is"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dp2ddp.report.conversion import accepted_text
+from dp2ddp.report.conversion import OF_MISSING, accepted_text
 from dp2ddp.report.conversion_report import (
     WORDS,
     ConversionReport,
@@ -91,7 +91,9 @@ def _notes(report: ConversionReport) -> Iterator[str]:
         f"- {plain(place_of(conversion, note))}: {plain(note.because)} ({note.code})"
         for note in conversion.notes
     ]
-    lines += [f"- not found, so not looked at: {plain(module)}" for module in conversion.missing]
+    lines += [
+        f"- not found, so not looked at: {plain(module)}; {OF_MISSING}" for module in conversion.missing
+    ]
     lines += [f"- not read, so not looked at: {plain(module)}" for module in conversion.unread]
     lines += [
         f"- {plain(str(entry.path))} imports what is changed here: {plain(', '.join(map(str, entry.uses)))}"

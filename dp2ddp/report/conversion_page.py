@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 from dp2ddp.report.change_view import ShownChange, shown_change
-from dp2ddp.report.conversion import accepted_text, conversion_json
+from dp2ddp.report.conversion import OF_MISSING, accepted_text, conversion_json
 from dp2ddp.report.conversion_report import (
     WORDS,
     ConversionReport,
@@ -49,6 +49,7 @@ def page(report: ConversionReport) -> str:
         else [],
         changes=changes,
         notes=[(place_of(conversion, each), each) for each in conversion.notes],
+        of_missing=OF_MISSING,
         rules=rules_of(conversion),
     )
 

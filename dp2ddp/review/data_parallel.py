@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from dp2ddp.codemod.convert import MENTION, ProjectPlan, plan_project
-from dp2ddp.codemod.edits import Hazard, Import, Lift
+from dp2ddp.codemod.edits import DropImport, Hazard, Import, Lift
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.script import Script
-from dp2ddp.codemod.plan import WRAP_RULE, WRAP_RULES, Planned
+from dp2ddp.codemod.plan import WRAP_RULE, WRAP_RULES, Planned, listed
 from dp2ddp.errors import Dp2DdpError, SourceError
 from dp2ddp.review.files import read_bytes
 from dp2ddp.review.one_file import place_problem
@@ -77,9 +78,7 @@ def check_project(entry: str, project: Project) -> tuple[list[PlacedProblem], li
 
 def note_all_wraps(entry: str, files: Sequence[str]) -> list[PlacedProblem]:
     """The wraps of a script with too many modules to plan its conversion on the way, and of these."""
-    advice = (
-        f"dp2ddp convert {os.path.relpath(entry)} says what stands in the way: it has {len(files):,} modules"
-    )
+    advice = f"{_convert(entry)} says what stands in the way: it has {len(files):,} modules"
     wrapping = (path for path in files if may_wrap(path))
     return [problem for path in wrapping for problem in note_wraps(Script(read_source(path)), advice)]
 
@@ -91,16 +90,26 @@ def note_wraps(script: Script, advice: str = NO_ENTRY) -> list[PlacedProblem]:
 
 
 def _problems(entry: str, planned: ProjectPlan) -> Iterator[PlacedProblem]:
-    edits = sum(len(plan.edits) for plan in planned.plans.values())
+    edits = sum(len(listed(plan.edits)) for plan in planned.plans.values())
     hazards = sum(len(plan.hazards) for plan in planned.plans.values())
     for facts, plan in planned.plans.items():
         for hazard in plan.hazards:
             assert isinstance(hazard.finding, Hazard)
             yield _placed(entry, facts, hazard, Level.ERROR, hazard.finding.message, hazard.finding.advice)
-        wraps = [edit for edit in plan.edits if edit.code in WRAP_RULES] if planned.converts else []
+        wraps = [edit for edit in plan.edits if _is_wrap(edit)] if planned.converts else []
         for wrap in {wrap.line: wrap for wrap in reversed(wraps)}.values():  # the first on its line
-            advice = f"dp2ddp convert {os.path.relpath(entry)}: {_result(edits, hazards, planned)}"
+            advice = f"{_convert(entry)}: {_result(edits, hazards, planned)}"
             yield _placed(entry, facts, wrap, Level.NOTE, WRAPPED, advice)
+
+
+def _is_wrap(edit: Planned) -> bool:
+    """Whether an edit is of a wrap, and not of an import that goes with it."""
+    return edit.code in WRAP_RULES and not isinstance(edit.finding, DropImport)
+
+
+def _convert(entry: str) -> str:
+    """The command that converts a script."""
+    return f"dp2ddp convert {shlex.quote(os.path.relpath(entry))}"
 
 
 def _result(edits: int, hazards: int, planned: ProjectPlan) -> str:

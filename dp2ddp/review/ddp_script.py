@@ -114,6 +114,26 @@ class DDPScript:
                     samplers[loader.node] = makers[value]
         return samplers
 
+    def certain_sampler(self, loader: CallSite) -> CallSite | None:
+        """The DistributedSampler that a loader is given in every run: made in its call, or in a statement above it."""
+        given = loader.argument(3, "sampler")
+        for sampler in self.samplers:
+            if sampler.node is given or self._holds(given, sampler.node):
+                return sampler
+        return None
+
+    def _holds(self, name: ast.AST | None, value: ast.AST) -> bool:
+        """Whether a name certainly means the value that a statement above it gave it, under no condition."""
+        return (
+            isinstance(name, ast.Name)
+            and isinstance(self.script.scopes.parents[value], ast.Assign)
+            and self.variable_of(value) == self.script.variable(name)
+            and self._comes_after(name, value)
+            and all(
+                self.sites.function_of(store) is self.sites.function_of(name) for store in self._stores(name)
+            )
+        )
+
     @cached_property
     def own_save(self) -> bool:
         """Whether torch.save is replaced (`torch.save = save_on_master`)."""

@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dp2ddp.errors import SourceError
+from dp2ddp.errors import SourceError, did_you_mean
 
 KEYS = ("select", "ignore", "per-file-ignores", "baseline")
 FILE = "pyproject.toml"
@@ -71,7 +71,9 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
 def _settings(path: Path, table: Mapping[str, Any], commands: Collection[str]) -> Settings:
     for key in table:
         if key not in KEYS and key not in commands:
-            raise SourceError(f"{path}: [tool.dp2ddp] has no key {key!r}{_meant(key, (*KEYS, *commands))}")
+            raise SourceError(
+                f"{path}: [tool.dp2ddp] has no key {key!r}{did_you_mean(key, (*KEYS, *commands))}"
+            )
     patterns = table.get("per-file-ignores", {})
     if not isinstance(patterns, dict):
         raise SourceError(f"{path}: per-file-ignores is a table: pattern = [codes]")
@@ -106,16 +108,9 @@ def checked_codes(codes: Iterable[str]) -> tuple[str, ...]:
     for code in given:
         if not any(known.startswith(code) for known in known_codes()):
             raise UnknownCodeError(
-                f"{code}: no such rule{_meant(code, known_codes())}; `dp2ddp rules` lists them"
+                f"{code}: no such rule{did_you_mean(code, known_codes())}; `dp2ddp rules` lists them"
             )
     return given
-
-
-def _meant(word: str, known: Collection[str]) -> str:
-    import difflib  # for a mistake only
-
-    close = difflib.get_close_matches(word, known, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 @lru_cache

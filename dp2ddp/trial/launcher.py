@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shlex
 from pathlib import Path
 
 from dp2ddp.source.files import read_source
@@ -24,7 +25,8 @@ def starts_its_ranks(script: Path) -> bool:
 
 def launch_line(script: Path, starts_ranks: bool) -> str:
     """The command that starts a version of the user's own."""
-    return f"python {script}" if starts_ranks else f"torchrun --standalone --nproc-per-node N {script}"
+    name = shlex.quote(str(script))
+    return f"python {name}" if starts_ranks else f"torchrun --standalone --nproc-per-node N {name}"
 
 
 def _name(function: ast.expr) -> str:

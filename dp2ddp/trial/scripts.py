@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dp2ddp.errors import HazardError, SourceError
+from dp2ddp.installed import require_what_runs_need
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.acceptance import AcceptOption
@@ -32,6 +33,18 @@ def script_file(script: Path, as_module: bool) -> Path:
 
     path = module_file(str(script)) if as_module else script
     existing_script(path)
+    return path
+
+
+def ready_to_run(command: str, script: Path, as_module: bool = False, converted: Path | None = None) -> Path:
+    """The script that is meant, once it (and the other version of it) can be read, and all that runs need is there.
+
+    What was mistyped is said before what is not installed: SourceError, MissingError.
+    """
+    path = script_file(script, as_module)
+    if converted is not None:
+        existing_script(converted)
+    require_what_runs_need(command)
     return path
 
 

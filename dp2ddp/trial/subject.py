@@ -73,7 +73,9 @@ class Subject:
             return ()
         name = self.changed_since.name
         text = f"{name} as it lies there is NOT what was verified: it differs from what convert writes today"
-        return (f"{text}. To verify it: dp2ddp verify {self.name} --converted {name}",)
+        return (
+            f"{text}. To verify it: dp2ddp verify {shlex.quote(self.name)} --converted {shlex.quote(name)}",
+        )
 
     @property
     def arguments_of_converted(self) -> tuple[str, ...]:

@@ -96,6 +96,25 @@ def test_what_is_no_python_has_file_line_and_column(
             [*CONVERT, "train.py", "--ignore", "DDP777"], "DDP777: no such rule", id="no rule to ignore"
         ),
         pytest.param(["rules", "DDP777"], "DDP777: no such rule", id="no such page"),
+        pytest.param(["rules", "DDP6266"], "(did you mean DDP626?)", id="nearly a page"),
+        pytest.param(
+            [*CONVERT, "train.py", "--select", "DP502"], "(did you mean DDP502?)", id="nearly a rule"
+        ),
+        pytest.param(["chekc"], "No such command 'chekc' (did you mean check?)", id="nearly a command"),
+        pytest.param(["convrt", "train.py"], "(did you mean convert?)", id="nearly convert"),
+        pytest.param(["whatever"], "No such command 'whatever'\n", id="nothing like a command"),
+        pytest.param(
+            ["a b.py"], "to convert this script: dp2ddp convert 'a b.py'\n", id="a script for a command"
+        ),
+        *(
+            pytest.param(
+                [*CONVERT, "train.py", "-o", name, *more],
+                f"-o {name}: a script is written, into a file that ends in .py, or into a folder; {name}/ is a folder",
+                id=f"convert into {name} {' '.join(more)}",
+            )
+            for name in ("out.txt", "report.json", "new/out.md")
+            for more in ([], ["--diff"])
+        ),
     ],
 )
 def test_what_is_no_use(
@@ -103,6 +122,41 @@ def test_what_is_no_use(
 ) -> None:
     script(tmp_path, TRAIN)
     is_refused(tmp_path, monkeypatch, arguments, words, code=2, lines=4)
+
+
+@pytest.mark.parametrize("name", ["out", "out-1.2", "out.new/", "there.old"])
+def test_what_is_no_file_is_a_folder_for_a_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    script(tmp_path, TRAIN)
+    (tmp_path / "there.old").mkdir()
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, [*CONVERT, "train.py", "-o", name])
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / name / "train.py").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        *(([*command, "nope.py"], "nope.py: no such file") for command in (RUN_DP, VERIFY, BENCH)),
+        *(
+            ([*command, "train.py"], ": pip install torch numpy psutil")
+            for command in (RUN_DP, VERIFY, BENCH)
+        ),
+        *(
+            ([*command, "train.py", "--converted", "no.py"], "no.py: no such file")
+            for command in (VERIFY, BENCH)
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_was_mistyped_is_said_before_what_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+) -> None:
+    script(tmp_path, TRAIN)
+    monkeypatch.setattr("dp2ddp.installed.find_spec", lambda name: None)
+    is_refused(tmp_path, monkeypatch, arguments, words)
 
 
 def is_refused(

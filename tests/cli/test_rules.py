@@ -30,6 +30,12 @@ def test_a_page_explains_and_shows() -> None:
     assert "+net = GraphDDP(net).cuda()" in result.stdout
 
 
+def test_a_family_is_listed() -> None:
+    lines = rules("ddp60").stdout.splitlines()
+
+    assert [line[:6] for line in lines] == [f"DDP60{number}" for number in range(1, 10)]
+
+
 def test_an_unknown_code_is_a_usage_error() -> None:
     result = rules("DDP777")
 

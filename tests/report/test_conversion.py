@@ -92,3 +92,20 @@ def test_the_difference_shows_the_script_and_the_report_names_its_helpers() -> N
     assert f"  helpers: ddp_helpers.py beside it, {count:,} lines" in conversion_text(conversion, None)
     said = json.loads(conversion_json(conversion, None))["helpers"]
     assert (said["file"], said["lines"], said["kept"]) == ("ddp_helpers.py", count, [])
+
+
+def test_an_import_that_may_be_the_users_own_is_named_with_what_to_do() -> None:
+    text = "import numpy\nimport tqdm\nimport fancy_layers\n" + SCRIPT
+    project = Project(SourceFile(Path("train.py"), text), missing=("fancy_layers", "numpy", "tqdm"))
+
+    lines = report(convert(project))
+
+    place = lines.index("not found, so not looked at: fancy_layers")  # not numpy, not tqdm: they are known
+    assert "its folder in PYTHONPATH" in lines[place + 1]
+
+
+def test_packages_that_are_not_installed_are_nothing_to_say() -> None:
+    project = Project(SourceFile(Path("train.py"), SCRIPT), missing=("numpy", "tqdm"))
+
+    assert "not found" not in conversion_text(convert(project), None)
+    assert json.loads(conversion_json(convert(project), None))["missing"] == []

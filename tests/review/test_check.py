@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -224,6 +225,65 @@ class TestWhatIsFound:
 WRAP = "torch.nn.DataParallel(net)"
 
 
+class TestTheConversionInShort:
+    """What a note says of `convert` is what `convert` says itself."""
+
+    def test_it_counts_edits_as_convert_does(self) -> None:
+        text = "import torch\nfrom torch.nn import DataParallel\nmodel = DataParallel(torch.nn.Linear(2, 2), [0, 1])\n"
+        Path("train.py").write_text(f"{text}model(torch.ones(4, 2)).sum().backward()\n")
+
+        (note,) = json.loads(check("--format", "json").stdout)["problems"]
+        converted = CliRunner().invoke(main, ["convert", "train.py"]).stdout
+
+        count = converted.partition(": ")[2].partition("\n")[0]  # of "train.py -> train_ddp.py: 4 edits"
+        listed = [line for line in converted.splitlines() if re.match(r"  line \d", line)]
+        assert note["advice"].startswith(f"dp2ddp convert train.py: {count} in 1 file, ")
+        assert count == f"{len(listed)} edits"
+        assert any("nothing uses it any more" in line for line in listed)  # an edit that comes of the others
+
+    @pytest.mark.parametrize("name", ["my train.py", "$HOME.py", "it's.py"])
+    def test_the_command_can_be_pasted_into_a_shell(self, name: str) -> None:
+        Path(name).write_text(WRAPPED)
+
+        advice = json.loads(check("--format", "json").stdout)["problems"][0]["advice"]
+
+        assert shlex.split(advice)[:3] == ["dp2ddp", "convert", f"{name}:"]
+
+    def test_a_notebook_with_a_blank_in_its_name(self) -> None:
+        cell = {
+            "cell_type": "code",
+            "source": WRAPPED,
+            "metadata": {},
+            "outputs": [],
+            "execution_count": None,
+        }
+        Path("my run.ipynb").write_text(
+            json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [cell]})
+        )
+
+        assert "    dp2ddp convert 'my run.ipynb': " in check().stdout
+
+
+class TestTheLastLine:
+    """Problems and notes are counted apart: only problems make the exit code 1."""
+
+    def test_a_note_is_no_problem(self) -> None:
+        Path("train.py").write_text(WRAPPED.replace("os.fork()\n", ""))
+
+        assert check().stdout.endswith("\n1 file: no problems, 1 note\n")
+
+    def test_both(self) -> None:
+        Path("train.py").write_text(WRAPPED)
+
+        assert check().stdout.endswith("\n1 file: 1 problem, 1 note\n")
+
+    def test_with_what_can_be_mended(self) -> None:
+        Path("train.py").write_text(PORT)
+        Path("wrapped.py").write_text(WRAPPED)
+
+        assert check().stdout.endswith("\n2 files: 5 problems, 3 of them --fix mends, 1 note\n")
+
+
 class TestWhatIsLeftOut:
     def test_a_comment_leaves_a_rule_out_on_its_line(self) -> None:
         line = "    model = DistributedDataParallel(net.cuda(), device_ids=[0, 1])"
@@ -314,6 +374,45 @@ class TestFix:
         ).replace("    main()\n", "    main()\n    dist.destroy_process_group()\n")
         assert "1 file: 1 problem\n" in result.stdout
         assert "mended 3 problems in 1 file" in result.stderr
+
+    SAMPLED = (
+        "from torch.nn.parallel import DistributedDataParallel\n"
+        "from torch.utils.data import DataLoader, DistributedSampler\n"
+    )
+
+    @pytest.mark.parametrize(
+        ("made", "is_mended"),
+        [
+            pytest.param("sampler = DistributedSampler(data)\n", True, id="a line above"),
+            pytest.param("sampler = DistributedSampler(data)\nprint(sampler)\n", True, id="two lines above"),
+            pytest.param("sampler = None\nsampler = DistributedSampler(data)\n", True, id="None before"),
+            pytest.param("sampler = DistributedSampler(data) if many else None\n", False, id="or None"),
+            pytest.param("sampler = None\nif many:\n    sampler = DistributedSampler(data)\n", False, id="if many"),
+            pytest.param("sampler = DistributedSampler(data)\nif one:\n    sampler = None\n", False, id="taken away"),
+            pytest.param("sampler = DistributedSampler(data, shuffle=False)\n", False, id="in order"),
+            pytest.param(
+                "def reset():\n    global sampler\n    sampler = None\n\nsampler = DistributedSampler(data)\nreset()\n",
+                False, id="set by a function",
+            ),
+        ],
+    )  # fmt: skip
+    def test_shuffle_goes_where_the_sampler_is_certain(self, made: str, is_mended: bool) -> None:
+        before = f"{self.SAMPLED}{made}loader = DataLoader(data, shuffle=True, sampler=sampler)\n"
+        Path("train.py").write_text(before)
+
+        check("--fix", "--select", "DDP629")
+
+        after = before.replace("shuffle=True, ", "") if is_mended else before
+        assert Path("train.py").read_text() == after
+
+    def test_shuffle_stays_where_its_error_is_caught(self) -> None:
+        text = "    loader = DataLoader(data, shuffle=True, sampler=DistributedSampler(data))\n"
+        before = f"{self.SAMPLED}try:\n{text}except ValueError:\n    loader = None\n"
+        Path("train.py").write_text(before)
+
+        check("--fix")
+
+        assert Path("train.py").read_text() == before
 
     def test_only_what_is_selected_is_mended(self) -> None:
         Path("train.py").write_text(PORT)

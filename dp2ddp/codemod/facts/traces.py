@@ -75,6 +75,11 @@ LIBRARIES = {
 }
 
 
+def may_be_local(name: str) -> bool:
+    """Whether an import that is not found may be a file of the project; a known library need not be installed."""
+    return f".{name}" not in LIBRARIES
+
+
 def trace_of_forward(modules: Modules, places: Places, wraps: Sequence[Wrap]) -> str | None:
     """The first thing by which a forward may leave a trace, and where; None: there is none."""
     missing = next(_not_read(modules, wraps), None)
@@ -90,7 +95,7 @@ def trace_of_forward(modules: Modules, places: Places, wraps: Sequence[Wrap]) ->
 
 def _not_read(modules: Modules, wraps: Sequence[Wrap]) -> Iterator[str]:
     """Files and names that layers may come from, and that nobody has read."""
-    yield from (name for name in modules.missing if f".{name}" not in LIBRARIES)
+    yield from filter(may_be_local, modules.missing)
     yield from modules.unread
     if modules.entry.source.path is None:  # from stdin: nothing was looked for
         yield from _imported(modules)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import DropArgument
-from dp2ddp.codemod.facts.script import literal
+from dp2ddp.codemod.facts.script import CallSite, literal
 from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
@@ -22,8 +23,8 @@ class SamplerAndShuffle(CheckRule):
     ValueError: sampler option is mutually exclusive with shuffle.
 
     ## Safety
-    `--fix` takes `shuffle=True` out where a sampler that shuffles is made in the same call: the script did not run
-    before. A sampler that has a name may be None elsewhere.
+    `--fix` takes `shuffle=True` out where a sampler that shuffles is made in the same call, or under no condition
+    above it: the script did not run before. Elsewhere its name may be None.
 
     ## References
     https://github.com/NVIDIA/tacotron2/issues/168, https://github.com/ultralytics/yolov3/issues/231.
@@ -44,6 +45,20 @@ class SamplerAndShuffle(CheckRule):
                 from torch.nn.parallel import DistributedDataParallel
                 from torch.utils.data import DataLoader, DistributedSampler
                 loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data))
+            """,
+        ),
+        Rewrites(
+            before="""
+                from torch.nn.parallel import DistributedDataParallel
+                from torch.utils.data import DataLoader, DistributedSampler
+                sampler = DistributedSampler(data)
+                loader = DataLoader(data, batch_size=8, shuffle=True, sampler=sampler)
+            """,
+            after="""
+                from torch.nn.parallel import DistributedDataParallel
+                from torch.utils.data import DataLoader, DistributedSampler
+                sampler = DistributedSampler(data)
+                loader = DataLoader(data, batch_size=8, sampler=sampler)
             """,
         ),
         Flags(
@@ -68,12 +83,10 @@ class SamplerAndShuffle(CheckRule):
             shuffle, sampler = loader.argument(2, "shuffle"), script.sampler_of.get(loader.node)
             if shuffle is None or sampler is None or literal(shuffle) is not True:
                 continue
-            given = loader.argument(3, "sampler")
-            shuffles = sampler.argument(3, "shuffle") is None
             keyword = loader.keyword("shuffle")
             fix = (
                 (DropArgument(keyword, loader.node, "the sampler shuffles"),)
-                if keyword and shuffles and given is sampler.node
+                if keyword and _never_ran(script, loader)
                 else ()
             )
             yield Problem(
@@ -82,3 +95,10 @@ class SamplerAndShuffle(CheckRule):
                 "leave it to the sampler: take shuffle=True out, or shuffle=(sampler is None) where there may be none",
                 fix,
             )
+
+
+def _never_ran(script: DDPScript, loader: CallSite) -> bool:
+    """Whether the loader always gets a sampler that shuffles, and nothing catches the error that it then raises."""
+    sampler = script.certain_sampler(loader)
+    is_tried = any(isinstance(parent, ast.Try) for parent in script.script.scopes.ancestors(loader.node))
+    return sampler is not None and sampler.argument(3, "shuffle") is None and not is_tried
