@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from dp2ddp.codemod.facts.iterations import FUNCTIONS
@@ -14,6 +14,7 @@ from dp2ddp.codemod.facts.models import DDP
 from dp2ddp.codemod.facts.own_mode import MAKES_GROUP
 from dp2ddp.codemod.facts.scopes import SCRIPT
 from dp2ddp.codemod.facts.script import CallSite, Script, Variable
+from dp2ddp.review.helper_calls import JOINS, WRAPPERS, helper_of
 from dp2ddp.review.rank_conditions import RankConditions
 from dp2ddp.review.sites import Sites
 
@@ -39,6 +40,7 @@ SETS_UP = re.compile(
 )
 
 
+STARTS_RANKS = re.compile(r"dist|ddp|process_group|launch|rank|slurm|init_", re.IGNORECASE)
 OPEN_FILE = re.compile(r"buf|stream|^f$|^fp$|file_?obj|handle", re.IGNORECASE)
 
 
@@ -71,6 +73,30 @@ class DDPScript:
     def trains_on_ranks(self) -> bool:
         """Whether this file itself wraps a model, and leaves the rest to nobody but torch."""
         return bool(self.wraps) and not self.has_framework
+
+    @cached_property
+    def helper_calls(self) -> dict[CallSite, str]:
+        """The calls of dp2ddp's helpers, with the names of these: the script was converted."""
+        named = {call: helper_of(self.script, call.node.func) for call in self.script.calls}
+        return {call: name for call, name in named.items() if name}
+
+    @cached_property
+    def is_converted(self) -> bool:
+        """Whether the ranks join by dp2ddp's helpers, which also end them."""
+        return not JOINS.isdisjoint(self.helper_calls.values())
+
+    @cached_property
+    def whole_batch_wraps(self) -> tuple[CallSite, ...]:
+        """The calls of wrappers that take whole batches, where no other way of training on ranks is in sight."""
+        if self.wraps or self.groups or self.has_framework or any(map(self._starts_ranks, self.script.calls)):
+            return ()
+        return tuple(call for call, name in self.helper_calls.items() if name in WRAPPERS)
+
+    def _starts_ranks(self, call: CallSite) -> bool:
+        """Whether a function of another file, not of our helpers, may make a process group."""
+        name = call.name or ""
+        is_foreign = name.split(".")[0] not in KNOWN and not name.startswith(SCRIPT)
+        return is_foreign and call not in self.helper_calls and STARTS_RANKS.search(name) is not None
 
     @cached_property
     def has_framework(self) -> bool:
@@ -208,12 +234,15 @@ class DDPScript:
 
     # --- wrappers
 
-    def wrap_behind(self, node: ast.AST) -> CallSite | None:
-        """The wrap that a mention of a variable certainly means, since it comes after it in the same flow."""
+    def wrap_behind(self, node: ast.AST, wraps: Sequence[CallSite] | None = None) -> CallSite | None:
+        """The wrap that a mention of a variable certainly means, since it comes after it in the same flow.
+
+        By default of torch's own; `wraps` are others.
+        """
         if not isinstance(node, (ast.Name, ast.Attribute)):
             return None
         variable = self.script.variable(node)
-        for wrap in self.wraps:
+        for wrap in self.wraps if wraps is None else wraps:
             if self.variable_of(wrap.node) == variable and (
                 self._comes_after(node, wrap.node) or self._is_set_by_init(node, wrap.node)
             ):

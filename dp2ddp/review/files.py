@@ -13,6 +13,7 @@ SUFFIXES = (".py", ".ipynb")
 # come first: they take a sixth of what one regular expression takes.
 COMMON = (b"arallel", b"istributed")
 MENTIONS = (b"DataParallel", b"data_parallel", b"parallel_apply", b"torch.distributed", b"DistributedSampler")
+HELPERS = (b"ddp_helpers", b"dp2ddp.helpers")  # that a converted script imports
 IMPORTED = (b"torch", b"distributed")  # `from torch import distributed as dist`
 CHUNK = 1 << 18
 
@@ -62,6 +63,8 @@ def may_matter(path: str) -> bool:
     try:
         data = read_bytes(path)
     except OSError:
+        return True
+    if b"helpers" in data and any(name in data for name in HELPERS):
         return True
     if COMMON[0] not in data and COMMON[1] not in data:
         return False

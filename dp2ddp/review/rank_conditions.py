@@ -10,6 +10,7 @@ from functools import cached_property
 from dp2ddp.codemod.facts.iterations import FUNCTIONS
 from dp2ddp.codemod.facts.own_mode import MAKES_GROUP
 from dp2ddp.codemod.facts.script import Script, Variable
+from dp2ddp.review.helper_calls import helper_of
 from dp2ddp.review.sites import Sites, statements_before
 
 RANK = re.compile(r"(?:^|_)rank$", re.IGNORECASE)
@@ -114,6 +115,31 @@ class RankConditions:
         is_number = isinstance(number, ast.Constant) and isinstance(number.value, int)
         return is_number and self.is_rank(rank)
 
+    def asks_now(self, test: ast.AST) -> bool:
+        """Whether a condition asks which rank this is, now: torch, the helpers or torchrun's variables.
+
+        `args.local_rank == 0` need not: in a converted script nobody may set it.
+        """
+        return any(self._is_asked(node) for node in ast.walk(test))
+
+    def _is_asked(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.Call):
+            name = self.script.scopes.name(node.func) or ""
+            if name == "torch.distributed.get_rank" or helper_of(self.script, node.func) == "own_rank":
+                return True
+            return (
+                name in ("os.getenv", "os.environ.get")
+                and bool(node.args)
+                and _is_set_by_torchrun(node.args[0])
+            )
+        if isinstance(node, ast.Subscript):
+            return self.script.scopes.name(node.value) == "os.environ" and _is_set_by_torchrun(node.slice)
+        if not isinstance(node, ast.Name):
+            return False
+        scope = self.script.scopes.lookup(node.id, self.script.scopes.scope_of[node])
+        values = scope.values.get(node.id, []) if scope else []
+        return bool(values) and all(value is not None and self.asks_now(value) for value in values)
+
     def one_rank_condition(self, node: ast.AST) -> ast.If | None:
         """The `if` by which only one rank comes to a node, within its function."""
         inner = node
@@ -172,7 +198,15 @@ class RankConditions:
         sites = self.sites.sites_of(function)
         if self.sites.is_started(function):
             return True
+        if any(map(self._is_handed_to_helper, sites)):  # `run_on_rank0(save, net)`
+            return False
         return bool(sites) and all(self._on_all_ranks(site, seen) for site in sites)
+
+    def _is_handed_to_helper(self, site: ast.AST) -> bool:
+        call = self.script.scopes.parents[site]
+        return (
+            isinstance(call, ast.Call) and site is not call.func and helper_of(self.script, call.func) != ""
+        )
 
     def _may_choose_ranks(self, parent: ast.AST, inner: ast.AST) -> bool:
         """Whether a node around another lets only some ranks come to it, or may."""
@@ -310,6 +344,10 @@ def _value_for(mention: ast.AST, statement: ast.stmt) -> ast.AST | None:
             if mention in targets and len(targets) == len(values):
                 return values[targets.index(mention)]
     return getattr(statement, "value", None)
+
+
+def _is_set_by_torchrun(name: ast.AST) -> bool:
+    return _text(name) in ("RANK", "LOCAL_RANK")
 
 
 def _is_not(test: ast.expr) -> bool:

@@ -16,7 +16,8 @@ class SaveOnEveryRank(CheckRule):
     """All ranks write the same checkpoint file at once.
 
     ## What it does
-    Finds a `torch.save` to a path that is the same on all ranks, where every rank is certain to come by.
+    Finds a `torch.save` to a path that is the same on all ranks, where every rank is certain to come by; also in a
+    script that dp2ddp converted, whose own saves go by way of a helper.
 
     ## Why
     The ranks write into one file at the same time. What lies there afterwards may be torn, and is only noticed
@@ -79,18 +80,23 @@ class SaveOnEveryRank(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        if not script.trains_on_ranks or script.own_save:
+        if not (script.trains_on_ranks or script.whole_batch_wraps) or script.own_save:
             return
         for call in script.script.calls_of("torch.save"):
             path = call.argument(1, "f")
             if path is None or script.ranks.may_ask(path) or _is_in_memory(script, path):
                 continue
             if script.ranks.runs_on_all(call.node) and not _is_called_with_rank(script, call):
-                yield Problem(
-                    call.node,
-                    "every rank writes this file, all at the same time",
-                    "save on one rank: if dist.get_rank() == 0",
-                )
+                advice = _by_helper(script) or "save on one rank: if dist.get_rank() == 0"
+                yield Problem(call.node, "every rank writes this file, all at the same time", advice)
+
+
+def _by_helper(script: DDPScript) -> str:
+    """How a converted script saves."""
+    if not script.whole_batch_wraps:
+        return ""
+    is_small = "init_distributed" in script.helper_calls.values()
+    return f"save as convert does, by the helper {'save_on_rank0' if is_small else 'save_on_rank_zero'}(...)"
 
 
 def _is_in_memory(script: DDPScript, path: ast.expr) -> bool:

@@ -68,7 +68,8 @@ class TrackerOnEveryRank(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        if not script.trains_on_ranks or not script.groups or "WANDB_MODE" in script.text:
+        on_ranks = script.trains_on_ranks and script.groups or script.whole_batch_wraps
+        if not on_ranks or "WANDB_MODE" in script.text:
             return
         for call in script.script.calls_of(*TRACKERS):
             given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]

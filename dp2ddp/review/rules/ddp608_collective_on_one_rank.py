@@ -9,6 +9,7 @@ from dp2ddp.codemod.facts.script import CallSite
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.helper_calls import MEETINGS
 from dp2ddp.review.problems import Level
 
 
@@ -17,7 +18,8 @@ class CollectiveOnOneRank(CheckRule):
 
     ## What it does
     Finds `barrier`, `all_reduce` and the like under `if rank == 0:`, or behind `if rank != 0: return`, with no
-    other call of it for the other ranks.
+    other call of it for the other ranks. In a script that dp2ddp converted, helpers that all ranks must call, as well
+    (`if dist.get_rank() == 0: save_on_rank0(...)`).
 
     ## Why
     All ranks of a group must make the call. The one that does waits until the time-out, half an hour with NCCL.
@@ -64,6 +66,7 @@ class CollectiveOnOneRank(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
+        yield from _meetings_on_one_rank(script)
         for call in script.collectives:
             if _has_group(call) or script.ranks.one_rank_condition(call.node) is None:
                 continue
@@ -74,6 +77,21 @@ class CollectiveOnOneRank(CheckRule):
                     f"only one rank comes to this {word}(), and waits there for all the others",
                     "put it where all ranks come by, outside of the condition",
                 )
+
+
+def _meetings_on_one_rank(script: DDPScript) -> Iterator[Problem]:
+    """Helpers of a converted script that all ranks must call, where one alone comes by."""
+    meetings = [call for call, name in script.helper_calls.items() if name in MEETINGS]
+    for call in meetings:
+        condition = script.ranks.one_rank_condition(call.node)
+        if condition is None or not script.ranks.asks_now(condition.test):
+            continue
+        if not any(_answers(script, other, call) for other in meetings):
+            yield Problem(
+                call.node,
+                f"only one rank comes to this {script.helper_calls[call]}(), and waits there for all the others",
+                "take the condition away: the helper does it on rank 0 alone",
+            )
 
 
 def _has_group(call: CallSite) -> bool:

@@ -22,7 +22,8 @@ class WrapperOnOneRank(CheckRule):
 
     ## What it does
     Finds a call of the wrapper itself under `if rank == 0:`, or of a function of the file that calls what it is
-    given, where gradients are on or the file's models have buffers.
+    given, where gradients are on or the file's models have buffers. In a script that dp2ddp converted, of its
+    wrapper, always: that joins the outputs of all ranks.
 
     ## Why
     The wrapper's forward sends rank 0's buffers to all ranks, in evaluation, too, and its backward sums
@@ -86,6 +87,7 @@ class WrapperOnOneRank(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
+        yield from _whole_batches_on_one_rank(script)
         for call in script.script.calls:
             called = [(call.node.func, call.node), *((argument, call.node) for argument in call.node.args)]
             for place, (mention, node) in enumerate(called):
@@ -99,12 +101,28 @@ class WrapperOnOneRank(CheckRule):
                 if run is not None and (
                     HAS_BUFFERS.search(script.text) or not script.is_without_gradient(run)
                 ):
-                    text = script.script.text_of(mention)
-                    yield Problem(
-                        node,
-                        f"one rank alone runs the wrapper `{text}`, whose forward asks all ranks for their part",
-                        f"let all ranks come by, or run the model itself: {text}.module",
-                    )
+                    yield Problem(node, *_words(script.script.text_of(mention)))
+
+
+def _whole_batches_on_one_rank(script: DDPScript) -> Iterator[Problem]:
+    """The same of the wrappers of a converted script, which join outputs in every forward."""
+    wraps = script.whole_batch_wraps
+    for call in script.script.calls if wraps else ():
+        for place, mention in enumerate((call.node.func, *call.node.args)):
+            wrap = script.wrap_behind(mention, wraps)
+            condition = script.ranks.one_rank_condition(call.node)
+            if wrap is None or condition is None or not script.ranks.asks_now(condition.test):
+                continue
+            runs = place == 0 or _run_in(script, call.node, place - 1) is not None
+            if runs and not _others_run_it(script, condition, call.node, mention):
+                yield Problem(call.node, *_words(script.script.text_of(mention)))
+
+
+def _words(wrapper: str) -> tuple[str, str]:
+    return (
+        f"one rank alone runs the wrapper `{wrapper}`, whose forward asks all ranks for their part",
+        f"let all ranks come by, or run the model itself: {wrapper}.module",
+    )
 
 
 def _others_run_it(script: DDPScript, condition: ast.If, call: ast.Call, wrapper: ast.AST) -> bool:

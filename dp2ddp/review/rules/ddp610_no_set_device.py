@@ -66,7 +66,12 @@ class NoSetDevice(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        if not script.trains_on_ranks or script.sets_up_elsewhere or NAMES_A_DEVICE.search(script.text):
+        if (
+            not script.trains_on_ranks
+            or script.is_converted
+            or script.sets_up_elsewhere
+            or NAMES_A_DEVICE.search(script.text)
+        ):
             return
         if not any(literal(group.argument(0, "backend")) == "nccl" for group in script.groups):
             return

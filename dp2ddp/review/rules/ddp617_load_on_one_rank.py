@@ -68,13 +68,17 @@ class LoadOnOneRank(CheckRule):
         if any(word in script.text for word in ("broadcast(", "broadcast_", "sync_module", "sync_param")):
             return
         for call in script.script.calls:
-            if call.method != "load_state_dict" or script.ranks.one_rank_condition(call.node) is None:
+            condition = script.ranks.one_rank_condition(call.node)
+            if call.method != "load_state_dict" or condition is None:
                 continue
             assert isinstance(call.node.func, ast.Attribute)
             owner = call.node.func.value
             if isinstance(owner, ast.Attribute) and owner.attr == "module":
                 owner = owner.value
-            if script.wrap_behind(owner) is not None:
+            in_converted = script.ranks.asks_now(condition.test) and script.wrap_behind(
+                owner, script.whole_batch_wraps
+            )
+            if in_converted or script.wrap_behind(owner) is not None:
                 yield Problem(
                     call.node,
                     "one rank alone loads these weights: the other ranks keep what they had when the model was wrapped",

@@ -120,7 +120,12 @@ class NoDestroyProcessGroup(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        if script.has_framework or TAKES_DOWN.search(script.text) or not _is_started(script):
+        if (
+            script.has_framework
+            or script.is_converted
+            or TAKES_DOWN.search(script.text)
+            or not _is_started(script)
+        ):
             return
         for group in [group for group in script.groups if literal(group.argument(0, "backend")) != "gloo"][
             :1

@@ -88,6 +88,8 @@ class LocalRankArgument(CheckRule):
     def find(self, script: DDPScript) -> Iterator[Problem]:
         if script.has_framework or "LOCAL_RANK" in script.text or not (script.groups or script.wraps):
             return
+        if script.is_converted:  # its own way of starting ranks is to stay out
+            return
         uses = script.script.by_word.get("local_rank", ())
         if not uses or any(isinstance(use.ctx, ast.Store) for use in uses):
             return

@@ -1,0 +1,40 @@
+"""What a converted script takes of dp2ddp's helpers (ddp_helpers.py, pasted, or installed), as the rules ask for it.
+
+tests/review/test_converted.py holds the names against the templates.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from dp2ddp.codemod.facts.script import Script
+from dp2ddp.source.helper_module import IMPORTED
+
+# Take a whole batch, the same on every rank: each runs its rows of it, and all get the outputs of all.
+WRAPPERS = frozenset(
+    {
+        *("WholeBatchDDP", "WholeBatchDropoutDDP", "WholeBatchParallel", "OneStreamParallel"),
+        *("ExactDDP", "GraphDDP", "InTurnDDP", "DataParallelOnRanks", "SyncedOnRanks"),
+    }
+)
+# All ranks must call these together, each of which waits for the others.
+MEETINGS = frozenset(
+    {
+        *("run_on_rank0", "ask_rank0", "make_on_rank0", "rank0_first", "save_on_rank0", "open_on_rank0"),
+        *("LogFile", "make_handler_on_rank0", "load_on_rank0"),
+        *("on_rank_zero", "write_on_rank_zero", "object_on_rank_zero", "open_on_rank_zero"),
+        *("save_on_rank_zero", "rank_zero_first", "tracker_on_rank_zero"),
+    }
+)
+LOADERS = frozenset({"Rank0Loader", "load_on_rank0", "share", "shard"})
+JOINS = frozenset({"init_distributed", "join_process_group"})
+
+
+def helper_of(script: Script, function: ast.AST) -> str:
+    """The helper that an expression names; "" if it is none."""
+    name = script.scopes.name(function) or ""
+    if name.startswith(IMPORTED):
+        return name.rpartition(".")[2]
+    definition = script.scopes.definition(function)
+    is_pasted = getattr(definition, "lineno", 0) in script.helper_lines
+    return getattr(definition, "name", "").rstrip("_") if is_pasted else ""  # a name that was taken gets a _

@@ -1,0 +1,205 @@
+"""Converted scripts: the check knows their wrappers, says nothing of what convert wrote, and finds what was planted."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.api import convert
+from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.lift import all_templates
+from dp2ddp.codemod.rule import code_of
+from dp2ddp.review.check_rule import check_rules
+from dp2ddp.review.checking import check
+from dp2ddp.review.files import may_matter
+from dp2ddp.review.helper_calls import JOINS, LOADERS, MEETINGS, WRAPPERS
+from dp2ddp.review.one_file import problems_of
+from dp2ddp.source.files import SourceFile
+
+ROOT = Path(__file__).parents[2]
+CONVERTED = sorted((ROOT / "examples").glob("*/train_ddp.py"))
+TIERS = ("plain", "lean", "full")
+TRAIN = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(22, 3), torch.randn(22, 2))
+loader = DataLoader(data, batch_size=4, shuffle=True)
+model = torch.nn.DataParallel(torch.nn.Linear(3, 2).cuda())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x.cuda()), y.cuda())
+        loss.backward()
+        optimizer.step()
+    print("epoch", epoch, "loss", loss.item())
+    torch.save(model.state_dict(), "last.pt")
+"""
+ONE = "import torch.distributed as dist\nif dist.get_rank() == 0:\n    "
+SAMPLER = "sampler=torch.utils.data.DistributedSampler(data)"
+
+
+def found(text: str) -> set[str]:
+    return {rule.code for rule, _ in problems_of(Script(SourceFile(None, text)), check_rules())}
+
+
+@pytest.fixture(scope="module", params=TIERS)
+def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("converted") / "train.py"
+    path.write_text(TRAIN)
+    return convert(path, tier=request.param).after
+
+
+def replaced(text: str, pattern: str, new: str) -> str:
+    changed, count = re.subn(pattern, new, text)
+    assert count, pattern
+    return changed
+
+
+@pytest.mark.parametrize("path", CONVERTED, ids=lambda path: path.parent.name)
+def test_nothing_is_said_of_a_converted_example(path: Path) -> None:
+    result = check([str(path), str(path.with_name("ddp_helpers.py"))])
+
+    assert [(problem.place, problem.code) for problem in result.problems] == []
+    assert may_matter(str(path)), "it is read, and not just passed over"
+
+
+class TestPlantedFaults:
+    def test_before_nothing_is_wrong(self, converted: str) -> None:
+        assert found(converted) == set()
+
+    def test_a_save_on_every_rank(self, converted: str) -> None:
+        assert found(replaced(converted, r"save_on_rank\w+\(", "torch.save(")) == {"DDP604"}
+
+    def test_a_sampler_that_cuts_the_data_before_the_wrapper_does(self, converted: str) -> None:
+        text = replaced(converted, "shuffle=True", SAMPLER)
+
+        assert "DDP631" in found(text)
+
+    def test_the_wrapper_on_one_rank(self, converted: str) -> None:
+        assert found(f"{converted}{ONE}with torch.no_grad():\n        model(x)\n") == {"DDP609"}
+
+    def test_the_model_inside_may_run_on_one_rank(self, converted: str) -> None:
+        assert found(f"{converted}{ONE}with torch.no_grad():\n        model.module(x)\n") == set()
+
+    def test_a_helper_that_all_ranks_must_call(self, converted: str) -> None:
+        text = replaced(
+            converted, r"    (save_on_rank\w+\(.*)", r"    if torch.distributed.get_rank() == 0:\n        \1"
+        )
+
+        assert found(text) == {"DDP608"}
+
+    def test_weights_that_one_rank_loads(self, converted: str) -> None:
+        assert found(f"{converted}{ONE}model.load_state_dict(torch.load('last.pt'))\n") == {"DDP617"}
+
+    def test_a_tracker_on_every_rank(self, converted: str) -> None:
+        assert found(f"{converted}import wandb\nwandb.init(project='cifar')\n") == {"DDP606"}
+
+    def test_a_rank_in_a_variable_of_torchrun(self, converted: str) -> None:
+        text = f"{converted}import os\nrank = int(os.environ['RANK'])\nif rank == 0:\n    model(x)\n"
+
+        assert found(text) == {"DDP609"}
+
+
+SMALL = """
+    import torch
+    import torch.distributed as dist
+    from ddp_helpers import WholeBatchDDP, init_distributed, run_on_rank0, save_on_rank0
+    init_distributed()
+    model = WholeBatchDDP(net)
+"""
+RIGHT = {
+    "a function that rank 0 calls": """
+        def save(path):
+            torch.save(model.state_dict(), path)
+        run_on_rank0(save, "last.pt")
+    """,
+    "an argument that nobody sets under torchrun": """
+        if args.local_rank in (-1, 0):
+            save_on_rank0(model.state_dict(), "last.pt")
+        if not args.distributed or args.rank == 0:
+            model(x)
+    """,
+    "a group of its own beside": """
+        if args.distributed:
+            dist.init_process_group("nccl")
+        rank = dist.get_rank()
+        if rank == 0:
+            model(x)
+    """,
+    "a file of each rank": 'torch.save(model.state_dict(), f"rank{dist.get_rank()}.pt")',
+    "a sampler for a pass of each rank's own": """
+        loader = torch.utils.data.DataLoader(data, sampler=torch.utils.data.DistributedSampler(data))
+        with torch.no_grad():
+            for x in loader:
+                features = model.module(x)
+    """,
+    "ranks above 0 do something else": """
+        rank = dist.get_rank()
+        if rank == 0:
+            out = model(x)
+        else:
+            model(x)
+    """,
+}
+
+
+@pytest.mark.parametrize("body", RIGHT.values(), ids=RIGHT)
+def test_nothing_is_said_of_right_code_behind_a_wrapper(body: str) -> None:
+    assert found(f"{code_of(SMALL)}{code_of(body)}") == set()
+
+
+def test_a_way_of_its_own_to_start_ranks_stays_as_it_is() -> None:
+    """--fix would turn it on under torchrun, where the helpers start the ranks."""
+    text = """
+        import argparse
+        import torch.distributed as dist
+        from ddp_helpers import GraphDDP, join_process_group
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--local_rank", type=int, default=-1)
+        join_process_group()
+        args = parser.parse_args()
+        def main():
+            if args.local_rank != -1:
+                dist.init_process_group("nccl")
+            model = GraphDDP(net)
+        if __name__ == "__main__":
+            main()
+    """
+
+    assert found(code_of(text)) == set()
+
+
+def test_the_names_are_those_of_the_templates() -> None:
+    names = {
+        node.name
+        for text in all_templates().texts.values()
+        for node in ast.parse(text).body
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    }
+    assert names >= WRAPPERS | MEETINGS | LOADERS | JOINS
+
+
+def test_every_wrapper_is_known() -> None:
+    """What a helper makes of a model: a class of torch's DistributedDataParallel, or of one of ours."""
+    wrappers = {"DistributedDataParallel", "WholeBatchParallel"}
+    classes = [
+        node
+        for path in sorted((ROOT / "templates").glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+    for _ in range(4):
+        wrappers |= {
+            node.name
+            for node in classes
+            for base in node.bases
+            if isinstance(base, ast.Name) and base.id in wrappers
+        }
+    assert (
+        wrappers - {"DistributedDataParallel", "ReplicaDDP"} == WRAPPERS
+    )  # ReplicaDDP is what two of them share
