@@ -9,8 +9,13 @@ def run() -> None:
         if sys.argv[1:2] == ["check"]:
             from dp2ddp.review.first_look import finds_nothing
 
-            if finds_nothing(sys.argv[2:]):
-                return
+            try:
+                if finds_nothing(sys.argv[2:]):
+                    return
+            except OSError as error:
+                from dp2ddp.cli import end_without_output
+
+                end_without_output(error)
         from dp2ddp.cli import main
 
         main()

@@ -2,18 +2,20 @@
 
 Exit codes, everywhere: 0 yes or done, 1 no (hazards open, would change, different), 2 usage (click's own),
 3 could not (`Dp2DdpError`: one line on stderr; `--traceback` shows more), 130 interrupted (Ctrl-C), 143 ended by
-`kill`, as shells say it.
+`kill`, 141 the reader of the output has gone (`| head -1`), as shells say it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
+import os
 import shlex
 import signal
 import sys
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -81,11 +83,28 @@ class LazyGroup(click.Group):
                 raise
             click.echo(f"dp2ddp: {error}", err=True)
             sys.exit(3)
-        except OSError as error:  # a full disk, a folder that nobody may write into
-            if ctx.params.get("traceback") or error.errno == errno.EPIPE:  # click's own affair
+        except OSError as error:
+            if ctx.params.get("traceback") and error.errno != errno.EPIPE:
                 raise
-            click.echo(f"dp2ddp: {error.filename or 'output'}: {error.strerror or error}", err=True)
-            sys.exit(3)
+            end_without_output(error)
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except OSError as error:  # --help and --version are printed in here
+            end_without_output(error)
+
+
+def end_without_output(error: OSError) -> NoReturn:
+    """End where something cannot be written: a full disk, a folder that is closed to us, a reader that has gone."""
+    if error.errno == errno.EPIPE:
+        with contextlib.suppress(OSError, ValueError):  # what is left in the buffer has nowhere to go
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+    click.echo(f"dp2ddp: {error.filename or 'output'}: {error.strerror or error}", err=True)
+    sys.exit(3)
 
 
 def _meant(name: str) -> str:

@@ -190,7 +190,7 @@ def _shown(conversion: Conversion) -> str | bytes:
         diff: bytes = conversion.diff_bytes()
         return diff
     lines = conversion.diff().splitlines(keepends=True)
-    if os.environ.get("NO_COLOR"):
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return "".join(lines)
     colours = {"+": "green", "-": "red", "@": "cyan"}
     return "".join(click.style(line, fg=colours[line[0]]) if line[0] in colours else line for line in lines)

@@ -17,6 +17,10 @@ def command(folder: Path) -> None:
     """
     from dp2ddp.new.copy import write_new
 
+    if folder.suffix in (".py", ".ipynb"):
+        raise click.UsageError(
+            f"{folder}: a folder with several files is made; name it without {folder.suffix}"
+        )
     for path in write_new(folder):
         click.echo(path)
     there = shlex.quote(str(folder))

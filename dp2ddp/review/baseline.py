@@ -30,9 +30,12 @@ def read_baseline(path: Path) -> Counter[Known]:
         entries = [(entry["file"], entry["code"], entry["line"]) for entry in document["problems"]]
         version = document["version"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SourceError(
-            f"{path}: not a baseline of dp2ddp check ({error}); --write-baseline writes one"
-        ) from error
+        why = (
+            "no such file"
+            if isinstance(error, FileNotFoundError)
+            else f"not a baseline of dp2ddp check ({error})"
+        )
+        raise SourceError(f"{path}: {why}; --write-baseline writes one") from error
     if version != VERSION:
         raise SourceError(f"{path}: a baseline of version {version}, this reads {VERSION}; write it anew")
     return Counter(entries)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 
 from dp2ddp.codemod.facts.iterations import FUNCTIONS
@@ -14,7 +14,7 @@ from dp2ddp.codemod.facts.models import DDP
 from dp2ddp.codemod.facts.own_mode import MAKES_GROUP
 from dp2ddp.codemod.facts.scopes import SCRIPT
 from dp2ddp.codemod.facts.script import CallSite, Script, Variable
-from dp2ddp.review.helper_calls import JOINS, WRAPPERS, helper_of
+from dp2ddp.review.helper_calls import JOINS, MEETINGS, WRAPPERS, helper_of
 from dp2ddp.review.rank_conditions import RankConditions
 from dp2ddp.review.sites import Sites
 
@@ -87,10 +87,19 @@ class DDPScript:
 
     @cached_property
     def whole_batch_wraps(self) -> tuple[CallSite, ...]:
-        """The calls of wrappers that take whole batches, where no other way of training on ranks is in sight."""
+        """The calls of helpers that wrap a model, and take whole batches."""
+        return self._certain_helpers(WRAPPERS)
+
+    @cached_property
+    def helper_meetings(self) -> tuple[CallSite, ...]:
+        """The calls of helpers that all ranks must call."""
+        return self._certain_helpers(MEETINGS)
+
+    def _certain_helpers(self, names: Collection[str]) -> tuple[CallSite, ...]:
+        """Calls of helpers, where no other way of training on ranks is in sight: with it they may stand aside."""
         if self.wraps or self.groups or self.has_framework or any(map(self._starts_ranks, self.script.calls)):
             return ()
-        return tuple(call for call, name in self.helper_calls.items() if name in WRAPPERS)
+        return tuple(call for call, name in self.helper_calls.items() if name in names)
 
     def _starts_ranks(self, call: CallSite) -> bool:
         """Whether a function of another file, not of our helpers, may make a process group."""

@@ -30,7 +30,7 @@ def finds_nothing(arguments: Sequence[str]) -> bool:
         return False
     if len(names) > MOST or any(map(may_matter, names)):
         return False
-    print(f"{len(names):,} file{'' if len(names) == 1 else 's'}: nothing found")
+    print(f"{len(names):,} file{'' if len(names) == 1 else 's'}: nothing found", flush=True)
     return True
 
 

@@ -100,6 +100,7 @@ def test_what_is_no_python_has_file_line_and_column(
         pytest.param(
             [*CONVERT, "train.py", "--select", "DP502"], "(did you mean DDP502?)", id="nearly a rule"
         ),
+        pytest.param(["new", "first.py"], "first.py: a folder with several files is made", id="no folder"),
         pytest.param(["chekc"], "No such command 'chekc' (did you mean check?)", id="nearly a command"),
         pytest.param(["convrt", "train.py"], "(did you mean convert?)", id="nearly convert"),
         pytest.param(["whatever"], "No such command 'whatever'\n", id="nothing like a command"),
@@ -227,6 +228,38 @@ class TestOutput:
         script(tmp_path, TRAIN)
         result = shell(tmp_path, f"convert train.py {options} >/dev/full")
         assert (result.returncode, result.stderr) == (3, "dp2ddp: output: No space left on device\n")
+
+    PRINTS = (
+        "--help",
+        "--version",
+        "rules",
+        "check --help",
+        "check folder",
+        "check .",
+        "convert train.py --diff",
+    )
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+    @pytest.mark.parametrize("command", PRINTS[:-1])
+    def test_a_full_disk_is_one_line_whatever_is_printed(self, tmp_path: Path, command: str) -> None:
+        script(tmp_path, TRAIN)
+        (tmp_path / "folder").mkdir()
+        result = shell(tmp_path, f"{command} >/dev/full")
+        assert (result.returncode, result.stderr) == (3, "dp2ddp: output: No space left on device\n")
+
+    @pytest.mark.parametrize("command", PRINTS)
+    def test_a_reader_that_has_gone_ends_it_as_shells_say_it(self, tmp_path: Path, command: str) -> None:
+        """`| head -1`: not 1, which is an answer, and without a word."""
+        script(tmp_path, TRAIN)
+        (tmp_path / "folder").mkdir()
+        reading, writing = os.pipe()
+        os.close(reading)
+        process = subprocess.run(
+            [sys.executable, "-m", "dp2ddp", *command.split()], cwd=tmp_path, env=variables(),
+            stdout=writing, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+        os.close(writing)
+        assert (process.returncode, process.stderr) == (141, "")
 
     def test_pages_of_rules_cannot_be_written_into_a_file(self, tmp_path: Path) -> None:
         script(tmp_path, TRAIN)

@@ -354,6 +354,14 @@ class TestWhatIsLeftOut:
         assert result.exit_code == 1
         assert "1 file: 1 problem, 1 of them --fix mends, 4 known by the baseline" in result.stdout
 
+    def test_a_baseline_that_is_not_there_is_named(self) -> None:
+        Path("train.py").write_text(PORT)
+
+        result = check("--baseline", "known.json")
+
+        assert result.exit_code == 3
+        assert result.stderr == "dp2ddp: known.json: no such file; --write-baseline writes one\n"
+
     def test_a_baseline_that_knows_too_much_says_so(self) -> None:
         Path("train.py").write_text(PORT)
         check("--baseline", "known.json", "--write-baseline")

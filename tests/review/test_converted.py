@@ -21,6 +21,12 @@ from dp2ddp.source.files import SourceFile
 
 ROOT = Path(__file__).parents[2]
 CONVERTED = sorted((ROOT / "examples").glob("*/train_ddp.py"))
+OWN_RANKS = [
+    path
+    for path in sorted((ROOT / "tests" / "corpus").glob("*/*.py"))
+    if re.search(r"init_process_group|local_rank", path.read_text(encoding="utf-8"))
+    and path.parent.name != "negatives"
+]
 TIERS = ("plain", "lean", "full")
 TRAIN = """
 import torch
@@ -66,6 +72,12 @@ def test_nothing_is_said_of_a_converted_example(path: Path) -> None:
 
     assert [(problem.place, problem.code) for problem in result.problems] == []
     assert may_matter(str(path)), "it is read, and not just passed over"
+
+
+@pytest.mark.parametrize("path", OWN_RANKS, ids=lambda path: path.stem)
+def test_nothing_is_said_of_a_script_that_could_start_ranks_itself(path: Path) -> None:
+    """That way of its own is not taken by what convert writes; the corpus has nearly every form of it."""
+    assert found(convert(path).after) == set()
 
 
 class TestPlantedFaults:
@@ -130,6 +142,7 @@ RIGHT = {
         rank = dist.get_rank()
         if rank == 0:
             model(x)
+            save_on_rank0(model.state_dict(), "last.pt")
     """,
     "a file of each rank": 'torch.save(model.state_dict(), f"rank{dist.get_rank()}.pt")',
     "a sampler for a pass of each rank's own": """

@@ -9,7 +9,6 @@ from dp2ddp.codemod.facts.script import CallSite
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
-from dp2ddp.review.helper_calls import MEETINGS
 from dp2ddp.review.problems import Level
 
 
@@ -81,12 +80,11 @@ class CollectiveOnOneRank(CheckRule):
 
 def _meetings_on_one_rank(script: DDPScript) -> Iterator[Problem]:
     """Helpers of a converted script that all ranks must call, where one alone comes by."""
-    meetings = [call for call, name in script.helper_calls.items() if name in MEETINGS]
-    for call in meetings:
+    for call in script.helper_meetings:
         condition = script.ranks.one_rank_condition(call.node)
         if condition is None or not script.ranks.asks_now(condition.test):
             continue
-        if not any(_answers(script, other, call) for other in meetings):
+        if not any(_answers(script, other, call) for other in script.helper_meetings):
             yield Problem(
                 call.node,
                 f"only one rank comes to this {script.helper_calls[call]}(), and waits there for all the others",
