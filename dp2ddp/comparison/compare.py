@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from dp2ddp.comparison.casts import cast_differences
+from dp2ddp.comparison.causes.words import names_text, ranks_text
 from dp2ddp.comparison.differences import KINDS, Difference, array_difference
-from dp2ddp.comparison.ending import ending_differences, without_partner
+from dp2ddp.comparison.ending import ending_differences, rank_differences, without_partner
 from dp2ddp.comparison.matching import Matching, match, matched_steps, plain_name, steps_in_one
 from dp2ddp.comparison.noise import Noise, noise_between, noisy_elements, without_run
 from dp2ddp.comparison.series import Series, series_of
@@ -141,7 +142,11 @@ def compare(
         agreeing_ranks=findings.agreeing,
         rows=reference.rows(),
         rank_rows=_rows_of_ranks(reference, ranks) if port else (),
-        remarks=(*_matching_remarks(reference, ranks, matchings), *_remarks(reference, ranks)),
+        remarks=(
+            *_matching_remarks(reference, ranks, matchings),
+            *_remarks(reference, ranks),
+            *(_apart_at_end(ranks) if port and len(reference) and not findings.bad else ()),
+        ),
         series=_series(reference, ranks, matchings, findings, natural),
         worst=findings.worst,
         natural=natural,
@@ -249,8 +254,13 @@ def _compare_ending(findings: StepFindings, reference: Trace, ranks: Sequence[Tr
         _last_loss_differences(findings, reference, rank) for rank in ranks
     ):
         findings.add(difference, judged=not findings.port)
-    judged = ranks[:1] if len(reference) else ranks  # the others may leave averages to rank 0
-    tensors = [each for rank in judged for each in ending_differences(reference, rank, floor)]
+    tensors = [
+        each
+        for rank in (ranks[:1] if len(reference) else ranks)
+        for each in ending_differences(reference, rank, floor)
+    ]
+    if len(reference) and not findings.port:  # a port may leave averages to rank 0
+        tensors += [each for rank in ranks[1:] for each in rank_differences(ranks[0], rank, floor)]
     for name in () if len(reference) else without_partner(reference.final, ranks[0].final):
         findings.add(
             Difference("unstepped parameter", np.inf, 0, 0, f"{name} (rank 0 has none of that name)")
@@ -314,6 +324,18 @@ def _rows_of_ranks(reference: Trace, ranks: Sequence[Trace]) -> tuple[tuple[int,
 def _training_rows(trace: Trace) -> list[tuple[int, ...]]:
     """For each step the rows of each of its forwards in training."""
     return [tuple(sum(rows) for training, rows, *_ in line["forwards"] if training) for line in trace.lines]
+
+
+def _apart_at_end(ranks: Sequence[Trace]) -> Iterator[str]:
+    """An average that rank 0 alone moves, and saves, is right; one that each rank moves in its own way may not be."""
+    differences = [each for rank in ranks[1:] for each in rank_differences(ranks[0], rank, 0.0)]
+    if differences:
+        names = list(dict.fromkeys(each.name for each in differences))
+        others = sorted({each.rank for each in differences})
+        yield (
+            f"{names_text(names)} {'is' if len(names) == 1 else 'are'} not the same on {ranks_text(others)} at the end "
+            "as on rank 0: rank 0's were compared, so rank 0 alone is to use and save them"
+        )
 
 
 def _whole_everywhere(reference: Trace, ranks: Sequence[Trace]) -> Iterator[str]:

@@ -1,8 +1,10 @@
 """What comes after the last optimizer step, or without any: losses, and what the models hold at the end.
 
 A parameter that an optimizer has stepped was judged step by step; here are those that none has (hand-made updates,
-averages, target networks) or that were changed behind the last step. On rank 0, whose models are kept; on every rank of
-a script that has no optimizer.
+averages, target networks) or that were changed behind the last step. Rank 0, whose models are kept, is compared with
+DataParallel, and every other rank with rank 0: a conversion of ours promises that all hold the same, while a port may
+leave an average to rank 0, which alone saves it. Of a script that has no optimizer every rank is compared with
+DataParallel.
 """
 
 from __future__ import annotations
@@ -42,6 +44,22 @@ def ending_differences(reference: Trace, rank: Trace, floor: float) -> Iterator[
     step = len(reference)
     for tensor in tensor_differences(reference.final, rank.final, floor):
         yield Difference(tensor.kind, tensor.size, step, rank.rank, tensor.name, *tensor.norms)
+
+
+def rank_differences(rank0: Trace, rank: Trace, floor: float) -> Iterator[Difference]:
+    """Differences in what rank 0 and another rank hold when the script ends; `step` is the number of steps.
+
+    But for BatchNorm's running averages: each rank has those of its own rows until the next forward pass, and rank 0's
+    are the ones that count.
+    """
+    for tensor in tensor_differences(rank0.final, rank.final, floor):
+        if tensor.size and not is_batchnorms(tensor.name):
+            yield Difference(tensor.kind, tensor.size, len(rank0), rank.rank, tensor.name, *tensor.norms)
+
+
+def is_batchnorms(name: str) -> bool:
+    """Whether a buffer of this name is one of BatchNorm's."""
+    return "running_" in name or name.endswith("num_batches_tracked")
 
 
 def tensor_differences(

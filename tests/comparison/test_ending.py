@@ -16,7 +16,7 @@ from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.trace.records import End, Final, FinalKind, Trace, read_trace
 from dp2ddp.trace.writer import Writer
-from tests.comparison.traces import named
+from tests.comparison.traces import GRADIENT, Taken, named, record
 
 ONES = np.ones(3)
 
@@ -116,3 +116,47 @@ def test_the_cause_is_named(tmp_path: Path, ranks: tuple[float, float], code: st
     found = compare(reference, traces, FLOAT64, port=True)
     nothing = TextComparison(0, None), (), FilesComparison(0, ())
     assert diagnose(Evidence(2, reference, traces, found, *nothing))[0].code == code
+
+
+def trained(folder: Path, left: Final, *, rank: int = 0) -> Trace:
+    """A run of one optimizer step."""
+    return record(folder, [Taken(GRADIENT)], rank=rank, final=left)
+
+
+def compared_after_training(tmp_path: Path, own: Final, port: bool) -> tuple[Evidence, Comparison]:
+    """DataParallel and rank 0 end with an average of ones, rank 1 with `own`."""
+    ones = final(("average.w", ONES, FinalKind.UNSTEPPED))
+    reference = trained(tmp_path / "dp", ones)
+    ranks = tuple(trained(tmp_path / "ddp", left, rank=rank) for rank, left in enumerate((ones, own)))
+    found = compare(reference, ranks, FLOAT64, port=port)
+    return Evidence(2, reference, ranks, found, TextComparison(0, None), (), FilesComparison(0, ())), found
+
+
+def test_an_average_of_another_rank_counts_in_a_conversion(tmp_path: Path) -> None:
+    own = final(("average.w", ONES * 1.5, FinalKind.UNSTEPPED))
+    evidence, found = compared_after_training(tmp_path, own, port=False)
+    assert found.first is not None
+    assert (found.first.kind, found.first.name, found.first.rank) == ("unstepped parameter", "average.w", 1)
+    assert not found.same
+    assert not found.identical
+    assert found.remarks == ()
+    assert diagnose(evidence)[0].code == "ranks-part"
+
+
+def test_an_average_of_another_rank_is_a_remark_on_a_port(tmp_path: Path) -> None:
+    own = final(("average.w", ONES * 1.5, FinalKind.UNSTEPPED))
+    _, found = compared_after_training(tmp_path, own, port=True)
+    assert found.same
+    (remark,) = found.remarks
+    assert remark.startswith("average.w is not the same on rank 1 at the end as on rank 0")
+
+
+@pytest.mark.parametrize("port", [False, True])
+def test_running_averages_of_a_ranks_own_rows_are_no_difference(tmp_path: Path, port: bool) -> None:
+    own = final(("average.w", ONES, FinalKind.UNSTEPPED), ("bn.running_mean", ONES * 3, FinalKind.BUFFER))
+    left = final(("average.w", ONES, FinalKind.UNSTEPPED), ("bn.running_mean", ONES, FinalKind.BUFFER))
+    reference = trained(tmp_path / "dp", left)
+    ranks = [trained(tmp_path / "ddp", each, rank=rank) for rank, each in enumerate((left, own))]
+    found = compare(reference, ranks, FLOAT64, port=port)
+    assert found.same
+    assert found.remarks == ()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dp2ddp.trace.digests import bits_hash, sketch
-from dp2ddp.trace.records import End, Forward, Layout, Trace, Vector, read_trace
+from dp2ddp.trace.records import End, Final, Forward, Layout, Trace, Vector, read_trace
 from dp2ddp.trace.writer import StepLine, Writer
 
 LAYOUT = Layout(("conv.weight", "conv.bias"), ((3,), (2,)), ("float64", "float64"))
@@ -78,9 +78,16 @@ class Taken:
 
 
 def record(
-    folder: Path, steps: Sequence[Taken], *, rank: int = 0, initial: Mapping[str, np.ndarray] | None = None
+    folder: Path,
+    steps: Sequence[Taken],
+    *,
+    rank: int = 0,
+    initial: Mapping[str, np.ndarray] | None = None,
+    final: Final | None = None,
 ) -> Trace:
     writer = Writer(folder / f"rank{rank}")
+    if final is not None:
+        writer.write_final(final)
     if initial is not None:
         writer.write_initial(0, {"parameters": named(initial), "buffers": named({})})
     for number, step in enumerate(steps):

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Evidence
-from dp2ddp.comparison.causes.model_signatures import is_batchnorms
 from dp2ddp.comparison.causes.words import names_text, number_text
 from dp2ddp.comparison.differences import AT_END
-from dp2ddp.comparison.ending import TensorDifference, tensor_differences
+from dp2ddp.comparison.ending import TensorDifference, is_batchnorms, tensor_differences
 from dp2ddp.trace.records import Final
 
 _CODES = dict(
@@ -23,6 +22,10 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
     if first is None or first.kind not in AT_END:
         return
     norms = number_text(first.norm), number_text(first.reference_norm)
+    if evidence.comparison.steps and first.rank:  # compared with rank 0, which is right
+        where = f"on rank {first.rank} at the end: norm {norms[0]}, on rank 0 {norms[1]}"
+        yield finding("ranks-part", 0.85, f"{first.name} {where}")
+        return
     text = "{} at the end: norm {}, under DataParallel {}".format(first.name, *norms)
     if not evidence.comparison.steps and (names := _differing_on_ranks(evidence)):
         words = f"no optimizer; weights differ from rank to rank at the end: {names_text(names)}"

@@ -10,6 +10,7 @@ from dp2ddp.comparison.causes.batch_signatures import batches_of, different_batc
 from dp2ddp.comparison.causes.cause import Finding, finding
 from dp2ddp.comparison.causes.evidence import Array, Evidence, MatchedStep, distance, fits, projected
 from dp2ddp.comparison.causes.words import names_text, sum_text
+from dp2ddp.comparison.ending import is_batchnorms
 from dp2ddp.trace.records import SCALED, Step, Vector
 
 
@@ -89,11 +90,6 @@ def _own_buffers(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Find
             ranks_differ = len({_own_hashes(rank.buffers, differing) for rank in matched_step.ranks}) > 1
             yield finding("buffer-of-local-rows", 0.94, text, *["the ranks differ in it, too"] * ranks_differ)
             return
-
-
-def is_batchnorms(name: str) -> bool:
-    """Whether a buffer of this name is one of BatchNorm's."""
-    return "running_" in name or name.endswith("num_batches_tracked")
 
 
 def _same(a: Array, b: Array) -> bool:
