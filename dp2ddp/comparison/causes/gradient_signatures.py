@@ -50,14 +50,43 @@ def _scale(evidence: Evidence, matched_step: MatchedStep, target: Array, rank0: 
     exact = ("exactly" if not left else f"but for {left:.0e} of their length: rounding") + _hidden(
         matched_step
     )
+    losses = tuple(_loss_figures(matched_step, factor))
     if passes > 1 and (_near(factor, passes) or _near(factor, 1 / passes)):
         yield finding("accumulation-count", 0.97, f"{figures}; {passes} backward passes make a step", exact)
     if _near(factor, world):
-        yield finding("sum-for-mean", 0.96, f"{figures}: W", exact)
+        yield finding("sum-for-mean", 0.96, f"{figures}: W", exact, *losses)
     elif _near(factor, 1 / world):
-        yield finding("mean-for-sum", 0.96, f"{figures}: 1/W", exact)
+        yield finding("mean-for-sum", 0.96, f"{figures}: 1/W", exact, *losses)
     elif not _near(factor, passes) and not _near(factor, 1 / passes):
-        yield finding("gradient-scale", 0.9, figures, exact)
+        yield finding("gradient-scale", 0.9, figures, exact, *losses)
+
+
+def _loss_figures(matched_step: MatchedStep, factor: float) -> Iterator[str]:
+    """Where the factor comes in: in the loss that backward starts from, or behind it.
+
+    On one number of devices a loss that is divided by W cannot be told from one that is a share of the sum.
+    """
+    if not matched_step.reference.losses or not all(rank.losses for rank in matched_step.ranks):
+        return
+    whole, parts = sum(matched_step.reference.losses), [sum(rank.losses) for rank in matched_step.ranks]
+    rows = [sum(sum(each) for each in rank.rows) for rank in matched_step.ranks]
+    mean = sum(parts) / len(parts)
+    weighted = sum(part * count for part, count in zip(parts, rows, strict=True)) / (sum(rows) or 1)
+    for figure in (mean, weighted):
+        if _same(figure, factor * whole):
+            text = (
+                f"so is the loss that backward starts from: {number_text(figure)} (mean of the ranks), under "
+            )
+            text += f"DataParallel {number_text(whole)}: the factor is in the loss"
+            if _near(factor, 1 / len(parts)):
+                text += (
+                    ". Divided by a number that is W here, or each rank's share of a sum? Another -n tells"
+                )
+            yield text
+            return
+        if _same(figure, whole):
+            yield f"the loss that backward starts from is right ({number_text(figure)}): the factor comes behind it"
+            return
 
 
 def _hidden(matched_step: MatchedStep) -> str:

@@ -119,3 +119,34 @@ def test_statistics_of_all_rows(
         for rank, loss in enumerate(losses)
     ]
     assert causes_of(reference, *ranks)[0].code == code
+
+
+@pytest.mark.parametrize(
+    ("losses", "words"),
+    [
+        (
+            (0.6, 0.4),
+            "so is the loss that backward starts from: 0.5 (mean of the ranks), under DataParallel 1",
+        ),
+        ((1.2, 0.8), "the loss that backward starts from is right (1): the factor comes behind it"),
+        ((0.3, 0.4), ""),  # says nothing
+    ],
+    ids=["the loss is divided", "averaged once more", "another loss"],
+)
+def test_a_loss_that_is_divided_is_told_from_gradients_that_are(
+    tmp_path: Path, losses: tuple[float, float], words: str
+) -> None:
+    def taken(gradient: np.ndarray, loss: float) -> list[Taken]:
+        return [Taken(gradient, events={"losses": (loss,)})]
+
+    reference = record(tmp_path / "dp", taken(GRADIENT, 1.0))
+    ranks = [
+        record(tmp_path / "ddp", taken(GRADIENT / 2, loss), rank=rank) for rank, loss in enumerate(losses)
+    ]
+    first, *_ = causes_of(reference, *ranks)
+    assert first.code == "mean-for-sum"
+    assert "or the loss is divided by 2" in first.title
+    assert "divided by 2" in first.advice
+    told = [each for each in first.evidence if each.startswith(("so is", "the loss"))]
+    assert [each.startswith(words) for each in told] == [True] * bool(words)
+    assert ("Another -n tells" in " ".join(told)) == (words[:5] == "so is")
