@@ -227,7 +227,7 @@ TOTAL = (
     Fault("moved to the CPU and back", "total", "for step in range(6):\n", "for p in net.module.parameters():\n    p.requires_grad_(False)\nnet.module[2].load_state_dict({k: v.clone() for k, v in net.module[2].state_dict().items()}, assign=True)\nnet.module[2].requires_grad_(True)\noptimizer = torch.optim.Adagrad(net.parameters(), lr=0.05)\nfor step in range(6):\n", "not-synchronised|partly-synchronised", 0, "TrainCheck pytorch-104336"),
     Fault("gradients by autograd.grad", "total", "    (loss * world).backward()\n", "    wanted = [p for p in net.parameters() if p.requires_grad]\n    for p, g in zip(wanted, torch.autograd.grad(loss * world, wanted)):\n        p.grad = g\n", "not-synchronised|partly-synchronised", 0, "docs/semantics.md#autograd-grad"),
     Fault("backward twice", "total", "    (loss * world).backward()\n", "    (loss * world / 2).backward(retain_graph=True)\n    (loss * world / 2).backward()\n", "not-synchronised|partly-synchronised", 0, "docs/semantics.md#backward-twice"),
-    Fault("files torn", "total", "    if rank == 0:\n        torch.save(net.module.state_dict(), f\"step{step % 2}.pt\")", "    torch.save(net.module.state_dict(), f\"step{step % 2 + rank}.pt\")", "doubled-files", None, "docs/semantics.md#saving"),
+    Fault("files torn", "total", "    if rank == 0:\n        torch.save(net.module.state_dict(), f\"step{step % 2}.pt\")", "    torch.save(net.module.state_dict(), f\"step{step % 2 + rank}.pt\")", "every-rank-writes|doubled-files", None, "docs/semantics.md#saving"),
     Fault("file of an earlier step", "total", "f\"step{step % 2}.pt\"", "f\"step{step % 2}.pt\" if step < 5 else 'last.pt'", "other-output|doubled-files", None),
 )  # fmt: skip
 

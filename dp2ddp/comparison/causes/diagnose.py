@@ -73,7 +73,10 @@ def _is_outside(code: str) -> bool:
 
 
 def with_aligned(causes: tuple[Cause, ...], aligned: Aligned) -> tuple[Cause, ...]:
-    """With what is wrong beside the random numbers in front, where the aligned runs are sure of it."""
+    """With what is wrong beside the random numbers, where the aligned runs are sure of it.
+
+    What makes another training comes before other random numbers, what is written or printed otherwise behind them.
+    """
     first = aligned.comparison.first
     if first is None:
         seen = "seen with DataParallel's random numbers, with which training is the same"
@@ -84,8 +87,11 @@ def with_aligned(causes: tuple[Cause, ...], aligned: Aligned) -> tuple[Cause, ..
     if not sure or (causes and causes[0].weight >= _SURE and causes[0].code not in _RANDOM):
         return causes
     known = {cause.code for cause in sure}
-    behind = tuple(replace(cause, evidence=(*cause.evidence, seen)) for cause in sure)
-    return (*behind, *(cause for cause in causes if cause.code not in known))
+    with_seen = [replace(cause, evidence=(*cause.evidence, seen)) for cause in sure]
+    others = [cause for cause in causes if cause.code not in known]
+    training = [cause for cause in others[:1] if first is None and cause.weight >= _GUESS]
+    front = [cause for cause in training if not _is_outside(cause.code)]
+    return (*front, *with_seen, *others[len(front) :])
 
 
 def _cause(finding: Finding, evidence: Evidence) -> Cause:

@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dp2ddp.comparison.aligned import Aligned
 from dp2ddp.comparison.causes.cause import Cause
-from dp2ddp.comparison.causes.diagnose import diagnose
+from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.compare import compare
-from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
+from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, TextComparison
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.trace.records import Forward, Trace
 from tests.comparison.traces import GRADIENT, Taken, record, trace
@@ -119,6 +120,31 @@ def test_statistics_of_all_rows(
         for rank, loss in enumerate(losses)
     ]
     assert causes_of(reference, *ranks)[0].code == code
+
+
+def test_what_ranks_write_comes_behind_what_makes_another_training(tmp_path: Path) -> None:
+    reference, *ranks = (
+        trace(tmp_path / name, FIRST, rank=rank) for name, rank in (("a", 0), ("b", 0), ("b", 1))
+    )
+    same = compare(reference, ranks, FLOAT64, port=True)
+    files = (
+        FileDifference("last.pt", "is written by DDP only"),
+        FileDifference("last.pt", "is written by ranks 0, 1", ranks=(0, 1)),
+        FileDifference("rank1.pt", "is written by DDP only"),
+    )
+    left = FilesComparison(3, files)
+    outside = diagnose(Evidence(2, reference, tuple(ranks), same, TextComparison(0, None), (), left))
+    assert [cause.code for cause in outside] == ["every-rank-writes", "doubled-files"]
+    assert [cause.evidence for cause in outside] == [
+        ("last.pt is written by ranks 0, 1",),
+        ("rank1.pt is written by DDP only",),
+    ]
+    training = [
+        Cause(code, "", ("figures",), "", weight)
+        for code, weight in (("other-seed", 0.9), ("batch-size", 0.7))
+    ]
+    codes = [cause.code for cause in with_aligned(tuple(training), Aligned(same, (), outside, files=left))]
+    assert codes == ["other-seed", "every-rank-writes", "doubled-files", "batch-size"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 # verify: different, initial state: only the port sets a seed; every rank prints
 # random: only
-# cause: every-rank-prints
+# cause: other-seed
+# also: every-rank-prints
 import os
 
 import numpy as np

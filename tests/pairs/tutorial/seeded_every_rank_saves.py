@@ -1,6 +1,7 @@
 # verify: different, initial state: only the port sets a seed; every rank saves
 # random: only
-# cause: every-rank-writes
+# cause: other-seed
+# also: every-rank-writes
 import os
 
 import numpy as np

@@ -1,6 +1,7 @@
 # verify: different, initial state: only the port sets a seed
 # random: only
-# cause: other-keys
+# cause: other-seed
+# also: other-keys
 import os
 
 import numpy as np

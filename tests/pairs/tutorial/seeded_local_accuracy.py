@@ -1,6 +1,7 @@
 # verify: different, initial state: only the port sets a seed
 # random: only
-# cause: local-numbers
+# cause: other-seed
+# also: local-numbers
 import os
 
 import numpy as np
