@@ -19,6 +19,7 @@ from dp2ddp.report.script_changes import ScriptChange
 _MOST_SIZES = 4  # of batches, in the line about rows
 _MOST_CAUSES = 4
 _MOST_EDITS = 4
+_MOST_FILES = 4
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,9 @@ def facts(verdict: Verdict) -> Iterator[Fact]:
         )
         for number, expected, actual in verdict.stdout.others
     )
-    yield _or_shown("files", _files(verdict), verdict.files.same, shown)
+    first, *others = _files(verdict)
+    yield _or_shown("files", first, verdict.files.same, shown)
+    yield from (("", text, Judged.SHOWN if shown else Judged.BAD) for text in others)
     codes = f"{verdict.codes[0]} and {verdict.codes[1]}"
     yield _or_shown("exit codes", codes, verdict.codes[0] == verdict.codes[1], shown)
     seconds = "DataParallel {:.1f} s, torchrun {:.1f} s (float64, both at once)".format(*verdict.seconds)
@@ -395,12 +398,25 @@ def _stdout(verdict: Verdict) -> str:
     return f"{_count(text.lines, 'line')}, the same" + (f" ({', '.join(details)})" if details else "")
 
 
-def _files(verdict: Verdict) -> str:
+def _files(verdict: Verdict) -> list[str]:
+    """A line for each file that differs, or for all of which one thing is to say; those that are too many, counted."""
     files = verdict.files
     if files.same:
-        return f"{_count(files.files, 'file')} left behind, the same" if files.files else "none left behind"
-    shown = "; ".join(f"{each.path} {each.what}" for each in files.different[:3])
-    return shown + (f"; {len(files.different) - 3} more" if len(files.different) > 3 else "")
+        return [f"{_count(files.files, 'file')} left behind, the same" if files.files else "none left behind"]
+    paths: dict[str, list[str]] = {}
+    for each in files.different:
+        paths.setdefault(each.what, []).append(each.path)
+    lines = [f"{_paths(those)} {what}" for what, those in paths.items()]
+    left = sum(map(len, list(paths.values())[_MOST_FILES:]))
+    return [*lines[:_MOST_FILES], *[f"and {left} more"] * bool(left)]
+
+
+def _paths(paths: Sequence[str]) -> str:
+    """`a.pt`, or `a.pt (and b.pt, c.pt, d.pt and 12 more)`: what is said behind it holds for each."""
+    if len(paths) == 1:
+        return paths[0]
+    more = f" and {len(paths) - _MOST_FILES} more" if len(paths) > _MOST_FILES else ""
+    return f"{paths[0]} (and {', '.join(paths[1:_MOST_FILES])}{more})"
 
 
 def _shown(line: str) -> str:

@@ -216,3 +216,19 @@ def test_what_virtual_devices_leave_out_is_told_in_each_form_of_the_report() -> 
     ]
     assert "not checked: torch.compile" in markdown(report(verdict))
     assert "not checked" not in str(list(facts(SAME)))
+
+
+def test_many_files_that_differ_are_a_few_short_lines() -> None:
+    alone = [FileDifference(f"epoch{number:02}.pt", "is written by DDP only") for number in range(16)]
+    texts = [
+        FileDifference(f"log{number}.txt", f"line {number}: 'a' under DataParallel") for number in range(9)
+    ]
+    verdict = dataclasses.replace(SAME, files=FilesComparison(25, (*alone, *texts)))
+    told = [(label, text) for label, text, judged in facts(verdict) if judged is Judged.BAD]
+    assert told == [
+        ("files", "epoch00.pt (and epoch01.pt, epoch02.pt, epoch03.pt and 12 more) is written by DDP only"),
+        ("", "log0.txt line 0: 'a' under DataParallel"),
+        ("", "log1.txt line 1: 'a' under DataParallel"),
+        ("", "log2.txt line 2: 'a' under DataParallel"),
+        ("", "and 6 more"),
+    ]
