@@ -28,6 +28,7 @@ from dp2ddp.progress import SILENT, Progress, RunState
 from dp2ddp.report.comparison import Report, headline
 from dp2ddp.runtime.run import Process, Run, Running, watch
 from dp2ddp.runtime.server import Server
+from dp2ddp.trial.bench_plan import Kind, Plan
 from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.prepare import Prepared, RunKind, prepare
@@ -39,6 +40,8 @@ COUNTED, BEFORE_COUNTED = 4, 2  # steps; DDP lays its buckets anew at the beginn
 _NO_STEP = "it takes no optimizer step, so there is none to measure"
 _MODES: tuple[Mode, Mode] = ("dp", "ddp")
 _WORDS = {"dp": "DataParallel", "ddp": "DDP"}
+_COUNTED = {"dp": Kind.COUNTED_DP, "ddp": Kind.COUNTED_DDP}
+_TIMED = {"dp": Kind.TIMED_DP, "ddp": Kind.TIMED_DDP}
 
 
 @dataclass(frozen=True)
@@ -66,11 +69,14 @@ def bench(timing: Timing, progress: Progress = SILENT) -> tuple[Benchmark, RunEr
     with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
         progress.begin(f"reading {options.script}")
         subject = subject_of(options, progress)
-        bencher = _Bencher(timing, server, Path(scratch).resolve(), progress)
+        worlds = options.devices or (subject.world or 2,)
+        plan = Plan.of(worlds, timing.rounds, timing.compared)
+        progress.say(plan.announcement)
+        bencher = _Bencher(timing, server, Path(scratch).resolve(), progress, plan)
         bencher.remarks.extend(_busy())
         measured: list[Measured] = []
         failure = None
-        for world in options.devices or (subject.world or 2,):
+        for world in worlds:
             try:
                 subject, figures_of_world = bencher.measure(subject, world)
             except RunError as error:
@@ -117,14 +123,17 @@ class _Bencher:
     server: Server
     scratch: Path
     progress: Progress
+    plan: Plan
     on_one_device: Figures | None = None
     remarks: list[str] = field(default_factory=list)
     _looked_at_one: bool = False
     _fails_alone: bool = False
+    _told_rest: bool = False  # on this number of devices
     _rooms: int = 0
 
     def measure(self, subject: Subject, world: int) -> tuple[Subject, Measured]:
         """The subject as it has to be started, which its first runs show, and what was found."""
+        self._told_rest = False
         subject, sameness = self._compare(subject, world)
         counted = {mode: self._count(subject, mode, world) for mode in _MODES}
         rounds: dict[Mode, list[tuple[Timed, ...]]] = {"dp": [], "ddp": []}
@@ -153,7 +162,8 @@ class _Bencher:
         comparing = replace(subject, steps=steps)
         self.progress.begin(f"{count_devices(world)}: comparing {steps} steps of both")
         scratch = self.scratch / "compared"
-        launched, verdict = try_with_launch(comparing, world, self.server, scratch, _Looks(self.progress))
+        with self.plan.run(Kind.COMPARED, world):
+            launched, verdict = try_with_launch(comparing, world, self.server, scratch, _Looks(self.progress))
         shutil.rmtree(scratch, ignore_errors=True)
         if not verdict.float64.stepped:
             raise RunError(f"{subject.name}: {_NO_STEP}")
@@ -174,7 +184,7 @@ class _Bencher:
             steps=COUNTED,
             real=not self.timing.virtual,
         )
-        with ExitStack() as stack:
+        with self.plan.run(_COUNTED[mode], world), ExitStack() as stack:
             running = self.server.start(stage)
             stack.callback(running.kill)
             run = self._watch(running, subject)
@@ -187,9 +197,13 @@ class _Bencher:
     def _time(self, subject: Subject, mode: Mode, world: int, number: int) -> tuple[Timed, ...]:
         which = f"{count_devices(world)}, {_WORDS[mode]}, round {number + 1} of {self.timing.rounds}"
         self.progress.begin(f"{which}: timing")
-        timed = self._timed(subject, mode, world)
+        with self.plan.run(_TIMED[mode], world):
+            timed = self._timed(subject, mode, world)
         median = spread(timed[0].seconds).median
         self.progress.say(f"{which}: {len(timed[0].seconds)} steps, {1000 * median:.1f} ms each")
+        if not self._told_rest and self.plan.rest:
+            self._told_rest = True
+            self.progress.say(self.plan.rest)
         return timed
 
     def _time_alone(self, subject: Subject, number: int) -> tuple[Timed, ...] | None:
@@ -201,6 +215,7 @@ class _Bencher:
         except RunError as error:
             first = str(error).splitlines()[0]
             self._fails_alone = True
+            self.plan.leave_out(Kind.TIMED_DP, 1)
             self.remarks.append(f"No figures of one device, where it does not run: {first}")
             return None
 
