@@ -39,6 +39,7 @@ class Verdict:
 
     hidden: tuple[str, ...] = ()  # faults that judging the aligned runs would hide, a sentence each
     met: bool = True  # the ranks, in a process group
+    last_words: tuple[str, ...] = ()  # of DataParallel's run on stderr, where its exit code is not 0
     only_gradients: bool = False  # what it prints, leaves behind and ends with is shown, not judged
 
     @property

@@ -195,6 +195,7 @@ def facts(verdict: Verdict) -> Iterator[Fact]:
     yield from (("", text, Judged.SHOWN if shown else Judged.BAD) for text in others)
     codes = f"{verdict.codes[0]} and {verdict.codes[1]}"
     yield _or_shown("exit codes", codes, verdict.codes[0] == verdict.codes[1], shown)
+    yield from (("on stderr", f"of DataParallel: {line}", Judged.SHOWN) for line in verdict.last_words)
     seconds = "DataParallel {:.1f} s, torchrun {:.1f} s (float64, both at once)".format(*verdict.seconds)
     yield "time", seconds, Judged.SHOWN
     if double.unchecked:

@@ -70,6 +70,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             "different": [{"path": each.path, "what": each.what} for each in files.different],
         },
         "codes": list(verdict.codes),
+        "last_words": list(verdict.last_words),
         "seconds": list(verdict.seconds),
         "causes": [_cause(cause) for cause in verdict.causes],
         "unchecked": [each.value for each in verdict.float64.unchecked],

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.progress import SILENT, Progress, Within, clock
 from dp2ddp.report.comparison import Report
@@ -45,13 +46,19 @@ def verify(options: VerifyOptions, progress: Progress = SILENT) -> tuple[Report,
                 subject, verdict = try_with_launch(subject, number, server, Path(scratch).resolve(), here)
                 verdicts.append(verdict)
                 if verdicts[-1].compared_nothing:
-                    raise RunError(f"{options.script}: {_NOTHING}")
+                    raise RunError(f"{options.script}: {_NOTHING}{how_it_ended(verdicts[-1])}")
             except RunError as error:
                 failure = error
                 break
     progress.begin("writing the report")
     seconds = time.monotonic() - started
     return report_on(subject, str(options.script), verdicts, seconds, failure), failure
+
+
+def how_it_ended(verdict: Verdict) -> str:
+    """A script that lacks an argument ends with 2, and says so on stderr."""
+    words = "".join(f": {line.strip()}" for line in verdict.last_words[-1:])
+    return f". It ends with exit code {verdict.codes[0]}{words}" if verdict.codes[0] else ""
 
 
 def how_far(numbers: Sequence[int], place: int, seconds: float) -> str:

@@ -124,6 +124,7 @@ class Pair:
         return replace(self, nudged=nudged)
 
 
+_LAST_LINES = 5
 _EXACT = ("layout", "learning rate", "steps")
 _GROSS = 1e-3  # 1e10 ulps at the first step; a model so ill-conditioned could not be trained in float32
 
@@ -189,6 +190,7 @@ def judge(
         printing_ranks=tuple(rank for rank in other.stage.ranks if rank and free.other.output(rank)),
         files=outside.files,
         codes=(free.reference.code, free.other.code),
+        last_words=last_words(free.reference, _spelling(free.left[0], reference.stage.name)),
         seconds=(free.reference.seconds, free.other.seconds),
         remarks=(
             *subject.remarks,
@@ -203,6 +205,12 @@ def judge(
         met=_met(free.other),
     )
     return verdict if verdict.same else _explained(subject, pair, verdict)
+
+
+def last_words(run: Run, spelling: Spelling) -> tuple[str, ...]:
+    """The last lines on stderr of a run that ends with an exit code; argparse says there what it misses."""
+    lines = spelling.plain(run.output(0, "err")).splitlines() if run.code else []
+    return tuple(line for line in lines if line.strip())[-_LAST_LINES:]
 
 
 def _hidden_by_aligning(stage: Stage) -> Iterator[str]:

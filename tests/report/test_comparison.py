@@ -232,3 +232,14 @@ def test_many_files_that_differ_are_a_few_short_lines() -> None:
         ("", "log2.txt line 2: 'a' under DataParallel"),
         ("", "and 6 more"),
     ]
+
+
+def test_the_last_words_of_an_original_that_ends_with_a_code_are_shown() -> None:
+    verdict = dataclasses.replace(
+        SAME, codes=(2, 2), last_words=("usage: train.py", "train.py: error: no --data")
+    )
+    told = [(text, judged) for label, text, judged in facts(verdict) if label == "on stderr"]
+    assert told == [
+        ("of DataParallel: usage: train.py", Judged.SHOWN),
+        ("of DataParallel: train.py: error: no --data", Judged.SHOWN),
+    ]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import End
 from dp2ddp.trace.writer import Writer
-from dp2ddp.trial.judge import Pair
+from dp2ddp.trial.all_trials import how_it_ended
+from dp2ddp.trial.judge import Pair, last_words
+from tests.report.made_up import same
 
 
 def test_records_that_broke_off_alike_are_no_reason_to_say_the_same(tmp_path: Path) -> None:
@@ -30,3 +34,17 @@ def test_records_that_broke_off_alike_are_no_reason_to_say_the_same(tmp_path: Pa
         RunError, match="rank 0 .* could not be watched to its end: the record ends at step 0"
     ):
         _ = Pair(sides[0], sides[1], FLOAT64).compared
+
+
+@pytest.mark.parametrize(
+    ("code", "words"), [(2, ("usage: train.py", "train.py: error: --data is missing")), (0, ())]
+)
+def test_what_argparse_misses_is_told_where_both_end_with_its_exit_code(
+    tmp_path: Path, code: int, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "rank0.err").write_text("usage: train.py\n\n/scratch/train.py: error: --data is missing\n")
+    run = Run(Stage("train.py", "dp", 2, ".", str(tmp_path), "train.py"), (code,), 1.0, None)
+    found = last_words(run, Spelling((("/scratch/", ""),)))
+    assert found == words
+    ended = how_it_ended(dataclasses.replace(same(), codes=(code, code), last_words=found))
+    assert ended == (". It ends with exit code 2: train.py: error: --data is missing" if code else "")
