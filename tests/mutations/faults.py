@@ -154,6 +154,7 @@ SAMPLER = (
     Fault("sampler without shuffle", "sampler", "seed=0", "shuffle=False", "other-order", 0),
     Fault("batch size not divided", "sampler", "batch_size=6 // world", "batch_size=6", "batch-size", 0, "tczhangzhi#3"),
     Fault("sampler of one replica", "sampler", "DistributedSampler(data, seed=0)", "DistributedSampler(data, num_replicas=1, rank=0, seed=0)", "repeated-rows|more-steps", 0),
+    Fault("a rank's part is split again", "sampler", "    for x, y in loader:\n", "    for x, y in loader:\n        x, y = x.chunk(world)[rank], y.chunk(world)[rank]\n", "split-twice", 0, more=(("batch_size=6 // world", "batch_size=6"),)),
     Fault("all ranks are rank 0", "sampler", "DistributedSampler(data, seed=0)", "DistributedSampler(data, rank=0, num_replicas=world, seed=0)", "repeated-rows", 0),
     Fault("seed of each rank", "sampler", "seed=0", "seed=rank", "repeated-rows|other-order", 0),
     Fault("a part of the data for each rank", "sampler", "sampler = DistributedSampler(data, seed=0)", "half = torch.utils.data.Subset(data, range(rank * 24 // world, (rank + 1) * 24 // world))\nsampler = DistributedSampler(data, seed=0)\nsampler.dataset, sampler.num_samples, sampler.total_size = half, 24 // world, 24", "missing-samples", 0),

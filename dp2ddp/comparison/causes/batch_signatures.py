@@ -15,6 +15,7 @@ from dp2ddp.comparison.causes.words import names_text, numbers_text, sum_text
 from dp2ddp.trace.records import Step, Trace
 
 Rows = tuple[int, ...]  # digests
+_PADDED = 0.1  # of an epoch's samples; DistributedSampler repeats some, so that all ranks have as many
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ def signatures(evidence: Evidence) -> Iterator[Finding]:
     if wrong is None:
         yield from _repeated_draws(evidence)
         return
+    yield from _split_twice(evidence)
     padding = _padding(evidence, wrong)
     if padding is not None:
         yield padding
@@ -120,6 +122,60 @@ def _sizes(evidence: Evidence, batch: Batch) -> Iterator[Finding]:
         steps = f"steps: {numbers_text(counts)} on the ranks, {evidence.comparison.steps} under DataParallel"
         yield finding(
             "batch-size", 0.96, figures, words, *[steps] * ({*counts} != {evidence.comparison.steps})
+        )
+
+
+def _split_twice(evidence: Evidence) -> Iterator[Finding]:
+    """A sampler's part of the data for each rank, of which the rank's model gets a chunk."""
+    matched_step = evidence.matched_step
+    assert matched_step is not None
+    drawn = [_batch_drawn(rank) for rank in matched_step.ranks]
+    if len(drawn) < 2 or not drawn[0]:
+        return
+    if not any(drawn[1:]):
+        yield from _part_for_all(evidence)
+        return
+    rows = [len(calls[0]) if (calls := _calls(rank)) else 0 for rank in matched_step.ranks]
+    chunks = [chunk_size(len(indices), rank, len(drawn)) for rank, indices in enumerate(drawn)]
+    own = len({index for indices in drawn for index in indices}) == sum(map(len, drawn))
+    if own and rows == chunks and max(chunks) < max(map(len, drawn)):
+        yield finding(
+            "split-twice",
+            0.985,
+            f"in step {matched_step.number} the ranks load {sum_text(map(len, drawn))} samples, each its own; "
+            f"their models get {sum_text(rows)} of them",
+        )
+
+
+def chunk_size(rows: int, rank: int, world: int) -> int:
+    """The length of torch.chunk(batch, world)[rank]; 0 where there is no such chunk."""
+    size = -(-rows // world)
+    return max(min(size, rows - rank * size), 0)
+
+
+def _batch_drawn(step: Step) -> tuple[int, ...]:
+    """The samples of the first batch of the loader that is trained on."""
+    trained = {draw.loader for draw in step.draws[-1:]}
+    return next((draw.indices or () for draw in step.draws if draw.loader in trained), ())
+
+
+def _part_for_all(evidence: Evidence) -> Iterator[Finding]:
+    """Rank 0 alone loads, for all ranks; its sampler gives it a part."""
+    assert evidence.matched_step is not None
+    steps = evidence.matched_step.reference, evidence.matched_step.ranks[0]
+    expected, actual = (
+        _indices(trace, _loader(step))
+        for trace, step in zip((evidence.reference, evidence.ranks[0]), steps, strict=True)
+    )
+    whole, part = len(expected), len(actual)
+    has_whole_epoch = len({*actual[: len({*expected})]}) == len({*expected})  # and then fewer epochs
+    if abs(evidence.world * part - whole) <= _PADDED * whole and not has_whole_epoch:
+        about = "" if evidence.world * part == whole else "about "
+        yield finding(
+            "split-twice",
+            0.985,
+            f"rank 0 loads each batch for all ranks, and takes {part} samples in the whole run; DataParallel takes "
+            f"{whole}, {about}W times as many",
         )
 
 

@@ -14,7 +14,7 @@ from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.compare import compare
 from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison, TextComparison
 from dp2ddp.comparison.tolerance import FLOAT64
-from dp2ddp.trace.records import Forward, Trace
+from dp2ddp.trace.records import Draw, Forward, Trace
 from tests.comparison.traces import GRADIENT, Taken, record, trace
 
 OTHER = np.array([0.3, 1.0, -2.0, 0.7, 0.1])
@@ -176,3 +176,43 @@ def test_a_loss_that_is_divided_is_told_from_gradients_that_are(
     told = [each for each in first.evidence if each.startswith(("so is", "the loss"))]
     assert [each.startswith(words) for each in told] == [True] * bool(words)
     assert ("Another -n tells" in " ".join(told)) == (words[:5] == "so is")
+
+
+# Samples of two steps, for DataParallel and for each rank, and how many of them each rank's model gets.
+SPLIT_TWICE = {
+    "each rank has a sampler": ([[0, 1, 2, 3], [4, 5, 6, 7]], [[[0, 2, 4, 6]], [[1, 3, 5, 7]]], (2, 2)),
+    "and its part of the batch size": (
+        [[0, 1, 2, 3], [4, 5, 6, 7]],
+        [[[0, 2, 4], [6]], [[1, 3, 5], [7]]],
+        (2, 1),
+    ),
+    "rank 0 loads for all": ([[0, 1, 2, 3], [4, 5, 6, 7]], [[[0, 2, 4, 6]], [[]]], (2, 2)),
+}
+SPLIT_ONCE = {
+    "a sampler": ([[0, 1, 2, 3], [4, 5, 6, 7]], [[[0, 3], [6, 4]], [[1, 7], [2, 5]]], (2, 2)),
+    "all load the whole batch": ([[0, 1, 2, 3], [4, 5, 6, 7]], [[[7, 1, 2, 3], [0, 4, 5, 6]]] * 2, (2, 2)),
+    "rank 0 loads, and fewer epochs": ([[0, 1, 2, 3]] * 2, [[[3, 2, 0, 1]], [[]]], (2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", [*SPLIT_TWICE, *SPLIT_ONCE])
+def test_a_sampler_before_a_wrapper_that_splits_is_the_cause(tmp_path: Path, name: str) -> None:
+    whole, own, rows = (SPLIT_TWICE | SPLIT_ONCE)[name]
+
+    def taken(samples: list[int], given: tuple[int, ...], at: int = 0) -> Taken:
+        digests = tuple(100 + each for each in (samples or [8, 9])[at : at + sum(given)])
+        draws = (Draw(0, tuple(samples)),) if samples else ()
+        events = {"draws": draws, "forwards": (Forward(True, given, digests),), "losses": (1.0,)}
+        return Taken(GRADIENT if len(given) > 1 else OTHER, events=events)
+
+    reference = record(tmp_path / "dp", [taken(samples, (2, 2)) for samples in whole])
+    ranks = [
+        record(
+            tmp_path / "ddp",
+            [taken(samples, (rows[rank],), 2 * rank * (len(samples) > 2)) for samples in own[rank]],
+            rank=rank,
+        )
+        for rank in range(2)
+    ]
+    codes = [cause.code for cause in causes_of(reference, *ranks)]
+    assert (codes[:1] == ["split-twice"]) == (name in SPLIT_TWICE), codes
