@@ -159,6 +159,32 @@ def compare(
     )
 
 
+def compare_known_steps(
+    reference: Trace, ranks: Sequence[Trace], tolerance: Tolerance, port: bool
+) -> Comparison:
+    """Of records that are not whole (a run that hangs) what all have: the start, and the first steps."""
+    findings = StepFindings(tolerance, without_run(tolerance), port)
+    matchings = [match(reference, rank) for rank in ranks]
+    initial = _compare_initial(findings, reference, ranks)
+    for step, others in zip(reference.steps(), _together(ranks, matchings), strict=False):
+        if findings.bad:
+            break
+        compare_step(findings, step, others)
+    causes = findings.causes
+    return Comparison(
+        steps=len(reference),
+        rank_steps=tuple(map(len, ranks)),
+        largest=findings.largest,
+        first=causes[0] if causes else None,
+        also=tuple(causes[1:]),
+        identical_steps=findings.identical_steps,
+        identical_buffers=False,
+        agreeing_ranks=findings.agreeing,
+        matched=tuple(matching.steps for matching in matchings),
+        initial=initial,
+    )
+
+
 def _parts(reference: Trace, port: bool) -> tuple[str, ...]:
     """What the same verdict is about; losses of a port's ranks are their own."""
     kinds = () if reference.final is None else reference.final.kinds.tolist()

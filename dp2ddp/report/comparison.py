@@ -348,6 +348,13 @@ def _found(difference: Difference, comparison: Comparison) -> str:
     return text if difference.kind in FACTS else f"{text}: {_amount(difference)}"
 
 
+def difference_text(difference: Difference) -> str:
+    """What differs, where, and how far, where no natural noise was measured."""
+    text = f"{_thing(difference)} {_when(difference)}"
+    exact = difference.kind in FACTS or difference.size == float("inf")
+    return text if exact else f"{text}, {difference.size:.1e} apart"
+
+
 def _amount(difference: Difference) -> str:
     return (
         "missing on one side"

@@ -37,15 +37,24 @@ class Original:
         return cls(name, converted, {b + i + 1: a + i + 1 for a, b, size in blocks for i in range(size)})
 
 
-def failure_text(run: Run, original: Original | None = None) -> str:
-    """One line; where there are others, one more for each rank, and where they part."""
+@dataclass(frozen=True)
+class Before:
+    """What is known of the time before a failure, and what to do about it."""
+
+    sentences: tuple[str, ...]
+    advice: str
+
+
+def failure_text(run: Run, original: Original | None = None, before: Before | None = None) -> str:
+    """One line; where there are others, one more for each rank, where they part, what was before, what to do now."""
     assert run.failure is not None
     failure = run.failure
     lines = [f"{run.stage.name}: {_what(failure)} {_where(run, failure)}: {failure.text}{_advice(failure)}"]
     parting = [f"  {failure.parting}"] if failure.parting else []
-    return "\n".join(
-        [*lines, *(f"  {_position_text(position, original)}" for position in failure.positions), *parting]
-    )
+    positions = [f"  {_position_text(position, original)}" for position in failure.positions]
+    told = [f"  before that: {sentence}" for sentence in before.sentences] if before else []
+    told += [f"  what now: {before.advice}"] if before else []
+    return "\n".join([*lines, *positions, *parting, *told])
 
 
 def _position_text(position: RankPosition, original: Original | None) -> str:
@@ -57,7 +66,9 @@ def _position_text(position: RankPosition, original: Original | None) -> str:
     return text.replace(str(frame), f"{frame} (line {line} of {original.name})", 1) if line else text
 
 
-def failure_document(run: Run, output: str = "", original: Original | None = None) -> dict[str, Any]:
+def failure_document(
+    run: Run, output: str = "", original: Original | None = None, before: Before | None = None
+) -> dict[str, Any]:
     """The same as data, with the end of what the rank said on stderr; docs/json.md."""
     assert run.failure is not None
     failure = run.failure
@@ -70,6 +81,8 @@ def failure_document(run: Run, output: str = "", original: Original | None = Non
         "rank": failure.rank,
         "error": failure.text,
         "parting": failure.parting,
+        "before": list(before.sentences) if before else [],
+        "advice": before.advice if before else "",
         "ranks": [_position(position, original) for position in failure.positions],
         "output": output,
     }

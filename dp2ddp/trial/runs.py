@@ -15,6 +15,7 @@ from dp2ddp.runtime import launch_command
 from dp2ddp.runtime.run import Look, Process, Run, Running, watch
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
+from dp2ddp.trial.before_failure import before_failure
 from dp2ddp.trial.prepare import Prepared
 from dp2ddp.trial.subject import Subject
 
@@ -34,8 +35,17 @@ def run_all(subject: Subject, prepared: Sequence[Prepared], server: Server, prog
             running = _start(subject, each.stage, server, stack)
             stack.callback(running.kill)
             runnings.append(running)
-        listener = Listener(runnings, lambda run: raise_or_report(run, progress, subject))
+        stages = [each.stage for each in prepared]
+        listener = Listener(
+            runnings, lambda run: raise_or_report(run, progress, subject, _reference_of(run, stages))
+        )
         return watch(runnings, subject.timeout, listener.on_end, lambda looks: show(looks, progress))
+
+
+def _reference_of(run: Run, stages: Sequence[Stage]) -> Stage | None:
+    """DataParallel's run beside it, in the same precision."""
+    same = (each for each in stages if each.mode == "dp" and each.dtype == run.stage.dtype and each.trace)
+    return next(same, None)
 
 
 def show(looks: Sequence[Look], progress: Progress) -> None:
@@ -96,8 +106,13 @@ class Listener:
         return original.codes() is not None
 
 
-def raise_or_report(run: Run, progress: Progress, subject: Subject | None = None) -> None:
-    """Report a run that ended well in a line; raise RunError for one that failed."""
+def raise_or_report(
+    run: Run, progress: Progress, subject: Subject | None = None, reference: Stage | None = None
+) -> None:
+    """Report a run that ended well in a line; raise RunError for one that failed.
+
+    `reference`: DataParallel's run beside it, if it is watched as well.
+    """
     stage = run.stage
     if run.failure and (run.failure.kind == "hang" or not run.ended_on_purpose):
         words = _last_words(run)
@@ -107,10 +122,11 @@ def raise_or_report(run: Run, progress: Progress, subject: Subject | None = None
             progress.say(words)
         about = _about_original(run) if stage.mode == "dp" else ""
         original = _original(subject) if subject and stage.mode == "ddp" else None
-        text = failure_text(run, original)
+        before = before_failure(run, reference, subject.port is not None) if subject else None
+        text = failure_text(run, original, before)
         if about:
             text = text.rstrip(".") + about
-        raise RunError(text, failure_document(run, words, original))
+        raise RunError(text, failure_document(run, words, original, before))
     progress.say(f"{count_devices(stage.world)}, {name_of(stage)}: {run.seconds:.1f} s")
 
 

@@ -1,0 +1,93 @@
+"""What is known of a DDP run that failed or hangs: how far each rank came, and whether it had parted from
+DataParallel's before; and what to do now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dp2ddp.comparison.causes.diagnose import diagnose
+from dp2ddp.comparison.causes.evidence import Evidence
+from dp2ddp.comparison.causes.words import ranks_text
+from dp2ddp.comparison.compare import Comparison, compare_known_steps
+from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
+from dp2ddp.comparison.tolerance import FLOAT32, FLOAT64, HIDING
+from dp2ddp.report.comparison import difference_text
+from dp2ddp.report.failure_text import Before
+from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.run_folder import read_heartbeats
+from dp2ddp.runtime.stage import Stage
+from dp2ddp.trace.records import Trace, read_trace
+
+_SAME_CALLS = (
+    "every rank has to make the same calls in the same order, and backward() of a DDP model is one of them: forward, "
+    "backward and step belong on all ranks, each with rows of its own; under `if rank == 0` belongs what prints, logs "
+    "and saves, and no more"
+)
+_GONE = "another rank has gone"  # as rank_positions.py says it
+_OURS = "a conversion of ours must not do this: please report it, with this text"
+
+
+def before_failure(run: Run, reference: Stage | None, port: bool) -> Before | None:
+    """For ranks that wait for each other for ever, or of which one failed since another was gone; else nothing.
+
+    `reference`: DataParallel's run in the same precision, over or not.
+    """
+    failure = run.failure
+    several = run.stage.mode == "ddp" and len(run.stage.ranks) > 1
+    if failure is None or not several or not (failure.kind == "hang" or _GONE in failure.text):
+        return None
+    steps = _steps(run)
+    lines = [_steps_text(steps)] if steps else []
+    lines += list(_parted(run, reference, port)) if reference else []
+    return Before(tuple(lines), _what_now(steps, port))
+
+
+def _what_now(steps: Sequence[int], port: bool) -> str:
+    if not port:
+        return _OURS
+    idle = [rank for rank, taken in enumerate(steps) if not taken]
+    if idle and any(steps):
+        takes = "takes" if len(idle) == 1 else "take"
+        return f"{ranks_text(idle)} {takes} no optimizer step while others do; {_SAME_CALLS}"
+    return _SAME_CALLS
+
+
+def _steps(run: Run) -> tuple[int, ...]:
+    """Optimizer steps of each rank; () where nobody counted."""
+    if not (Path(run.stage.run_folder) / "heartbeats").exists():
+        return ()
+    return tuple(steps for _, steps in read_heartbeats(Path(run.stage.run_folder)))[: run.stage.world]
+
+
+def _steps_text(steps: Sequence[int]) -> str:
+    if not any(steps):
+        return "no rank had taken an optimizer step"
+    if len({*steps}) == 1:
+        return f"each rank had taken {steps[0]} optimizer step{'' if steps[0] == 1 else 's'}"
+    each = ", ".join(f"rank {rank} {taken or 'none'}" for rank, taken in enumerate(steps))
+    return f"the ranks had not taken the same optimizer steps: {each}"
+
+
+def _parted(run: Run, reference: Stage, port: bool) -> Iterator[str]:
+    """The first step on record that is not DataParallel's, and the likeliest cause. Nothing where too little is known:
+    whatever goes wrong in looking takes nothing from the failure that is told."""
+    try:
+        expected = read_trace(Path(str(reference.trace)), 0)
+        ranks = tuple(read_trace(Path(str(run.stage.trace)), rank) for rank in run.stage.ranks)
+        tolerance = FLOAT64 if run.stage.dtype == "float64" else FLOAT32
+        found = compare_known_steps(expected, ranks, tolerance, port)
+        first = found.first
+        if first is not None and not first.size <= HIDING:
+            yield f"that run had parted from DataParallel's already: {difference_text(first)}"
+            yield from _likely(expected, ranks, found)
+    except Exception:  # of a run that was killed, records may be torn
+        return
+
+
+def _likely(expected: Trace, ranks: tuple[Trace, ...], found: Comparison) -> Iterator[str]:
+    evidence = Evidence(
+        len(ranks), expected, ranks, found, TextComparison(0, None), (), FilesComparison(0, ())
+    )
+    for cause in diagnose(evidence)[:1]:
+        yield f"its likely cause: {cause.title} [{cause.code}] {'; '.join(cause.evidence[:1])}"
