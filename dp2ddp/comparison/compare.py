@@ -162,7 +162,7 @@ def compare(
 def compare_known_steps(
     reference: Trace, ranks: Sequence[Trace], tolerance: Tolerance, port: bool
 ) -> Comparison:
-    """Of records that are not whole (a run that hangs) what all have: the start, and the first steps."""
+    """Compare what all have of records that are not whole (of a run that hangs): the start, and the first steps."""
     findings = StepFindings(tolerance, without_run(tolerance), port)
     matchings = [match(reference, rank) for rank in ranks]
     initial = _compare_initial(findings, reference, ranks)

@@ -38,23 +38,23 @@ class Original:
 
 
 @dataclass(frozen=True)
-class Before:
+class BeforeFailure:
     """What is known of the time before a failure, and what to do about it."""
 
     sentences: tuple[str, ...]
     advice: str
 
 
-def failure_text(run: Run, original: Original | None = None, before: Before | None = None) -> str:
+def failure_text(run: Run, original: Original | None = None, before: BeforeFailure | None = None) -> str:
     """One line; where there are others, one more for each rank, where they part, what was before, what to do now."""
     assert run.failure is not None
     failure = run.failure
     lines = [f"{run.stage.name}: {_what(failure)} {_where(run, failure)}: {failure.text}{_advice(failure)}"]
     parting = [f"  {failure.parting}"] if failure.parting else []
     positions = [f"  {_position_text(position, original)}" for position in failure.positions]
-    told = [f"  before that: {sentence}" for sentence in before.sentences] if before else []
-    told += [f"  what now: {before.advice}"] if before else []
-    return "\n".join([*lines, *positions, *parting, *told])
+    behind = [f"  before that: {sentence}" for sentence in before.sentences] if before else []
+    behind += [f"  what now: {before.advice}"] if before else []
+    return "\n".join([*lines, *positions, *parting, *behind])
 
 
 def _position_text(position: RankPosition, original: Original | None) -> str:
@@ -67,7 +67,7 @@ def _position_text(position: RankPosition, original: Original | None) -> str:
 
 
 def failure_document(
-    run: Run, output: str = "", original: Original | None = None, before: Before | None = None
+    run: Run, output: str = "", original: Original | None = None, before: BeforeFailure | None = None
 ) -> dict[str, Any]:
     """The same as data, with the end of what the rank said on stderr; docs/json.md."""
     assert run.failure is not None

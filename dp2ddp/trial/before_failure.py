@@ -13,7 +13,7 @@ from dp2ddp.comparison.compare import Comparison, compare_known_steps
 from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
 from dp2ddp.comparison.tolerance import FLOAT32, FLOAT64, HIDING
 from dp2ddp.report.comparison import difference_text
-from dp2ddp.report.failure_text import Before
+from dp2ddp.report.failure_text import BeforeFailure
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.run_folder import read_heartbeats
 from dp2ddp.runtime.stage import Stage
@@ -25,10 +25,10 @@ _SAME_CALLS = (
     "and saves, and no more"
 )
 _GONE = "another rank has gone"  # as rank_positions.py says it
-_OURS = "a conversion of ours must not do this: please report it, with this text"
+_OF_CONVERSIONS = "a conversion of ours must not do this: please report it, with this text"
 
 
-def before_failure(run: Run, reference: Stage | None, port: bool) -> Before | None:
+def before_failure(run: Run, reference: Stage | None, port: bool) -> BeforeFailure | None:
     """For ranks that wait for each other for ever, or of which one failed since another was gone; else nothing.
 
     `reference`: DataParallel's run in the same precision, over or not.
@@ -40,12 +40,12 @@ def before_failure(run: Run, reference: Stage | None, port: bool) -> Before | No
     steps = _steps(run)
     lines = [_steps_text(steps)] if steps else []
     lines += list(_parted(run, reference, port)) if reference else []
-    return Before(tuple(lines), _what_now(steps, port))
+    return BeforeFailure(tuple(lines), _what_now(steps, port))
 
 
 def _what_now(steps: Sequence[int], port: bool) -> str:
     if not port:
-        return _OURS
+        return _OF_CONVERSIONS
     idle = [rank for rank, taken in enumerate(steps) if not taken]
     if idle and any(steps):
         takes = "takes" if len(idle) == 1 else "take"
@@ -76,18 +76,18 @@ def _parted(run: Run, reference: Stage, port: bool) -> Iterator[str]:
         expected = read_trace(Path(str(reference.trace)), 0)
         ranks = tuple(read_trace(Path(str(run.stage.trace)), rank) for rank in run.stage.ranks)
         tolerance = FLOAT64 if run.stage.dtype == "float64" else FLOAT32
-        found = compare_known_steps(expected, ranks, tolerance, port)
-        first = found.first
+        comparison = compare_known_steps(expected, ranks, tolerance, port)
+        first = comparison.first
         if first is not None and not first.size <= HIDING:
             yield f"that run had parted from DataParallel's already: {difference_text(first)}"
-            yield from _likely(expected, ranks, found)
+            yield from _likely(expected, ranks, comparison)
     except Exception:  # of a run that was killed, records may be torn
         return
 
 
-def _likely(expected: Trace, ranks: tuple[Trace, ...], found: Comparison) -> Iterator[str]:
+def _likely(expected: Trace, ranks: tuple[Trace, ...], comparison: Comparison) -> Iterator[str]:
     evidence = Evidence(
-        len(ranks), expected, ranks, found, TextComparison(0, None), (), FilesComparison(0, ())
+        len(ranks), expected, ranks, comparison, TextComparison(0, None), (), FilesComparison(0, ())
     )
     for cause in diagnose(evidence)[:1]:
         yield f"its likely cause: {cause.title} [{cause.code}] {'; '.join(cause.evidence[:1])}"

@@ -26,7 +26,7 @@ _OF_ONE_PROCESS = {Kind.COUNTED_DDP: Kind.COUNTED_DP, Kind.TIMED_DDP: Kind.TIMED
 
 
 @dataclass
-class Plan:
+class BenchPlan:
     """Runs that are left, and the seconds that others took."""
 
     left: list[tuple[Kind, int]]  # for how many devices
@@ -36,7 +36,7 @@ class Plan:
     )  # of a kind's latest run; a device, where it has several
 
     @classmethod
-    def of(cls, worlds: Sequence[int], rounds: int, compared: int) -> Plan:
+    def of(cls, worlds: Sequence[int], rounds: int, compared: int) -> BenchPlan:
         """For each number of devices: a comparison of so many steps, two counted runs, and so many rounds of timed
         ones; where the first number is not 1, rounds of one device as well."""
         left: list[tuple[Kind, int]] = []
@@ -45,8 +45,8 @@ class Plan:
                 (Kind.COUNTED_DP, world),
                 (Kind.COUNTED_DDP, world),
             ]
-            one = [(Kind.TIMED_DP, 1)] * (world != 1 and not place)
-            left += [*one, (Kind.TIMED_DP, world), (Kind.TIMED_DDP, world)] * rounds
+            alone = [(Kind.TIMED_DP, 1)] * (world != 1 and not place)
+            left += [*alone, (Kind.TIMED_DP, world), (Kind.TIMED_DDP, world)] * rounds
         return cls(left, compared)
 
     @property

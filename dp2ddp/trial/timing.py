@@ -28,7 +28,7 @@ from dp2ddp.progress import SILENT, Progress, RunState
 from dp2ddp.report.comparison import Report, headline
 from dp2ddp.runtime.run import Process, Run, Running, watch
 from dp2ddp.runtime.server import Server
-from dp2ddp.trial.bench_plan import Kind, Plan
+from dp2ddp.trial.bench_plan import BenchPlan, Kind
 from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.prepare import Prepared, RunKind, prepare
@@ -70,7 +70,7 @@ def bench(timing: Timing, progress: Progress = SILENT) -> tuple[Benchmark, RunEr
         progress.begin(f"reading {options.script}")
         subject = subject_of(options, progress)
         worlds = options.devices or (subject.world or 2,)
-        plan = Plan.of(worlds, timing.rounds, timing.compared)
+        plan = BenchPlan.of(worlds, timing.rounds, timing.compared)
         progress.say(plan.announcement)
         bencher = _Bencher(timing, server, Path(scratch).resolve(), progress, plan)
         bencher.remarks.extend(_busy())
@@ -123,17 +123,17 @@ class _Bencher:
     server: Server
     scratch: Path
     progress: Progress
-    plan: Plan
+    plan: BenchPlan
     on_one_device: Figures | None = None
     remarks: list[str] = field(default_factory=list)
     _looked_at_one: bool = False
     _fails_alone: bool = False
-    _told_rest: bool = False  # on this number of devices
+    _rest_is_known: bool = False  # on this number of devices
     _rooms: int = 0
 
     def measure(self, subject: Subject, world: int) -> tuple[Subject, Measured]:
         """The subject as it has to be started, which its first runs show, and what was found."""
-        self._told_rest = False
+        self._rest_is_known = False
         subject, sameness = self._compare(subject, world)
         counted = {mode: self._count(subject, mode, world) for mode in _MODES}
         rounds: dict[Mode, list[tuple[Timed, ...]]] = {"dp": [], "ddp": []}
@@ -201,8 +201,8 @@ class _Bencher:
             timed = self._timed(subject, mode, world)
         median = spread(timed[0].seconds).median
         self.progress.say(f"{which}: {len(timed[0].seconds)} steps, {1000 * median:.1f} ms each")
-        if not self._told_rest and self.plan.rest:
-            self._told_rest = True
+        if not self._rest_is_known and self.plan.rest:
+            self._rest_is_known = True
             self.progress.say(self.plan.rest)
         return timed
 

@@ -12,7 +12,7 @@ from dp2ddp.comparison.output_comparison import FileDifference, FilesComparison,
 from dp2ddp.comparison.series import Series
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.report.comparison import Report
-from dp2ddp.report.failure_text import Before, failure_document, failure_text
+from dp2ddp.report.failure_text import BeforeFailure, failure_document, failure_text
 from dp2ddp.report.script_changes import Reason, ScriptChange
 from dp2ddp.runtime.run import Failure, Run
 from dp2ddp.runtime.stacks import Frame, RankPosition
@@ -163,7 +163,7 @@ def failed_run(kind: str = "hang", text: str = "dist.barrier()") -> Run:
 def failed(kind: str = "hang", text: str = "dist.barrier()") -> Report:
     run = failed_run(kind, text)
     said = f"Traceback (most recent call last):\n  {text}"
-    before = Before(
+    before = BeforeFailure(
         (f"the ranks had not taken the same optimizer steps: {text}",), f"let all ranks call {text}"
     )
     return dataclasses.replace(

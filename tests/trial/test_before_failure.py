@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.report.failure_text import Before, failure_document, failure_text
+from dp2ddp.report.failure_text import BeforeFailure, failure_document, failure_text
 from dp2ddp.runtime.run import Failure, Run
 from dp2ddp.runtime.run_folder import Heartbeat, prepare_run_folder
 from dp2ddp.runtime.stage import Stage
@@ -75,7 +75,7 @@ def test_steps_that_are_the_same_are_no_reason(tmp_path: Path) -> None:
     for rank in range(2):
         trace(Path(str(run.stage.trace)), [GRADIENT] * 2, rank=rank)
     before = before_failure(run, reference, port=False)
-    assert before == Before(
+    assert before == BeforeFailure(
         ("each rank had taken 2 optimizer steps",),
         "a conversion of ours must not do this: please report it, with this text",
     )

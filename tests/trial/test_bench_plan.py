@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from dp2ddp.trial.bench_plan import Kind, Plan
+from dp2ddp.trial.bench_plan import BenchPlan, Kind
 
 
 def test_all_runs_are_announced() -> None:
-    assert Plan.of((2,), rounds=2, compared=4).announcement == (
+    assert BenchPlan.of((2,), rounds=2, compared=4).announcement == (
         "9 runs, one after the other: 1 comparison of 4 steps, 2 that count, 6 that are timed"
     )
-    assert Plan.of((1, 4), rounds=1, compared=0).announcement == (
+    assert BenchPlan.of((1, 4), rounds=1, compared=0).announcement == (
         "8 runs, one after the other: 4 that count, 4 that are timed"
     )
 
@@ -19,7 +19,7 @@ def test_all_runs_are_announced() -> None:
 def test_the_rest_is_known_when_a_run_of_each_kind_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    plan = Plan.of((2, 4), rounds=1, compared=4)
+    plan = BenchPlan.of((2, 4), rounds=1, compared=4)
 
     def run(kind: Kind, world: int, seconds: float) -> None:
         with plan.run(kind, world):
@@ -42,6 +42,6 @@ def test_the_rest_is_known_when_a_run_of_each_kind_is_over(monkeypatch: pytest.M
 
 
 def test_runs_that_fail_are_not_waited_for() -> None:
-    plan = Plan.of((2,), rounds=2, compared=0)
+    plan = BenchPlan.of((2,), rounds=2, compared=0)
     plan.leave_out(Kind.TIMED_DP, 1)
     assert plan.announcement.startswith("6 runs")
