@@ -358,9 +358,10 @@ def _apart_at_end(ranks: Sequence[Trace]) -> Iterator[str]:
     if differences:
         names = list(dict.fromkeys(each.name for each in differences))
         others = sorted({each.rank for each in differences})
+        unstepped = all(each.kind == "unstepped parameter" for each in differences)
         yield (
-            f"{names_text(names)} {'is' if len(names) == 1 else 'are'} not the same on {ranks_text(others)} at the end "
-            "as on rank 0: rank 0's were compared, so rank 0 alone is to use and save them"
+            f"other values at the end on {ranks_text(others)} than on rank 0 in {names_text(names)}"
+            f"{' (which no optimizer steps)' * unstepped}: rank 0's were compared, so rank 0 alone is to use and save them"
         )
 
 
