@@ -361,7 +361,8 @@ def _apart_at_end(ranks: Sequence[Trace]) -> Iterator[str]:
         unstepped = all(each.kind == "unstepped parameter" for each in differences)
         yield (
             f"other values at the end on {ranks_text(others)} than on rank 0 in {names_text(names)}"
-            f"{' (which no optimizer steps)' * unstepped}: rank 0's were compared, so rank 0 alone is to use and save them"
+            f"{' (which no optimizer steps)' * unstepped}: "
+            "rank 0's were compared, so rank 0 alone is to use and save them"
         )
 
 
