@@ -232,11 +232,14 @@ class TestFailures:
         barrier = (
             "has been called by rank 0 and not by rank 1; its last one was init_process_group at mine.py:2"
         )
-        assert result.stderr.splitlines()[-4:] == [
+        *lines, advice = result.stderr.splitlines()
+        assert advice.startswith("  what now: every rank has to make the same calls in the same order")
+        assert lines[-5:] == [
             "dp2ddp: mine.py: hangs in ddp mode on rank 1 of 2: nothing moved for 3 seconds",
             "  rank 0 waits in barrier at mine.py:5",
             "  rank 1 is at mine.py:4: time.sleep(1)",
             f"  collective 2, barrier at mine.py:5, {barrier}",
+            "  before that: no rank had taken an optimizer step",
         ]
         document = json.loads(result.stdout)
         assert (document["same"], document["verdicts"]) == (False, [])
