@@ -67,12 +67,12 @@ def command(
     """
     from dp2ddp.trial.scripts import ready_to_run
 
+    check_targets(targets)  # not after an hour
     ready_to_run("bench", script, as_module, converted)
     from dp2ddp.api import BenchmarkError, bench
     from dp2ddp.report.bench_json import as_document
     from dp2ddp.report.bench_text import print_bench
 
-    check_targets(targets)  # not after an hour
     failure = None
     with shown() as progress:
         try:

@@ -103,12 +103,12 @@ def command(
     """
     from dp2ddp.trial.scripts import ready_to_run
 
+    check_targets(targets)  # not after a month
     ready_to_run("verify", script, as_module, converted)
     from dp2ddp.api import VerificationError, verify
     from dp2ddp.report.comparison import print_report
     from dp2ddp.report.comparison_json import as_document
 
-    check_targets(targets)  # not after a month
     failure = None
     with shown() as progress:
         try:
