@@ -28,6 +28,7 @@ from dp2ddp.progress import SILENT, Progress, RunState
 from dp2ddp.report.comparison import Report, headline
 from dp2ddp.runtime.run import Process, Run, Running, watch
 from dp2ddp.runtime.server import Server
+from dp2ddp.trial.all_trials import how_it_ended
 from dp2ddp.trial.bench_plan import BenchPlan, Kind
 from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.options import VerifyOptions
@@ -165,8 +166,8 @@ class _Bencher:
         with self.plan.run(Kind.COMPARED, world):
             launched, verdict = try_with_launch(comparing, world, self.server, scratch, _Looks(self.progress))
         shutil.rmtree(scratch, ignore_errors=True)
-        if not verdict.float64.stepped:
-            raise RunError(f"{subject.name}: {_NO_STEP}")
+        if not verdict.float64.stepped or (verdict.codes[0] and not verdict.float64.steps):
+            raise RunError(f"{subject.name}: {_NO_STEP}{how_it_ended(verdict)}")
         sameness = _sameness(subject, verdict)
         self.progress.say(f"{count_devices(world)}: {sameness.words}")
         return replace(launched, steps=subject.steps), sameness
