@@ -46,7 +46,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not wants_all(config):
+    if not is_all_wanted(config):
         slow = [item for item in items if item.get_closest_marker("slow")]
         items[:] = [item for item in items if not item.get_closest_marker("slow")]
         config.hook.pytest_deselected(items=slow)
@@ -56,8 +56,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         skip_without_devices(item, present)
 
 
-def wants_all(config: pytest.Config) -> bool:
-    """Asked for, or tests are named one by one."""
+def is_all_wanted(config: pytest.Config) -> bool:
+    """`--all`, or tests are named one by one."""
     named = bool(config.option.keyword) or any("::" in argument for argument in config.args)
     return named or bool(config.getoption("--all"))
 
@@ -81,6 +81,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if tuple(int(part) for part in importlib.metadata.version("torch").split(".")[:2]) < (2, 6):
         for message in (r"`torch\.(cuda|cpu)\.amp\.", "You are using `torch.load` with `weights_only=False`"):
             config.addinivalue_line("filterwarnings", f"ignore:{message}:FutureWarning")
+
+
+@pytest.fixture(scope="session")
+def wants_all(request: pytest.FixtureRequest) -> bool:
+    """True when tests that are marked slow run, too; for a fixture that prepares for many tests at once."""
+    return is_all_wanted(request.config)
 
 
 @pytest.fixture

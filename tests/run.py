@@ -1,6 +1,6 @@
 """All checks, as the CI runs them: `python3 tests/run.py [arguments for pytest]`.
 
-`--all` runs the whole corpus; without it, a few of its scripts that have every idiom among them (corpus/covering.py).
+`--all` runs everything; without it, what is alike is run for a few that have every feature among them (covering.py).
 The first time it makes `.venv` and fills it.
 """
 

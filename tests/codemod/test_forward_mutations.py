@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from covering import covering, slow_but_for
 
 from dp2ddp.codemod.convert import Conversion, convert
 from dp2ddp.progress import SILENT
@@ -39,6 +40,14 @@ HAZARDS = {  # nothing that ranks could tell each other: these are hazards, all 
 }
 
 
+CONVERTED = [one for one in ALL if one.name not in HAZARDS]
+
+
+def kind(mutation: Mutation) -> set[str]:
+    """list, tensor, alias, ...: the first word of its name."""
+    return {mutation.name.partition("_")[0]}
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     with Server(environment()) as server:
@@ -60,9 +69,7 @@ def test_it_takes_turns_or_is_a_hazard(mutation: Mutation) -> None:
 
 
 @pytest.mark.torchrun
-@pytest.mark.parametrize(
-    "mutation", [one for one in ALL if one.name not in HAZARDS], ids=lambda one: one.name
-)
+@pytest.mark.parametrize("mutation", slow_but_for(covering(CONVERTED, kind), CONVERTED, lambda one: one.name))
 def test_it_trains_the_same(mutation: Mutation, server: Server, tmp_path: Path) -> None:
     folder, scratch = tmp_path / "folder", tmp_path / "scratch"
     folder.mkdir()

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from corpus.cases import Case, all_cases
-from corpus.covering import Run, covering
+from corpus.features import Run, features
 from corpus.outcomes import outcome
+from covering import covering
 
 from dp2ddp.codemod.convert import convert
 from dp2ddp.progress import SILENT
@@ -24,7 +25,7 @@ from dp2ddp.trial.trial import run_trial
 
 CASES = all_cases()
 TRAINING = [(case, world) for case in CASES if case.answer is None and case.runs for world in case.worlds]
-COVERING = set(covering(TRAINING))
+COVERING = set(covering(TRAINING, features))
 TIMEOUT = 120.0  # seconds without progress; the machine may be busy
 
 

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from covering import covering, slow_but_for
 
 from dp2ddp.comparison.causes.catalogue import catalogue
 from dp2ddp.comparison.verdict import Verdict
@@ -65,6 +66,23 @@ def read_port(path: Path) -> Port:
 
 
 PORTS = [read_port(path) for path in sorted(HERE.glob("*/*.py")) if path.name != "train.py"]
+RUNS = [(port, world) for port in PORTS for world in port.worlds]
+
+
+def features(run: tuple[Port, int]) -> set[Hashable]:
+    """What is said of a port, of which original, how it starts its ranks, with which library."""
+    port, world = run
+    text = port.path.read_text(encoding="utf-8")
+    libraries = {
+        name for name in ("accelerate", "lightning") if f"import {name}" in text or f"from {name}" in text
+    }
+    said = {*port.causes, *port.also, port.answer, ("random only", port.random_only)}
+    original = port.path.parent.name
+    return {*said, *libraries, (original, port.answer == "same"), world, starts_its_ranks(port.path)}
+
+
+def name(run: tuple[Port, int]) -> str:
+    return f"{run[0].name}-{run[1]}"
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +93,9 @@ def server() -> Iterator[Server]:
 
 
 @pytest.mark.torchrun
-@pytest.mark.parametrize(
-    ("port", "world"),
-    [pytest.param(port, world, id=f"{port.name}-{world}") for port in PORTS for world in port.worlds],
-)
-def test_verify_says_of_a_port_what_is_true(port: Port, world: int, server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("run", slow_but_for(covering(RUNS, features), RUNS, name))
+def test_verify_says_of_a_port_what_is_true(run: tuple[Port, int], server: Server, tmp_path: Path) -> None:
+    port, world = run
     folder, scratch = tmp_path / "folder", tmp_path / "scratch"
     folder.mkdir()
     scratch.mkdir()

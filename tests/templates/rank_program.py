@@ -1,14 +1,15 @@
-"""Runs the scenarios on forked ranks (W = 2, 3, 4), writes JSON: python rank_program.py FOLDER [W ...]."""
+"""Runs the scenarios on forked ranks, writes JSON: python rank_program.py FOLDER --whole 2 3 --checked 4."""
 
 from __future__ import annotations
 
+import argparse
 import functools
 import json
 import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -32,7 +33,7 @@ from torch import nn
 
 from dp2ddp.runtime.ports import free_port
 
-WORLDS = (2, 3, 4)
+Work = Callable[[int], dict[str, Any]]  # on this rank of so many: what it finds, by name
 
 
 def compare(name: str, kind: Callable[..., nn.Module], world: int, dtype: torch.dtype) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def relative_difference(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).norm()) / scale
 
 
-def work(world: int) -> dict[str, Any]:
+def run_all(world: int) -> dict[str, Any]:
     """All scenarios and checks on this rank, in the same order on every rank."""
     found: dict[str, Any] = {}
     for name in SCENARIOS:
@@ -99,9 +100,11 @@ def work(world: int) -> dict[str, Any]:
                     key = f"{name} {kind.__qualname__} {str(dtype)[6:]}"
                     found[key] = attempt(lambda n=name, k=kind, d=dtype: compare(n, k, world, d))  # type: ignore[misc]
         found[f"{name} soon"] = attempt(lambda n=name: compare_soon(n, world))  # type: ignore[misc]
-    for name, check in {**CHECKS, **LEAN_CHECKS, **LOADED_CHECKS}.items():
-        found[name] = attempt(check)
-    return found
+    return found | run_checks(world)
+
+
+def run_checks(world: int) -> dict[str, Any]:
+    return {name: attempt(check) for name, check in {**CHECKS, **LEAN_CHECKS, **LOADED_CHECKS}.items()}
 
 
 def attempt(function: Callable[[], Any]) -> Any:
@@ -111,7 +114,7 @@ def attempt(function: Callable[[], Any]) -> Any:
         return {"failed": traceback.format_exc()}
 
 
-def be_a_rank(rank: int, world: int, port: int, folder: Path) -> None:
+def be_a_rank(rank: int, world: int, port: int, folder: Path, work: Work) -> None:
     warnings.simplefilter("ignore")
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
@@ -121,20 +124,29 @@ def be_a_rank(rank: int, world: int, port: int, folder: Path) -> None:
     (folder / f"{world}_{rank}.json").write_text(json.dumps(found))
 
 
-def main(folder: Path, worlds: tuple[int, ...]) -> int:
+def run_ranks(folder: Path, worlds: Iterable[int], work: Work) -> None:
+    """Do the work on so many ranks at once, and then on so many; what each found lies in FOLDER/WORLD_RANK.json."""
     for world in worlds:
         port = free_port()
         children = []
         for rank in range(world):
             child = os.fork()
             if child == 0:
-                be_a_rank(rank, world, port, folder)
+                be_a_rank(rank, world, port, folder, work)
                 sys.exit()
             children.append(child)
-        if any(os.waitpid(child, 0)[1] for child in children):
-            return 1
-    return 0
+        codes = [os.waitpid(child, 0)[1] for child in children]
+        if any(codes):
+            sys.exit(1)
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), tuple(map(int, sys.argv[2:])) or WORLDS))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument(
+        "--whole", type=int, nargs="*", default=[], help="scenarios and checks on so many ranks"
+    )
+    parser.add_argument("--checked", type=int, nargs="*", default=[], help="the checks alone on so many")
+    args = parser.parse_args()
+    run_ranks(args.folder, args.whole, run_all)
+    run_ranks(args.folder, args.checked, run_checks)

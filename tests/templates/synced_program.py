@@ -252,5 +252,4 @@ def work(world: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    rank_program.work = work
-    sys.exit(rank_program.main(Path(sys.argv[1]), tuple(map(int, sys.argv[2:])) or (1, 2, 3, 4)))
+    rank_program.run_ranks(Path(sys.argv[1]), tuple(map(int, sys.argv[2:])) or (1, 2, 3, 4), work)
