@@ -89,6 +89,14 @@ def wants_all(request: pytest.FixtureRequest) -> bool:
     return is_all_wanted(request.config)
 
 
+@pytest.fixture(scope="module")
+def worlds(request: pytest.FixtureRequest) -> list[int]:
+    """On how many ranks the tests of this file that will run want something done (their parameter `world`)."""
+    tests = [item for item in request.session.items if item.path == request.path]
+    parameters = [item.callspec.params for item in tests if hasattr(item, "callspec")]
+    return sorted({each["world"] for each in parameters if "world" in each})
+
+
 @pytest.fixture
 def update(request: pytest.FixtureRequest) -> bool:
     """True when golden files are to be rewritten (`pytest --update`); the diff is the review."""

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from dp2ddp.cli import main
 from tests.cli.scripts import TRAIN, script, variables
 
-slow = pytest.mark.torchrun
+torchrun = pytest.mark.torchrun
 CONVERT, RUN_DP, RUN_DDP, VERIFY = ["convert"], ["run", "--mode", "dp"], ["run", "--mode", "ddp"], ["verify"]
 BENCH = ["bench"]
 LAUNCH = ["launch", "-n", "2"]
@@ -275,7 +275,7 @@ def shell(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
 
 
 class TestClosedStreams:
-    pytestmark = slow
+    pytestmark = torchrun
 
     def test_a_script_runs_without_stdin_and_stdout(self, tmp_path: Path) -> None:
         script(tmp_path, "import sys\nopen('out', 'w').write(repr(sys.stdin.read()))\n")

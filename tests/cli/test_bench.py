@@ -19,7 +19,7 @@ from tests.cli.scripts import TRAIN, dp2ddp, script, variables
 from tests.report.schema import validate
 from tests.report.test_bench_text import SCHEMA
 
-slow = pytest.mark.torchrun
+torchrun = pytest.mark.torchrun
 QUICK = ["--rounds", "1", "--warm-up", "1", "--steps", "5"]
 WEIGHTS = 4 * (3 * 2 + 2)  # bytes of TRAIN's model
 ONLY_UNDER_DDP = "        if __file__.endswith('_ddp.py'): {}\n        optimizer.step()\n"
@@ -68,7 +68,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 
 class TestMeasuring:
-    pytestmark = slow
+    pytestmark = torchrun
 
     def test_both_are_measured_and_compared(self, measured: tuple[Path, dict[str, Any], str]) -> None:
         (one,) = measured[1]["measured"]
@@ -114,16 +114,16 @@ class TestMeasuring:
         assert (measured[0] / "r.md").read_text().startswith("## dp2ddp bench: train.py")
 
 
-@slow
+@torchrun
 @pytest.mark.parametrize(
     ("text", "options", "words"),
     [
         pytest.param(
-            TRAIN.replace("optimizer.step()", "pass"), ["--compare", "1"], "it takes no optimizer step", id="no step"
+            TRAIN.replace("optimizer.step()", "pass"), ["--compare", "1"], "it takes no optimizer step", id="no step", marks=pytest.mark.slow
         ),
         pytest.param(
             TRAIN.replace("range(2)", "range(1)"), ["--warm-up", "4", "--steps", "9", "--compare", "0"],
-            "in dp mode on 2 devices it takes 3 optimizer steps, and the first 4 are dropped", id="too few",
+            "in dp mode on 2 devices it takes 3 optimizer steps, and the first 4 are dropped", id="too few", marks=pytest.mark.slow,
         ),
         pytest.param(
             with_fault("raise ValueError('not here')"), ["--compare", "1"],
@@ -154,7 +154,7 @@ def test_what_turns_out_on_the_way_is_one_clear_line(
     assert list(rooms.glob("dp2ddp-*")) == []
 
 
-@slow
+@torchrun
 def test_nothing_stays_behind_when_it_is_ended(tmp_path: Path) -> None:
     script(tmp_path, TRAIN.replace("range(2)", "range(10**9)"))
     command = [sys.executable, "-m", "dp2ddp", "bench", "train.py", "--steps", "1000000", "--compare", "0"]

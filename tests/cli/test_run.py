@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from dp2ddp.cli import main
 from tests.cli.scripts import CRASH, TRAIN, dp2ddp, script, variables
 
-slow = pytest.mark.torchrun
+torchrun = pytest.mark.torchrun
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, li
         folder = tmp_path_factory.mktemp(mode)
         script(folder, TRAIN)
         result = dp2ddp(
-            folder, "run", "train.py", "--mode", mode, "-n", 4, "--trace", "t", "--", "--lr", "0.5"
+            folder, "run", "train.py", "--mode", mode, "-n", 3, "--trace", "t", "--", "--lr", "0.5"
         )
         assert result.returncode == 0, result.stderr
         found[mode] = (result.stdout, sorted(path.name for path in folder.iterdir()))
@@ -60,7 +60,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, li
 
 
 class TestTraining:
-    pytestmark = slow
+    pytestmark = torchrun
 
     def test_both_modes_print_the_same(self, outputs: dict[str, tuple[str, list[str]]]) -> None:
         assert outputs["dp"][0].startswith("epoch 0 loss ")
@@ -68,7 +68,7 @@ class TestTraining:
         shown = [
             [round(float(line.split()[-1]), 4) for line in outputs[mode][0].splitlines()] for mode in outputs
         ]
-        assert shown[0] == shown[1]  # four devices in float32: rounding beyond
+        assert shown[0] == shown[1]  # three devices in float32: rounding beyond
 
     def test_nothing_but_the_scripts_own_files_is_left(
         self, outputs: dict[str, tuple[str, list[str]]]
@@ -77,7 +77,7 @@ class TestTraining:
 
 
 class TestFailures:
-    pytestmark = slow
+    pytestmark = torchrun
 
     def test_a_crash_has_the_scripts_traceback_then_mode_and_devices(self, tmp_path: Path) -> None:
         script(tmp_path, CRASH)
@@ -174,7 +174,7 @@ class TestFailures:
 class TestProject:
     """Nothing of ours lies in the folder while it runs; what the script writes lands where it would."""
 
-    pytestmark = slow
+    pytestmark = torchrun
 
     @pytest.fixture
     def project(self, tmp_path: Path) -> Path:

@@ -17,15 +17,15 @@ from dp2ddp.codemod.lift import all_templates
 
 pytestmark = pytest.mark.torchrun
 HERE = Path(__file__).parent
-WORLDS = (2, 3)
+WORLDS = (pytest.param(2, marks=pytest.mark.slow), 3)
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Any]]:
+def found(tmp_path_factory: pytest.TempPathFactory, worlds: list[int]) -> dict[int, list[Any]]:
     """What every rank found, in rank order, by the number of ranks."""
     folder = tmp_path_factory.mktemp("faults")
     run = subprocess.run(
-        [sys.executable, str(HERE / "faults_program.py"), str(folder), ",".join(map(str, WORLDS))],
+        [sys.executable, str(HERE / "faults_program.py"), str(folder), ",".join(map(str, worlds))],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -35,7 +35,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Any]]:
     assert run.returncode == 0, run.stderr[-3000:]
     return {
         world: [json.loads((folder / f"{world}_{rank}.json").read_text()) for rank in range(world)]
-        for world in WORLDS
+        for world in worlds
     }
 
 

@@ -24,7 +24,7 @@ from parted_program import (  # noqa: E402  (found through the line above)
     cases,
 )
 
-WORLDS = (2, 3)
+WORLDS = (pytest.param(2, marks=pytest.mark.slow), 3)
 ULPS = {"float32": 1e-4, "bfloat16": 5e-2}
 # Loudly, since it would change a copy that nobody sees.
 REFUSED = {
@@ -45,11 +45,11 @@ pytestmark = pytest.mark.torchrun
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Any]]:
+def found(tmp_path_factory: pytest.TempPathFactory, worlds: list[int]) -> dict[int, list[Any]]:
     """What every rank found, in rank order, by the number of ranks."""
     folder = tmp_path_factory.mktemp("ranks")
     run = subprocess.run(
-        [sys.executable, str(HERE / "parted_program.py"), str(folder), *map(str, WORLDS)],
+        [sys.executable, str(HERE / "parted_program.py"), str(folder), *map(str, worlds)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -59,7 +59,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Any]]:
     assert run.returncode == 0, run.stderr[-3000:]
     return {
         world: [json.loads((folder / f"{world}_{rank}.json").read_text()) for rank in range(world)]
-        for world in WORLDS
+        for world in worlds
     }
 
 
@@ -122,6 +122,6 @@ def test_what_would_change_a_copy_is_refused_on_every_rank(found: Any, world: in
 
 def test_the_checks_would_notice_rows_that_are_missing(found: Any) -> None:
     """Each check compares something: numbers, and mostly gradients."""
-    answers = [answer for answer in found[2][0].values() if "numbers" in answer]
+    answers = [answer for answer in found[3][0].values() if "numbers" in answer]
     assert len(answers) > 800
     assert sum(answer["numbers"] > 1 for answer in answers) > 0.7 * len(answers)

@@ -24,13 +24,15 @@ from torch.utils.data import DataLoader
 pytestmark = pytest.mark.torchrun
 HERE = Path(__file__).parent
 Found = Callable[[int, str], list[Any]]
+# four ranks do with `--all` what two do; always what needs four (shared_program.NEED_FOUR)
+WORLDS = (2, pytest.param(4, marks=pytest.mark.slow))
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """What a check found, one entry a rank; two and four ranks do all checks in one go."""
+def found(tmp_path_factory: pytest.TempPathFactory, wants_all: bool) -> Found:
+    """What a check found, one entry a rank; two ranks do all checks in one go, and then four."""
     folder = tmp_path_factory.mktemp("shared")
-    command = [sys.executable, str(HERE / "shared_program.py"), str(folder)]
+    command = [sys.executable, str(HERE / "shared_program.py"), str(folder), *["--all"] * wants_all]
     run = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     assert run.returncode == 0, run.stderr
     results = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
@@ -45,12 +47,12 @@ SAME = (
 
 
 @pytest.mark.skipif("in_order" not in inspect.signature(DataLoader).parameters, reason="torch before 2.6")
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", WORLDS)
 def test_batches_that_come_as_they_are_made_are_the_same_on_all_ranks(found: Found, world: int) -> None:
     assert found(world, "out_of_order") == [[True, 1]] * world
 
 
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize("check", SAME)
 def test_batches_draws_and_what_samples_leave_are_those_of_one_process(
     found: Found, world: int, check: str
@@ -69,7 +71,7 @@ def test_the_first_rank_of_another_node_hands_on_what_came_over_the_network(foun
         assert sockets == [[1], [0], [3], [2]]
 
 
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", WORLDS)
 def test_a_batch_of_anything_is_the_same_on_every_rank(found: Found, world: int) -> None:
     assert found(world, "strange_batches") == [[[], []]] * world
 
@@ -139,12 +141,12 @@ def test_rows_of_a_table_go_without_the_table(found: Found) -> None:
         assert sizes == [8_000_000 if is_first else 8000] * 3
 
 
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", WORLDS)
 def test_what_a_rank_writes_into_a_batch_no_other_sees(found: Found, world: int) -> None:
     assert found(world, "writes_stay") == [[True] * 4] * world
 
 
-@pytest.mark.parametrize("world", [2, 4])
+@pytest.mark.parametrize("world", WORLDS)
 def test_a_thousand_batches_leave_no_descriptor_and_no_memory(found: Found, world: int) -> None:
     assert found(world, "memory_goes") == [[True, True, 40, 40]] * world
 
@@ -219,8 +221,15 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return ended
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
-@pytest.mark.parametrize("victim", ["0", "1"])
+@pytest.mark.parametrize(
+    ("victim", "workers"),
+    [
+        ("0", "2"),
+        ("1", "0"),
+        pytest.param("0", "0", marks=pytest.mark.slow),
+        pytest.param("1", "2", marks=pytest.mark.slow),
+    ],
+)
 def test_a_rank_that_is_killed_ends_the_run_and_leaves_nothing(
     tmp_path: Path, victim: str, workers: str
 ) -> None:
@@ -229,7 +238,7 @@ def test_a_rank_that_is_killed_ends_the_run_and_leaves_nothing(
     assert f"exitcode  : -{int(signal.SIGKILL)}" in ended.stderr
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.slow), "2"])
 def test_few_open_files_are_enough_also_for_batches_that_are_kept(tmp_path: Path, workers: str) -> None:
     ended = run(tmp_path, "few", workers)
     assert ended.returncode == 0, ended.stderr
@@ -277,7 +286,14 @@ def test_a_list_of_indices_is_in_rank_0s_memory_alone(tmp_path: Path) -> None:
     assert alike == 1
 
 
-@pytest.mark.parametrize(("size", "workers"), [("64M", "2"), ("1M", "0"), ("1M", "1")])
+@pytest.mark.parametrize(
+    ("size", "workers"),
+    [
+        ("64M", "2"),
+        ("1M", "1"),
+        pytest.param("1M", "0", marks=pytest.mark.slow),
+    ],
+)
 def test_little_shared_memory_is_enough_where_it_is_for_one_process(
     tmp_path: Path, size: str, workers: str
 ) -> None:

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-WORLDS = (1, 2, 3, 4)
+WORLDS = (1, 2, 3, pytest.param(4, marks=pytest.mark.slow))
 
 pytestmark = pytest.mark.torchrun
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Any]]:
+def found(tmp_path_factory: pytest.TempPathFactory, worlds: list[int]) -> dict[int, list[Any]]:
     """What every rank found, in rank order, by the number of ranks."""
     folder = tmp_path_factory.mktemp("ranks")
     run = subprocess.run(
-        [sys.executable, str(HERE / "synced_program.py"), str(folder), *map(str, WORLDS)],
+        [sys.executable, str(HERE / "synced_program.py"), str(folder), *map(str, worlds)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -32,7 +32,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[Any]]:
     assert run.returncode == 0, run.stderr[-3000:]
     return {
         world: [json.loads((folder / f"{world}_{rank}.json").read_text()) for rank in range(world)]
-        for world in WORLDS
+        for world in worlds
     }
 
 
