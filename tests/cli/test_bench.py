@@ -119,11 +119,13 @@ class TestMeasuring:
     ("text", "options", "words"),
     [
         pytest.param(
-            TRAIN.replace("optimizer.step()", "pass"), ["--compare", "1"], "it takes no optimizer step", id="no step", marks=pytest.mark.slow
+            TRAIN.replace("optimizer.step()", "pass"), ["--compare", "1"], "it takes no optimizer step",
+            id="no step", marks=pytest.mark.slow,
         ),
         pytest.param(
             TRAIN.replace("range(2)", "range(1)"), ["--warm-up", "4", "--steps", "9", "--compare", "0"],
-            "in dp mode on 2 devices it takes 3 optimizer steps, and the first 4 are dropped", id="too few", marks=pytest.mark.slow,
+            "in dp mode on 2 devices it takes 3 optimizer steps, and the first 4 are dropped",
+            id="too few", marks=pytest.mark.slow,
         ),
         pytest.param(
             with_fault("raise ValueError('not here')"), ["--compare", "1"],
