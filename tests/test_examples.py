@@ -40,7 +40,7 @@ FEW = {
     "notebook_random_dataset",
     "seed_by_hand",
 }
-FORKED = (3, 4)  # devices; what a real torchrun adds is seen on two
+FORKED = (3, 4)  # devices, with --all; what a real torchrun adds is seen on two
 
 
 def original(name: str) -> Path:
@@ -64,11 +64,12 @@ def dp2ddp(*arguments: str | Path, expect: int = 0) -> str:
 
 
 @functools.cache  # the claims about one example share its runs; see by_example
-def verified(name: str) -> dict[int, Document]:
+def verified(name: str, wants_all: bool) -> dict[int, Document]:
     """The verdicts about an example, by number of devices."""
     converted = EXAMPLES / name / "train_ddp.py"
     said = json.loads(dp2ddp("verify", original(name), "--converted", converted, "-n", "2", "--json"))
-    return {verdict["world"]: verdict for verdict in (*said["verdicts"], *forked(original(name), converted))}
+    more = forked(original(name), converted) if wants_all else []
+    return {verdict["world"]: verdict for verdict in (*said["verdicts"], *more)}
 
 
 def forked(script: Path, converted: Path) -> list[Document]:
@@ -118,8 +119,8 @@ def page(name: str) -> str:
 
 @pytest.mark.torchrun
 @by_example(TRAINING, trains=True)
-def test_an_example_trains_the_same_for_twenty_steps_or_more(name: str) -> None:
-    for world, verdict in verified(name).items():
+def test_an_example_trains_the_same_for_twenty_steps_or_more(name: str, wants_all: bool) -> None:
+    for world, verdict in verified(name, wants_all).items():
         comparison = verdict["float64"]
         assert comparison["steps"] >= 20
         assert comparison["rank_steps"] == [comparison["steps"]] * world
@@ -128,10 +129,10 @@ def test_an_example_trains_the_same_for_twenty_steps_or_more(name: str) -> None:
 
 @pytest.mark.torchrun
 @by_example(TRAINING, trains=True)
-def test_float32_is_the_same_to_the_last_bit_when_sums_are_in_rank_order(name: str) -> None:
+def test_float32_is_the_same_to_the_last_bit_when_sums_are_in_rank_order(name: str, wants_all: bool) -> None:
     text = (EXAMPLES / name / "train_ddp.py").read_text(encoding="utf-8")
     averages = "WholeBatchDDP" in text or "WholeBatchDropoutDDP" in text
-    for world, verdict in verified(name).items():
+    for world, verdict in verified(name, wants_all).items():
         if averages and world == 3:
             continue  # DDP divides by 3 what was multiplied by 3
         assert verdict["float32"]["identical_steps"] == verdict["float32"]["steps"], f"{world} devices"
@@ -140,8 +141,8 @@ def test_float32_is_the_same_to_the_last_bit_when_sums_are_in_rank_order(name: s
 
 @pytest.mark.torchrun
 @by_example(CONVERTED, trains=True)
-def test_an_example_looks_the_same_from_outside(name: str) -> None:
-    for verdict in verified(name).values():
+def test_an_example_looks_the_same_from_outside(name: str, wants_all: bool) -> None:
+    for verdict in verified(name, wants_all).values():
         assert verdict["stdout"]["same"]
         assert verdict["printing_ranks"] == []
         assert verdict["files"]["different"] == []

@@ -211,6 +211,7 @@ def test_verify_shows_its_runs_on_a_terminal_and_nothing_but_the_result_on_stdou
 
 
 @pytest.mark.torchrun
+@pytest.mark.slow
 def test_steps_of_each_run_are_seen_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last one, too, behind which the run is ended."""
     import dp2ddp

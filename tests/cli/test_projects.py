@@ -309,6 +309,7 @@ class TestAScriptThatIsImported:
         assert (imported / "ddp" / "ddp_helpers.py").exists()
 
     @pytest.mark.torchrun
+    @pytest.mark.slow
     def test_it_trains_the_same(self, imported: Path) -> None:
         result = dp2ddp(imported, "verify", "train.py", "-n", "2")
 
@@ -390,6 +391,7 @@ if __name__ == "__main__":
         assert "lib/models/net.py was converted with another script" in result.stderr
 
     @pytest.mark.torchrun
+    @pytest.mark.slow
     def test_what_was_not_converted_runs_as_before(self, entries: Path) -> None:
         """On one device, with checkpoints of either version."""
         run = ("run", "--virtual", "--mode", "dp", "-n", "1")

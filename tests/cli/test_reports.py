@@ -167,7 +167,12 @@ def test_who_has_a_screen(variables: dict[str, str], system: str, seen: bool) ->
 @pytest.mark.torchrun
 @pytest.mark.parametrize(
     "command",
-    [("verify", "--steps", 1), ("bench", "--steps", 2, "--warm-up", 1, "--compare", 0, "--rounds", 1)],
+    [
+        ("verify", "--steps", 1),
+        pytest.param(
+            ("bench", "--steps", 2, "--warm-up", 1, "--compare", 0, "--rounds", 1), marks=pytest.mark.slow
+        ),
+    ],
 )
 def test_verify_and_bench_open_theirs(script: Path, browser: Path, command: tuple[object, ...]) -> None:
     result = dp2ddp(

@@ -223,6 +223,7 @@ def save(model):
         assert after.keys() - before.keys() == {"here.pt"}
         assert before.items() <= after.items()
 
+    @pytest.mark.slow
     def test_a_crash_in_a_converted_module_is_told_in_its_own_lines(self, project: Path) -> None:
         path = project / "src" / "made.py"
         path.write_text(path.read_text().replace("    open(", "    raise KeyError('x')\n    open("))

@@ -59,7 +59,7 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.torchrun
-def test_both_train_the_same(written: Path) -> None:
+def test_both_train_the_same(written: Path, wants_all: bool) -> None:
     """In float64 to rounding, at each of 15 steps, in all that they print and save."""
     result = dp2ddp(
         written,
@@ -68,7 +68,7 @@ def test_both_train_the_same(written: Path) -> None:
         "--converted",
         "train_ddp.py",
         "-n",
-        "2,4",
+        "2,4" if wants_all else "2",
         "--json",
         "--",
         "--epochs",
@@ -82,6 +82,7 @@ def test_both_train_the_same(written: Path) -> None:
 
 
 @pytest.mark.torchrun
+@pytest.mark.slow
 def test_a_run_goes_on_where_another_one_stopped_in_either_mode(written: Path, tmp_path: Path) -> None:
     for name in NAMES:
         (tmp_path / name).write_bytes((written / name).read_bytes())
