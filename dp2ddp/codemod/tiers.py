@@ -27,7 +27,7 @@ from dp2ddp.codemod.facts.ordinary import (
 from dp2ddp.codemod.facts.pickled import saved_wrapper, wrappers_handed_over
 from dp2ddp.codemod.facts.script import CallSite
 from dp2ddp.codemod.facts.sharing import OwnSampleMemory, changes_of_samplers
-from dp2ddp.codemod.facts.sizes import lies_in_memory
+from dp2ddp.codemod.facts.sizes import costly, lies_in_memory
 from dp2ddp.codemod.facts.uses import Stopper
 from dp2ddp.codemod.plan import Plan
 from dp2ddp.codemod.strategy import (
@@ -62,16 +62,24 @@ def choose_tier(
     option: str | None,
     against_lean: Iterable[str] = (),
 ) -> Choice:
-    """The smallest that is proven, or the one that the user asks for; `against_lean`: what the caller knows."""
-    proven = _smallest(facts, strategy, chain(_against_lean(facts, strategy, plans), against_lean))
+    """The smallest that is proven, or the one that the user asks for; `against_lean`: what the caller knows.
+
+    A smaller one that is right, and only slower, is taken where it is asked for.
+    """
+    right = _smallest(facts, strategy, chain(_against_lean(facts, strategy, plans), against_lean))
+    slow = next(_with_places(facts, costly(facts.training_script)), None) if right.value != FULL else None
+    proven = Choice(FULL, f"{slow}; right and slower: --tier {right.value}") if slow else right
     if option is None or option == proven.value:
         return proven
     if TIERS.index(option) > TIERS.index(proven.value):
         return Choice(option, f"asked for ({proven.value} is proven)")
-    return Choice(option, f"asked for, not proven: {proven.because}", forced=True)
+    if TIERS.index(option) >= TIERS.index(right.value):
+        return Choice(option, f"asked for; full is faster: {slow}")
+    return Choice(option, f"asked for, not proven: {right.because}", forced=True)
 
 
 def _smallest(facts: Facts, strategy: Strategy, against_lean: Iterator[str]) -> Choice:
+    """The smallest tier that is right."""
     stopper = next(against_lean, None)
     if stopper:
         return Choice(FULL, f"not lean: {stopper}")

@@ -115,6 +115,12 @@ PLAIN: dict[str, dict[str, str]] = {
         "after": "writer = SummaryWriter()",
         "end": "note(writer, loss.item())",
     },
+    "the class of the wrapper is asked for, and a checkpoint's numbers": {
+        "after": "state = torch.load('a.pt', weights_only=False)\nnet.module.load_state_dict(state['net'])\n"
+        "first = state['epoch'] + 1\nprint(f'from {first}', state.get('best'))",
+        "end": "state = net.module.state_dict() if isinstance(net, nn.DataParallel) else net.state_dict()\n"
+        "torch.save({'net': state, 'epoch': epoch, 'best': 0.0}, 'a.pt')",
+    },
     "the end of a loader is caught": {
         "end": "try:\n    x, y = next(iter(loader))\nexcept StopIteration:\n    pass"
     },
@@ -327,6 +333,11 @@ BEYOND: dict[str, tuple[str, str, dict[str, str]]] = {
             "end": "save(net)",
         },
     ),
+    "a model may come out of a file with numbers": (
+        "full",
+        "it needs load_for_ranks",
+        {"after": "state = torch.load('a.pt', weights_only=False)\nteacher = state['net']\nprint(teacher(x))"},
+    ),
     "a file that cannot be written": (
         "full",
         "what rank 0 does alone may fail, and that is caught",
@@ -412,6 +423,39 @@ def test_what_is_beyond_a_tier_gets_the_next_and_the_reason(name: str) -> None:
     made = converted(script(parts)).strategy.helpers
 
     assert (made.value, reason in made.because) == (tier, True), made
+
+
+WORDS = {  # how many scores a token has: how that is written, and the tier
+    "a number": ("40", "", "plain"),
+    "a name": ("WORDS", "WORDS = 39 + 1", "plain"),
+    "the length of a text": ("len(LETTERS)", "LETTERS = 'abcdefghijklmnopqrstuvwxyz'", "plain"),
+    "an option": (
+        "args.words",
+        "import argparse\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--words', type=int, default=40)\nargs = parser.parse_args()",
+        "plain",
+    ),
+    "many": ("50000", "", "full"),
+    "what is read": ("len(words)", "words = sorted(set(open('a.txt').read().split()))", "full"),
+    "one of two": ("n", "n = 40\nif len('ab') == 2:\n    n = 50000", "full"),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_scores_of_tokens_are_large_where_they_may_be_many(name: str) -> None:
+    words, imports, tier = WORDS[name]
+    text = script({"imports": imports}).replace("(net(x), y)", f"(net(x).view(-1, {words}), y.view(-1))")
+
+    assert converted(text).strategy.helpers.value == tier
+
+
+def test_a_small_tier_that_is_right_and_slower_may_be_asked_for() -> None:
+    text = script({"layer": "self.up = nn.Upsample(scale_factor=2)"})
+
+    proven, asked = converted(text).strategy.helpers, converted(text, tier="plain").strategy.helpers
+
+    assert proven.because.endswith("right and slower: --tier plain")
+    assert (asked.value, asked.forced) == ("plain", False)
 
 
 STREAMS: dict[str, tuple[str, dict[str, str]]] = {

@@ -14,7 +14,7 @@ from dp2ddp.codemod.facts.models import Wrap, WrapKind
 from dp2ddp.codemod.facts.models_beside import is_model, models_beside
 from dp2ddp.codemod.facts.places import ExecutionPlace
 from dp2ddp.codemod.facts.script import CallSite, Script, Variable, literal
-from dp2ddp.codemod.facts.sizes import about_size
+from dp2ddp.codemod.facts.sizes import unlike_ordinary_outputs
 from dp2ddp.codemod.facts.training_script import TrainingScript, is_before
 from dp2ddp.codemod.facts.uses import Stopper
 
@@ -57,7 +57,7 @@ LIBRARY_CONTAINERS = {"easydict.EasyDict", "addict.Dict", "munch.Munch", "box.Bo
 
 
 def beyond_lean(subject: TrainingScript) -> Iterator[Stopper]:
-    """What the lean helpers (templates/lean.py) have no answer for, or not a cheap one."""
+    """What the lean helpers (templates/lean.py) have no answer for."""
     for wrap in subject.wraps:
         if wrap.kind is not WrapKind.WRAP or not wrap.is_readable or wrap.module is None:
             yield Stopper("the wrap cannot be read", wrap.call.node)
@@ -67,7 +67,7 @@ def beyond_lean(subject: TrainingScript) -> Iterator[Stopper]:
         yield from _beyond(BEYOND_LEAN, call)
         if call.method in METHODS_BEYOND_LEAN:
             yield Stopper(METHODS_BEYOND_LEAN[call.method], call.node)
-        yield from about_size(subject, call)
+        yield from unlike_ordinary_outputs(call)
         if call.keyword("sparse") is not None:
             yield Stopper("gradients may be sparse", call.node)
         context = call.keyword("multiprocessing_context")

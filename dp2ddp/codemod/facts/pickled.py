@@ -8,7 +8,13 @@ from collections.abc import Iterable, Iterator
 from dp2ddp.codemod.facts.models import Wrap
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.scopes import Function
-from dp2ddp.codemod.facts.script import CallSite, Script, literal
+from dp2ddp.codemod.facts.script import CallSite, Script, Variable, literal
+
+# Of what they are given they make numbers and texts, or a file.
+NUMBERS_OR_TEXT = (
+    *("builtins.float", "builtins.int", "builtins.len", "builtins.max", "builtins.min", "builtins.print"),
+    *("builtins.range", "builtins.repr", "builtins.str", "logging.", "math.", "torch.save"),
+)
 
 
 def saved_wrapper(
@@ -51,10 +57,49 @@ def may_hold_wrapper(script: Script, load: CallSite, wraps: Iterable[Wrap]) -> b
     """Whether a `torch.load(...)` may bring a whole DataParallel: it is allowed to, or takes the model's name."""
     allowed = load.keyword("weights_only")
     if allowed is not None:
-        return literal(allowed.value) is False
+        return literal(allowed.value) is False and not _is_never_run(script, load.node)
     parent = script.scopes.parents[load.node]
     targets = parent.targets if isinstance(parent, ast.Assign) else []
     return any(script.text_of(target) in wrap.names for target in targets for wrap in wraps)
+
+
+def _is_never_run(script: Script, node: ast.AST, seen: frozenset[Variable] = frozenset()) -> bool:
+    """Whether a value goes where no model can be: `net.load_state_dict(file["net"])`, `range(file["epoch"], 9)`.
+
+    load_state_dict refuses all but dictionaries of tensors.
+    """
+    parent = script.scopes.parents[node]
+    match parent:
+        case ast.Subscript(value=value) if value is node:
+            return _is_never_run(script, parent, seen)
+        case ast.Attribute(attr="get" | "pop" | "items"):
+            call = script.scopes.parents[parent]
+            return isinstance(call, ast.Call) and _is_never_run(script, call, seen)
+        case ast.comprehension():
+            made = script.scopes.parents[parent]
+            return isinstance(made, ast.DictComp) and _is_never_run(script, made, seen)
+        case ast.Dict() | ast.BoolOp() | ast.IfExp():
+            return _is_never_run(script, parent, seen)
+        case ast.Call(func=ast.Attribute(attr="load_state_dict" | "format"), args=args):
+            return node in args
+        case ast.Call(args=args):
+            return node in args and (script.scopes.name(parent.func) or "").startswith(NUMBERS_OR_TEXT)
+        case ast.Assign(targets=[ast.Name() | ast.Attribute() as target]):
+            variable = script.variable(target)
+            return variable in seen or all(
+                _is_never_run(script, mention, seen | {variable}) for mention in _reads(script, target)
+            )
+        case ast.BinOp() | ast.Compare() | ast.Expr() | ast.FormattedValue() | ast.If() | ast.UnaryOp():
+            return True
+    return False
+
+
+def _reads(script: Script, target: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
+    """Where a variable is looked at."""
+    word = target.id if isinstance(target, ast.Name) else target.attr
+    for mention in script.by_word.get(word, ()):
+        if isinstance(mention.ctx, ast.Load) and script.variable(mention) == script.variable(target):
+            yield mention
 
 
 def loads_where_it_was(script: Script, wraps: Iterable[Wrap]) -> Iterator[CallSite]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.codemod.facts.loaders import LOADER
 from dp2ddp.codemod.facts.modules import Modules
 from dp2ddp.codemod.facts.places import ExecutionPlace
 from dp2ddp.codemod.facts.samples import AROUND_DATA_SETS
@@ -12,6 +13,7 @@ from dp2ddp.codemod.facts.script import CallSite, Script, Variable, literal
 from dp2ddp.codemod.facts.tables import of
 from dp2ddp.codemod.facts.training_script import TrainingScript
 from dp2ddp.codemod.facts.uses import Stopper
+from dp2ddp.codemod.facts.whole_numbers import WholeNumbers
 
 # Outputs as large as their inputs: of these each rank keeps its own rows (RowsOnRanks), and nothing is gathered.
 DENSE_LAYERS = of(
@@ -46,15 +48,41 @@ LARGE_DATA_SETS |= of(
 )
 
 
-def about_size(subject: TrainingScript, call: CallSite) -> Iterator[Stopper]:
-    """Batches and outputs that are too large to go whole to every rank."""
-    name, place = call.name or "", subject.places.of(call.node)
-    enlarges = place is ExecutionPlace.FORWARD and (name.rpartition(".")[2] or call.method) in DENSE_FUNCTIONS
-    tokens = _is_of_tokens(subject, call)
-    if name in DENSE_LAYERS or name.startswith(DENSE_LIBRARIES) or enlarges or tokens:
-        yield Stopper("outputs may be large, and each rank keeps its own rows of them", call.node)
-    if name.startswith(READERS) and place is ExecutionPlace.WORKER or name in LARGE_DATA_SETS:
-        yield Stopper("samples are read from files, and batches go from rank to rank by memory", call.node)
+LARGE_OUTPUTS = "outputs may be large, and each rank keeps its own rows of them"
+# Scores of so many bytes go whole to every rank in the time that full helpers take for their rows (docs/log.md).
+SMALL_SCORES = 2**22
+# What the text does not tell. Nothing depends on it but speed.
+USUAL_BATCH, USUAL_LENGTH = 64, 512
+
+
+def unlike_ordinary_outputs(call: CallSite) -> Iterator[Stopper]:
+    """Outputs of libraries, large and in classes of their own."""
+    if (call.name or "").startswith(DENSE_LIBRARIES):
+        yield Stopper(LARGE_OUTPUTS, call.node)
+
+
+def costly(subject: TrainingScript) -> Iterator[Stopper]:
+    """Batches and outputs that are large: the smaller tiers are right about them, and slow, as they go to every rank."""
+    for call in subject.calls:
+        name, place = call.name or "", subject.places.of(call.node)
+        enlarges = (
+            place is ExecutionPlace.FORWARD and (name.rpartition(".")[2] or call.method) in DENSE_FUNCTIONS
+        )
+        if name in DENSE_LAYERS or enlarges or _is_of_tokens(subject, call) and _are_many(subject, call):
+            yield Stopper(LARGE_OUTPUTS, call.node)
+        if name.startswith(READERS) and place is ExecutionPlace.WORKER or name in LARGE_DATA_SETS:
+            yield Stopper(
+                "samples are read from files, and batches go from rank to rank by memory", call.node
+            )
+
+
+def _are_many(subject: TrainingScript, of_tokens: CallSite) -> bool:
+    """Whether the scores of a batch may be more than a few megabytes."""
+    numbers = WholeNumbers(subject.program)
+    scores = numbers.largest(of_tokens.node.args[1])
+    sizes = (call.argument(1, "batch_size") for call in subject.calls if call.name == LOADER)
+    batch = max((numbers.largest(size) or USUAL_BATCH for size in sizes if size), default=USUAL_BATCH)
+    return scores is None or 4 * scores * batch * USUAL_LENGTH > SMALL_SCORES
 
 
 def _is_of_tokens(subject: TrainingScript, call: CallSite) -> bool:

@@ -7,6 +7,7 @@ import ast
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.script import literal
 from dp2ddp.codemod.facts.tables import of
+from dp2ddp.codemod.facts.whole_numbers import option_default
 from dp2ddp.codemod.idiomatic.values import origins
 
 MAKERS = of("torch", "randn rand zeros ones empty arange")
@@ -23,23 +24,7 @@ def _number(facts: Facts, node: ast.expr) -> int | None:
     value = literal(node)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    return _default_of(facts, node.attr) if isinstance(node, ast.Attribute) else None
-
-
-def _default_of(facts: Facts, name: str) -> int | None:
-    """The default of a command line's option."""
-    for call in facts.program.calls:
-        if call.method == "add_argument" and name in _destinations(call.node):
-            value = literal(call.argument(None, "default"))
-            return value if isinstance(value, int) and not isinstance(value, bool) else None
-    return None
-
-
-def _destinations(call: ast.Call) -> set[str]:
-    given = [literal(keyword.value) for keyword in call.keywords if keyword.arg == "dest"] or [
-        literal(argument) for argument in call.args
-    ]
-    return {text.lstrip("-").replace("-", "_") for text in given if isinstance(text, str)}
+    return option_default(facts.program, node.attr) if isinstance(node, ast.Attribute) else None
 
 
 def samples_of(facts: Facts, dataset: ast.expr | None) -> int | None:

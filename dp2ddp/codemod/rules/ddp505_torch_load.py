@@ -17,7 +17,8 @@ class TorchLoad(Rule):
     ## What it does
     `torch.load(path)` stays as it is; the ranks join with `join_process_group(map_location=to_own_device)`, which
     holds for every load that is not told where to (torch.serialization.register_package). Where a whole model may be
-    in the file (`weights_only=False`, or the result takes the wrapped model's name), `load_for_ranks(path)` is called.
+    in the file (the result takes the wrapped model's name, or `weights_only=False`, and not all of it goes to
+    `load_state_dict` or into numbers and texts), `load_for_ranks(path)` is called.
 
     ## Why
     A checkpoint saved on cuda:0 is loaded onto cuda:0, by every rank: the first GPU runs full. And a DataParallel that
@@ -40,12 +41,14 @@ class TorchLoad(Rule):
                 import torch
                 net = torch.nn.DataParallel(net)
                 state = torch.load("best.pt", weights_only=False, map_location="cpu")
+                teacher = state["net"].eval()
                 net = torch.load("net.pt")
             """,
             after="""
                 import torch
                 net = torch.nn.DataParallel(net)
                 state = load_for_ranks("best.pt", weights_only=False, map_location="cpu")
+                teacher = state["net"].eval()
                 net = load_for_ranks("net.pt")
             """,
         ),
@@ -53,6 +56,13 @@ class TorchLoad(Rule):
         Untouched(
             'import torch\nnet = torch.nn.DataParallel(net)\nstate = torch.load("best.pt", map_location="cpu")'
         ),
+        Untouched("""
+            import torch
+            net = torch.nn.DataParallel(net)
+            state = torch.load("best.pt", map_location="cpu", weights_only=False)
+            net.load_state_dict(state["net"])
+            first_epoch = state["epoch"] + 1
+        """),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
