@@ -336,7 +336,9 @@ BEYOND: dict[str, tuple[str, str, dict[str, str]]] = {
     "a model may come out of a file with numbers": (
         "full",
         "it needs load_for_ranks",
-        {"after": "state = torch.load('a.pt', weights_only=False)\nteacher = state['net']\nprint(teacher(x))"},
+        {
+            "after": "state = torch.load('a.pt', weights_only=False)\nteacher = state['net']\nprint(teacher(x))"
+        },
     ),
     "a file that cannot be written": (
         "full",

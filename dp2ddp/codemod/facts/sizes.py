@@ -62,7 +62,7 @@ def unlike_ordinary_outputs(call: CallSite) -> Iterator[Stopper]:
 
 
 def costly(subject: TrainingScript) -> Iterator[Stopper]:
-    """Batches and outputs that are large: the smaller tiers are right about them, and slow, as they go to every rank."""
+    """Large batches and outputs: the smaller tiers are right about them, and slower, as they go whole to every rank."""
     for call in subject.calls:
         name, place = call.name or "", subject.places.of(call.node)
         enlarges = (

@@ -1,4 +1,4 @@
-"""Whole numbers that can be read off the text: a constant, a name for one, the default of an option, the length of a literal."""
+"""Whole numbers that can be read off the text: constants, their names, defaults of options, lengths of literals."""
 
 from __future__ import annotations
 

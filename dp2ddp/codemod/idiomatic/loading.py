@@ -13,16 +13,9 @@ from dp2ddp.codemod.facts.loaders import calls_of_loaders
 from dp2ddp.codemod.facts.places import ExecutionPlace
 from dp2ddp.codemod.facts.scopes import Function
 from dp2ddp.codemod.facts.script import CallSite, Script, Variable, literal
+from dp2ddp.codemod.idiomatic.bars import bar_over, read_bar, wraps_loops
 from dp2ddp.codemod.idiomatic.remembered import once_a_project
 
-AROUND = {
-    "builtins.enumerate",
-    "tqdm.tqdm",
-    "tqdm.auto.tqdm",
-    "tqdm.notebook.tqdm",
-    "tqdm.trange",
-    "builtins.iter",
-}
 KNOWN = {  # what may stand in a training loader's call
     *("dataset", "batch_size", "shuffle", "num_workers", "collate_fn", "pin_memory", "drop_last", "timeout"),
     *(
@@ -100,14 +93,14 @@ def _read(facts: Facts, program: Script, script: Script, call: CallSite) -> Load
     others: list[ast.AST] = []
     odd: list[ast.AST] = []
     for source, use in _uses(program, call.node, names):
-        loop = _loop_over(program, source)
-        if loop is None:
-            if not _is_quiet(program, use):
-                odd.append(use)
-        elif isinstance(loop, ast.For) and _trains(facts, program, loop):
-            trains.append(loop)
-        else:
-            others.append(loop)
+        loops = _loops_over(program, source)
+        if not loops and not _is_quiet(program, use):
+            odd.append(use)
+        for loop in loops:
+            if isinstance(loop, ast.For) and _trains(facts, program, loop):
+                trains.append(loop)
+            else:
+                others.append(loop)
     return Loading(call, script, names, tuple(trains), tuple(others), tuple(odd))
 
 
@@ -127,21 +120,15 @@ def _uses(program: Script, call: ast.Call, names: frozenset[Variable]) -> Iterat
             yield node, node
 
 
-def _loop_over(program: Script, node: ast.AST) -> ast.AST | None:
-    """The loop that goes through a loader: also by enumerate() or a progress bar."""
+def _loops_over(program: Script, node: ast.AST) -> tuple[ast.AST, ...]:
+    """The loops that go through a loader: also by enumerate() or a progress bar, which may have a name."""
     parent = program.scopes.parents[node]
-    while isinstance(parent, ast.Call) and node in parent.args and _wraps_loops(program, parent):
+    while isinstance(parent, ast.Call) and node in parent.args and wraps_loops(program, parent):
         node, parent = parent, program.scopes.parents[parent]
-    if isinstance(parent, ast.Assign) and node is not parent.value:
-        return None
     if isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is node:
-        return parent
-    return None
-
-
-def _wraps_loops(program: Script, call: ast.Call) -> bool:
-    name = program.scopes.name(call.func) or ""
-    return name in AROUND or name.rpartition(".")[2] == "tqdm"
+        return (parent,)
+    bar = read_bar(program, node)
+    return bar.loops if bar else ()
 
 
 def _is_quiet(program: Script, node: ast.AST) -> bool:
@@ -194,8 +181,10 @@ def epoch_of(facts: Facts, loading: Loading, loop: ast.For) -> Epoch | None:
     number = next(
         (name for (_, name), given in handed_over(program, calls[0]) if _is_number(epochs, given)), None
     )
-    name = _name_at(program, loading, loop)
-    return Epoch(loop, name, number) if number and name else None
+    bar = bar_over(program, loop)  # around enumerate(loader), it begins to load
+    before = bar.made if bar else loop
+    name = _name_at(program, loading, before)
+    return Epoch(before, name, number) if number and name else None
 
 
 def is_single_pass(facts: Facts, loop: ast.For) -> bool:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import chain
 
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.aliases import handed_over
 from dp2ddp.codemod.facts.scopes import Function
 from dp2ddp.codemod.facts.script import CallSite, Script, Variable
+from dp2ddp.codemod.idiomatic.bars import bar_over, shown_on_bars
 from dp2ddp.codemod.idiomatic.loading import read_loaders
 from dp2ddp.codemod.idiomatic.once import read_once
 from dp2ddp.codemod.idiomatic.remembered import once_a_project
@@ -41,7 +43,7 @@ def local_variables(facts: Facts) -> frozenset[Variable]:
     variables = {
         program.variable(name)
         for loop in loops
-        for name in ast.walk(_batch_of(loop))
+        for name in ast.walk(_batch_of(program, loop))
         if isinstance(name, (ast.Name, ast.Attribute))
     }
     while more := {variable for variable in _given(facts, program, variables) if variable not in variables}:
@@ -49,10 +51,14 @@ def local_variables(facts: Facts) -> frozenset[Variable]:
     return frozenset(variables)
 
 
-def _batch_of(loop: ast.For) -> ast.expr:
+def _batch_of(program: Script, loop: ast.For) -> ast.expr:
     """The part of a loop's target that is the batch: not the number of enumerate()."""
-    is_counted = isinstance(loop.iter, ast.Call) and any(
-        isinstance(node, ast.Name) and node.id == "enumerate" for node in ast.walk(loop.iter)
+    bar = bar_over(program, loop)
+    sources = [loop.iter, *([bar.call] if bar else [])]
+    is_counted = any(
+        isinstance(node, ast.Name) and node.id == "enumerate"
+        for source in sources
+        for node in ast.walk(source)
     )
     if is_counted and isinstance(loop.target, ast.Tuple) and len(loop.target.elts) == 2:
         return loop.target.elts[1]
@@ -223,7 +229,8 @@ def _matters(statement: ast.stmt) -> bool:
 
 
 def shows_local(facts: Facts) -> ast.stmt | None:
-    """A statement of rank 0 alone that shows or writes a number of its own."""
+    """A statement of rank 0 alone that shows or writes a number of its own; on other ranks, bars show nothing."""
     program, held = facts.program, local_variables(facts)
     alone = (statement for file in facts.files for run in read_once(file).runs for statement in run.nodes)
-    return next((statement for statement in alone if is_local(facts, program, statement, held)), None)
+    shown = chain(alone, shown_on_bars(program))
+    return next((statement for statement in shown if is_local(facts, program, statement, held)), None)

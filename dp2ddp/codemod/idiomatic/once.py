@@ -15,6 +15,7 @@ from dp2ddp.codemod.facts.places import ExecutionPlace
 from dp2ddp.codemod.facts.script import CallSite, Script, Variable
 from dp2ddp.codemod.facts.sinks import PROCESSES
 from dp2ddp.codemod.facts.tables import of
+from dp2ddp.codemod.idiomatic.bars import says_by_bar
 from dp2ddp.codemod.idiomatic.harmless import Harmless
 from dp2ddp.codemod.idiomatic.reading import asks_for_files
 from dp2ddp.codemod.idiomatic.remembered import once_a_project
@@ -176,7 +177,7 @@ class _OnceReader:
         kind = self.kinds.get(call.node)
         if kind in DONE_ONCE or kind in MADE_ONCE:
             return call.node not in self.made
-        if call.name in PRINTS or self._is_logger(call):
+        if call.name in PRINTS or self._is_logger(call) or says_by_bar(self.script, call.node):
             return True
         if call.method in READS:
             return False  # of a file that is open for reading under the same name

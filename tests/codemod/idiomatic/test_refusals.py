@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from dp2ddp.cli import main
 from dp2ddp.codemod.acceptance import AcceptOption
-from tests.codemod.idiomatic.scripts import idiomatic, script
+from tests.codemod.idiomatic.scripts import idiomatic, names_of, script
 from tests.codemod.scripts import converted
 
 GAN = """
@@ -119,6 +119,72 @@ def test_what_a_tutorial_can_say_is_converted(changes: dict[str, object]) -> Non
     conversion = idiomatic(f"import os\nimport time\n{script(**changes)}")
 
     assert conversion.changed, [(one.code, one.because) for one in conversion.hazards]
+
+
+BAR = "    for x, y in loader:\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "moves"),
+    [
+        ("    bar = tqdm(loader)\n    for x, y in bar:\n        bar.set_postfix(epoch=epoch)\n", True),
+        ("    bar = tqdm(loader)\n    for x, y in bar:\n        bar.write('a step')\n", True),
+        ("    bar = tqdm(loader, desc='train')\n    for i, (x, y) in enumerate(bar):\n", True),
+        (
+            "    bar = tqdm([1])\n    for x in bar:\n        pass\n    bar = tqdm(loader)\n    for x, y in bar:\n",
+            True,
+        ),
+        ("    bar = tqdm(loader)\n    show(bar)\n    for x, y in bar:\n", False),
+        ("    bar = tqdm(loader)\n    for x, y in bar:\n        seen = bar.n\n", False),
+        ("    bar = tqdm(loader)\n    if epoch:\n        bar = tqdm(others)\n    for x, y in bar:\n", False),
+        ("    bar = loader\n    for x, y in bar:\n        bar = tqdm(loader)\n", False),
+    ],
+)
+def test_a_bar_with_a_name_is_followed(lines: str, moves: bool) -> None:
+    text = script(shuffle=True)
+    assert BAR in text
+
+    conversion = idiomatic(f"from tqdm import tqdm\n{text.replace(BAR, lines)}")
+
+    assert conversion.changed == moves, [hazard.because for hazard in conversion.hazards]
+    assert ("tqdm(loader, disable=rank != 0)" in conversion.after) == (moves and "desc" not in lines)
+    assert ("if rank == 0:\n            bar.write" in conversion.after) == ("write" in lines)
+
+
+TRAINER = """
+import torch
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+class Trainer:
+    def __init__(self, net):
+        self.net = torch.nn.DataParallel(net.cuda())
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        self.loader = DataLoader(data, batch_size=8, shuffle=True)
+    def train(self, epoch):
+        bar = tqdm(enumerate(self.loader))
+        for i, (x, y) in bar:
+            self.optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(self.net(x), y)
+            loss.backward()
+            self.optimizer.step()
+trainer = Trainer(torch.nn.Linear(2, 2))
+for n in range(2):
+    trainer.train(n)
+"""
+
+
+def test_the_sampler_hears_of_its_epoch_before_a_bar_begins_to_load() -> None:
+    after = idiomatic(TRAINER).after
+
+    told = after.index("self.loader.sampler.set_epoch(epoch)\n")
+    assert after[told:].split("\n")[1].strip() == "bar = tqdm(enumerate(self.loader), disable=rank != 0)"
+
+
+def test_what_a_bar_shows_is_rank_0s() -> None:
+    lines = "    bar = tqdm(loader)\n    for x, y in bar:\n"
+    text = script(within="bar.set_postfix(loss=loss.item())", log="pass").replace(BAR, lines)
+
+    assert "training figures" in names_of(idiomatic(f"from tqdm import tqdm\n{text}"))
 
 
 WRAPPED_LOSS = """
