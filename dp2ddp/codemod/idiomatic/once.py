@@ -144,10 +144,11 @@ class _OnceReader:
         everything = [run for block in self._blocks() for run in self._runs(block)]
         runs = tuple(run for run in everything if run.writes or self._is_called(run.first))
         covered = {node for run in everything for statement in run.nodes for node in ast.walk(statement)}
+        shared = tuple(made for made in self.made if made not in covered)
         covered |= {node for made in self.made for node in ast.walk(made)}
         return Once(
             runs,
-            tuple(self.made),
+            shared,
             tuple(self._bars()),
             (*self._stuck(covered), *self._missed(covered), *self._races(list(runs))),
             frozenset(covered),
@@ -181,7 +182,7 @@ class _OnceReader:
             return True
         if call.method in READS:
             return False  # of a file that is open for reading under the same name
-        return any(self._is_held(part) for part in self._parts(call.node))
+        return any(self._is_held(part) or self._makes(part) for part in self._parts(call.node))
 
     def _parts(self, call: ast.Call) -> Iterator[ast.AST]:
         """What a call is made of: the object of its method, its arguments; not what functions of the project get."""
@@ -192,6 +193,10 @@ class _OnceReader:
 
     def _is_held(self, node: ast.AST) -> bool:
         return isinstance(node, (ast.Name, ast.Attribute)) and self.facts.program.variable(node) in self.held
+
+    def _makes(self, node: ast.AST) -> bool:
+        """`logging.FileHandler(path)`, made where it is given: `logger.addHandler(logging.FileHandler(path))`."""
+        return isinstance(node, ast.Call) and self.kinds.get(node) in MADE_ONCE
 
     def _is_logger(self, call: CallSite) -> bool:
         if call.method not in LOG_METHODS or not isinstance(call.node.func, ast.Attribute):

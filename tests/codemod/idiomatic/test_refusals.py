@@ -121,6 +121,30 @@ def test_what_a_tutorial_can_say_is_converted(changes: dict[str, object]) -> Non
     assert conversion.changed, [(one.code, one.because) for one in conversion.hazards]
 
 
+LOGGER = "import logging\nlogger = logging.getLogger('a')\n"
+HANDLERS = {
+    "logger.addHandler(logging.FileHandler('a.log'))": (
+        "if rank == 0:\n    logger.addHandler(logging.FileHandler('a.log'))"
+    ),
+    "fh = logging.FileHandler('a.log')\nlogger.addHandler(fh)": (
+        "if rank == 0:\n    fh = logging.FileHandler('a.log')\n    logger.addHandler(fh)"
+    ),
+    "logging.basicConfig(handlers=[logging.FileHandler('a.log')])": (
+        "if rank == 0:\n    logging.basicConfig(handlers=[logging.FileHandler('a.log')])"
+    ),
+    "fh = logging.FileHandler('a.log')\nseen = []\nlogger.addHandler(fh)": (
+        "fh = logging.FileHandler('a.log') if rank == 0 else None\nseen = []\nif rank == 0:\n    logger.addHandler(fh)"
+    ),
+}
+
+
+@pytest.mark.parametrize("lines", HANDLERS)
+def test_rank_0_alone_makes_a_handler_that_writes_a_file(lines: str) -> None:
+    conversion = idiomatic(script(before=f"{LOGGER}{lines}", log="logger.info('epoch')"))
+
+    assert HANDLERS[lines] in conversion.after, [hazard.because for hazard in conversion.hazards]
+
+
 BAR = "    for x, y in loader:\n"
 
 
