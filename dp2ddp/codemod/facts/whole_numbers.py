@@ -30,8 +30,8 @@ class WholeNumbers:
             return value
         match node:
             case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
-                one, other = self.largest(left, seen), self.largest(right, seen)
-                return None if one is None or other is None else OPERATORS[type(op)](one, other)
+                first, second = self.largest(left, seen), self.largest(right, seen)
+                return None if first is None or second is None else OPERATORS[type(op)](first, second)
             case ast.Call(args=[counted]) if self.program.scopes.name(node.func) == "builtins.len":
                 held = literal(self.program.scopes.value(counted))
                 return len(held) if isinstance(held, (str, list, tuple, dict, set)) else None

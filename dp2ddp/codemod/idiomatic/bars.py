@@ -17,7 +17,7 @@ SAYS = "write"  # that one speaks on every rank, disabled or not
 
 
 @dataclass(frozen=True, eq=False)
-class Bar:
+class NamedBar:
     """A bar that has a name, and all that is done with it."""
 
     call: ast.Call
@@ -36,7 +36,7 @@ def wraps_loops(program: Script, call: ast.Call) -> bool:
     return is_bar(program, call) or program.scopes.name(call.func) in AROUND
 
 
-def read_bar(program: Script, call: ast.AST) -> Bar | None:
+def read_bar(program: Script, call: ast.AST) -> NamedBar | None:
     """The bar that a call gives a name to; None where it is used in a way that is not followed."""
     name = _named(program, call)
     if name is None or not isinstance(call, ast.Call):
@@ -62,7 +62,7 @@ def read_bar(program: Script, call: ast.AST) -> Bar | None:
     return _with_uses(program, call, name, [read for read in reads if read in own])
 
 
-def bar_over(program: Script, loop: ast.For) -> Bar | None:
+def bar_over(program: Script, loop: ast.For) -> NamedBar | None:
     """The bar with a name that a loop goes through."""
     source = loop.iter
     while isinstance(source, ast.Call) and source.args and wraps_loops(program, source):
@@ -135,7 +135,7 @@ def _block(program: Script, statement: ast.stmt) -> list[ast.stmt]:
     return next(block for block in blocks if isinstance(block, list) and statement in block)
 
 
-def _with_uses(program: Script, call: ast.Call, name: ast.Name, reads: list[ast.Name]) -> Bar | None:
+def _with_uses(program: Script, call: ast.Call, name: ast.Name, reads: list[ast.Name]) -> NamedBar | None:
     loops, shows = list[ast.For](), list[ast.stmt]()
     for read in reads:
         use = _use(program, read)
@@ -145,7 +145,7 @@ def _with_uses(program: Script, call: ast.Call, name: ast.Name, reads: list[ast.
             shows.append(use)
         else:
             return None
-    return Bar(call, program.scopes.statement(name), tuple(loops), tuple(shows)) if loops else None
+    return NamedBar(call, program.scopes.statement(name), tuple(loops), tuple(shows)) if loops else None
 
 
 def _use(program: Script, read: ast.Name) -> ast.stmt | None:
