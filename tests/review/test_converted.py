@@ -18,6 +18,7 @@ from dp2ddp.review.files import may_matter
 from dp2ddp.review.helper_calls import JOINS, LOADERS, MEETINGS, WRAPPERS
 from dp2ddp.review.one_file import problems_of
 from dp2ddp.source.files import SourceFile
+from tests.living.test_living import EDITS, diffs, edited
 
 ROOT = Path(__file__).parents[2]
 CONVERTED = sorted((ROOT / "examples").glob("*/train_ddp.py"))
@@ -72,6 +73,38 @@ def test_nothing_is_said_of_a_converted_example(path: Path) -> None:
 
     assert [(problem.place, problem.code) for problem in result.problems] == []
     assert may_matter(str(path)), "it is read, and not just passed over"
+
+
+class TestOwnersEdits:
+    """docs/living_with_it.md: its edits train the same (tests/living), and what it warns of does not."""
+
+    CIFAR = (ROOT / "examples" / "cifar_bn" / "train_ddp.py").read_text(encoding="utf-8")
+
+    @pytest.mark.parametrize("heading", EDITS)
+    def test_nothing_is_said_of_a_right_one(self, heading: str) -> None:
+        text = self.CIFAR
+        for diff in diffs(heading):
+            text = edited(text, diff)
+
+        assert text != self.CIFAR
+        assert found(text) == set()
+
+    @pytest.mark.parametrize("count", [1, 2, 3])
+    def test_nothing_is_said_while_helpers_are_taken_out(self, count: int) -> None:
+        steps = diffs("Taking the helpers out by hand")
+        text = self.CIFAR
+        for diff in steps[:count] if count < 3 else steps[2:3]:  # the third one starts from the beginning
+            text = edited(text, diff)
+
+        assert found(text) == set()
+
+    def test_a_distributed_sampler_is_found(self) -> None:
+        text = edited(self.CIFAR, diffs("A second loader")[0])
+        line = "extraloader = Rank0Loader(extraset, batch_size=20, shuffle=True"
+        sampled = "extraloader = Rank0Loader(extraset, batch_size=20, sampler=DistributedSampler(extraset)"
+        text = replaced(text, re.escape(line), sampled)
+
+        assert "DDP631" in found(f"from torch.utils.data import DistributedSampler\n{text}")
 
 
 @pytest.mark.parametrize("path", OWN_RANKS, ids=lambda path: path.stem)
