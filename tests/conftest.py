@@ -7,10 +7,13 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+
+if TYPE_CHECKING:
+    from dp2ddp.runtime.server import Server
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -87,6 +90,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def wants_all(request: pytest.FixtureRequest) -> bool:
     """True when tests that are marked slow run, too; for a fixture that prepares for many tests at once."""
     return is_all_wanted(request.config)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """One process that has torch imported; runs of tests are forked from it (runtime/forked.py)."""
+    from dp2ddp.runtime.server import Server
+    from dp2ddp.trial.runs import environment
+
+    with Server(environment()) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

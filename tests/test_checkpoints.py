@@ -6,7 +6,7 @@ from those of both. Two devices, even chunks: to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -18,7 +18,6 @@ from dp2ddp.runtime.run import watch
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.source.projects import read_project
-from dp2ddp.trial.runs import environment
 
 pytestmark = pytest.mark.torchrun
 PROGRAM = Path(__file__).parent / "programs" / "checkpoints.py"
@@ -37,12 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path, data in conversion.files_beside.items():
         (folder / path.name).write_bytes(data)
     return folder
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server(environment()) as server:
-        yield server
 
 
 def stage(folder: Path, mode: Mode, *arguments: str) -> Stage:

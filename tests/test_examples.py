@@ -8,20 +8,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from verdicts import Document, forked_verdicts
 
-from dp2ddp.progress import SILENT
-from dp2ddp.report.comparison import Report
-from dp2ddp.report.comparison_json import document
 from dp2ddp.runtime.server import Server
-from dp2ddp.trial.options import VerifyOptions
-from dp2ddp.trial.runs import environment
-from dp2ddp.trial.subject import subject_of
-from dp2ddp.trial.trial import run_trial
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "examples"
@@ -49,9 +42,6 @@ def original(name: str) -> Path:
     return script if script.exists() else script.with_suffix(".ipynb")
 
 
-Document = dict[str, Any]  # JSON, schema dp2ddp.verify/2
-
-
 def dp2ddp(*arguments: str | Path, expect: int = 0) -> str:
     command = [sys.executable, "-m", "dp2ddp", *map(str, arguments)]
     variables = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -64,22 +54,12 @@ def dp2ddp(*arguments: str | Path, expect: int = 0) -> str:
 
 
 @functools.cache  # the claims about one example share its runs; see by_example
-def verified(name: str, wants_all: bool) -> dict[int, Document]:
+def verified(name: str, server: Server, wants_all: bool) -> dict[int, Document]:
     """The verdicts about an example, by number of devices."""
     converted = EXAMPLES / name / "train_ddp.py"
     said = json.loads(dp2ddp("verify", original(name), "--converted", converted, "-n", "2", "--json"))
-    more = forked(original(name), converted) if wants_all else []
+    more = forked_verdicts(server, original(name), converted, FORKED) if wants_all else []
     return {verdict["world"]: verdict for verdict in (*said["verdicts"], *more)}
-
-
-def forked(script: Path, converted: Path) -> list[Document]:
-    """The verdicts where nothing but the ranks' torchrun is left out: importing torch in each of them."""
-    subject = subject_of(VerifyOptions(script=script, converted=converted))
-    subject = replace(subject, folder=script.parent, torchrun=False)
-    with Server(environment()) as server, tempfile.TemporaryDirectory() as name:
-        verdicts = [run_trial(subject, world, server, Path(name).resolve(), SILENT) for world in FORKED]
-    said: list[Document] = document(Report(script.name, tuple(verdicts), "", 0.0))["verdicts"]
-    return said
 
 
 def by_example(names: list[str], trains: bool = False) -> pytest.MarkDecorator:
@@ -119,8 +99,10 @@ def page(name: str) -> str:
 
 @pytest.mark.torchrun
 @by_example(TRAINING, trains=True)
-def test_an_example_trains_the_same_for_twenty_steps_or_more(name: str, wants_all: bool) -> None:
-    for world, verdict in verified(name, wants_all).items():
+def test_an_example_trains_the_same_for_twenty_steps_or_more(
+    name: str, server: Server, wants_all: bool
+) -> None:
+    for world, verdict in verified(name, server, wants_all).items():
         comparison = verdict["float64"]
         assert comparison["steps"] >= 20
         assert comparison["rank_steps"] == [comparison["steps"]] * world
@@ -129,10 +111,12 @@ def test_an_example_trains_the_same_for_twenty_steps_or_more(name: str, wants_al
 
 @pytest.mark.torchrun
 @by_example(TRAINING, trains=True)
-def test_float32_is_the_same_to_the_last_bit_when_sums_are_in_rank_order(name: str, wants_all: bool) -> None:
+def test_float32_is_the_same_to_the_last_bit_when_sums_are_in_rank_order(
+    name: str, server: Server, wants_all: bool
+) -> None:
     text = (EXAMPLES / name / "train_ddp.py").read_text(encoding="utf-8")
     averages = "WholeBatchDDP" in text or "WholeBatchDropoutDDP" in text
-    for world, verdict in verified(name, wants_all).items():
+    for world, verdict in verified(name, server, wants_all).items():
         if averages and world == 3:
             continue  # DDP divides by 3 what was multiplied by 3
         assert verdict["float32"]["identical_steps"] == verdict["float32"]["steps"], f"{world} devices"
@@ -141,8 +125,8 @@ def test_float32_is_the_same_to_the_last_bit_when_sums_are_in_rank_order(name: s
 
 @pytest.mark.torchrun
 @by_example(CONVERTED, trains=True)
-def test_an_example_looks_the_same_from_outside(name: str, wants_all: bool) -> None:
-    for verdict in verified(name, wants_all).values():
+def test_an_example_looks_the_same_from_outside(name: str, server: Server, wants_all: bool) -> None:
+    for verdict in verified(name, server, wants_all).values():
         assert verdict["stdout"]["same"]
         assert verdict["printing_ranks"] == []
         assert verdict["files"]["different"] == []
@@ -197,13 +181,14 @@ PLANTED = [
 @pytest.mark.torchrun
 @pytest.mark.parametrize(("name", "sound", "broken"), PLANTED)
 def test_a_planted_fault_is_found_in_the_first_step(
-    name: str, sound: str, broken: str, tmp_path: Path
+    name: str, sound: str, broken: str, server: Server, tmp_path: Path
 ) -> None:
     texts = {file: (EXAMPLES / name / file).read_text(encoding="utf-8") for file in CONVERSION}
     assert [text.count(sound) for text in texts.values() if sound in text] == [1]
     for file, text in texts.items():
         (tmp_path / file).write_text(text.replace(sound, broken))
-    options = ("--converted", tmp_path / "train_ddp.py", "-n", "2", "--steps", "2", "--json")
-    (verdict,) = json.loads(dp2ddp("verify", EXAMPLES / name / "train.py", *options, expect=1))["verdicts"]
+    script = EXAMPLES / name / "train.py"
+    (verdict,) = forked_verdicts(server, script, tmp_path / "train_ddp.py", [2], steps=2)
+    assert not verdict["same"]
     first = verdict["float64"]["first"]
     assert (first["kind"].split()[0], first["step"]) == ("gradient", 0)  # masked_mean clips: before that

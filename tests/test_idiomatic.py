@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 import torch
+from verdicts import Document, forked_verdicts
 
+from dp2ddp.runtime.server import Server
 from tests.cli.scripts import dp2ddp, script
 from tests.codemod.idiomatic.scripts import idiomatic, names_of
 from tests.codemod.idiomatic.scripts import script as written
@@ -29,22 +30,20 @@ def training(**changes: object) -> str:
     )
 
 
-def verified(folder: Path, text: str, world: int) -> dict[str, object]:
-    """What verify says of a script and of what the idiomatic style makes of it."""
+def verified(folder: Path, server: Server, text: str) -> Document:
+    """What verify says of a script on two devices, and of what the idiomatic style makes of it."""
     script(folder, text)
     conversion = dp2ddp(folder, "convert", "train.py", "--style", "idiomatic")
     assert conversion.returncode == 0, conversion.stdout
-    result = dp2ddp(folder, "verify", "train.py", "--converted", "train_ddp.py", "-n", world, "--json")
-    assert result.returncode in (0, 1), result.stderr
-    found: dict[str, object] = json.loads(result.stdout)
-    return found
+    (verdict,) = forked_verdicts(server, folder / "train.py", folder / "train_ddp.py", [2])
+    return verdict
 
 
-def test_where_the_report_lists_nothing_it_trains_the_same(tmp_path: Path) -> None:
+def test_where_the_report_lists_nothing_it_trains_the_same(tmp_path: Path, server: Server) -> None:
     text = training()
     assert idiomatic(text).differences == ()
 
-    verdict = verified(tmp_path, text, 2)["verdicts"][0]  # type: ignore[index]
+    verdict = verified(tmp_path, server, text)
 
     assert verdict["same"] is True
     assert verdict["causes"] == []
@@ -63,12 +62,12 @@ def test_where_the_report_lists_nothing_it_trains_the_same(tmp_path: Path) -> No
     ],
 )
 def test_verify_finds_the_one_thing_that_the_report_announces(
-    tmp_path: Path, changes: dict[str, object], name: str, cause: str
+    tmp_path: Path, server: Server, changes: dict[str, object], name: str, cause: str
 ) -> None:
     text = training(**changes)
     (announced,) = idiomatic(text).differences
 
-    verdict = verified(tmp_path, text, 2)["verdicts"][0]  # type: ignore[index]
+    verdict = verified(tmp_path, server, text)
 
     codes = [one["code"] for one in verdict["causes"]]
     assert (announced.name, announced.certain) == (name, True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from dp2ddp.codemod.convert import Conversion, convert
 from dp2ddp.progress import SILENT
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.projects import read_project
-from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject
 from dp2ddp.trial.trial import run_trial
 from tests.codemod.forward_mutations import ALL, LOST, Mutation
@@ -46,12 +44,6 @@ CONVERTED = [one for one in ALL if one.name not in HAZARDS]
 def kind(mutation: Mutation) -> set[str]:
     """list, tensor, alias, ...: the first word of its name."""
     return {mutation.name.partition("_")[0]}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server(environment()) as server:
-        yield server
 
 
 def test_names_are_told_apart() -> None:

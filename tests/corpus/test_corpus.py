@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from dp2ddp.report.comparison import Report, print_report
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.old_code import mended_files
 from dp2ddp.source.projects import read_project
-from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject
 from dp2ddp.trial.trial import run_trial
 
@@ -33,13 +31,6 @@ def as_parameter(run: Run) -> Any:
     """Slow, unless it is one of the few that have every idiom among them."""
     case, world = run
     return pytest.param(*run, id=f"{case.name}-{world}", marks=[] if run in COVERING else [pytest.mark.slow])
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """One process that has torch imported; every run of this file is forked from it."""
-    with Server(environment()) as server:
-        yield server
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from dp2ddp.costs.readings import Counted, Sent, read_counted
 from dp2ddp.runtime.run import watch
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
-from dp2ddp.trial.runs import environment
 
 pytestmark = pytest.mark.torchrun
 ROWS, INS, HIDDEN, OUTS = 6, 40, 600, 8
@@ -77,12 +75,6 @@ for step in range(8):
     optimizer.step()
     optimizer.zero_grad()  # else new gradients would live beside the old ones
 """
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server(environment()) as server:
-        yield server
 
 
 def counted(server: Server, folder: Path, code: str, mode: Mode, **more: Any) -> tuple[Counted, ...]:

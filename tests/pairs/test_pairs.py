@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,6 @@ from dp2ddp.progress import SILENT
 from dp2ddp.report.comparison import Report, print_report
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.launcher import starts_its_ranks
-from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import Subject
 from dp2ddp.trial.trial import run_trial
 
@@ -83,13 +82,6 @@ def features(run: tuple[Port, int]) -> set[Hashable]:
 
 def name(run: tuple[Port, int]) -> str:
     return f"{run[0].name}-{run[1]}"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """One process that has torch imported; every run of this file is forked from it."""
-    with Server(environment()) as server:
-        yield server
 
 
 @pytest.mark.torchrun

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.progress import SILENT
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.options import VerifyOptions
-from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial import run_trial
 from tests.cli.scripts import script
@@ -76,12 +74,6 @@ dist.destroy_process_group()
 )
 
 pytestmark = pytest.mark.torchrun
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server(environment()) as server:
-        yield server
 
 
 def judged(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from dp2ddp.errors import RunError
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.launches import find_launch, try_with_launch
 from dp2ddp.trial.options import VerifyOptions
-from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of
 from tests.cli.scripts import script
 from tests.heard import Heard
@@ -113,12 +111,6 @@ PORTS = {
     ),
     "slurm": (HEAD + SLURM + LOOP + "\nmain()\n", "the variables of SLURM"),
 }
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server(environment()) as server:
-        yield server
 
 
 def tried(folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch, port: str, heard: Heard) -> Verdict:

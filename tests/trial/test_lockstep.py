@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.progress import SILENT
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.options import VerifyOptions
-from dp2ddp.trial.runs import environment
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial import run_trial
 
@@ -62,12 +60,6 @@ for step, (x, y) in enumerate(batches):
 if rank == 0:
     print("trained", len(batches))
 """
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server(environment()) as server:
-        yield server
 
 
 def verdict(server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch, fault: bool) -> Verdict:

@@ -1,0 +1,31 @@
+"""What verify says of two versions, without what a command line and torchrun add: torch imported once in each rank."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dp2ddp.progress import SILENT
+from dp2ddp.report.comparison import Report
+from dp2ddp.report.comparison_json import document
+from dp2ddp.runtime.server import Server
+from dp2ddp.trial.options import VerifyOptions
+from dp2ddp.trial.subject import subject_of
+from dp2ddp.trial.trial import run_trial
+
+Document = dict[str, Any]  # JSON, schema dp2ddp.verify/2
+
+
+def forked_verdicts(
+    server: Server, script: Path, converted: Path, worlds: Sequence[int], **options: Any
+) -> list[Document]:
+    """The verdict about a version, for each number of devices; `options` are those of VerifyOptions."""
+    subject = subject_of(VerifyOptions(script=script, converted=converted, **options))
+    subject = replace(subject, folder=script.parent, torchrun=False)
+    with tempfile.TemporaryDirectory() as folder:
+        verdicts = [run_trial(subject, world, server, Path(folder).resolve(), SILENT) for world in worlds]
+    said: list[Document] = document(Report(script.name, tuple(verdicts), "", 0.0))["verdicts"]
+    return said
