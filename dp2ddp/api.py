@@ -209,16 +209,12 @@ def verify(
     fails, HazardError if the script cannot be converted without its owner, SourceError if it cannot be read,
     MissingError if torch is not installed, OptionError for options that do not go together.
     """
-    from dp2ddp.trial.scripts import ready_to_run
-
-    other = None if converted is None else Path(converted)
-    ready_to_run("verify", Path(script), as_module, other)
-    from dp2ddp.trial.all_trials import verify as verify_all
     from dp2ddp.trial.options import VerifyOptions
+    from dp2ddp.trial.scripts import ready_to_run
 
     options = VerifyOptions(
         script=Path(script),
-        converted=other,
+        converted=None if converted is None else Path(converted),
         devices=_numbers(devices),
         arguments=tuple(arguments),
         converted_arguments=None if converted_arguments is None else tuple(converted_arguments),
@@ -231,6 +227,9 @@ def verify(
         timeout=timeout,
         as_module=as_module,
     )
+    ready_to_run("verify", options.script, as_module, options.converted)
+    from dp2ddp.trial.all_trials import verify as verify_all
+
     report, failure = verify_all(options, progress)
     if failure:
         raise VerificationError(failure, report) from failure
@@ -266,17 +265,12 @@ def bench(
     Returns what was measured for each number of devices: seconds, bytes (dp2ddp.costs.figures). Raises BenchmarkError
     if a run fails, and what `verify` raises.
     """
-    from dp2ddp.trial.scripts import ready_to_run
-
-    other = None if converted is None else Path(converted)
-    ready_to_run("bench", Path(script), as_module, other)
     from dp2ddp.trial.options import VerifyOptions
-    from dp2ddp.trial.timing import Timing
-    from dp2ddp.trial.timing import bench as bench_all
+    from dp2ddp.trial.scripts import ready_to_run
 
     options = VerifyOptions(
         script=Path(script),
-        converted=other,
+        converted=None if converted is None else Path(converted),
         devices=_numbers(devices),
         arguments=tuple(arguments),
         converted_arguments=None if converted_arguments is None else tuple(converted_arguments),
@@ -285,6 +279,10 @@ def bench(
         timeout=timeout,
         as_module=as_module,
     )
+    ready_to_run("bench", options.script, as_module, options.converted)
+    from dp2ddp.trial.timing import Timing
+    from dp2ddp.trial.timing import bench as bench_all
+
     benchmark, failure = bench_all(Timing(options, warm_up, steps, rounds, compared, virtual), progress)
     if failure:
         raise BenchmarkError(failure, benchmark) from failure

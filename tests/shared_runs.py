@@ -20,6 +20,7 @@ SHARED_BY_FILE = {
     "tests/hangs/test_hangs.py",
     "tests/new/test_new.py",
     "tests/report/test_html_in_browser.py",
+    "tests/review/test_converted.py",
     "tests/runtime/test_forked.py",
     "tests/runtime/test_rank_order.py",
     "tests/templates/test_compiled.py",

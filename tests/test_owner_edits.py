@@ -117,7 +117,9 @@ def test_where_batches_are_shared_all_that_the_owner_adds_is_right(
 
 
 @pytest.mark.torchrun
-@pytest.mark.parametrize("name", ["counts samples by the batch's size", "a second loader"])
+@pytest.mark.parametrize(
+    "name", ["counts samples by the batch's size", pytest.param("a second loader", marks=pytest.mark.slow)]
+)
 def test_where_each_rank_loads_its_rows_it_is_right_or_raises(
     tmp_path: Path, converted: Callable[[str], tuple[str, str]], name: str
 ) -> None:

@@ -61,6 +61,7 @@ def test_the_terminal_says_so_today(make: ModuleType, tmp_path: Path) -> None:
 
 
 @pytest.mark.torchrun
+@pytest.mark.slow
 def test_the_report_says_so_today(make: ModuleType, tmp_path: Path) -> None:
     """Words, not curves: which of the digits a processor rounds otherwise is nobody's business."""
     today = make.report(make.page_about_the_port(tmp_path))

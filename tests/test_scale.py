@@ -70,6 +70,7 @@ def test_16_ranks_with_3_rows_or_fewer_each(folder: Path) -> None:
 
 
 @pytest.mark.torchrun
+@pytest.mark.slow
 def test_two_agents_of_two_ranks_train_as_data_parallel_on_four_devices(folder: Path) -> None:
     """torchrun twice, which meet over c10d on the loopback: to the ranks, two nodes."""
     alone = [sys.executable, "-m", "dp2ddp", "run", "train.py", "--mode", "dp", "-n", "4", "--virtual"]

@@ -106,7 +106,7 @@ def test_without_torch_it_says_so(tmp_path: Path) -> None:
     result = without_torch(tmp_path, None)
     assert result.returncode == 1
     assert "no    torch            is not installed for this Python\n" in result.stdout
-    assert "to verify and to train: pip install torch" in result.stdout
+    assert "to verify and to train: pip install torch" in " ".join(result.stdout.split())
     assert "ports" in result.stdout
 
 

@@ -74,6 +74,7 @@ def trained(folder: Path, *victims: str) -> list[str]:
     return run.stdout.split("\n")[:-1]
 
 
+@pytest.mark.slow
 def test_a_killed_rank_is_started_again_and_the_weights_end_as_without_it(tmp_path: Path) -> None:
     *_, weights = trained(tmp_path / "whole")
     assert trained(tmp_path / "twice", "1", "0") == ["from epoch 2", "from epoch 3", weights]
