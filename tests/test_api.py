@@ -157,6 +157,7 @@ def test_a_run_that_fails_leaves_what_was_found(folder: Path) -> None:
 
 
 @pytest.mark.torchrun
+@pytest.mark.slow
 def test_the_code_of_the_page_runs(tmp_path: Path) -> None:
     """All of it, in its order, in a folder with a training script."""
     script(tmp_path, TRAIN)

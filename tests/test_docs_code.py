@@ -47,6 +47,7 @@ SUBJECTS = ROOT / "tests" / "how_to"
 HISTORY = {DOCS / "log.md", DOCS / "changelog.md"}  # they speak of what was there
 PAGES = sorted({ROOT / "README.md", *DOCS.rglob("*.md")} - HISTORY)
 OF_RULES = DOCS / "rules"  # their blocks are the rules' examples, which tests of their own hold
+LEFT_TO_ALL = {"resuming"}  # pages whose commands train for half a minute
 # tests of their own hold the diffs of these: tests/living, tests/test_writing_a_rule.py
 OTHER_DIFFS = {DOCS / "living_with_it.md", DOCS / "writing_a_rule.md"}
 
@@ -315,7 +316,7 @@ def shown(block: Block) -> Iterator[Shown]:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=page.stem)
+        pytest.param(page, id=page.stem, marks=[pytest.mark.slow] * (page.stem in LEFT_TO_ALL))
         for page in dict.fromkeys(block.page for block in all_blocks("console"))
     ],
 )

@@ -29,8 +29,6 @@ ONE_FORWARD = (  # programs that train nothing
 TRAINING = [name for name in CONVERTED if name not in ONE_FORWARD]
 FEW = {
     "cifar_bn",
-    "loss_in_forward",
-    "notebook_random_dataset",
     "seed_by_hand",
 }
 FORKED = (3, 4)  # devices, with --all; what a real torchrun adds is seen on two

@@ -53,6 +53,7 @@ def test_what_is_shown_meanwhile_is_drawn_so_today(make: ModuleType) -> None:
 
 
 @pytest.mark.torchrun
+@pytest.mark.slow
 def test_the_terminal_says_so_today(make: ModuleType, tmp_path: Path) -> None:
     folder = make.copied(make.SCRIPT, tmp_path)
     today = make.terminal(make.conversion(folder), make.verification(folder))

@@ -94,6 +94,7 @@ def test_a_script_that_cannot_be_converted_raises_and_shows_why(folder: Path) ->
 
 
 @pytest.mark.torchrun
+@pytest.mark.slow
 def test_a_run_goes_on_from_a_checkpoint_on_both_sides(folder: Path) -> None:
     save_checkpoint(folder)
     report = assert_trains_the_same(
