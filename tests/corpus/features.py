@@ -13,4 +13,11 @@ def features(run: Run) -> set[Hashable]:
     """What a run shows: idioms, and its group and choices on so many devices."""
     case, world = run
     group = case.name.partition("/")[0]
-    return {*case.idioms, (group, world), (case.strategy, world), case.module is not None, case.trains}
+    return {
+        *case.idioms,
+        group,
+        world,
+        case.strategy,
+        ("module", case.module is not None),
+        ("trains", case.trains),
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial import run_trial
 
 HERE = Path(__file__).parent
+USUAL = "wandb_usual.py"
 SCRIPTS = sorted(path.name for path in (HERE / "scripts").glob("*.py"))
 
 
@@ -52,6 +54,7 @@ def test_it_is_one_run(name: str, server: Server, tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(folder)
 
     subject = subject_of(VerifyOptions(script=Path("train.py")))
+    subject = replace(subject, torchrun=name == USUAL)  # a real one once
     monkeypatch.setenv("PYTHONPATH", with_stand_ins())  # of a real torchrun
 
     verdict = run_trial(subject, 2, server, tmp_path, SILENT)
