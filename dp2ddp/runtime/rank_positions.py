@@ -56,10 +56,14 @@ def _end(rank: int, status: RankStatus) -> RankPosition:
 def without_gloo_details(error: str) -> str:
     """An error line; of what gloo says when another rank has gone, not its own files and lines."""
     match = _GLOO.match(error)
-    return f"RuntimeError: {match[1]}, since {GONE}" if match else error
+    return f"RuntimeError: {match[1]}, since another rank has gone" if match else error
 
 
-GONE = "another rank has gone"  # trial/before_failure.py knows such an error by it
+def misses_a_rank(error: str) -> bool:
+    """Whether an error line is gloo's, that another rank has gone."""
+    return _GLOO.match(error) is not None
+
+
 _GLOO = re.compile(r"RuntimeError: \[[^]]*/gloo/[^]]*\] (.*?)(?: \[[^]]*\]:\d+.*)", re.DOTALL)
 
 

@@ -24,7 +24,7 @@ from dp2ddp.runtime import launch_command
 from dp2ddp.runtime.collective_calls import parting, read_calls
 from dp2ddp.runtime.overlay import write_overlay
 from dp2ddp.runtime.processes import kill_tree, parent_variable
-from dp2ddp.runtime.rank_positions import ask_positions, ended_positions, without_gloo_details
+from dp2ddp.runtime.rank_positions import ask_positions, ended_positions, misses_a_rank, without_gloo_details
 from dp2ddp.runtime.run_folder import (
     LAUNCHER,
     RankStatus,
@@ -52,6 +52,7 @@ class Failure:
     text: str  # the last line of its traceback, or what happened instead of one
     positions: tuple[RankPosition, ...] = ()  # where the ranks were when it was noticed
     parting: str = ""  # the first collective that not all ranks call
+    misses_a_rank: bool = False  # it says itself that another rank had gone
 
 
 @dataclass(frozen=True)
@@ -269,11 +270,12 @@ def _crash(
     first = min(failed, key=lambda rank: _when(codes[rank], statuses[rank]), default=None)
     status = statuses.get(first) if first is not None else None
     code = codes[first] if first is not None else None
-    text = without_gloo_details(status.error) if status and status.error else _code_in_words(code)
+    error = status.error if status else ""
+    text = without_gloo_details(error) if error else _code_in_words(code)
     known = {position.rank: position for position in (*ended_positions(stage), *positions)}
     others = tuple(position for rank, position in sorted(known.items()) if rank != first)
     everyone = (*_failed(stage, first, text, status), *others)
-    return Failure("crash", first, text, everyone, _parting_text(stage))
+    return Failure("crash", first, text, everyone, _parting_text(stage), misses_a_rank(error))
 
 
 def _when(code: int | None, status: RankStatus | None) -> float:

@@ -14,7 +14,6 @@ from dp2ddp.comparison.output_comparison import FilesComparison, TextComparison
 from dp2ddp.comparison.tolerance import FLOAT32, FLOAT64, HIDING
 from dp2ddp.report.comparison import difference_text
 from dp2ddp.report.failure_text import BeforeFailure
-from dp2ddp.runtime.rank_positions import GONE
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.run_folder import read_heartbeats
 from dp2ddp.runtime.stage import Stage
@@ -35,7 +34,7 @@ def before_failure(run: Run, reference: Stage | None, port: bool) -> BeforeFailu
     """
     failure = run.failure
     several = run.stage.mode == "ddp" and len(run.stage.ranks) > 1
-    if failure is None or not several or not (failure.kind == "hang" or GONE in failure.text):
+    if failure is None or not several or not (failure.kind == "hang" or failure.misses_a_rank):
         return None
     steps = _steps(run)
     lines = [_steps_text(steps)] if steps else []
