@@ -39,14 +39,9 @@ Work = Callable[[int], dict[str, Any]]  # on this rank of so many: what it finds
 def compare(name: str, kind: Callable[..., nn.Module], world: int, dtype: torch.dtype) -> dict[str, Any]:
     """The largest relative difference to DataParallel's numbers, and how many of them are not the same bits."""
     torch.set_default_dtype(dtype)
-    devices = Devices()
-
-    def reference(module: nn.Module, dim: int = 0) -> nn.Module:
-        return ReferenceDataParallel(module, devices, world, dim)
-
     try:
-        wanted = list(SCENARIOS[name](reference, devices.seed, world))
-        found = list(SCENARIOS[name](kind, devices.seed, world))
+        wanted = reference_numbers(name, world, dtype, scenarios.STEPS)
+        found = list(SCENARIOS[name](kind, Devices().seed, world))
     finally:
         torch.set_default_dtype(torch.float32)
     pairs = list(zip(found, wanted, strict=True))
@@ -57,6 +52,17 @@ def compare(name: str, kind: Callable[..., nn.Module], world: int, dtype: torch.
         ),
         "compared": len(pairs),
     }
+
+
+@functools.cache
+def reference_numbers(name: str, world: int, dtype: torch.dtype, steps: int) -> list[torch.Tensor]:
+    """DataParallel's, in so many steps: once for all kinds of wrapper."""
+    devices = Devices()
+
+    def reference(module: nn.Module, dim: int = 0) -> nn.Module:
+        return ReferenceDataParallel(module, devices, world, dim)
+
+    return [number.clone() for number in SCENARIOS[name](reference, devices.seed, world)]
 
 
 def compare_pure(name: str, kind: type[nn.Module], world: int) -> dict[str, Any]:
