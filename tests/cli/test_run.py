@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from dp2ddp.cli import main
+from dp2ddp.runtime.server import Server
+from tests.cli.forked import forked
 from tests.cli.scripts import CRASH, TRAIN, dp2ddp, script, variables
 
 torchrun = pytest.mark.torchrun
@@ -44,49 +47,19 @@ def test_what_cannot_be_run_is_said_in_one_line(
     assert result.stdout == ""
 
 
-@pytest.fixture(scope="module")
-def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, list[str]]]:
-    """mode -> (stdout, files that are there afterwards)"""
-    found = {}
-    for mode in ("dp", "ddp"):
-        folder = tmp_path_factory.mktemp(mode)
-        script(folder, TRAIN)
-        result = dp2ddp(
-            folder, "run", "train.py", "--mode", mode, "-n", 3, "--trace", "t", "--", "--lr", "0.5"
-        )
-        assert result.returncode == 0, result.stderr
-        found[mode] = (result.stdout, sorted(path.name for path in folder.iterdir()))
-    return found
-
-
-class TestTraining:
-    pytestmark = torchrun
-
-    def test_both_modes_print_the_same(self, outputs: dict[str, tuple[str, list[str]]]) -> None:
-        assert outputs["dp"][0].startswith("epoch 0 loss ")
-        assert outputs["dp"][0].count("\n") == 2
-        shown = [
-            [round(float(line.split()[-1]), 4) for line in outputs[mode][0].splitlines()] for mode in outputs
-        ]
-        assert shown[0] == shown[1]  # three devices in float32: rounding beyond
-
-    def test_nothing_but_the_scripts_own_files_is_left(
-        self, outputs: dict[str, tuple[str, list[str]]]
-    ) -> None:
-        assert outputs["dp"][1] == outputs["ddp"][1] == ["last.pt", "t", "train.py"]
-
-
 class TestFailures:
     pytestmark = torchrun
 
-    def test_a_crash_has_the_scripts_traceback_then_mode_and_devices(self, tmp_path: Path) -> None:
+    def test_a_crash_has_the_scripts_traceback_then_mode_and_devices(
+        self, tmp_path: Path, server: Server
+    ) -> None:
         script(tmp_path, CRASH)
-        result = dp2ddp(tmp_path, "run", "train.py", "--mode", "dp")
-        assert result.returncode == 3
+        result = forked(server, tmp_path, "run", "train.py", "--mode", "dp", "-n", 3)
+        assert result.exit_code == 3
         lines = result.stderr.splitlines()
         assert lines[0] == "Traceback (most recent call last):"
         assert "train.py" in lines[1]
-        assert lines[-1] == "dp2ddp: train.py: failed in dp mode on 2 devices: ValueError: no data"
+        assert lines[-1] == "dp2ddp: train.py: failed in dp mode on 3 devices: ValueError: no data"
 
     def test_a_crash_on_one_rank_names_the_rank_and_not_torchruns_report(self, tmp_path: Path) -> None:
         script(tmp_path, "import os\nif os.environ['RANK'] == '1':\n    raise ValueError('only here')\n")
@@ -101,7 +74,9 @@ class TestFailures:
         assert other in ("  rank 0 has ended with exit code 0", "  rank 0 is outside the script")
         assert "ChildFailedError" not in result.stderr
 
-    def test_a_file_that_the_conversion_leaves_to_every_rank_is_an_error(self, tmp_path: Path) -> None:
+    def test_a_file_that_the_conversion_leaves_to_every_rank_is_an_error(
+        self, tmp_path: Path, server: Server
+    ) -> None:
         """What no conversion can see is seen when it happens: here the functions are looked up by their names."""
         wrap = "net = torch.nn.DataParallel(torch.nn.Linear(3, 3).cuda())\nnet(torch.ones(4, 3).cuda())\n"
         write = "getattr(torch, 'sa' + 've')({}, 'a.pt')\nvars(Path)['write_' + 'text'](Path('b'), 'x')\n"
@@ -110,8 +85,8 @@ class TestFailures:
             tmp_path,
             f"import torch; from pathlib import Path; {full}\n{wrap}{write}torch.save({{}}, 'c.pt')\n",
         )
-        result = dp2ddp(tmp_path, "run", "train.py", "--mode", "ddp")
-        assert result.returncode == 3
+        result = forked(server, tmp_path, "run", "train.py", "--mode", "ddp")
+        assert result.exit_code == 3
         assert result.stderr.splitlines() == [
             "dp2ddp: train.py: writes files more than once in ddp mode on rank 1 of 2: train.py:4 writes "
             f"{tmp_path}/a.pt, as rank 0 does: nothing leaves it to rank 0 (1 more such line)"
@@ -131,7 +106,9 @@ class TestFailures:
             "  rank 1 is at train.py:4: time.sleep(1)",
         ]
 
-    def test_a_hang_of_a_converted_script_is_told_in_its_own_lines(self, tmp_path: Path) -> None:
+    def test_a_hang_of_a_converted_script_is_told_in_its_own_lines(
+        self, tmp_path: Path, server: Server
+    ) -> None:
         """Not in those of the temporary file that was run."""
         text = (
             "import os, sys, time, torch, torch.nn as nn\n\nmodel = nn.DataParallel(nn.Linear(3, 2).cuda())\n"
@@ -139,18 +116,18 @@ class TestFailures:
             "    model(torch.ones(2, 3))\nstep()\n"
         )
         script(tmp_path, text)
-        result = dp2ddp(tmp_path, "run", "train.py", "--mode", "ddp", "--timeout", 8)
-        assert result.returncode == 3
+        result = forked(server, tmp_path, "run", "train.py", "--mode", "ddp", "--timeout", 8)
+        assert result.exit_code == 3
         ranks = [line for line in result.stderr.splitlines() if line.startswith("  rank")]
         assert ranks[0].startswith("  rank 0 waits in ")
         assert ranks[0].endswith(" at train.py:7 in step, called from train.py:8")
         assert ranks[1] == "  rank 1 is at train.py:6 in step, called from train.py:8: time.sleep(1)"
         assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
-    def test_a_script_that_asks_for_input_is_told_how_to_answer(self, tmp_path: Path) -> None:
+    def test_a_script_that_asks_for_input_is_told_how_to_answer(self, tmp_path: Path, server: Server) -> None:
         script(tmp_path, "input('name? ')")
-        result = dp2ddp(tmp_path, "run", "train.py", "--mode", "dp")
-        assert result.returncode == 3
+        result = forked(server, tmp_path, "run", "train.py", "--mode", "dp")
+        assert result.exit_code == 3
         assert "pass the answer as an argument" in result.stderr.splitlines()[-1]
 
     @pytest.mark.parametrize("mode", ["dp", "ddp"])
@@ -171,27 +148,81 @@ class TestFailures:
         assert psutil.wait_procs(family, timeout=10)[1] == []
 
 
-class TestProject:
-    """Nothing of ours lies in the folder while it runs; what the script writes lands where it would."""
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
+    return {mode: ran(tmp_path_factory.mktemp(mode), mode) for mode in ("dp", "ddp")}
+
+
+class TestTraining:
+    """A project, in each mode once as a person starts it; its files lie where they would without us."""
 
     pytestmark = torchrun
 
-    @pytest.fixture
-    def project(self, tmp_path: Path) -> Path:
-        (tmp_path / "src").mkdir()
-        script(
-            tmp_path / "src",
-            TRAIN.replace("import torch\n", "import torch\nfrom made import make\n", 1).replace(
-                "nn.DataParallel(nn.Linear(3, 2).cuda())", "make()"
-            )
-            + "save(model)\n",
-            "train.py",
-        )
-        text = (tmp_path / "src" / "train.py").read_text()
-        (tmp_path / "src" / "train.py").write_text(text.replace("import make", "import make, save"))
-        script(
-            tmp_path / "src",
-            """
+    def test_both_modes_print_the_same(self, runs: dict[str, Ran]) -> None:
+        lines = {mode: run.stdout.splitlines()[1:] for mode, run in runs.items()}
+        assert [line.rpartition(" ")[0] for line in lines["dp"]] == ["epoch 0 loss", "epoch 1 loss"]
+        shown = [[round(float(line.split()[-1]), 4) for line in lines[mode]] for mode in runs]
+        assert shown[0] == shown[1]  # in float32: rounding beyond
+
+    @pytest.mark.parametrize("mode", ["dp", "ddp"])
+    def test_nothing_of_ours_lies_in_the_folder_while_it_runs(self, runs: dict[str, Ran], mode: str) -> None:
+        assert runs[mode].stdout.splitlines()[0] == str(sorted(runs[mode].before))
+
+    @pytest.mark.parametrize("mode", ["dp", "ddp"])
+    def test_what_the_script_writes_lands_where_it_would(self, runs: dict[str, Ran], mode: str) -> None:
+        run = runs[mode]
+        assert sorted(path.name for path in run.folder.iterdir()) == ["last.pt", "src", "t", "there.txt"]
+        after = contents(run.folder / "src")
+        assert after.keys() - run.before.keys() == {"here.pt"}
+        assert run.before.items() <= after.items()
+
+    @pytest.mark.parametrize("mode", ["dp", "ddp"])
+    def test_a_record_lies_where_it_was_asked_for(self, runs: dict[str, Ran], mode: str) -> None:
+        assert any((runs[mode].folder / "t").iterdir())
+
+    def test_a_crash_in_a_converted_module_is_told_in_its_own_lines(
+        self, tmp_path: Path, server: Server
+    ) -> None:
+        project(tmp_path)
+        path = tmp_path / "src" / "made.py"
+        path.write_text(path.read_text().replace("    open(", "    raise KeyError('x')\n    open("))
+        result = forked(server, tmp_path, "run", "src/train.py", "--mode", "ddp")
+        assert result.exit_code == 3
+        said = re.sub(r"^\[rank\d\]: ", "", result.stderr, flags=re.MULTILINE)
+        assert "made.py\", line 13, in save\n    raise KeyError('x')\n" in said
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run of the project that ended well: what it printed, and what lay beside the script before it."""
+
+    folder: Path
+    stdout: str
+    before: dict[str, bytes]
+
+
+def ran(folder: Path, mode: str) -> Ran:
+    project(folder)
+    before = contents(folder / "src")
+    options = ("--mode", mode, "-n", 2, "--trace", "t", "--", "--lr", "0.5")
+    result = dp2ddp(folder, "run", "src/train.py", *options)
+    assert result.returncode == 0, result.stderr
+    return Ran(folder, result.stdout, before)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def project(folder: Path) -> None:
+    """A script and its module, in a folder below."""
+    (folder / "src").mkdir()
+    text = TRAIN.replace("import torch\n", "import torch\nfrom made import make, save\n", 1)
+    text = text.replace("nn.DataParallel(nn.Linear(3, 2).cuda())", "make()") + "save(model)\n"
+    script(folder / "src", text)
+    script(
+        folder / "src",
+        """
 import os
 import torch
 import torch.nn as nn
@@ -205,46 +236,28 @@ def save(model):
     torch.save(model.state_dict(), os.path.join(os.path.dirname(os.path.abspath(__file__)), "here.pt"))
     open("there.txt", "w").write("x")
 """,
-            "made.py",
-        )
-        return tmp_path
-
-    @pytest.mark.parametrize("mode", ["dp", "ddp"])
-    def test_a_project_runs_where_it_is(self, project: Path, mode: str) -> None:
-        (project / "src" / "here.pt").unlink(missing_ok=True)
-        before = {path.name: path.read_bytes() for path in (project / "src").iterdir()}
-
-        result = dp2ddp(project, "run", "src/train.py", "--mode", mode)
-
-        assert result.returncode == 0, result.stderr
-        assert result.stdout.splitlines()[0] == str(sorted(before))
-        assert sorted(path.name for path in project.iterdir()) == ["last.pt", "src", "there.txt"]
-        after = {path.name: path.read_bytes() for path in (project / "src").iterdir()}
-        assert after.keys() - before.keys() == {"here.pt"}
-        assert before.items() <= after.items()
-
-    @pytest.mark.slow
-    def test_a_crash_in_a_converted_module_is_told_in_its_own_lines(self, project: Path) -> None:
-        path = project / "src" / "made.py"
-        path.write_text(path.read_text().replace("    open(", "    raise KeyError('x')\n    open("))
-        result = dp2ddp(project, "run", "src/train.py", "--mode", "ddp")
-        assert result.returncode == 3
-        said = re.sub(r"^\[rank\d\]: ", "", result.stderr, flags=re.MULTILINE)
-        assert "made.py\", line 13, in save\n    raise KeyError('x')\n" in said
+        "made.py",
+    )
 
 
-def test_stdin_is_the_users_own(tmp_path: Path) -> None:
-    """`stty size` at import, of a script that many people started from, asks the terminal behind it."""
-    script(tmp_path, "import os\nprint(os.popen('stty size', 'r').read().split(), input())\n")
+def test_stdin_is_the_users_own_and_so_is_the_path(tmp_path: Path) -> None:
+    """`stty size` at import, of a script that many people started from, asks the terminal behind it.
+
+    Python that puts no folder first finds what PYTHONPATH names all the same.
+    """
+    script(tmp_path, "import os, sys\nprint(os.popen('stty size', 'r').read().split(), input(), sys.path)\n")
     ours, theirs = os.openpty()
     os.write(ours, b"hello\n")
+    first = str(tmp_path / "first")
+    settings = {**variables(), "PYTHONSAFEPATH": "1", "PYTHONPATH": first}
     command = [sys.executable, "-m", "dp2ddp", "run", "train.py", "--mode", "dp"]
     result = subprocess.run(
-        command, cwd=tmp_path, env=variables(), stdin=theirs, capture_output=True, text=True, check=False
+        command, cwd=tmp_path, env=settings, stdin=theirs, capture_output=True, text=True, check=False
     )
     os.close(theirs)
     os.close(ours)
-    assert result.stdout == "['0', '0'] hello\n", result.stderr
+    assert result.stdout.startswith("['0', '0'] hello ["), result.stderr
+    assert first in result.stdout
 
 
 def begun(process: subprocess.Popen[str], sign: Path) -> list[psutil.Process]:
@@ -253,13 +266,3 @@ def begun(process: subprocess.Popen[str], sign: Path) -> list[psutil.Process]:
     while not sign.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     return psutil.Process(process.pid).children(recursive=True)
-
-
-def test_python_that_puts_no_folder_first_keeps_its_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONSAFEPATH", "1")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "first"))
-    script(tmp_path, "import sys\nprint(sys.path)\n")
-    result = dp2ddp(tmp_path, "run", "train.py", "--mode", "dp")
-    assert str(tmp_path / "first") in result.stdout, result.stderr

@@ -1,4 +1,8 @@
-"""`dp2ddp verify`: the same is told from different, on every rank, in what is printed and in what is left behind."""
+"""`dp2ddp verify`: the same is told from different, on every rank, in what is printed and in what is left behind.
+
+As a person starts it, with processes of its own, it is run here once (a crash of a rank under torchrun), and on a
+terminal (test_progress.py); an example with torchrun, too (tests/test_examples.py).
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ from click.testing import CliRunner
 
 from dp2ddp.cli import main
 from dp2ddp.cli.verify import Worlds
+from dp2ddp.runtime.server import Server
+from tests.cli.forked import forked
 from tests.cli.scripts import CRASH, TRAIN, dp2ddp, script
 from tests.report.schema import validate
 
@@ -75,9 +81,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def document(folder: Path) -> dict[str, Any]:
-    result = dp2ddp(folder, "verify", "train.py", "-n", "2,3", "--json", "--", "--lr", "0.5")
-    assert result.returncode == 0, result.stdout + result.stderr
+def document(folder: Path, server: Server) -> dict[str, Any]:
+    result = forked(server, folder, "verify", "train.py", "-n", "2,3", "--json", "--", "--lr", "0.5")
+    assert result.exit_code == 0, result.output
     validate(result.stdout)
     found: dict[str, Any] = json.loads(result.stdout)
     return found
@@ -121,7 +127,9 @@ def test_a_report_that_cannot_be_written_is_told_before_anything_runs(tmp_path: 
 class TestDifferent:
     pytestmark = torchrun
 
-    def test_a_wrong_conversion_is_found_from_inside_and_from_outside(self, tmp_path: Path) -> None:
+    def test_a_wrong_conversion_is_found_from_inside_and_from_outside(
+        self, tmp_path: Path, server: Server
+    ) -> None:
         """Every rank trains by itself on its share, prints, and keeps a file of its own."""
         script(tmp_path, TRAIN)
         text = TRAIN.replace("import torch\n", "import os\nimport torch\n", 1)
@@ -131,8 +139,8 @@ class TestDifferent:
         text = text.replace('"last.pt"', "'last' + os.environ['RANK']")
         script(tmp_path, text, "mine.py")
         reports = ("--report", "told.html", "--report", "told.md")
-        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py", "-n", 2, *reports)
-        assert result.returncode == 1, result.stdout + result.stderr
+        result = forked(server, tmp_path, "verify", "train.py", "--converted", "mine.py", "-n", 2, *reports)
+        assert result.exit_code == 1, result.output
         page, text = ((tmp_path / name).read_text() for name in ("told.html", "told.md"))
         assert "<title>DIFFERENT" in page
         assert 'id="w2-gradients"' in page
@@ -145,25 +153,27 @@ class TestDifferent:
         assert "rank 1 prints as well" in result.stdout
         assert "last.pt is written by DataParallel only" in result.stdout
 
-    def test_a_script_that_takes_no_step_is_compared_by_what_it_prints(self, tmp_path: Path) -> None:
+    def test_a_script_that_takes_no_step_is_compared_by_what_it_prints(
+        self, tmp_path: Path, server: Server
+    ) -> None:
         script(
             tmp_path,
             "import torch.nn as nn\nprint(type(nn.DataParallel(nn.Linear(2, 2))).__mro__[1].__name__)\n",
         )
         script(tmp_path, "print('Module', 2)\n", "mine.py")
-        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py", "-n", 1)
-        assert result.returncode == 1, result.stdout + result.stderr
+        result = forked(server, tmp_path, "verify", "train.py", "--converted", "mine.py", "-n", 1)
+        assert result.exit_code == 1, result.output
         assert "it takes no optimizer step" in result.stdout.splitlines()[0]
         assert "line 1 is 'Module 2', under DataParallel 'Module'" in result.stdout
 
-    def test_where_nothing_could_differ_nothing_was_compared(self, tmp_path: Path) -> None:
+    def test_where_nothing_could_differ_nothing_was_compared(self, tmp_path: Path, server: Server) -> None:
         text = (
             "import torch, torch.nn as nn\nnn.DataParallel(nn.Linear(2, 2)).cuda()(torch.ones(4, 2).cuda())\n"
         )
         script(tmp_path, text)
         script(tmp_path, text.replace("nn.DataParallel(nn.Linear(2, 2))", "nn.Linear(2, 2)"), "mine.py")
-        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py", "-n", 1, "--json")
-        assert result.returncode == 3, result.stdout + result.stderr
+        result = forked(server, tmp_path, "verify", "train.py", "--converted", "mine.py", "-n", 1, "--json")
+        assert result.exit_code == 3, result.output
         found = json.loads(result.stdout)
         assert (found["outcome"], found["same"]) == ("nothing compared", False)
         last = result.stderr.rstrip().splitlines()[-1]
@@ -173,25 +183,28 @@ class TestDifferent:
 class TestFailures:
     pytestmark = torchrun
 
-    @pytest.mark.slow
-    def test_another_number_of_devices_than_the_script_names_is_no_difference(self, tmp_path: Path) -> None:
+    def test_another_number_of_devices_than_the_script_names_is_no_difference(
+        self, tmp_path: Path, server: Server
+    ) -> None:
         script(
             tmp_path,
             "import torch, torch.nn as nn\nids = [int(i) for i in '0,1'.split(',')]\n"
             "net = nn.DataParallel(nn.Linear(2, 2).cuda(), ids)\nnet(torch.ones(6, 2).cuda())\n",
         )
-        result = dp2ddp(tmp_path, "verify", "train.py", "-n", 3)
-        assert result.returncode == 3
+        result = forked(server, tmp_path, "verify", "train.py", "-n", 3)
+        assert result.exit_code == 3
         assert result.stderr.splitlines()[-1] == (
             "dp2ddp: train.py: DataParallel is given 2 devices (device_ids), "
             "so it cannot be compared on 3; use -n 2"
         )
 
-    def test_a_crash_in_dp_mode_shows_the_traceback_and_the_mode(self, tmp_path: Path) -> None:
+    def test_a_crash_in_dp_mode_shows_the_traceback_and_the_mode(
+        self, tmp_path: Path, server: Server
+    ) -> None:
         script(tmp_path, CRASH)
         script(tmp_path, "import time; time.sleep(600)", "mine.py")
-        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py")
-        assert result.returncode == 3
+        result = forked(server, tmp_path, "verify", "train.py", "--converted", "mine.py")
+        assert result.exit_code == 3
         lines = result.stderr.splitlines()
         first = lines.index("Traceback (most recent call last):")
         assert '  File "train.py", line 7, in <module>' in lines[first:]
@@ -221,15 +234,17 @@ class TestFailures:
             "  rank 0 is gone: a signal ended it (out of memory?)",
         }
 
-    def test_a_hang_of_one_rank_is_a_finding(self, tmp_path: Path) -> None:
+    def test_a_hang_of_one_rank_is_a_finding(self, tmp_path: Path, server: Server) -> None:
         text = (
             "import os, time, torch.distributed as dist\ndist.init_process_group('gloo')\n"
             "while os.environ['RANK'] == '1':\n    time.sleep(1)\ndist.barrier()\n"
         )
         script(tmp_path, "print('nothing')")
         script(tmp_path, text, "mine.py")
-        result = dp2ddp(tmp_path, "verify", "train.py", "--converted", "mine.py", "--timeout", 3, "--json")
-        assert result.returncode == 3
+        result = forked(
+            server, tmp_path, "verify", "train.py", "--converted", "mine.py", "--timeout", 3, "--json"
+        )
+        assert result.exit_code == 3
         barrier = (
             "has been called by rank 0 and not by rank 1; its last one was init_process_group at mine.py:2"
         )
