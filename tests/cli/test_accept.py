@@ -10,7 +10,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
-from tests.cli.scripts import TRAIN, dp2ddp
+from dp2ddp.runtime.server import Server
+from tests.cli.forked import forked
+from tests.cli.scripts import TRAIN
 from tests.codemod.scripts import converted
 from tests.ipynb import notebook
 
@@ -200,16 +202,16 @@ class TestComment:
 
 
 @pytest.mark.torchrun
-def test_verify_judges_what_was_accepted(tmp_path: Path) -> None:
+def test_verify_judges_what_was_accepted(tmp_path: Path, server: Server) -> None:
     never = "import os\nif optimizer is None:\n    os.fork()  # dp2ddp: accept[DDP906] never\n"
     written(tmp_path, TRAIN + never + "if optimizer is None:\n    os.fork()\n")
-    assert dp2ddp(tmp_path, "verify", "train.py").returncode == 1
+    assert forked(server, tmp_path, "verify", "train.py").exit_code == 1
 
-    result = dp2ddp(
-        tmp_path, "verify", "train.py", "--json", "--accept", f"DDP906:{TRAIN.count(chr(10)) + 5}"
+    result = forked(
+        server, tmp_path, "verify", "train.py", "--json", "--accept", f"DDP906:{TRAIN.count(chr(10)) + 5}"
     )
 
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert document["same"]
     assert [one["by"] for one in document["accepted"]] == ["comment", "option"]

@@ -15,7 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from dp2ddp.cli import main
-from tests.cli.scripts import TRAIN, dp2ddp, script, variables
+from dp2ddp.runtime.server import Server
+from tests.cli.forked import forked
+from tests.cli.scripts import TRAIN, script, variables
 from tests.report.schema import validate
 from tests.report.test_bench_text import SCHEMA
 
@@ -56,13 +58,13 @@ def test_what_cannot_be_measured_is_said_before_anything_runs(
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], str]:
+def measured(tmp_path_factory: pytest.TempPathFactory, server: Server) -> tuple[Path, dict[str, Any], str]:
     """The folder, the document, stderr."""
     folder = tmp_path_factory.mktemp("bench")
     script(folder, TRAIN)
     targets = ["--report", "r.html", "--report", "r.md"]
-    result = dp2ddp(folder, "bench", "train.py", "-n", 2, *QUICK, "--compare", 2, "--json", *targets)
-    assert result.returncode == 0, result.stderr
+    result = forked(server, folder, "bench", "train.py", "-n", 2, *QUICK, "--compare", 2, "--json", *targets)
+    assert result.exit_code == 0, result.stderr
     validate(result.stdout, SCHEMA)
     return folder, json.loads(result.stdout), result.stderr
 
@@ -120,12 +122,12 @@ class TestMeasuring:
     [
         pytest.param(
             TRAIN.replace("optimizer.step()", "pass"), ["--compare", "1"], "it takes no optimizer step",
-            id="no step", marks=pytest.mark.slow,
+            id="no step",
         ),
         pytest.param(
             TRAIN.replace("range(2)", "range(1)"), ["--warm-up", "4", "--steps", "9", "--compare", "0"],
             "in dp mode on 2 devices it takes 3 optimizer steps, and the first 4 are dropped",
-            id="too few", marks=pytest.mark.slow,
+            id="too few",
         ),
         pytest.param(
             with_fault("raise ValueError('not here')"), ["--compare", "1"],
@@ -138,16 +140,16 @@ class TestMeasuring:
     ],
 )  # fmt: skip
 def test_what_turns_out_on_the_way_is_one_clear_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, options: list[str], words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server, text: str, options: list[str], words: str
 ) -> None:
     rooms = tmp_path / "rooms"
     rooms.mkdir()
-    monkeypatch.setenv("TMPDIR", str(rooms))
+    monkeypatch.setattr("tempfile.tempdir", str(rooms))
     folder = tmp_path / "folder"
     folder.mkdir()
     script(folder, text)
-    result = dp2ddp(folder, "bench", "train.py", "-n", 2, *QUICK, *options)
-    assert result.returncode == 3, result.stderr
+    result = forked(server, folder, "bench", "train.py", "-n", 2, *QUICK, *options)
+    assert result.exit_code == 3, result.stderr
     told = [line for line in result.stderr.splitlines() if line.startswith("dp2ddp: ")]
     assert len(told) == 1
     assert re.search(words, told[0])
@@ -158,10 +160,18 @@ def test_what_turns_out_on_the_way_is_one_clear_line(
 
 @torchrun
 def test_nothing_stays_behind_when_it_is_ended(tmp_path: Path) -> None:
-    script(tmp_path, TRAIN.replace("range(2)", "range(10**9)"))
+    rooms, folder = tmp_path / "rooms", tmp_path / "folder"
+    rooms.mkdir()
+    folder.mkdir()
+    script(folder, TRAIN.replace("range(2)", "range(10**9)"))
     command = [sys.executable, "-m", "dp2ddp", "bench", "train.py", "--steps", "1000000", "--compare", "0"]
     with subprocess.Popen(
-        command, cwd=tmp_path, env=variables(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        command,
+        cwd=folder,
+        env={**variables(), "TMPDIR": str(rooms)},
+        text=True,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
     ) as process:
         assert process.stderr is not None
         assert "8 runs, one after the other" in process.stderr.readline()
@@ -174,3 +184,5 @@ def test_nothing_stays_behind_when_it_is_ended(tmp_path: Path) -> None:
     assert len(below) >= 2
     psutil.wait_procs(below, timeout=10)
     assert [each for each in below if each.is_running()] == []
+    assert [path.name for path in folder.iterdir()] == ["train.py"]
+    assert list(rooms.glob("dp2ddp-*")) == []

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from covering import slow_but_for
 
 from dp2ddp.cli import main
 
@@ -259,16 +260,23 @@ VARIANTS = {
     "tabs": SCRIPT.encode().replace(b"net", b"if True:\n\tnet", 1),
     "old Mac": SCRIPT.replace("\n", "\r").encode(),
 }
+# what stands in a script, and how its name is quoted in the head, know nothing of each other
+PATCHED = [(kind, name) for kind in VARIANTS for name in ("train.py", "my train.py")]
+SEEN = [(kind, "my train.py" if place % 2 else "train.py") for place, kind in enumerate(VARIANTS)]
 
 
 class TestDifference:
     @pytest.mark.skipif(not shutil.which("patch"), reason="no `patch` on this machine")
-    @pytest.mark.parametrize("name", ["train.py", "my train.py"])
-    @pytest.mark.parametrize("data", VARIANTS.values(), ids=VARIANTS)
-    def test_patch_makes_the_result_of_it(self, tmp_path: Path, name: str, data: bytes) -> None:
+    @pytest.mark.parametrize("variant", slow_but_for(SEEN, PATCHED, "-".join))
+    def test_patch_makes_the_result_of_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: tuple[str, str]
+    ) -> None:
+        kind, name = variant
+        data = VARIANTS[kind]
         (tmp_path / name).write_bytes(data)
-        convert = f"{sys.executable} -m dp2ddp convert '{name}'"
-        command = f"{convert} -o out.py && {convert} --diff | patch"
+        monkeypatch.chdir(tmp_path)
+        convert(name, "-o", "out.py")
+        command = f"{sys.executable} -m dp2ddp convert '{name}' --diff | patch"
 
         result = subprocess.run(
             command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False

@@ -17,7 +17,8 @@ from ipynb import notebook
 from IPython.utils.text import DollarFormatter
 
 from dp2ddp.cli import main
-from tests.cli.scripts import dp2ddp
+from dp2ddp.runtime.server import Server
+from tests.cli.forked import forked
 
 IMPORTS = (
     "%matplotlib inline\n!pip install torch\nimport torch\nimport torch.nn as nn\n"
@@ -324,33 +325,35 @@ def code_lines(text: str) -> list[str]:
 
 @pytest.mark.torchrun
 class TestRunning:
-    def test_a_notebook_trains_the_same_and_the_scripts_start_in_its_folder(self, tmp_path: Path) -> None:
+    def test_a_notebook_trains_the_same_and_the_scripts_start_in_its_folder(
+        self, tmp_path: Path, server: Server
+    ) -> None:
         (tmp_path / "deep").mkdir()
         notebook(tmp_path / "deep", *CELLS, "print(open('here.txt').read())")
         (tmp_path / "deep" / "here.txt").write_text("read from the folder of the notebook")
 
-        result = dp2ddp(tmp_path, "verify", "deep/train.ipynb", "-n", 2)
+        result = forked(server, tmp_path, "verify", "deep/train.ipynb", "-n", 2)
 
-        assert result.returncode == 0, result.stdout + result.stderr
+        assert result.exit_code == 0, result.output
         assert "SAME deep/train.ipynb trains the same" in result.stdout
         assert "cd deep && torchrun --standalone --nproc-per-node gpu train_ddp.py" in result.stdout
         assert "3 on every rank" in result.stdout
         assert "1 file left behind, the same" in result.stdout
         assert sorted(one.name for one in (tmp_path / "deep").iterdir()) == ["here.txt", "train.ipynb"]
 
-    def test_what_a_run_leaves_out_is_said(self, tmp_path: Path) -> None:
+    def test_what_a_run_leaves_out_is_said(self, tmp_path: Path, server: Server) -> None:
         notebook(tmp_path, "print(1)", "%run other.py\nprint(2)")
 
-        result = dp2ddp(tmp_path, "run", "train.ipynb", "--mode", "dp")
+        result = forked(server, tmp_path, "run", "train.ipynb", "--mode", "dp")
 
-        assert (result.returncode, result.stdout) == (0, "1\n2\n")
+        assert (result.exit_code, result.stdout) == (0, "1\n2\n")
         assert (
             "dp2ddp: train.ipynb, cell 2, line 1: left out: `%run other.py` runs another file"
             in result.stderr
         )
 
     @pytest.mark.parametrize("mode", ["dp", "ddp"])
-    def test_a_traceback_names_cells(self, tmp_path: Path, mode: str) -> None:
+    def test_a_traceback_names_cells(self, tmp_path: Path, server: Server, mode: str) -> None:
         notebook(
             tmp_path,
             IMPORTS,
@@ -359,9 +362,9 @@ class TestRunning:
             "%time y = 1\n\nf(torch.ones(4, 3))",
         )
 
-        result = dp2ddp(tmp_path, "run", "train.ipynb", "--mode", mode, "-n", 2)
+        result = forked(server, tmp_path, "run", "train.ipynb", "--mode", mode, "-n", 2)
 
-        assert result.returncode == 3
+        assert result.exit_code == 3
         assert 'train.ipynb, cell 4", line 3, in <module>' in result.stderr
         assert 'train.ipynb, cell 2", line 2, in f' in result.stderr
         assert any(line.startswith("dp2ddp: train.ipynb: failed") for line in result.stderr.splitlines()[-3:])

@@ -208,6 +208,7 @@ def test_verify_shows_its_runs_on_a_terminal_and_nothing_but_the_result_on_stdou
     assert "2 devices: training" in terminal.plain
     assert re.search(r"ddp in float64 +\S+ +starting", terminal.plain)
     assert re.search(r"2 devices, ddp in float64: \d+\.\d s\n", terminal.plain)
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
 @pytest.mark.torchrun

@@ -11,9 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
+from dp2ddp.runtime.server import Server
 from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.subject import subject_of
-from tests.cli.scripts import dp2ddp
+from tests.cli.forked import forked
 
 TRAIN = """
 import argparse
@@ -219,10 +220,10 @@ def test_a_module_of_the_name_that_the_helpers_need(project: Path) -> None:
 
 
 @pytest.mark.torchrun
-def test_a_project_trains_the_same(project: Path) -> None:
-    result = dp2ddp(project, "verify", "train.py", "-n", "2")
+def test_a_project_trains_the_same(project: Path, server: Server) -> None:
+    result = forked(server, project, "verify", "train.py", "-n", "2")
 
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.exit_code == 0, result.output
     assert "trains the same" in result.stdout
     assert contents(project) == FILES
 
@@ -272,10 +273,10 @@ class TestModules:
         assert f"-m lib.train; start dp2ddp in {package}" in result.stderr
 
     @pytest.mark.torchrun
-    def test_it_trains_the_same(self, package: Path) -> None:
-        result = dp2ddp(package, "verify", "-m", "lib.train", "-n", "2", "--", "--epochs", "1")
+    def test_it_trains_the_same(self, package: Path, server: Server) -> None:
+        result = forked(server, package, "verify", "-m", "lib.train", "-n", "2", "--", "--epochs", "1")
 
-        assert result.returncode == 0, result.stdout + result.stderr
+        assert result.exit_code == 0, result.output
         assert "-m lib.train" in result.stdout
 
 
@@ -309,11 +310,10 @@ class TestAScriptThatIsImported:
         assert (imported / "ddp" / "ddp_helpers.py").exists()
 
     @pytest.mark.torchrun
-    @pytest.mark.slow
-    def test_it_trains_the_same(self, imported: Path) -> None:
-        result = dp2ddp(imported, "verify", "train.py", "-n", "2")
+    def test_it_trains_the_same(self, imported: Path, server: Server) -> None:
+        result = forked(server, imported, "verify", "train.py", "-n", "2")
 
-        assert result.returncode == 0, result.stdout + result.stderr
+        assert result.exit_code == 0, result.output
 
 
 class TestSeveralEntries:
@@ -391,20 +391,19 @@ if __name__ == "__main__":
         assert "lib/models/net.py was converted with another script" in result.stderr
 
     @pytest.mark.torchrun
-    @pytest.mark.slow
-    def test_what_was_not_converted_runs_as_before(self, entries: Path) -> None:
+    def test_what_was_not_converted_runs_as_before(self, entries: Path, server: Server) -> None:
         """On one device, with checkpoints of either version."""
         run = ("run", "--virtual", "--mode", "dp", "-n", "1")
-        dp2ddp(entries, *run, "train.py")
-        before = dp2ddp(entries, *run, "test.py")
+        forked(server, entries, *run, "train.py")
+        before = forked(server, entries, *run, "test.py")
         convert("train.py", "--in-place")
-        after = dp2ddp(entries, *run, "test.py")
-        again = dp2ddp(entries, *run, "train.py")
+        after = forked(server, entries, *run, "test.py")
+        again = forked(server, entries, *run, "train.py")
 
         assert before.stdout.startswith("Net ")
         assert after.stdout == before.stdout
-        assert again.returncode == 0
-        assert dp2ddp(entries, *run, "test.py").stdout == before.stdout
+        assert again.exit_code == 0
+        assert forked(server, entries, *run, "test.py").stdout == before.stdout
 
 
 def defined(text: str) -> set[str]:

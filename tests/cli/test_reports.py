@@ -10,7 +10,8 @@ from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
 from dp2ddp.cli._reports import has_screen, open_page
-from tests.cli.scripts import dp2ddp
+from dp2ddp.runtime.server import Server
+from tests.cli.forked import forked
 
 SCRIPT = """\
 import torch
@@ -174,11 +175,13 @@ def test_who_has_a_screen(variables: dict[str, str], system: str, seen: bool) ->
         ),
     ],
 )
-def test_verify_and_bench_open_theirs(script: Path, browser: Path, command: tuple[object, ...]) -> None:
-    result = dp2ddp(
-        script.parent, command[0], "train.py", "-n", 2, *command[1:], "--report", "a.html", "--open"
+def test_verify_and_bench_open_theirs(
+    script: Path, browser: Path, server: Server, command: tuple[object, ...]
+) -> None:
+    result = forked(
+        server, script.parent, command[0], "train.py", "-n", 2, *command[1:], "--report", "a.html", "--open"
     )
 
-    assert result.returncode == 0, result.stderr
+    assert result.exit_code == 0, result.stderr
     assert browser.read_text() == script.with_name("a.html").as_uri() + "\n"
     assert f"dp2ddp {command[0]}</title>" in script.with_name("a.html").read_text()

@@ -116,7 +116,7 @@ class TestFailures:
             "    model(torch.ones(2, 3))\nstep()\n"
         )
         script(tmp_path, text)
-        result = forked(server, tmp_path, "run", "train.py", "--mode", "ddp", "--timeout", 8)
+        result = forked(server, tmp_path, "run", "train.py", "--mode", "ddp", "--timeout", 4)
         assert result.exit_code == 3
         ranks = [line for line in result.stderr.splitlines() if line.startswith("  rank")]
         assert ranks[0].startswith("  rank 0 waits in ")
