@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
+FORKED = (sys.executable, str(Path(__file__).with_name("forked_ranks.py")))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Wrapped models under a real torch.compile on two ranks, against the reference: compiled_program.py BACKEND FILE."""
+"""Wrapped models under a real torch.compile on two ranks, against the reference.
+
+compiled_program.py BACKEND FILE [--all]
+"""
 
 from __future__ import annotations
 
@@ -168,6 +171,17 @@ FEW = (
 )  # for compilers that take long
 
 
+def pairs_of(backend: str, all_kinds: bool) -> list[tuple[str, type[nn.Module]]]:
+    """The ways and wrappers to try: each way with one wrapper at least, and the common ways with all of them."""
+    ways = WAYS if backend == "eager" else FEW
+    return [
+        (way, kind)
+        for way in ways
+        for kind in KINDS
+        if all_kinds or way in (*FEW, "a method") or kind is GraphDDP
+    ]
+
+
 def uncompiled() -> Any:
     """Nothing is compiled in here."""
     if hasattr(torch.compiler, "set_stance"):  # since torch 2.6
@@ -206,12 +220,11 @@ def main(file: Path) -> None:
         vars(torch._inductor.config)["fallback_random"] = True  # or dropout draws other numbers
     join_process_group()
     found: dict[str, Any] = {}
-    for way in WAYS if BACKEND == "eager" else FEW:
-        for kind in KINDS:
-            try:
-                found[f"{way} {kind.__qualname__}"] = compare(WAYS[way], kind, len(found))
-            except Exception:
-                found[f"{way} {kind.__qualname__}"] = {"failed": traceback.format_exc()}
+    for way, kind in pairs_of(BACKEND, all_kinds="--all" in sys.argv):
+        try:
+            found[f"{way} {kind.__qualname__}"] = compare(WAYS[way], kind, len(found))
+        except Exception:
+            found[f"{way} {kind.__qualname__}"] = {"failed": traceback.format_exc()}
     file.with_suffix(f".{own_rank()}").write_text(json.dumps(found))
 
 

@@ -1,4 +1,4 @@
-"""torch.compile before, in and around the wrappers, for real: two ranks of torchrun, DataParallel's numbers."""
+"""torch.compile before, in and around the wrappers, for real: two ranks, DataParallel's numbers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 import torch
-from ranks import TORCHRUN
+from ranks import FORKED
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from compiled_program import FEW, KINDS, WAYS  # noqa: E402
+from compiled_program import FEW, KINDS, WAYS, pairs_of  # noqa: E402
 
 pytestmark = pytest.mark.torchrun
 
+ALWAYS = pairs_of("eager", all_kinds=False)
 NAMES = [kind.__qualname__ for kind in KINDS]
 PREFIXES = {
     "around": "_orig_mod.module.",
@@ -30,7 +31,7 @@ Found = Callable[[str, str], list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+def found(tmp_path_factory: pytest.TempPathFactory, wants_all: bool) -> Found:
     """found(backend, case): what both ranks found; one run for each backend."""
     runs: dict[str, list[dict[str, Any]]] = {}
 
@@ -38,7 +39,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
         if backend not in runs:
             runs[backend] = []  # a run that fails is not tried again
             file = tmp_path_factory.mktemp("compiled") / backend
-            command = [*TORCHRUN, "2", str(HERE / "compiled_program.py"), backend, str(file)]
+            command = [*FORKED, "2", str(HERE / "compiled_program.py"), backend, str(file)]
+            command += ["--all"] * wants_all
             run = subprocess.run(
                 command, capture_output=True, text=True, timeout=900, stdin=subprocess.DEVNULL
             )
@@ -54,8 +56,14 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     return look_up
 
 
-@pytest.mark.parametrize("kind", NAMES)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "kind"),
+    [
+        pytest.param(way, kind.__qualname__, marks=[] if (way, kind) in ALWAYS else [pytest.mark.slow])
+        for way in WAYS
+        for kind in KINDS
+    ],
+)
 def test_compiled_or_not_the_numbers_are_dataparallels(found: Found, way: str, kind: str) -> None:
     for answer in found("eager", f"{way} {kind}"):
         assert answer["difference"] <= 1e-14
@@ -85,11 +93,13 @@ def test_a_new_replica_in_each_step_is_compiled_for_the_first_pass_and_the_other
     found: Found, way: str
 ) -> None:
     """ExactDDP's first training pass computes with copies of the parameters, the later ones with themselves."""
-    frames = {kind: {answer["frames"] for answer in found("eager", f"{way} {kind}")} for kind in NAMES}
+    kinds = [kind.__qualname__ for other, kind in ALWAYS if other == way]
+    frames = {kind: {answer["frames"] for answer in found("eager", f"{way} {kind}")} for kind in kinds}
     assert all(most <= {1, 2} if kind == "ExactDDP" else most == {1} for kind, most in frames.items()), frames
 
 
 @pytest.mark.parametrize("way", PREFIXES)
 def test_keys_are_those_of_torch_compile(found: Found, way: str) -> None:
-    keys = {answer["keys"] for kind in NAMES for answer in found("eager", f"{way} {kind}")}
+    kinds = [kind.__qualname__ for other, kind in ALWAYS if other == way]
+    keys = {answer["keys"] for kind in kinds for answer in found("eager", f"{way} {kind}")}
     assert keys == {f"{PREFIXES[way]}body.0.weight"}

@@ -11,14 +11,14 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from dp2ddp.templates import shared
-from ranks import TORCHRUN, end_all
+from ranks import FORKED, TORCHRUN, end_all
 from torch.utils.data import DataLoader
 
 pytestmark = pytest.mark.torchrun
@@ -60,6 +60,7 @@ def test_batches_draws_and_what_samples_leave_are_those_of_one_process(
     assert found(world, check) == [[True, 1]] * world
 
 
+@pytest.mark.slow  # each start of such a worker imports torch; test_plain.py spawns one
 @pytest.mark.parametrize("check", ["spawned", "forkserver"])
 def test_workers_may_be_started_in_any_way(found: Found, check: str) -> None:
     assert found(2, check) == [[True, 1]] * 2
@@ -208,11 +209,11 @@ print(exchange(total))
 """
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(launcher: Sequence[str], folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     script = folder / "train.py"
     script.write_text(SCRIPT)
     ended = subprocess.run(
-        [*TORCHRUN, "2", str(script), *arguments], capture_output=True, text=True, timeout=300
+        [*launcher, "2", str(script), *arguments], capture_output=True, text=True, timeout=300
     )
     assert end_all(script) == 0
     processes = [path.name.rpartition(".")[2] for path in folder.glob("train.py.*")]  # ranks and workers
@@ -225,7 +226,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     ("victim", "workers"),
     [
         ("0", "2"),
-        ("1", "0"),
+        pytest.param("1", "0", marks=pytest.mark.slow),
         pytest.param("0", "0", marks=pytest.mark.slow),
         pytest.param("1", "2", marks=pytest.mark.slow),
     ],
@@ -233,14 +234,14 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_rank_that_is_killed_ends_the_run_and_leaves_nothing(
     tmp_path: Path, victim: str, workers: str
 ) -> None:
-    ended = run(tmp_path, victim, workers)
+    ended = run(TORCHRUN, tmp_path, victim, workers)
     assert ended.returncode == 1
     assert f"exitcode  : -{int(signal.SIGKILL)}" in ended.stderr
 
 
 @pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.slow), "2"])
 def test_few_open_files_are_enough_also_for_batches_that_are_kept(tmp_path: Path, workers: str) -> None:
-    ended = run(tmp_path, "few", workers)
+    ended = run(FORKED, tmp_path, "few", workers)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.strip() == str([400 * 9000.0] * 2)
 
@@ -277,7 +278,7 @@ if own_rank() == 0:
 def test_a_list_of_indices_is_in_rank_0s_memory_alone(tmp_path: Path) -> None:
     """Of 3 million here (a permutation of 100 million: 4592 MB on rank 0, 0 MB on the others, for W = 2 and 4)."""
     (tmp_path / "train.py").write_text(LARGE)
-    command = [*TORCHRUN, "3", str(tmp_path / "train.py"), "3000000", "10", "0"]
+    command = [*FORKED, "3", str(tmp_path / "train.py"), "3000000", "10", "0"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
     (first, *others), alike = ast.literal_eval(ended.stdout.strip().replace("] ", "], "))
@@ -302,9 +303,7 @@ def test_little_shared_memory_is_enough_where_it_is_for_one_process(
         pytest.skip("mounts of one's own are not permitted here")
     script = tmp_path / "train.py"
     script.write_text(LARGE)
-    mount = (
-        f"mount -t tmpfs -o size={size} tmpfs /dev/shm && exec {shlex.join([*TORCHRUN, '2', str(script)])}"
-    )
+    mount = f"mount -t tmpfs -o size={size} tmpfs /dev/shm && exec {shlex.join([*FORKED, '2', str(script)])}"
     command = ["unshare", "-m", "bash", "-c", f"{mount} 15 1000000 {workers}"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert end_all(script) == 0
