@@ -1,0 +1,72 @@
+"""The command line in this process, its ranks forked from one that has torch: a fourth of the time.
+
+For what a command says, compares and leaves behind. Left out is what a person's own shell adds: a process for the
+command, one for its runs (the server is shared), torchrun. Claims about those start the real one (scripts.py).
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dp2ddp.cli import main
+from dp2ddp.runtime import launch_command
+from dp2ddp.runtime.run import Process, Running
+from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.stage import Stage
+from dp2ddp.trial.subject import Subject, subject_of
+
+
+def forked(server: Server, folder: Path, *arguments: object) -> Result:
+    """`verify`, `run` or `bench` in a folder; of `bench` the timed runs of DDP are torchrun's all the same."""
+
+    def timed(stage: Stage, *given: Any, **streams: Any) -> Running:
+        return Process(stage, *given, **streams) if stage.mode == "ddp" else server.start(stage)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for module in ("all_trials", "timing"):
+            patch.setattr(f"dp2ddp.trial.{module}.Server", lambda environment: nullcontext(server))
+            patch.setattr(f"dp2ddp.trial.{module}.subject_of", without_torchrun)
+        patch.setattr("dp2ddp.trial.timing.Process", timed)
+        patch.setattr(
+            "dp2ddp.runtime.run.Process", lambda stage, given, **streams: Shown(server, stage, given)
+        )
+        return CliRunner().invoke(main, [*map(str, arguments)], catch_exceptions=False)
+
+
+def without_torchrun(*arguments: Any) -> Subject:
+    return replace(subject_of(*arguments), torchrun=False)
+
+
+class Shown:
+    """A run of `run`: forked, and what its ranks printed is shown when it is over."""
+
+    def __init__(self, server: Server, stage: Stage, environment: dict[str, str]) -> None:
+        settings = dict(environment.items() - launch_command.environment().items())
+        self._running = server.start(
+            replace(stage, capture=True, real=False, variables=tuple(settings.items()))
+        )
+        self._shown = False
+        self.stage, self.started = self._running.stage, self._running.started
+
+    def codes(self) -> tuple[int | None, ...] | None:
+        return self._running.codes()
+
+    def kill(self) -> None:
+        self._running.kill()
+        if not self._shown:
+            self._show(sys.stdout, "out")
+            self._show(sys.stderr, "err")
+        self._shown = True
+
+    def _show(self, stream: Any, ending: str) -> None:
+        for rank in self.stage.ranks:
+            path = Path(self.stage.run_folder) / f"rank{rank}.{ending}"
+            stream.write(path.read_text() if path.exists() else "")
