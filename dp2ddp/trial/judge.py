@@ -300,7 +300,7 @@ def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:
         printing_ranks=verdict.printing_ranks,
         files=verdict.files,
         codes=verdict.codes,
-        random_only=verdict.random_only if verdict.aligned else None,
+        random_only=verdict.random_only if verdict.aligned else False if subject.aligned else None,
         other_draw=verdict.aligned is not None and verdict.aligned.taken > 0 and not verdict.aligned.unlike,
         edits=_edits(subject),
     )

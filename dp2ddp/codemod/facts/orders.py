@@ -1,5 +1,7 @@
 """Orders that differ from process to process: Python salts the hashes of strings anew in each one.
 
+Parameters and modules are hashed by their addresses, which no seed makes the same.
+
 A set is harmless where only its members or its size matter. One that leaves our sight (returned, passed on, kept
 somewhere) counts as walked over: the price of an error is one word in the launch line.
 """
@@ -20,6 +22,8 @@ _OF_MEMBERS = {"add", "discard", "remove", "clear", "issubset", "issuperset", "i
 _OF_MEMBERS |= {"difference_update", "intersection_update", "symmetric_difference_update"}
 _GIVES_A_SET = {"union", "intersection", "difference", "symmetric_difference", "copy"}
 _OF_OTHERS = (_OF_MEMBERS | _GIVES_A_SET) - {"add"}
+_PARTS = {"parameters", "modules", "children", "buffers"}
+_NAMED_PARTS = {f"named_{name}" for name in _PARTS}
 _LOOPS = (ast.GeneratorExp, ast.ListComp)
 _CONDITIONS = (ast.If, ast.IfExp, ast.While, ast.Assert, ast.Compare, ast.UnaryOp, ast.Expr)
 
@@ -28,8 +32,44 @@ def hash_orders(script: Script) -> list[ast.expr]:
     """Where an order may come from the hashes of strings, each place once."""
     places: list[ast.expr] = [*_named(script, ("builtins.hash",)), *_dunders(script)]
     places += [node for node in _named(script, _MAKERS) if _is_handed_on(script, node)]
-    places += [place for node in _sets(script) for place in _walks(script, node, frozenset())]
+    sets = (node for node in _sets(script) if not _holds_parts(node))
+    return _sorted([*places, *(place for node in sets for place in _walks(script, node, frozenset()))])
+
+
+def address_orders(script: Script) -> list[ast.expr]:
+    """Where an order comes from the addresses of parameters or modules, each place once."""
+    sets = (node for node in _sets(script) if _holds_parts(node))
+    return _sorted([place for node in sets for place in _walks(script, node, frozenset())])
+
+
+def _sorted(places: list[ast.expr]) -> list[ast.expr]:
     return sorted(set(places), key=lambda node: (node.lineno, node.col_offset))
+
+
+def _holds_parts(node: ast.expr) -> bool:
+    """Whether a set has parameters or modules in it: `set(net.parameters())`, `{p for n, p in named_parameters()}`."""
+    members = node.args[0] if isinstance(node, ast.Call) and node.args else node
+    if not isinstance(members, (ast.SetComp, *_LOOPS)):
+        return _gives(members, _PARTS)
+    member = members.elt.id if isinstance(members.elt, ast.Name) else None
+    return any(
+        isinstance(target := part.target, ast.Name)
+        and target.id == member
+        and _gives(part.iter, _PARTS)
+        or isinstance(target, ast.Tuple)
+        and isinstance(last := target.elts[-1], ast.Name)
+        and last.id == member
+        and _gives(part.iter, _NAMED_PARTS)
+        for part in members.generators
+    )
+
+
+def _gives(node: ast.expr, methods: set[str]) -> bool:
+    """`net.parameters()`, also handed on: `filter(wanted, net.parameters())`."""
+    if not isinstance(node, ast.Call):
+        return False
+    is_asked = isinstance(node.func, ast.Attribute) and node.func.attr in methods
+    return is_asked or any(_gives(argument, methods) for argument in node.args)
 
 
 def _named(script: Script, names: tuple[str, ...]) -> Iterator[ast.expr]:

@@ -60,6 +60,7 @@ UNREAD = {
     "torch.nn.modules.module.register_module_forward_hook",
     "torch.nn.modules.module.register_module_forward_pre_hook",
 }
+PRUNING = "torch.nn.utils.prune."  # its hooks set `weight` in each forward: a replica's own, which nobody reads again
 # Libraries by the names that they are imported by: where one of them is not installed here, it is still no file of the
 # project. Any other import that is not found may be one, which nobody has read.
 LIBRARIES = {
@@ -141,6 +142,8 @@ def _traces(script: Script, modules: Modules, places: Places) -> Iterator[Stoppe
     for call in script.calls:
         if call.name in UNREAD and not _is_read(modules, call):
             yield Stopper(f"`{_short(script, call.node.func)}` brings code that is not read", call.node)
+        if (call.name or "").startswith(PRUNING):
+            yield Stopper("pruning sets weights anew in each forward", call.node)
     for node in script.nodes(ast.ClassDef):
         assert isinstance(node, ast.ClassDef)
         if places.kind(node) == "module":

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Finding, Note
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.orders import hash_orders
+from dp2ddp.codemod.facts.orders import address_orders, hash_orders
 from dp2ddp.codemod.rule import Notes, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -17,10 +17,14 @@ class StringHashOrder(Rule):
 
     ## What it does
     One note in a file, with all its places: where the script walks over a set, makes a list of one, or hands one on to
-    where it may be walked over; and where it calls hash(). PYTHONHASHSEED=0 stands in the launch line.
+    where it may be walked over; and where it calls hash(). PYTHONHASHSEED=0 stands in the launch line. One note more
+    where such a set holds parameters or modules, which no seed helps: walk over `net.parameters()`, and ask the set
+    with `in`.
 
     ## Why
     Python salts the hashes of strings in every process anew: each rank would walk over a set of names in another order.
+    Parameters and modules are hashed by their addresses, which are others on each rank and in each run. Where numbers
+    are drawn in that order, noise for each gradient say, ranks part.
 
     ## Safety
     With PYTHONHASHSEED set, all ranks have the same order. `sorted(set(...))`, `len(set(...))` and `name in seen` need
@@ -51,18 +55,34 @@ class StringHashOrder(Rule):
             """,
             message="(also in line 4)",
         ),
+        Notes(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                decayed = set(net.parameters()) - biases
+                for p in decayed:
+                    p.grad.add_(torch.randn_like(p))
+            """,
+            message="their addresses",
+        ),
         Untouched("import torch\nnet = torch.nn.DataParallel(net)\nclasses = sorted(set(labels))"),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
         if facts.is_converted:
             return
-        nodes = sorted(hash_orders(facts.script), key=lambda node: node.lineno)
-        if nodes:
+        if nodes := hash_orders(facts.script):
             also = _also(facts, nodes[1:])
             yield Note(
                 nodes[0],
                 f"the order of a set differs from process to process{also}: start with PYTHONHASHSEED=0, as below",
+            )
+        if nodes := address_orders(facts.script):
+            also = _also(facts, nodes[1:])
+            yield Note(
+                nodes[0],
+                f"a set of parameters or modules has the order of their addresses, another one on each rank{also}: "
+                "walk over parameters() instead, above all where numbers are drawn",
             )
 
 

@@ -73,9 +73,10 @@ def _is_outside(code: str) -> bool:
 
 
 def with_aligned(causes: tuple[Cause, ...], aligned: Aligned) -> tuple[Cause, ...]:
-    """With what is wrong beside the random numbers, where the aligned runs are sure of it.
+    """With what is wrong beside the random numbers.
 
-    What makes another training comes before other random numbers, what is written or printed otherwise behind them.
+    What makes another training comes before other random numbers where the aligned runs are sure of it, and right
+    behind them where they are not: that these are all is disproven. What is written or printed otherwise comes last.
     """
     first = aligned.comparison.first
     if first is None:
@@ -84,6 +85,10 @@ def with_aligned(causes: tuple[Cause, ...], aligned: Aligned) -> tuple[Cause, ..
     else:
         seen = f"seen with DataParallel's random numbers, where step {first.step} is the first that differs"
         sure = [cause for cause in aligned.causes[:1] if cause.weight >= _SURE]
+        if not sure and aligned.causes and causes and causes[0].code in _RANDOM:
+            (guess,) = aligned.causes[:1]
+            others = [cause for cause in causes[1:] if cause.code != guess.code]
+            return (causes[0], replace(guess, evidence=(seen, *guess.evidence)), *others)
     if not sure or (causes and causes[0].weight >= _SURE and causes[0].code not in _RANDOM):
         return causes
     known = {cause.code for cause in sure}

@@ -17,6 +17,7 @@ from dp2ddp.comparison.causes.evidence import (
     multiple,
     projected,
 )
+from dp2ddp.comparison.causes.model_signatures import statistics_differ
 from dp2ddp.comparison.causes.words import number_text, numbers_text, sum_text
 
 _Pass = tuple[float, Sequence[float]]  # DataParallel's loss of a backward pass, those of the ranks
@@ -161,8 +162,9 @@ def _losses(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Finding]:
             "of the last do not",
             losses,
         )
-    if not _normalises_over_rows(matched_step):
-        yield from _counted(passes, losses, aligned=evidence.random_only is False)
+    aligned = evidence.random_only is False
+    if not _normalises_over_rows(matched_step) or (aligned and not statistics_differ(matched_step)):
+        yield from _counted(passes, losses, aligned)
 
 
 def _mean_of(losses: _Pass, rows: Sequence[int]) -> bool:

@@ -174,7 +174,7 @@ def _missing(matched_step: MatchedStep) -> Iterator[Finding]:
 
 def _statistics(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Finding]:
     """BatchNorm: running statistics after the step, and which rows each rank normalised over."""
-    if not _statistics_differ(matched_step):
+    if not statistics_differ(matched_step):
         yield from _statistics_left(evidence)
         return
     together = len({_running_hashes(rank.buffers) for rank in matched_step.ranks}) == 1 and evidence.world > 1
@@ -215,7 +215,7 @@ def _statistics_left(evidence: Evidence) -> Iterator[Finding]:
         yield finding("buffers-of-another-rank", 0.95, text)
 
 
-def _statistics_differ(matched_step: MatchedStep) -> bool:
+def statistics_differ(matched_step: MatchedStep) -> bool:
     """Whether rank 0's running averages are other than replica 0's, which survive under DataParallel."""
     expected, actual = matched_step.reference.buffers, matched_step.ranks[0].buffers
     if expected is None or actual is None or expected.layout.names != actual.layout.names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dp2ddp.codemod.facts.orders import hash_orders
+from dp2ddp.codemod.facts.orders import address_orders, hash_orders
 from tests.codemod.scripts import script_of
 
 
@@ -63,3 +63,30 @@ def test_a_walk_is_found_and_so_is_a_set_that_leaves_our_sight(code: str) -> Non
 )
 def test_members_and_sizes_have_no_order(code: str) -> None:
     assert lines_of(code) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "decay = set(net.parameters()) - biases\nfor p in decay: p.grad.add_(torch.randn_like(p))",
+        "biases = {p for n, p in net.named_parameters() if n.endswith('bias')}\ngroups = list(biases)",
+        "for m in {m for m in net.modules()}: reset(m)",
+        "others = list(set(filter(wanted, net.parameters())))",
+    ],
+)
+def test_sets_of_parameters_have_the_order_of_addresses(code: str) -> None:
+    assert address_orders(script_of(code))
+    assert not lines_of(code)  # which PYTHONHASHSEED does not change
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "names = list({n for n, p in net.named_parameters()})",
+        "biases = set(net.parameters())\nrest = [p for p in every if p not in biases]",
+        "ids = set(map(id, head.parameters()))\nbase = filter(lambda p: id(p) not in ids, net.parameters())",
+        "names = list(set(labels))",
+    ],
+)
+def test_other_sets_have_not(code: str) -> None:
+    assert not address_orders(script_of(code))

@@ -189,6 +189,12 @@ def test_a_forward_leaves_traces(body: str, why: str) -> None:
     assert why in found
 
 
+def test_pruning_sets_weights_in_each_forward() -> None:
+    """Under DataParallel on the replicas, whose weights nobody reads again: the next round prunes by old ones."""
+    behind = "from torch.nn.utils import prune\nprune.l1_unstructured(net.module.blocks[0].fc, 'weight', 0.2)"
+    assert "pruning sets weights anew" in str(trace("x = self.drop(x)", behind))
+
+
 def test_the_place_is_told() -> None:
     assert (trace("self.last = x") or "").endswith("(line 64)")
 

@@ -147,6 +147,36 @@ def test_what_ranks_write_comes_behind_what_makes_another_training(tmp_path: Pat
     assert codes == ["other-seed", "every-rank-writes", "doubled-files", "batch-size"]
 
 
+def test_what_aligned_runs_only_guess_comes_behind_other_random_numbers(tmp_path: Path) -> None:
+    """That other random numbers are all is disproven where the same ones lead apart, whatever the other cause is."""
+    reference = trace(tmp_path / "dp", FIRST)
+    ranks = [trace(tmp_path / "ddp", [OTHER, OTHER], rank=rank) for rank in range(2)]
+    apart = compare(reference, ranks, FLOAT64, port=True)
+    order = Cause("other-order", "", ("figures",), "", 0.9)
+    guess = Cause("other-computation", "", ("same rows",), "", 0.6)
+    told = with_aligned((order, guess), Aligned(apart, (), (guess,)))
+    assert [cause.code for cause in told] == ["other-order", "other-computation"]
+    assert told[1].evidence[0].startswith("seen with DataParallel's random numbers")
+
+
+@pytest.mark.parametrize(("mean", "found"), [(0.1, True), (0.2, False)])
+def test_local_counts_are_found_behind_batchnorm_where_chunks_are_alike(
+    tmp_path: Path, mean: float, found: bool
+) -> None:
+    def taken(gradient: np.ndarray, loss: float, mean: float) -> list[Taken]:
+        return [Taken(gradient, events={"losses": (loss,)}, buffers={"bn.running_mean": np.full(3, mean)})]
+
+    losses = (1.5, 1.25)
+    reference = record(tmp_path / "dp", taken(GRADIENT, (13 * losses[0] + 18 * losses[1]) / 31, 0.1))
+    ranks = tuple(
+        record(tmp_path / "ddp", taken(OTHER, loss, mean), rank=rank) for rank, loss in enumerate(losses)
+    )
+    apart = compare(reference, ranks, FLOAT64, port=True)
+    outside = TextComparison(0, None), (), FilesComparison(0, ())
+    aligned = diagnose(Evidence(2, reference, ranks, apart, *outside, random_only=False))
+    assert ("local-counts" in [cause.code for cause in aligned]) == found
+
+
 @pytest.mark.parametrize(
     ("losses", "words"),
     [
