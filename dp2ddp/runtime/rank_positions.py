@@ -79,9 +79,17 @@ def _position(stage: Stage, rank: int, status: RankStatus | None) -> RankPositio
     if status.code is not None:
         return _end(rank, status)
     if not psutil.pid_exists(status.pid) or psutil.Process(status.pid).status() == psutil.STATUS_ZOMBIE:
-        return RankPosition(rank, ended="is gone: a signal ended it (out of memory?)")
+        return RankPosition(
+            rank, ended=f"is gone: a signal ended it (out of memory?){_last_call(stage, rank)}"
+        )
     position = read_position(_text(stage, rank), rank, stage.mode)
     return position and _with_call(stage, position)
+
+
+def _last_call(stage: Stage, rank: int) -> str:
+    """Where a rank was last heard of, that can no longer be asked."""
+    last = next(reversed(read_calls(Path(stage.run_folder), rank)), None)
+    return f"; its last call that other ranks join was {last}" if last else ""
 
 
 def _with_call(stage: Stage, position: RankPosition) -> RankPosition:

@@ -111,3 +111,11 @@ def test_an_evaluation_may_take_its_samples_in_any_order(tmp_path: Path) -> None
     assert unshared(tmp_path) == ()
     (tmp_path / "trained.jsonl").write_text(json.dumps([8, 0]) + "\n")
     assert "the ranks shuffle it" in unshared(tmp_path)[0]
+
+
+def test_a_padded_part_is_in_order(tmp_path: Path) -> None:
+    """Of 7 samples, 2 ranks have 4 each: the last one begins anew."""
+    (tmp_path / "reference.jsonl").write_text(json.dumps([7, 0, 0, [0, 1, 2, 3, 4, 5, 6]]) + "\n")
+    for part, samples in enumerate(([0, 2, 4, 6], [1, 3, 5, 0])):
+        (tmp_path / f"own-{part}.jsonl").write_text(json.dumps([7, 0, 0, 2, part, samples]) + "\n")
+    assert unshared(tmp_path) == ()
