@@ -68,8 +68,8 @@ def _gives(node: ast.expr, methods: set[str]) -> bool:
     """`net.parameters()`, also handed on: `filter(wanted, net.parameters())`."""
     if not isinstance(node, ast.Call):
         return False
-    is_asked = isinstance(node.func, ast.Attribute) and node.func.attr in methods
-    return is_asked or any(_gives(argument, methods) for argument in node.args)
+    gives_them = isinstance(node.func, ast.Attribute) and node.func.attr in methods
+    return gives_them or any(_gives(argument, methods) for argument in node.args)
 
 
 def _named(script: Script, names: tuple[str, ...]) -> Iterator[ast.expr]:

@@ -60,7 +60,13 @@ UNREAD = {
     "torch.nn.modules.module.register_module_forward_hook",
     "torch.nn.modules.module.register_module_forward_pre_hook",
 }
-PRUNING = "torch.nn.utils.prune."  # its hooks set `weight` in each forward: a replica's own, which nobody reads again
+# Their hooks set `weight` in each forward: that of a replica, so the module's own stays what it was.
+PRUNING = "torch.nn.utils.prune."  # which reads it in the next round
+NORMS = {
+    f"torch.nn.utils.{module}{name}"
+    for name in ("spectral_norm", "weight_norm")
+    for module in ("", f"{name}.")
+}
 # Libraries by the names that they are imported by: where one of them is not installed here, it is still no file of the
 # project. Any other import that is not found may be one, which nobody has read.
 LIBRARIES = {
@@ -144,6 +150,11 @@ def _traces(script: Script, modules: Modules, places: Places) -> Iterator[Stoppe
             yield Stopper(f"`{_short(script, call.node.func)}` brings code that is not read", call.node)
         if (call.name or "").startswith(PRUNING):
             yield Stopper("pruning sets weights anew in each forward", call.node)
+        if call.name in NORMS and (read := next(_weights_read(modules, places), None)):
+            yield Stopper(
+                f"{_name_of(call)} sets weights anew in each forward, and `{read}` is read beside it",
+                call.node,
+            )
     for node in script.nodes(ast.ClassDef):
         assert isinstance(node, ast.ClassDef)
         if places.kind(node) == "module":
@@ -161,6 +172,34 @@ def _traces(script: Script, modules: Modules, places: Places) -> Iterator[Stoppe
     for node in script.scopes.nodes:
         if places.of(node) is ExecutionPlace.FORWARD:
             yield from _traces_of(script, modules, roots, node)
+
+
+def _name_of(call: CallSite) -> str:
+    return (call.name or "").rpartition(".")[2]
+
+
+def _weights_read(modules: Modules, places: Places) -> Iterator[str]:
+    """`layer.weight` outside of a forward, but for what initialises it."""
+    for script in modules.scripts:
+        for node in script.by_word.get("weight", ()):
+            is_field = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+            if (
+                is_field
+                and places.of(node) is not ExecutionPlace.FORWARD
+                and not _is_initialised(script, node)
+            ):
+                yield _short(script, node)
+
+
+def _is_initialised(script: Script, weight: ast.expr) -> bool:
+    """`nn.init.normal_(layer.weight)`, `layer.weight.data[:4].normal_()`."""
+    node: ast.AST = weight
+    while isinstance(parent := script.scopes.parents[node], (ast.Attribute, ast.Subscript)):
+        if isinstance(parent, ast.Attribute) and mutates(parent.attr):
+            return True
+        node = parent
+    name = script.scopes.name(parent.func) if isinstance(parent, ast.Call) else None
+    return (name or "").startswith("torch.nn.init.")
 
 
 def _is_read(modules: Modules, call: CallSite) -> bool:

@@ -59,9 +59,7 @@ class StringHashOrder(Rule):
             before="""
                 import torch
                 net = torch.nn.DataParallel(net)
-                decayed = set(net.parameters()) - biases
-                for p in decayed:
-                    p.grad.add_(torch.randn_like(p))
+                kept = list(set(net.parameters()))
             """,
             message="their addresses",
         ),

@@ -195,6 +195,24 @@ def test_pruning_sets_weights_in_each_forward() -> None:
     assert "pruning sets weights anew" in str(trace("x = self.drop(x)", behind))
 
 
+NORMED = "nn.utils.spectral_norm(net.module.blocks[0].fc)\n"
+
+
+@pytest.mark.parametrize(
+    ("behind", "leaves"),
+    [
+        ("print(net.module.blocks[0].fc.weight.norm())", True),
+        (
+            "nn.init.zeros_(net.module.blocks[0].fc.weight)\nnet.module.blocks[0].fc.weight.data[:4].normal_()",
+            False,
+        ),
+        ("", False),
+    ],
+)
+def test_normed_weights_that_are_read_are_those_of_before_the_wrap(behind: str, leaves: bool) -> None:
+    assert ("spectral_norm sets weights anew" in str(trace("x = self.drop(x)", NORMED + behind))) == leaves
+
+
 def test_the_place_is_told() -> None:
     assert (trace("self.last = x") or "").endswith("(line 64)")
 
