@@ -13,10 +13,10 @@ Nothing is loaded before it is used, and torch never into this process.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # `typing` takes as long to import as Python to start; type checkers know the name
 if TYPE_CHECKING:
+    from typing import Any
+
     from dp2ddp.api import (
         BenchmarkError,
         VerificationError,
@@ -101,6 +101,8 @@ def __getattr__(name: str) -> Any:
     """Any: whatever the name stands for; type checkers read the imports above."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
     value = getattr(importlib.import_module(_PLACES[name]), name)
     globals()[name] = value
     return value

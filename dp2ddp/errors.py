@@ -13,7 +13,9 @@ Dp2DdpError                 the command line prints it as one line and exits wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+TYPE_CHECKING = False  # as in dp2ddp/__init__.py
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 
 class Dp2DdpError(Exception):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
 
 from dp2ddp.errors import SourceError
 from dp2ddp.source.left_out import LEFT_OUT
+
+TYPE_CHECKING = False  # as in dp2ddp/__init__.py
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 SUFFIXES = (".py", ".ipynb")
 # A file without any of these neither wraps a model nor speaks to other ranks. Two searches for what they have in common
