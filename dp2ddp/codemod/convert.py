@@ -203,7 +203,7 @@ def convert(
     `begin` gets a line for each part of the work when it begins: of 300 modules it takes ten seconds.
     """
     try:
-        with _garbage_waits():
+        with garbage_waits():
             conversion = replace(
                 _convert(project, options or Options(), begin), style=(options or Options()).style
             )
@@ -241,7 +241,7 @@ def _leave_garbage_at_exit() -> None:
 
 
 @contextmanager
-def _garbage_waits() -> Iterator[None]:
+def garbage_waits() -> Iterator[None]:
     """Trees are large and stay until the end; looking through them for garbage takes a quarter of a conversion.
 
     Nor are they looked through when the process ends, which would take as long again.
@@ -275,7 +275,7 @@ class ProjectPlan:
 
 def plan_project(project: Project, options: Options | None = None) -> ProjectPlan | None:
     """What converting would do, without doing it; None where nothing in the project is of DataParallel."""
-    with _garbage_waits():
+    with garbage_waits():
         return _plan(project, options or Options(), str)
 
 

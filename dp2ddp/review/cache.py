@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,12 @@ def digest(*parts: str) -> str:
     return mixed.hexdigest()
 
 
+@lru_cache(maxsize=1)
 def rules_stamp() -> str:
-    """What tells one state of the code that finds from another: a version, or files that somebody works on."""
+    """What tells one state of the code that finds from another: a version, or files that somebody works on.
+
+    Of the code as it stood when this process first asked: what is changed later is not loaded any more.
+    """
     top = os.path.dirname(os.path.dirname(__file__))
     folders = [os.path.join(top, name) for name in SOURCES]
     entries = (entry for folder in folders for entry in os.scandir(folder) if entry.name.endswith(".py"))

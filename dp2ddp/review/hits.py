@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from dp2ddp.codemod.convert import garbage_waits
 from dp2ddp.codemod.facts.script import Script
 from dp2ddp.errors import SourceError
 from dp2ddp.review.cache import digest, rules_stamp
@@ -85,7 +86,8 @@ def _named_as(names: Sequence[str], problems: Sequence[dict[str, Any]]) -> list[
     Only what the user named is mended.
     """
     known = set(names)
-    by_path = {os.path.realpath(name): name for name in names}
+    others = {problem["file"] for problem in problems} - known
+    by_path = {os.path.realpath(name): name for name in names} if others else {}  # 10 ms for 1,000 names
     different: dict[tuple[object, ...], dict[str, Any]] = {}
     for problem in problems:
         file = problem["file"]
@@ -139,16 +141,19 @@ def _run_all(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
 def _run(task: Task) -> dict[str, Any]:
     """The answer of one task; nothing of it is kept, so that memory stays flat."""
     kind, path, before = task
-    try:
-        return KINDS[kind](path, before)
-    except (SourceError, OSError) as error:
-        return {"unread": [{"file": path, "why": str(error)}]}
-    except Exception as error:  # a fault of ours in one file is said, and does not hide what is in the others
-        why = f"{path}: could not be looked at ({type(error).__name__}: {error}); please report this file"
-        return {"unread": [{"file": path, "why": why}]}
-    finally:
-        forget_trees()
-        gc.collect(1)
+    with garbage_waits():
+        try:
+            return KINDS[kind](path, before)
+        except (SourceError, OSError) as error:
+            return {"unread": [{"file": path, "why": str(error)}]}
+        except (
+            Exception
+        ) as error:  # a fault of ours in one file is said, and does not hide what is in the others
+            why = f"{path}: could not be looked at ({type(error).__name__}: {error}); please report this file"
+            return {"unread": [{"file": path, "why": why}]}
+        finally:
+            forget_trees()
+            gc.collect(1)
 
 
 def _check_one(path: str, before: Mapping[str, Any]) -> dict[str, Any]:

@@ -227,8 +227,10 @@ class _Search:
         added = [root for root in added_roots(tree, nodes, source.path.resolve()) if root not in self.roots]
         again, self.unfound = (self.unfound, []) if added else ([], self.unfound)
         self.roots += added
-        names = [name for node in nodes for name in _imported_names(node, package)]
-        return [*again, *names, *(name for node in nodes for name in self._loaded_by_name(node))]
+        imports = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
+        calls = (node for node in nodes if isinstance(node, ast.Call))
+        names = [name for node in imports for name in _imported_names(node, package)]
+        return [*again, *names, *(name for node in calls for name in self._loaded_by_name(node))]
 
     def helpers(self) -> SourceFile | None:
         """The module that an earlier conversion has put there, or one of the user's own that has its name."""
@@ -255,11 +257,11 @@ class _Search:
         late = next((root for root in self.late_roots if _is_there(root / top)), None)
         return late if late and not _is_installed(top, besides=late) else None
 
-    def _loaded_by_name(self, node: ast.AST) -> Iterator[tuple[str, ...]]:
+    def _loaded_by_name(self, call: ast.Call) -> Iterator[tuple[str, ...]]:
         """`import_module("models." + name + "_model")`: any module of that package may be meant."""
-        if not isinstance(node, ast.Call) or not _dotted(node.func).endswith(("import_module", "__import__")):
+        if not _dotted(call.func).endswith(("import_module", "__import__")):
             return
-        text = next(iter(leading_texts(node.args[0])), "") if node.args else ""
+        text = next(iter(leading_texts(call.args[0])), "") if call.args else ""
         package = tuple(text.split(".")[:-1])
         file = self._find(package)
         if file and file.name == "__init__.py":
@@ -419,12 +421,12 @@ def leading_texts(node: ast.expr) -> Iterator[str]:
             yield text.partition("{")[0]
 
 
-def _imported_names(node: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _imported_names(node: ast.Import | ast.ImportFrom, package: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """The dotted names a statement may load: of `from a.b import c` that is a, a.b and perhaps a.b.c."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             yield from _with_parents(tuple(alias.name.split(".")))
-    elif isinstance(node, ast.ImportFrom):
+    else:
         base = package[: len(package) - node.level + 1] if node.level else ()
         base += tuple(node.module.split(".")) if node.module else ()
         yield from _with_parents(base)
