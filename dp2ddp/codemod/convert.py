@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -33,7 +29,7 @@ from dp2ddp.errors import ConversionError
 from dp2ddp.source.entries import OtherEntry, other_entries
 from dp2ddp.source.files import Rewrite, SourceFile
 from dp2ddp.source.helper_module import NAME, PACKAGE
-from dp2ddp.source.parsing import parse
+from dp2ddp.source.parsing import garbage_waits, parse
 from dp2ddp.source.projects import Project
 from dp2ddp.source.settings_files import find_mentions
 
@@ -233,27 +229,6 @@ def _beside_sameness(facts: Facts, style: str) -> tuple[tuple[StyleDifference, .
     )  # the exact style needs none of it
 
     return find_differences(facts), find_kept(facts)
-
-
-@lru_cache(maxsize=1)
-def _leave_garbage_at_exit() -> None:
-    atexit.register(gc.freeze)
-
-
-@contextmanager
-def garbage_waits() -> Iterator[None]:
-    """Trees are large and stay until the end; looking through them for garbage takes a quarter of a conversion.
-
-    Nor are they looked through when the process ends, which would take as long again.
-    """
-    _leave_garbage_at_exit()
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @dataclass(frozen=True, eq=False)

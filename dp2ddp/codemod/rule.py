@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -169,4 +168,6 @@ class UnknownRuleError(ConversionError):
 
 def code_of(example: str) -> str:
     """The text of an example as a script."""
+    import textwrap  # for pages of rules and their tests
+
     return textwrap.dedent(example).strip("\n") + "\n"

@@ -81,9 +81,12 @@ def _look_at(
     scripts = _scripts(set(named) & set(names))
     if not hits and not scripts:
         return {"problems": [], "unread": [], "read": [], "contents": {}}
-    from dp2ddp.review.hits import look_at_hits  # takes longer to import than a thousand files to search
+    from dp2ddp.source.parsing import garbage_waits
 
-    return look_at_hits(hits, scripts, names, before, tell)
+    with garbage_waits():  # what is imported stays, and each file's own is collected behind it
+        from dp2ddp.review.hits import look_at_hits  # takes longer to import than a thousand files to search
+
+        return look_at_hits(hits, scripts, names, before, tell)
 
 
 def _scripts(paths: Iterable[str]) -> list[str]:

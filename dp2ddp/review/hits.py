@@ -9,7 +9,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dp2ddp.codemod.convert import garbage_waits
 from dp2ddp.codemod.facts.script import Script
 from dp2ddp.errors import SourceError
 from dp2ddp.review.cache import digest, rules_stamp
@@ -31,7 +30,7 @@ from dp2ddp.review.one_file import check_file
 from dp2ddp.source.entries import does_something
 from dp2ddp.source.files import SourceFile, read_source
 from dp2ddp.source.folders import as_typed
-from dp2ddp.source.parsing import forget_trees
+from dp2ddp.source.parsing import forget_trees, garbage_waits
 from dp2ddp.source.projects import Imports, project_of
 
 

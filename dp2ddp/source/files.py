@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 import os
 import re
@@ -115,6 +114,8 @@ class Rewrite:
 
     def diff(self) -> str:
         """A unified diff that `patch` applies to the file, byte for byte; the line endings are in it."""
+        import difflib  # most files that are read are never shown as a diff
+
         mark = "\ufeff" if self.before.bom else ""
         before, after = _lines(mark + self.before.text), _lines(mark + self.after)
         name = self.before.name + ("\t" if " " in self.before.name else "")  # where `patch` ends a name

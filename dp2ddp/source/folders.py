@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -75,6 +74,8 @@ def _stash(tree: str, files: Sequence[Path]) -> str:
 
 def _git(folder: Path, *arguments: str) -> str | None:
     """What git says; None where there is no git, or no working tree."""
+    import subprocess  # only what is written asks git
+
     try:
         answer = subprocess.run(
             ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False, timeout=60

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import atexit
+import gc
 import re
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 from dp2ddp.errors import SourceError
@@ -83,6 +86,27 @@ def _parse(text: str) -> ast.Module:
 def forget_trees() -> None:
     """Let go of the trees that are remembered: whoever reads thousands of files one by one needs none of them again."""
     _parse.cache_clear()
+
+
+@lru_cache(maxsize=1)
+def _leave_garbage_at_exit() -> None:
+    atexit.register(gc.freeze)
+
+
+@contextmanager
+def garbage_waits() -> Iterator[None]:
+    """Trees are large and stay until the end; looking through them for garbage takes a quarter of a conversion.
+
+    Nor are they looked through when the process ends, which would take as long again.
+    """
+    _leave_garbage_at_exit()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _check_stand_ins(tree: ast.Module, text: str) -> None:

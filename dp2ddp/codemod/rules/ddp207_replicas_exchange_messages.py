@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Decorate, Finding, Hazard, Lift
@@ -127,6 +126,8 @@ class ReplicasExchangeMessages(Rule):
 
 
 def _decorator(facts: Facts, master: Master) -> str:
+    import json  # for the few scripts in which replicas exchange messages
+
     names = (
         master.callback,
         master.protocol.register,
