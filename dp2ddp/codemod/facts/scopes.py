@@ -260,7 +260,10 @@ def arguments_of(arguments: ast.arguments) -> Iterator[ast.arg]:
 
 def _bind(node: ast.AST, scope: Scope, scopes: Scopes) -> None:
     """Note what a node binds in its scope."""
-    if isinstance(node, ast.Import):
+    if isinstance(node, ast.expr):  # as most nodes are
+        if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
+            _add(scope, node.id, _assigned(node, scopes))
+    elif isinstance(node, ast.Import):
         _bind_import(node, scope)
     elif isinstance(node, ast.ImportFrom):
         _bind_from(node, scope, scopes)
@@ -271,8 +274,6 @@ def _bind(node: ast.AST, scope: Scope, scopes: Scopes) -> None:
         scope.outer.update(node.names)
     elif isinstance(node, ast.ExceptHandler) and node.name:
         _add(scope, node.name, None)
-    elif isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
-        _add(scope, node.id, _assigned(node, scopes))
 
 
 def _bind_import(node: ast.Import, scope: Scope) -> None:

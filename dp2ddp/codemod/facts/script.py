@@ -108,6 +108,8 @@ class Script:
 
     def nodes(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
         """All nodes of these kinds, in the order of the text."""
+        if len(kinds) == 1:
+            return (node for _, node in self.by_kind.get(kinds[0], ()))
         entries = [entry for kind in kinds for entry in self.by_kind.get(kind, ())]
         return (node for _, node in sorted(entries, key=lambda entry: entry[0]))
 
