@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ranks import TORCHRUN
+from ranks import FORKED
 
 # What the owner writes into script and conversion alike, behind the loop over the loader of the conversion.
 EDITS = {
@@ -92,7 +92,7 @@ def converted(tmp_path: Path) -> Callable[[str], tuple[str, str]]:
 
 def ended(folder: Path, texts: tuple[str, str], lines: str) -> list[subprocess.CompletedProcess[str]]:
     """The script in one process, and the conversion on two ranks, with these lines in both."""
-    commands = [sys.executable, "train.py"], [*TORCHRUN, "2", "train_ddp.py"]
+    commands = [sys.executable, "train.py"], [*FORKED, "2", "train_ddp.py"]
     found = []
     for command, text in zip(commands, texts, strict=True):
         (folder / command[-1]).write_text(text.replace("# later", lines))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from dp2ddp.errors import HazardError, RunError
+from dp2ddp.runtime.server import Server
 from dp2ddp.testing import assert_trains_the_same
+from tests.cli.forked import without_torchrun
 
 TRAIN = """\
 import sys, torch
@@ -62,6 +65,13 @@ LENIENT = PORT.replace(
 
 
 @pytest.fixture
+def forked(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of the session's one server, and none of torchrun: a third of the time."""
+    monkeypatch.setattr("dp2ddp.trial.all_trials.Server", lambda environment: nullcontext(server))
+    monkeypatch.setattr("dp2ddp.trial.all_trials.subject_of", without_torchrun)
+
+
+@pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "train_ddp.py").write_text(PORT)
@@ -107,6 +117,7 @@ def test_a_run_goes_on_from_a_checkpoint_on_both_sides(folder: Path) -> None:
 
 
 @pytest.mark.torchrun
+@pytest.mark.usefixtures("forked")
 def test_a_checkpoint_that_one_side_does_not_take_is_found_at_the_start(folder: Path) -> None:
     save_checkpoint(folder)
     (folder / "train_ddp.py").write_text(LENIENT)
@@ -122,6 +133,7 @@ def test_a_checkpoint_that_one_side_does_not_take_is_found_at_the_start(folder: 
 
 
 @pytest.mark.torchrun
+@pytest.mark.usefixtures("forked")
 def test_gradients_alone_may_be_judged(folder: Path) -> None:
     (folder / "train_ddp.py").write_text(PORT + "print('rank', rank, 'is done')\n")
     report = assert_trains_the_same("train.py", converted="train_ddp.py", only_gradients=True)
@@ -131,6 +143,7 @@ def test_gradients_alone_may_be_judged(folder: Path) -> None:
 
 
 @pytest.mark.torchrun
+@pytest.mark.usefixtures("forked")
 def test_a_script_without_a_step_has_no_gradients_to_judge(folder: Path) -> None:
     for name in ("train.py", "train_ddp.py"):
         (folder / name).write_text("print('no step')\n")

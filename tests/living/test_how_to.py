@@ -15,10 +15,12 @@ pytestmark = pytest.mark.torchrun
 SCRIPTS = sorted((Path(__file__).resolve().parent.parent / "how_to").glob("*/train.py"))
 
 
+@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("script", [pytest.param(path, id=path.parent.name) for path in SCRIPTS])
-def test_the_script_of_a_page_trains_the_same(server: Server, script: Path, tmp_path: Path) -> None:
+def test_the_script_of_a_page_trains_the_same(
+    server: Server, script: Path, world: int, tmp_path: Path
+) -> None:
     shutil.copy(script, tmp_path)
     dp2ddp.write_conversion(dp2ddp.convert(tmp_path / "train.py"))
-    for world in (2, 3):
-        verdict = verified(server, tmp_path, world=world)
-        assert verdict.same, findings(verdict)
+    verdict = verified(server, tmp_path, world=world)
+    assert verdict.same, findings(verdict)

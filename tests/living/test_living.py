@@ -127,7 +127,10 @@ def test_a_run_is_resumed_on_another_number_of_ranks(server: Server, folder: Pat
     assert verdict.float64.steps == 7, "one epoch was left"
 
 
-@pytest.mark.parametrize("count", [1, 2], ids=["files", "files and loaders"])
+@pytest.mark.parametrize(
+    "count",
+    [pytest.param(1, id="files", marks=pytest.mark.slow), pytest.param(2, id="files and loaders")],
+)
 def test_helpers_are_taken_out_one_after_the_other(server: Server, folder: Path, count: int) -> None:
     for diff in diffs("Taking the helpers out by hand")[:count]:
         edit(folder, diff, both=False)
@@ -136,6 +139,7 @@ def test_helpers_are_taken_out_one_after_the_other(server: Server, folder: Path,
     assert verdict.same, findings(verdict)
 
 
+@pytest.mark.slow
 def test_without_the_wrapper_it_trains_the_same_with_the_same_random_numbers(
     server: Server, folder: Path
 ) -> None:
@@ -149,6 +153,7 @@ def test_without_the_wrapper_it_trains_the_same_with_the_same_random_numbers(
 PLAIN_LOADER = "extraloader = Rank0Loader(extraset, batch_size=20, shuffle=True, num_workers=args.workers)"
 
 
+@pytest.mark.slow
 def test_a_loader_that_is_left_as_it_is_makes_the_same_batches_on_each_rank(
     server: Server, folder: Path
 ) -> None:
@@ -158,6 +163,7 @@ def test_a_loader_that_is_left_as_it_is_makes_the_same_batches_on_each_rank(
     assert verified(server, folder, SHORT).same
 
 
+@pytest.mark.slow
 def test_a_distributed_sampler_is_found_wrong(server: Server, folder: Path) -> None:
     edit(folder, diffs("A second loader")[0])
     sampled = PLAIN_LOADER.replace("shuffle=True", "sampler=DistributedSampler(extraset)")
@@ -168,6 +174,7 @@ def test_a_distributed_sampler_is_found_wrong(server: Server, folder: Path) -> N
     assert not verdict.same
 
 
+@pytest.mark.slow
 def test_a_file_that_every_rank_writes_is_found(server: Server, folder: Path) -> None:
     edit(folder, diffs("A logger")[1])
     replace_in(folder, "run_on_rank0(note, ", "note(")

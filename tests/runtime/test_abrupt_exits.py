@@ -54,16 +54,21 @@ def train(folder: Path, ending: str) -> Run:
 @pytest.mark.parametrize(
     ("ending", "code"),
     [
-        pytest.param("os._exit(0)", 0, id="_exit(0)"),
+        pytest.param("os._exit(0)", 0, id="_exit(0)", marks=pytest.mark.slow),
         pytest.param("os._exit(3)", 3, id="_exit(3)"),
         pytest.param(
-            "threading.Thread(target=os._exit, args=(4,)).start(); threading.Event().wait()", 4, id="thread"
+            "threading.Thread(target=os._exit, args=(4,)).start(); threading.Event().wait()",
+            4,
+            id="thread",
+            marks=pytest.mark.slow,
         ),
         pytest.param("os.execv('/bin/true', ['true'])", 0, id="another program"),
-        pytest.param(FAILING, 1, id="another program that fails"),
-        pytest.param("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, id="a signal"),
+        pytest.param(FAILING, 1, id="another program that fails", marks=pytest.mark.slow),
+        pytest.param(
+            "os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM, id="a signal", marks=pytest.mark.slow
+        ),
         pytest.param("signal.raise_signal(signal.SIGKILL)", -signal.SIGKILL, id="a deadly signal"),
-        pytest.param("os.abort()", -signal.SIGABRT, id="abort"),
+        pytest.param("os.abort()", -signal.SIGABRT, id="abort", marks=pytest.mark.slow),
     ],
 )
 def test_the_record_is_whole_and_the_code_is_the_scripts(tmp_path: Path, ending: str, code: int) -> None:

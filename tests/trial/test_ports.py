@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dp2ddp.runtime.server import Server
+from tests.cli.forked import forked
 from tests.cli.scripts import dp2ddp, script
 
 PARTS = "import torch.nn as nn\n\n\ndef net():\n    return nn.Linear(3, 2)\n"
@@ -49,27 +51,26 @@ if args.distributed:
 pytestmark = pytest.mark.torchrun
 
 
-def test_the_same_file_with_another_flag(tmp_path: Path) -> None:
+def test_the_same_file_with_another_flag(tmp_path: Path, server: Server) -> None:
     script(tmp_path, TRAIN)
     script(tmp_path, PARTS, "parts.py")
     own = "--distributed --batch-size 4"
     options = ("--converted", "train.py", "--converted-arguments", own, "--json")
-    result = dp2ddp(tmp_path, "verify", "train.py", *options)
+    result = forked(server, tmp_path, "verify", "train.py", *options)
     single = json.loads(result.stdout)["verdicts"][0]["float32"]
     assert (single["rank_steps"], single["identical_steps"]) == ([4, 4], 4)
 
 
-def test_a_port_in_a_folder_of_its_own_imports_its_own_modules(tmp_path: Path) -> None:
+def test_a_port_in_a_folder_of_its_own_imports_its_own_modules(tmp_path: Path, server: Server) -> None:
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
         script(tmp_path / name, TRAIN)
         script(tmp_path / name, PARTS, "parts.py")
     script(tmp_path / "new", PARTS.replace("Linear(3, 2)", "Linear(3, 2, bias=False)"), "parts.py")
     own = "--distributed --batch-size 4"
-    result = dp2ddp(
-        tmp_path / "old", "verify", "train.py", "--converted", "../new/train.py", "--converted-arguments", own
-    )
-    assert result.returncode == 1, result.stdout + result.stderr
+    port = ("--converted", "../new/train.py", "--converted-arguments", own)
+    result = forked(server, tmp_path / "old", "verify", "train.py", *port)
+    assert result.exit_code == 1, result.output
     assert result.stdout.startswith("DIFFERENT ../new/train.py parts from train.py under DataParallel")
 
 
