@@ -23,7 +23,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def build(docs: Path, folder: Path, expected: int = 0) -> str:
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-j", "2"]
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going"]
     result = subprocess.run(
         [*command, str(docs), str(folder)], cwd=ROOT, capture_output=True, text=True, check=False
     )

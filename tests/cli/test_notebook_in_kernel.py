@@ -18,6 +18,8 @@ from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from ranks import arguments_of
 
+from dp2ddp.runtime.server import Server
+from tests.cli.forked import forked
 from tests.cli.scripts import dp2ddp
 
 pytestmark = pytest.mark.torchrun
@@ -28,11 +30,12 @@ CELLS = (
     "from torch.utils.data import DataLoader, TensorDataset\n"
     "torch.set_default_dtype(torch.float64)\n"
     "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
+    "epochs = int(os.environ.get('EPOCHS', 2))\n"
     "torch.manual_seed(0)\ndata = TensorDataset(torch.randn(12, 3), torch.randn(12, 2))\n"
     "loader = DataLoader(data, batch_size=4, shuffle=True)",
     "model = nn.DataParallel(nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2)), device_ids=[0, 1])\n"
     "model.to(device)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)\nmodel",
-    "%%time\n!mkdir -p out\nfor epoch in range(int(os.environ.get('EPOCHS', 2))):\n"
+    "%%time\n!mkdir -p out\nfor epoch in range(epochs):\n"
     "    for x, y in loader:\n        optimizer.zero_grad()\n"
     "        loss = nn.functional.mse_loss(model(x.to(device)), y.to(device))\n"
     "        loss.backward()\n        optimizer.step()\n        print('loss', loss.item().hex(), flush=True)\n"
@@ -41,6 +44,10 @@ CELLS = (
 )
 FAILED = "AssertionError: the training failed or was interrupted, see above"
 NAME = "Copy of {new} train"  # as Colab calls them; IPython puts variables into braces
+WITHOUT_TORCHRUN = (  # which the launching cell starts from the kernel
+    "import dataclasses, dp2ddp\nfrom dp2ddp.trial import all_trials\nsubject_of = all_trials.subject_of\n"
+    "all_trials.subject_of = lambda *given: dataclasses.replace(subject_of(*given), torchrun=False)"
+)
 SECONDS = 240  # for a cell, on a machine with much else to do
 
 
@@ -129,10 +136,10 @@ def sources(path: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def dp_losses(folder: Path) -> list[str]:
+def dp_losses(folder: Path, server: Server) -> list[str]:
     """Of torch's own DataParallel on two virtual devices."""
-    result = dp2ddp(folder, "run", f"{NAME}.ipynb", "--mode", "dp", "-n", 2)
-    assert result.returncode == 0, result.stderr
+    result = forked(server, folder, "run", f"{NAME}.ipynb", "--mode", "dp", "-n", 2)
+    assert result.exit_code == 0, result.stderr
     return losses_in(result.stdout)
 
 
@@ -164,15 +171,10 @@ def test_the_notebook_with_dataparallel_prints_what_the_ranks_do_but_for_roundin
 class TestCellByCell:
     """In one kernel: the tests come in this order."""
 
-    def test_all_cells_again(self, folder: Path, started: Kernel, dp_losses: list[str]) -> None:
-        answers = [started.run(cell) for cell in sources(folder / f"{NAME}_ddp.ipynb")]
-
-        assert {answer.error for answer in answers} == {""}
-        assert losses_in(answers[-1].text) == dp_losses
-
     def test_one_cell_twice_is_noticed(self, folder: Path, started: Kernel) -> None:
-        *_, part, launch = sources(folder / f"{NAME}_ddp.ipynb")
-        started.run(part)
+        *cells, launch = sources(folder / f"{NAME}_ddp.ipynb")
+        for cell in (*cells, cells[-1]):
+            assert started.run(cell).error == ""
 
         assert "run all cells again" in started.run(launch).error
 
@@ -192,9 +194,8 @@ class TestCellByCell:
         assert "ZeroDivisionError" in started.run("def f():\n    return 1 / 0\nf()").error
         assert "invalid literal for int()" in started.run(f'%env EPOCHS=many\n%run "{NAME}_ddp.py"').text
 
-        answer = started.run(
-            f"%env EPOCHS=1\nimport dp2ddp\nreport = dp2ddp.verify('{NAME}.ipynb', devices=2, steps=2)\nreport.same"
-        )
+        started.run(f"%env EPOCHS=1\n{WITHOUT_TORCHRUN}")
+        answer = started.run(f"report = dp2ddp.verify('{NAME}.ipynb', devices=2, steps=2)\nreport.same")
 
         assert answer.error == ""
         assert "True" in answer.text
@@ -209,18 +210,23 @@ class TestCellByCell:
         assert "invalid literal for int() with base 10: 'many'" in answer.text
         assert answer.error == FAILED
 
-    def test_interrupting_the_kernel_ends_the_ranks(self, folder: Path, started: Kernel) -> None:
+    def test_all_cells_again_and_interrupting_the_kernel_ends_the_ranks(
+        self, folder: Path, started: Kernel, dp_losses: list[str]
+    ) -> None:
         ranks: list[psutil.Process] = []
 
         def interrupt(text: str) -> None:
-            if len(losses_in(text)) > 3 and not ranks:
+            if len(losses_in(text)) > len(dp_losses) and not ranks:
                 ranks.extend(processes_of(folder))
                 started.manager.interrupt_kernel()
 
         started.run("%env EPOCHS=1000")
-        answer = started.run(sources(folder / f"{NAME}_ddp.ipynb")[-1], interrupt)
+        *cells, launch = sources(folder / f"{NAME}_ddp.ipynb")
+        assert {started.run(cell).error for cell in cells} == {""}
+        answer = started.run(launch, interrupt)
         _, alive = psutil.wait_procs(ranks, timeout=40)
 
+        assert losses_in(answer.text)[: len(dp_losses)] == dp_losses
         assert len(ranks) >= 3  # torchrun and two ranks
         assert alive == []
         assert answer.error == FAILED

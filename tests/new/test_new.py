@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.new.copy import NAMES, write_new
+from dp2ddp.runtime.server import Server
+from tests.cli.forked import forked
 from tests.cli.scripts import dp2ddp, variables
 
 FOLDER = Path(__file__).resolve().parents[2] / "dp2ddp" / "new" / "folder"
@@ -59,9 +61,10 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.torchrun
-def test_both_train_the_same(written: Path, wants_all: bool) -> None:
+def test_both_train_the_same(written: Path, server: Server, wants_all: bool) -> None:
     """In float64 to rounding, at each of 15 steps, in all that they print and save."""
-    result = dp2ddp(
+    result = forked(
+        server,
         written,
         "verify",
         "train_dp.py",
@@ -74,7 +77,7 @@ def test_both_train_the_same(written: Path, wants_all: bool) -> None:
         "--epochs",
         1,
     )
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.exit_code == 0, result.output
     for verdict in json.loads(result.stdout)["verdicts"]:
         assert verdict["same"]
         assert verdict["float64"]["steps"] == 15
