@@ -9,7 +9,9 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Callable  # noqa: UP035  (a subscript of collections.abc.Callable needs Python 3.9)
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -21,16 +23,20 @@ NEEDED = "3.10"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
-def enter(extra: str = "verify") -> None:
+def enter(extra: str = "verify", meanwhile: Callable[[], None] = lambda: None) -> None:
     """Go on inside `.venv`; make and fill it first if need be. Does nothing when we are there already.
 
     `extra`: "verify" is what running scripts needs, "dev" what tests and documents need besides.
+    `meanwhile`: done beside pip, which waits for the network most of its time.
     """
     if sys.version_info < OLDEST:
         stop(f"Python {NEEDED} or newer is needed, this is {sys.version.split()[0]}")
     if Path(sys.prefix).resolve() != VENV.resolve():
         make()
-    fill(extra)
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(meanwhile)
+        fill(extra)
+    other.result()  # raises what was raised there
     if Path(sys.prefix).resolve() != VENV.resolve():
         sys.stdout.flush()
         sys.exit(subprocess.call([str(PYTHON), *sys.argv]))

@@ -18,26 +18,33 @@ CHECKS = (
     ("formatting", ["ruff", "format", "--check"]),
     ("lint", ["ruff", "check"]),
     ("types", ["mypy"]),
-    ("tests", ["pytest", "-n", "2"]),
+    ("tests", ["pytest", "-n", "3"]),  # of three one often waits
 )
 
 
 def main() -> int:
-    environment.enter("dev")
-    environment.browser()
-    for name, command in CHECKS:
-        arguments = sys.argv[1:] if name == "tests" else []
-        environment.say(f"{name}: {' '.join(command + arguments)}")
-        code = run([*command, *arguments])
-        if code != 0:
-            print(f"dp2ddp: {name} failed ({' '.join(command)})", file=sys.stderr)
-            return code
-    return 0
+    environment.enter("dev", meanwhile=environment.browser)
+    started = [(name, command, start(name, command)) for name, command in with_arguments(sys.argv[1:])]
+    codes = [wait(name, command, process) for name, command, process in started]
+    return next((code for code in codes if code), 0)
 
 
-def run(command: list[str]) -> int:
+def with_arguments(arguments: list[str]) -> list[tuple[str, list[str]]]:
+    return [(name, command + arguments * (name == "tests")) for name, command in CHECKS]
+
+
+def start(name: str, command: list[str]) -> subprocess.Popen[bytes]:
+    """All at once: what is quick has said what it has to before the tests say anything."""
+    environment.say(f"{name}: {' '.join(command)}")
     variables = {**os.environ, "OMP_NUM_THREADS": "1"}  # two ranks a test, two tests at once, often two cores
-    return subprocess.call([sys.executable, "-m", *command], cwd=ROOT, env=variables)
+    return subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, env=variables)
+
+
+def wait(name: str, command: list[str], process: subprocess.Popen[bytes]) -> int:
+    code = process.wait()
+    if code != 0:
+        print(f"dp2ddp: {name} failed ({' '.join(command)})", file=sys.stderr)
+    return code
 
 
 if __name__ == "__main__":
