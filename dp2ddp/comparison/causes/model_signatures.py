@@ -8,10 +8,20 @@ import numpy as np
 
 from dp2ddp.comparison.causes.batch_signatures import batches_of, different_batch
 from dp2ddp.comparison.causes.cause import Finding, finding
-from dp2ddp.comparison.causes.evidence import Array, Evidence, MatchedStep, distance, fits, projected
-from dp2ddp.comparison.causes.words import names_text, sum_text
+from dp2ddp.comparison.causes.evidence import (
+    Array,
+    Evidence,
+    MatchedStep,
+    distance,
+    fits,
+    multiple,
+    projected,
+)
+from dp2ddp.comparison.causes.words import names_text, number_text, sum_text
 from dp2ddp.comparison.ending import is_batchnorms
 from dp2ddp.trace.records import SCALED, Step, Vector
+
+_MOST_OFF = 1e-6  # of a factor that is 1
 
 
 def signatures(evidence: Evidence) -> Iterator[Finding]:
@@ -181,6 +191,9 @@ def _statistics(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Findi
     moved = _moved_rows(matched_step)
     text = f"running statistics of rank 0 after step {matched_step.number} are other than replica 0's"
     if fits(_gradient_distance(matched_step)):
+        if factor := _momentum_factor(evidence, matched_step):
+            words = f"running means of rank 0 move {number_text(factor)} times as far"
+            yield finding("batchnorm-momentum", 0.97, words, text)
         yield finding("buffers-of-another-rank", 0.96, f"{text}; gradients of that step agree", *moved)
     elif together and _whole_batch_on_each(matched_step):
         words = (
@@ -196,6 +209,29 @@ def _statistics(evidence: Evidence, matched_step: MatchedStep) -> Iterator[Findi
         yield finding("sync-batchnorm", 0.95, f"{text}, and the same on all ranks")
     elif not together and different_batch(evidence) is None and (moved or not batches_of(matched_step)):
         yield finding("batchnorm-rows", 0.95 if moved else 0.7, *moved, text)
+
+
+def _momentum_factor(evidence: Evidence, matched_step: MatchedStep) -> float | None:
+    """How many times as far as replica 0's rank 0's running means move in a step; None: not by one number.
+
+    A mean moves by momentum * (the batch's mean - it). It begins at zero.
+    """
+    before = evidence.before
+    expected = _running_means(matched_step.reference.buffers)
+    actual = _running_means(matched_step.ranks[0].buffers)
+    old = _running_means(before.reference.buffers) if before else np.zeros(len(expected))
+    if not len(expected) or len({len(expected), len(actual), len(old)}) > 1:
+        return None
+    factor, left = multiple(actual - old, expected - old)
+    return factor if fits(left) and factor > 0 and abs(factor - 1) > _MOST_OFF else None
+
+
+def _running_means(vector: Vector | None) -> Array:
+    if vector is None or vector.values is None:
+        return np.zeros(0)
+    values, layout = np.asarray(vector.values, dtype=np.float64), vector.layout
+    means = [values[layout.slices[i]] for i, name in enumerate(layout.names) if name.endswith("running_mean")]
+    return np.concatenate([np.zeros(0), *means])
 
 
 def _whole_batch_on_each(matched_step: MatchedStep) -> bool:
