@@ -59,6 +59,22 @@ class UnwrappedParameters(Rule):
             optimizer = torch.optim.SGD([{"params": weights}, {"params": net.head.parameters()}], lr=0.1)
             net = torch.nn.DataParallel(net)
         """),
+        Untouched("""
+            import torch
+            model = torch.nn.DataParallel(model)
+            net = model.module if isinstance(model, torch.nn.DataParallel) else model
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        """),
+        Flags(
+            before="""
+                import torch
+                other = Other()
+                model = torch.nn.DataParallel(model)
+                net = other if isinstance(model, torch.nn.DataParallel) else model
+                optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            """,
+            message="parameters of `net`",
+        ),
     )
 
     def plan(self, facts: Facts, strategy: Strategy) -> Iterator[Finding]:
@@ -113,8 +129,8 @@ def _asks(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in GIVES
 
 
-def _is_wrapped(facts: Facts, owner: ast.expr) -> bool:
-    """The wrapper, the model that it is made of, or a part of one of them."""
+def _is_wrapped(facts: Facts, owner: ast.expr, depth: int = 6) -> bool:
+    """The wrapper, the model that it is made of, or a part of one of them; also by another name for one."""
     program = facts.program
     modules = [wrap.module for wrap in facts.all_wraps if wrap.module is not None]
     texts = {program.text_of(module) for module in modules}
@@ -127,8 +143,15 @@ def _is_wrapped(facts: Facts, owner: ast.expr) -> bool:
         if isinstance(owner, (ast.Attribute, ast.Subscript)):
             owner = owner.value
             continue
+        if isinstance(owner, ast.IfExp):  # `model.module if isinstance(model, DataParallel) else model`
+            return depth > 0 and all(
+                _is_wrapped(facts, each, depth - 1) for each in (owner.body, owner.orelse)
+            )
         given = [origin for origin in origins(facts, owner) if origin is not owner]
-        return bool(given) and all(_is_made_for_wrap(facts, value) for value in given)
+        return bool(given) and all(
+            _is_made_for_wrap(facts, value) or (depth > 0 and _is_wrapped(facts, value, depth - 1))
+            for value in given
+        )
 
 
 def _is_made_for_wrap(facts: Facts, made: ast.expr) -> bool:
