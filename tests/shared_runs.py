@@ -22,6 +22,7 @@ SHARED_BY_FILE = {
     "tests/report/test_html_in_browser.py",
     "tests/review/test_converted.py",
     "tests/runtime/test_forked.py",
+    "tests/runtime/test_guard.py",
     "tests/runtime/test_rank_order.py",
     "tests/templates/test_compiled.py",
     "tests/templates/test_ddp.py",
