@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
-FORKED = (sys.executable, str(Path(__file__).with_name("forked_ranks.py")))
+FORKED = (sys.executable, str(Path(__file__).parent / "templates" / "forked_ranks.py"))
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,10 @@ def with_arguments(arguments: list[str]) -> list[tuple[str, list[str]]]:
 def start(name: str, command: list[str]) -> subprocess.Popen[bytes]:
     """All at once: what is quick has said what it has to before the tests say anything."""
     environment.say(f"{name}: {' '.join(command)}")
-    variables = {**os.environ, "OMP_NUM_THREADS": "1"}  # two ranks a test, two tests at once, often two cores
+    variables = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+    }  # two ranks a test, three tests at once, often two cores
     return subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, env=variables)
 
 

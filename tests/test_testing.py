@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from dp2ddp.errors import HazardError, RunError
 from dp2ddp.runtime.server import Server
 from dp2ddp.testing import assert_trains_the_same
-from tests.cli.forked import without_torchrun
+from tests.cli.forked import fork_trials
 
 TRAIN = """\
 import sys, torch
@@ -67,8 +66,7 @@ LENIENT = PORT.replace(
 @pytest.fixture
 def forked(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of the session's one server, and none of torchrun: a third of the time."""
-    monkeypatch.setattr("dp2ddp.trial.all_trials.Server", lambda environment: nullcontext(server))
-    monkeypatch.setattr("dp2ddp.trial.all_trials.subject_of", without_torchrun)
+    fork_trials(monkeypatch, server)
 
 
 @pytest.fixture

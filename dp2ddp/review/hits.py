@@ -145,9 +145,8 @@ def _run(task: Task) -> dict[str, Any]:
             return KINDS[kind](path, before)
         except (SourceError, OSError) as error:
             return {"unread": [{"file": path, "why": str(error)}]}
-        except (
-            Exception
-        ) as error:  # a fault of ours in one file is said, and does not hide what is in the others
+        except Exception as error:
+            # a fault of ours in one file is said, and does not hide what is in the others
             why = f"{path}: could not be looked at ({type(error).__name__}: {error}); please report this file"
             return {"unread": [{"file": path, "why": why}]}
         finally:

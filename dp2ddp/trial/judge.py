@@ -289,6 +289,13 @@ def aligned_pair(subject: Subject, pair: Pair, folder: Path, server: Server, scr
     )
 
 
+def _random_only(subject: Subject, verdict: Verdict) -> bool | None:
+    """Whether nothing but random numbers differs: never where both have the same ones; None: not looked behind."""
+    if verdict.aligned:
+        return verdict.random_only
+    return False if subject.aligned else None
+
+
 def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:
     reference, ranks = pair.traces
     return Evidence(
@@ -300,7 +307,7 @@ def _evidence(subject: Subject, pair: Pair, verdict: Verdict) -> Evidence:
         printing_ranks=verdict.printing_ranks,
         files=verdict.files,
         codes=verdict.codes,
-        random_only=verdict.random_only if verdict.aligned else False if subject.aligned else None,
+        random_only=_random_only(subject, verdict),
         other_draw=verdict.aligned is not None and verdict.aligned.taken > 0 and not verdict.aligned.unlike,
         edits=_edits(subject),
     )

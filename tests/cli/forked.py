@@ -31,9 +31,7 @@ def forked(server: Server, folder: Path, *arguments: object) -> Result:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for module in ("all_trials", "timing"):
-            patch.setattr(f"dp2ddp.trial.{module}.Server", lambda environment: nullcontext(server))
-            patch.setattr(f"dp2ddp.trial.{module}.subject_of", without_torchrun)
+        fork_trials(patch, server)
         patch.setattr("dp2ddp.trial.timing.Process", timed)
         patch.setattr(
             "dp2ddp.runtime.run.Process", lambda stage, given, **streams: Shown(server, stage, given)
@@ -41,7 +39,14 @@ def forked(server: Server, folder: Path, *arguments: object) -> Result:
         return CliRunner().invoke(main, [*map(str, arguments)], catch_exceptions=False)
 
 
-def without_torchrun(*arguments: Any) -> Subject:
+def fork_trials(patch: pytest.MonkeyPatch, server: Server) -> None:
+    """Runs that are compared or measured come from this server, and none from torchrun."""
+    for module in ("all_trials", "timing"):
+        patch.setattr(f"dp2ddp.trial.{module}.Server", lambda environment: nullcontext(server))
+        patch.setattr(f"dp2ddp.trial.{module}.subject_of", _without_torchrun)
+
+
+def _without_torchrun(*arguments: Any) -> Subject:
     return replace(subject_of(*arguments), torchrun=False)
 
 

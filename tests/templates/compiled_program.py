@@ -171,14 +171,17 @@ FEW = (
 )  # for compilers that take long
 
 
+WITH_ALL_KINDS = (*FEW, "around", "a method")  # always; the others with GraphDDP, and with `--all` too
+
+
 def pairs_of(backend: str, all_kinds: bool) -> list[tuple[str, type[nn.Module]]]:
-    """The ways and wrappers to try: each way with one wrapper at least, and the common ways with all of them."""
+    """The ways and wrappers to try."""
     ways = WAYS if backend == "eager" else FEW
     return [
         (way, kind)
         for way in ways
         for kind in KINDS
-        if all_kinds or way in (*FEW, "a method") or kind is GraphDDP
+        if all_kinds or way in WITH_ALL_KINDS or kind is GraphDDP
     ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import os
 import sys
 import traceback
 import warnings
@@ -16,7 +15,6 @@ from unittest import mock
 
 import scenarios
 import torch
-import torch._dynamo  # every optimizer imports it: once here, and not once a rank
 import torch.distributed
 from checks import CHECKS
 from dp2ddp.templates import late_sums
@@ -25,13 +23,12 @@ from dp2ddp.templates.half import HalfPrecision
 from dp2ddp.templates.lean import WholeBatchParallel
 from dp2ddp.templates.plain import WholeBatchDDP
 from dp2ddp.templates.process import join_process_group
+from forked_ranks import fork_ranks
 from lean_checks import LEAN_CHECKS
 from loaded_checks import LOADED_CHECKS
 from reference import Devices, ReferenceDataParallel
 from scenarios import GRAPH_ONLY, IMPURE, NOT_LEAN, NOT_PLAIN, SCENARIOS
 from torch import nn
-
-from dp2ddp.runtime.ports import free_port
 
 Work = Callable[[int], dict[str, Any]]  # on this rank of so many: what it finds, by name
 
@@ -120,10 +117,8 @@ def attempt(function: Callable[[], Any]) -> Any:
         return {"failed": traceback.format_exc()}
 
 
-def be_a_rank(rank: int, world: int, port: int, folder: Path, work: Work) -> None:
+def be_a_rank(rank: int, world: int, folder: Path, work: Work) -> None:
     warnings.simplefilter("ignore")
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    torch.set_num_threads(1)
     HalfPrecision.is_named = False  # but by checks about it
     join_process_group()
     found = work(world)
@@ -133,16 +128,7 @@ def be_a_rank(rank: int, world: int, port: int, folder: Path, work: Work) -> Non
 def run_ranks(folder: Path, worlds: Iterable[int], work: Work) -> None:
     """Do the work on so many ranks at once, and then on so many; what each found lies in FOLDER/WORLD_RANK.json."""
     for world in worlds:
-        port = free_port()
-        children = []
-        for rank in range(world):
-            child = os.fork()
-            if child == 0:
-                be_a_rank(rank, world, port, folder, work)
-                sys.exit()
-            children.append(child)
-        codes = [os.waitpid(child, 0)[1] for child in children]
-        if any(codes):
+        if not fork_ranks(world, functools.partial(be_a_rank, world=world, folder=folder, work=work)):
             sys.exit(1)
 
 
