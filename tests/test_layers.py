@@ -26,10 +26,11 @@ ALLOWED = {
     "costs": {"errors"},
     "launch": {"errors"},
     "doctor": {"errors", "runtime", "installed"},
-    "codemod": {"errors", "source", "launch"},
+    "codemod": {"errors", "source", "launch", "copies"},
     "review": {"errors", "source", "codemod"},
-    "runtime": {"errors", "trace", "costs"},
-    "comparison": {"errors", "source", "trace"},
+    "runtime": {"errors", "trace", "costs", "copies"},
+    "copies": {"errors", "source"},
+    "comparison": {"errors", "source", "trace", "copies"},
     "report": {"errors", "source", "codemod", "review", "trace", "costs", "comparison", "runtime"},
     "trial": {
         "errors",
@@ -41,6 +42,7 @@ ALLOWED = {
         "trace",
         "costs",
         "comparison",
+        "copies",
         "report",
     },
     "api": {

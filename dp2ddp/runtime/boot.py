@@ -34,6 +34,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from dp2ddp.copies.namespace import enter
 from dp2ddp.runtime.abrupt_exits import ExitReporter, follow_exits
 from dp2ddp.runtime.collective_calls import CallRing
 from dp2ddp.runtime.metering import start_meter
@@ -88,6 +89,8 @@ def have_own_hashes(rank: int) -> None:
 
 def run_stage(stage: Stage, rank: int) -> int:
     """Run the stage's script in this process; returns its exit code, and leaves atexit to the interpreter."""
+    if stage.holder:
+        enter(stage.holder)
     run_folder, label = Path(stage.run_folder), LAUNCHER if stage.starts_ranks else rank
     _tell_where_on_signal(run_folder, label)
     write_status(run_folder, label, RankStatus(os.getpid()))

@@ -30,6 +30,12 @@ def project_root(entry: Path, files: Sequence[Path]) -> Path:
     return common
 
 
+def working_tree(folder: Path) -> Path | None:
+    """The folder above that git keeps, told by its .git alone; None for home and what is above it."""
+    top = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
+    return None if top is None or _holds_too_much(top) else top
+
+
 def _holds_too_much(folder: Path) -> bool:
     """Home, the root, and what is above them are no projects."""
     import tempfile  # takes as long as a tenth of what a conversion needs to start

@@ -13,6 +13,7 @@ from dp2ddp.comparison.aligned import Aligned, unlike_text, unshared, weights_ta
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.compare import Comparison, compare
+from dp2ddp.comparison.contents import content_hash, digest
 from dp2ddp.comparison.differences import GRADIENTS
 from dp2ddp.comparison.output_comparison import (
     FileDifference,
@@ -25,7 +26,6 @@ from dp2ddp.comparison.output_comparison import (
 from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import FLOAT64, Tolerance
 from dp2ddp.comparison.verdict import Verdict
-from dp2ddp.comparison.workspace import content_hash, digest
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.collective_calls import read_calls
 from dp2ddp.runtime.run import Run
@@ -352,7 +352,7 @@ def _compare_files_left(
     spellings = _spelling(expected, expected.stage.name), _spelling(actual, expected.stage.name)
     compared = [compare_files(a, b, tolerance, code, spellings) for a, b in pairs]
     tensors = [
-        (path, str(a.folder / path), str(b.folder / other))
+        (path, str(a.place(path)), str(b.place(other)))
         for (a, b), (_, paths) in zip(pairs, compared, strict=True)
         for path, other in paths
     ]

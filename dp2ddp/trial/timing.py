@@ -32,7 +32,7 @@ from dp2ddp.trial.all_trials import how_it_ended
 from dp2ddp.trial.bench_plan import BenchPlan, Kind
 from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.options import VerifyOptions
-from dp2ddp.trial.prepare import Prepared, RunKind, prepare
+from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
 from dp2ddp.trial.runs import count_devices, environment, raise_or_report, show
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial_report import surroundings_of
@@ -186,6 +186,8 @@ class _Bencher:
             real=not self.timing.virtual,
         )
         with self.plan.run(_COUNTED[mode], world), ExitStack() as stack:
+            stack.callback(prepared.copies.close)
+            stack.enter_context(originals_kept([prepared]))
             running = self.server.start(stage)
             stack.callback(running.kill)
             run = self._watch(running, subject)
@@ -232,6 +234,8 @@ class _Bencher:
         )
         Path(stage.run_folder).mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
+            stack.callback(prepared.copies.close)
+            stack.enter_context(originals_kept([prepared]))
             log = stack.enter_context((Path(stage.run_folder) / "agent.out").open("w"))
             running = Process(stage, environment(), stdout=log, stderr=log)
             stack.callback(running.kill)

@@ -17,6 +17,7 @@ with the same ones (runtime/aligned_draws.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Mode
 from dp2ddp.trial.judge import Pair, aligned_pair, judge
-from dp2ddp.trial.prepare import Prepared, RunKind, order_folder, prepare
+from dp2ddp.trial.prepare import Prepared, RunKind, order_folder, originals_kept, prepare
 from dp2ddp.trial.runs import run_all
 from dp2ddp.trial.subject import Subject
 
@@ -42,15 +43,8 @@ def run_trial(subject: Subject, world: int, server: Server, scratch: Path, progr
     scratch: a folder for the copies that they run in.
     Raises RunError if one of them fails or hangs.
     """
-    trial = _Trial(subject, world, server, scratch, progress)
-    precisions = (FLOAT64, FLOAT32) if subject.float32 else (FLOAT64,)
-    double, *single = trial.pairs(*precisions, aligned=subject.aligned)
-    aligned = None
-    if subject.port and not subject.aligned and not double.compared.same:
-        progress.say(f"{subject.port.name} trains differently; with DataParallel's random numbers, too?")
-        aligned = trial.aligned()
-    lockstep = trial.in_lockstep(double) if double.may_hide_a_fault and not subject.aligned else None
-    return judge(subject, double, single[0] if single else None, server, scratch, aligned, lockstep)
+    with ExitStack() as copies:
+        return _Trial(subject, world, server, scratch, progress, copies).verdict()
 
 
 @dataclass(frozen=True)
@@ -62,6 +56,28 @@ class _Trial:
     server: Server
     scratch: Path
     progress: Progress
+    copies: ExitStack  # closes those of all runs
+
+    def verdict(self) -> Verdict:
+        """Run them and compare."""
+        precisions = (FLOAT64, FLOAT32) if self.subject.float32 else (FLOAT64,)
+        double, *single = self.pairs(*precisions, aligned=self.subject.aligned)
+        aligned = None
+        if self.subject.port and not self.subject.aligned and not double.compared.same:
+            self.progress.say(
+                f"{self.subject.port.name} trains differently; with DataParallel's random numbers, too?"
+            )
+            aligned = self.aligned()
+        lockstep = self.in_lockstep(double) if double.may_hide_a_fault and not self.subject.aligned else None
+        return judge(
+            self.subject,
+            double,
+            single[0] if single else None,
+            self.server,
+            self.scratch,
+            aligned,
+            lockstep,
+        )
 
     def pairs(self, *tolerances: Tolerance, aligned: bool) -> list[Pair]:
         """DataParallel and DDP, a pair for each precision."""
@@ -100,11 +116,18 @@ class _Trial:
 
     def run(self, *kinds: RunKind) -> list[tuple[Prepared, Run]]:
         self.progress.begin("copying the folder")
-        prepared = [prepare(self.subject, kind, self.world, self.scratch) for kind in kinds]
+        prepared = [self.prepare(kind) for kind in kinds]
         self.progress.begin("training")
-        runs = run_all(self.subject, prepared, self.server, self.progress)
+        with originals_kept(prepared):
+            runs = run_all(self.subject, prepared, self.server, self.progress)
         self.progress.begin("comparing")
         return list(zip(prepared, runs, strict=True))
+
+    def prepare(self, kind: RunKind) -> Prepared:
+        """Copies for a run, which are closed when all is compared."""
+        prepared = prepare(self.subject, kind, self.world, self.scratch)
+        self.copies.callback(prepared.copies.close)
+        return prepared
 
     def beside_noise(self, pairs: Sequence[Pair]) -> list[Pair]:
         """The pairs whose bits differ further than rounding's own size, with a run that tells what rounding makes."""

@@ -18,8 +18,8 @@ from dp2ddp.templates.ddp import GraphDDP
 from torch import nn
 
 from dp2ddp.comparison.checkpoints import difference
+from dp2ddp.comparison.contents import content_hash
 from dp2ddp.comparison.spelling import Spelling
-from dp2ddp.comparison.workspace import content_hash
 
 SAVE = {"torch": torch.save, "pickle": pickle.dump}
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from dp2ddp.comparison.contents import digest
 from dp2ddp.comparison.output_comparison import OwnCode, compare_files, compare_text
 from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import FLOAT64
-from dp2ddp.comparison.workspace import copy_folder, digest
+from dp2ddp.copies.linked import copy_by_links
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def leave(
     (tmp_path / "original").mkdir(parents=True)
     left = []
     for name, files in (("dp", expected), ("ddp", actual)):
-        workspace = copy_folder(tmp_path / "original", tmp_path / name)
+        workspace = copy_by_links(tmp_path / "original", tmp_path / name, {}, (), ())
         for path, text in files.items():
             (workspace.folder / path).parent.mkdir(parents=True, exist_ok=True)
             (workspace.folder / path).write_text(text)
@@ -205,7 +206,7 @@ def test_files_may_name_the_folder_and_the_script(tmp_path: Path) -> None:
     left = []
     for name in ("dp", "ddp"):
         (tmp_path / name).mkdir()
-        workspace = copy_folder(tmp_path / name, tmp_path / f"{name}-copy")
+        workspace = copy_by_links(tmp_path / name, tmp_path / f"{name}-copy", {}, (), ())
         script = "train.py" if name == "dp" else "train_ddp.py"
         (workspace.folder / "argv.txt").write_text(f"['{script}'] in {workspace.folder}/runs")
         left.append(workspace.left_behind())
