@@ -1,6 +1,5 @@
 """Copies of the user's folder: for a run that may write where it likes, and for `convert -o`.
 
-survey.py      what lies in a folder as people have it: code, small things, data; never a walk through a million files
 scratch.py     the copies that one run gets: by a mount where the system allows it, else by links
 mounted.py     a layer over the folder (overlayfs), in a namespace (namespace.py) that only the run sees
 linked.py      a copy in which data are links; unfolding.py opens them in the run, where somebody writes;

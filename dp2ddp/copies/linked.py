@@ -17,8 +17,8 @@ from pathlib import Path
 from dp2ddp.copies.cloning import clone
 from dp2ddp.copies.leavings import FilesLeft, is_as_it_was
 from dp2ddp.copies.originals import Original, changed, look_at
-from dp2ddp.copies.survey import Entry, Kind, survey
 from dp2ddp.source.left_out import is_left_out
+from dp2ddp.source.survey import Entry, Kind, survey
 
 LARGE_COPIED = 8 * 2**20  # bytes of a file above survey.SMALL that is copied all the same
 ALL_COPIED = 256 * 2**20  # bytes of such files in all

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dp2ddp.errors import SourceError
-from dp2ddp.source.left_out import LEFT_OUT
+from dp2ddp.source.survey import Kind, survey
 
 
 def project_root(entry: Path, files: Sequence[Path]) -> Path:
@@ -44,10 +44,8 @@ def _holds_too_much(folder: Path) -> bool:
 
 
 def _behind_links(folder: Path) -> Iterator[Path]:
-    for place, names, files in os.walk(folder):
-        links = (Path(place) / name for name in (*names, *files) if (Path(place) / name).is_symlink())
-        yield from (link.resolve() for link in links if not folder.is_relative_to(link.resolve()))
-        names[:] = [name for name in names if name not in LEFT_OUT]
+    links = (entry.path.resolve() for entry in survey(folder) if entry.kind is Kind.LINK)
+    yield from (link for link in links if not folder.is_relative_to(link))
 
 
 def refuse_unkept(paths: Sequence[Path]) -> None:

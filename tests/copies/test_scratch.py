@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.copies import linked, survey
+from dp2ddp.copies import linked
 from dp2ddp.copies.scratch import Copies
 from dp2ddp.errors import RunError
+from dp2ddp.source import survey
 from tests.copies.folders import KINDS, choose, copied
 
 # what a rank does before the script begins (runtime/boot.py), without torch

@@ -80,7 +80,11 @@ def scratch(tmp_path: Path) -> Path:
 
 
 def run(scratch: Path, code: str) -> None:
-    setup = f"from pathlib import Path; from dp2ddp.runtime.guard import guard; guard([Path({str(scratch)!r})], Path({str(scratch.parent / 'lock')!r}))\n"
+    lock = str(scratch.parent / "lock")
+    setup = (
+        "from pathlib import Path; from dp2ddp.runtime.guard import guard; "
+        f"guard([Path({str(scratch)!r})], Path({lock!r}))\n"
+    )
     subprocess.run([sys.executable, "-c", setup + code], cwd=scratch, check=True)
 
 
