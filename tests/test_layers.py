@@ -52,6 +52,7 @@ ALLOWED = {
         "progress",
         "source",
         "codemod",
+        "copies",
         "costs",
         "report",
         "trial",

@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dp2ddp.codemod.convert import Conversion
 from dp2ddp.errors import OptionError, SourceError
 from dp2ddp.source.files import SourceFile
 
+if TYPE_CHECKING:
+    from dp2ddp.copies.project import Wishes
+
 Remark = Callable[[str], None]
+_SHOWN = 10  # names in a remark
 
 
 def names_file(output: str, source: SourceFile) -> bool:
@@ -30,7 +35,9 @@ def refuse_other_files(output: str, source: SourceFile) -> None:
         )
 
 
-def write(conversion: Conversion, output: str | None, *, force: bool, remark: Remark) -> str | None:
+def write(
+    conversion: Conversion, output: str | None, *, force: bool, remark: Remark, wishes: Wishes | None = None
+) -> str | None:
     """Write the script to `output`, or beside the original; into a folder, with all of its project.
 
     Returns the script to start, None if nothing changes. `remark` gets a line for what is worth knowing beside it.
@@ -39,7 +46,9 @@ def write(conversion: Conversion, output: str | None, *, force: bool, remark: Re
     if not conversion.changed:
         return None
     if conversion.is_project or output and not names_file(output, conversion.before):
-        return _write_project(conversion, output, force, remark)
+        return _write_project(conversion, output, force, remark, wishes)
+    if wishes:
+        raise OptionError("--link and --copy say how a folder is copied: name one with -o")
     target = output or (str(conversion.before.beside) if conversion.before.beside else None)
     if target is None:
         raise SourceError(f"{conversion.before.name}: name a file for the result")
@@ -130,8 +139,12 @@ def _write_data(data: bytes, target: str, force: bool, helpers: Mapping[Path, by
     return target
 
 
-def _write_project(conversion: Conversion, output: str | None, force: bool, remark: Remark) -> str:
-    from dp2ddp.source.project_copy import copy_project
+def _write_project(
+    conversion: Conversion, output: str | None, force: bool, remark: Remark, wishes: Wishes | None
+) -> str:
+    from dp2ddp.codemod.written_paths import written_paths
+    from dp2ddp.copies.project import Wishes, copy_project
+    from dp2ddp.source.parsing import parse_leniently
 
     if output is None:
         raise SourceError(
@@ -143,8 +156,23 @@ def _write_project(conversion: Conversion, output: str | None, force: bool, rema
             f"{output}: {others(conversion)}; name a folder with -o, for a copy of the whole project"
         )
     files = {file.before.output: file.data for file in conversion.changed_files if file.before.output}
-    copy = copy_project(conversion.before.output, conversion.helper_file | files, Path(output), force)
-    if copy.linked:
-        shown = ", ".join(map(str, copy.linked[:3])) + (", ..." if len(copy.linked) > 3 else "")
-        remark(f"links to the originals, so write nothing into them: {shown}")
+    trees = (parse_leniently(file.before.text) for file in conversion.files)
+    copy = copy_project(
+        conversion.before.output,
+        conversion.helper_file | files,
+        Path(output),
+        force,
+        written_paths(tree for tree in trees if tree),
+        wishes or Wishes(),
+    )
+    for names, what in (
+        (copy.linked, "links to the originals, which the copy reads and must not write"),
+        (copy.left_out, "left out, since runs of the copy would write there"),
+        (copy.kept, "changed since convert wrote it, so the old text stays beside the new one"),
+    ):
+        if names:
+            shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if names[_SHOWN:] else "")
+            remark(f"{what}: {shown}")
+    if copy.linked or copy.left_out:
+        remark("--copy NAME and --link NAME decide otherwise")
     return str(copy.script)

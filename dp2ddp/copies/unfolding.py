@@ -39,22 +39,19 @@ class Unfolding:
         while rest:
             name = rest.pop(0)
             here = os.path.normpath(os.path.join(done, name))  # `done` has no link in it
-            if not os.path.islink(here):
+            target = _target(here)
+            if target is None:
                 done = here
             elif not rest and not through:
                 return
-            elif self._leads_out(here):
+            elif self._is_inside(here) and not self._is_inside(os.path.realpath(os.path.join(done, target))):
                 self._open_up(here, empty and not rest)
                 done = here
             elif (links := links + 1) > _MOST_LINKS:
                 return  # whoever opens it gets the error
             else:
-                target = os.readlink(here)
                 rest = target.split(os.sep) + rest
                 done = "/" if os.path.isabs(target) else done
-
-    def _leads_out(self, link: str) -> bool:
-        return self._is_inside(link) and not self._is_inside(os.path.realpath(link))
 
     def _is_inside(self, path: str) -> bool:
         return any(path == root or path.startswith(root + os.sep) for root in self._roots)
@@ -82,6 +79,14 @@ class Unfolding:
             yield
         finally:
             os.close(file)
+
+
+def _target(path: str) -> str | None:
+    """Where a link leads; None for what is none: asked once, since another rank may open it up at any time."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
 
 
 def _link_entries(target: Path, fresh: Path) -> None:
