@@ -22,6 +22,7 @@ collect_ignore_glob = [
     "corpus/*/*",
     "programs/*",
     "pairs/*/*",
+    "folders/*",
     "codemod/conversions/*",
     "codemod/idiomatic/conversions/*",
 ]

@@ -18,6 +18,11 @@ class FilesLeft:
     folders: frozenset[str]
     root: str = ""  # where we find what the run has at "/"
 
+    def leads(self, path: str) -> str:
+        """Where a link leads that the run made, as it stands in it; empty for what is none."""
+        place = self.folder / path
+        return os.readlink(place) if place.is_symlink() else ""
+
     def place(self, path: str) -> Path:
         """Where a file is that the run wrote; a link that it made is followed in the run's own tree."""
         place = self.folder / path

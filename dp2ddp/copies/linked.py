@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from dp2ddp.copies.cloning import clone
+from dp2ddp.copies.disguise import is_ours, link
 from dp2ddp.copies.leavings import FilesLeft, is_as_it_was
 from dp2ddp.copies.originals import Original, changed, look_at
 from dp2ddp.source.left_out import is_left_out
@@ -58,8 +59,8 @@ class LinkedCopy:
 
     def _is_as_it_was(self, path: str) -> bool:
         new, old = self.folder / path, self.original / path
-        if new.is_symlink() and Path(os.readlink(new)) == Path(os.path.realpath(old)):
-            return True  # of a folder that was opened up
+        if is_ours(new) and os.path.realpath(new) == os.path.realpath(old):
+            return True  # in a folder that was opened up
         return (path in self.before or not new.is_symlink()) and is_as_it_was(new, old)
 
     def _is_unfolded(self, path: str) -> bool:
@@ -151,7 +152,7 @@ class _Making:
             self._link(entry)
 
     def _link(self, entry: Entry) -> None:
-        self.place(entry.path).symlink_to(entry.path)
+        link(entry.path, self.place(entry.path))
         self.linked.append(entry.path)
 
     def _follow(self, entry: Entry) -> None:
@@ -159,6 +160,8 @@ class _Making:
         there = Path(os.path.realpath(entry.path))
         if there.is_relative_to(self.original) and not _is_below_left_out(there, self.original):
             there = self.place(there)
+        else:
+            self.linked.append(entry.path)
         self.place(entry.path).symlink_to(there)
 
 
@@ -173,7 +176,7 @@ def _beside_its_neighbours(original: Path, room: Path, without: set[Path]) -> Pa
         with contextlib.suppress(PermissionError), os.scandir(parent) as entries:
             for entry in islice(entries, NEIGHBOURS):
                 if Path(entry.path) not in {own, *without}:
-                    (place / entry.name).symlink_to(entry.path)
+                    link(entry.path, place / entry.name)
     folder = here / original.name
     folder.mkdir()
     folder.chmod(original.stat().st_mode | 0o700)

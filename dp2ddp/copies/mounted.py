@@ -15,12 +15,28 @@ from itertools import islice
 from pathlib import Path
 
 from dp2ddp.copies import namespace
+from dp2ddp.copies.disguise import is_ours
 from dp2ddp.copies.leavings import FilesLeft, is_as_it_was
 from dp2ddp.copies.namespace import READY, Layer
 from dp2ddp.errors import RunError
+from dp2ddp.source.folders import holds_too_much
 from dp2ddp.source.left_out import is_left_out
+from dp2ddp.source.survey import Kind, survey
 
 SWITCH = "DP2DDP_MOUNTS"  # "0": go without
+_OF_THE_SYSTEM = {
+    (),
+    ("bin",),
+    ("boot",),
+    ("dev",),
+    ("etc",),
+    ("lib",),
+    ("proc",),
+    ("run",),
+    ("sys",),
+    ("usr",),
+}
+_MOST_LED_TO = 20  # folders elsewhere that links lead to
 _REMOVED_TOLD = 1000  # files of a removed folder that are named, at most
 
 
@@ -62,6 +78,8 @@ class MountedCopy:
         )
 
     def _is_as_it_was(self, path: Path, now: Path) -> bool:
+        if is_ours(now) and os.path.realpath(now) == os.path.realpath(path):
+            return True  # in a folder behind a link of the user's that was opened up
         if path in self.put:
             return now.is_file() and now.read_bytes() == self.put[path]
         return is_as_it_was(now, path)
@@ -180,9 +198,10 @@ def _hold(layers: Sequence[Layer]) -> Holder:
 
 
 def _layers(folder: Path, room: Path) -> list[Layer]:
-    """One for the folder, and one for each other file system that is mounted below it."""
+    """One for the folder, one for each that links in it lead to, and one for each other file system mounted below."""
     layers = []
-    for number, point in enumerate([folder, *_mounted_below(folder)]):
+    places = [folder, *_led_to(folder)]
+    for number, point in enumerate(each for place in places for each in (place, *_mounted_below(place))):
         layer = Layer(str(point), str(room / f"{number}"), str(room / f"{number}.work"))
         os.makedirs(layer.upper)
         os.mkdir(layer.work)
@@ -190,6 +209,20 @@ def _layers(folder: Path, room: Path) -> list[Layer]:
         os.chmod(layer.upper, os.stat(layer.upper).st_mode | 0o700)
         layers.append(layer)
     return layers
+
+
+def _led_to(folder: Path) -> list[Path]:
+    """Folders of the user's elsewhere that links lead to: data and results on a larger disk."""
+    ends = (Path(os.path.realpath(entry.path)) for entry in survey(folder) if entry.kind is Kind.LINK)
+    led_to = {end for end in ends if end.is_dir() and not end.is_relative_to(folder) and _may_hold_data(end)}
+    return sorted(end for end in led_to if not led_to.intersection(end.parents))[:_MOST_LED_TO]
+
+
+def _may_hold_data(folder: Path) -> bool:
+    """The system's folders, and those that hold home or all that is temporary, stay as they are."""
+    return (
+        not holds_too_much(folder) and folder.parts[1:2] not in _OF_THE_SYSTEM and os.access(folder, os.W_OK)
+    )
 
 
 def _mounted_below(folder: Path) -> Iterable[Path]:
@@ -222,7 +255,7 @@ def _put(path: Path, data: bytes, layers: Sequence[Layer]) -> None:
 @cache
 def can_mount(folders: tuple[Path, ...], room: Path) -> bool:
     """Asked once: all runs of a trial have copies of one kind."""
-    apart = not any(room.is_relative_to(folder) for folder in folders)
+    apart = not any(room.is_relative_to(folder) for folder in folders)  # a layer cannot lie over itself
     if sys.platform != "linux" or os.environ.get(SWITCH) == "0" or not apart:
         return False
     try:

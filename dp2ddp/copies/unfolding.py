@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dp2ddp.copies.cloning import clone
+from dp2ddp.copies.disguise import link
 
 _MOST_LINKS = 40  # as many as the kernel follows
 _HERE, _EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
@@ -56,20 +57,20 @@ class Unfolding:
     def _is_inside(self, path: str) -> bool:
         return any(path == root or path.startswith(root + os.sep) for root in self._roots)
 
-    def _open_up(self, link: str, empty: bool) -> None:
+    def _open_up(self, place: str, empty: bool) -> None:
         with self._alone():
-            if not os.path.islink(link):
+            if not os.path.islink(place):
                 return  # another rank was faster
-            target = Path(os.path.realpath(link))
-            fresh = Path(f"{link}.{os.getpid()}.dp2ddp")
+            target = Path(os.path.realpath(place))
+            fresh = Path(f"{place}.{os.getpid()}.dp2ddp")
             if target.is_dir():
                 _link_entries(target, fresh)
-                _exchange(str(fresh), link)
+                _exchange(str(fresh), place)
             elif target.exists():
                 _copy(target, fresh, empty)
-                os.replace(fresh, link)
+                os.replace(fresh, place)
             else:
-                os.unlink(link)  # what is made there is the run's
+                os.unlink(place)  # what is made there is the run's
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -93,7 +94,7 @@ def _link_entries(target: Path, fresh: Path) -> None:
     fresh.mkdir()
     with os.scandir(target) as entries:
         for entry in entries:
-            os.symlink(entry.path, fresh / entry.name)
+            link(entry.path, fresh / entry.name)
     shutil.copymode(target, fresh)
     fresh.chmod(fresh.stat().st_mode | 0o700)
 
@@ -106,15 +107,15 @@ def _copy(target: Path, fresh: Path, empty: bool) -> None:
         shutil.copy2(target, fresh)
 
 
-def _exchange(folder: str, link: str) -> None:
+def _exchange(folder: str, place: str) -> None:
     """Put a folder in the place of a link at once; where the kernel cannot, the name is gone for a moment."""
     if sys.platform == "linux":
         library = ctypes.CDLL(None, use_errno=True)
-        names = os.fsencode(folder), os.fsencode(link)
+        names = os.fsencode(folder), os.fsencode(place)
         if library.renameat2(_HERE, names[0], _HERE, names[1], _EXCHANGE) == 0:
             os.unlink(folder)
             return
         if ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS):
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), link)
-    os.unlink(link)
-    os.rename(folder, link)
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), place)
+    os.unlink(place)
+    os.rename(folder, place)

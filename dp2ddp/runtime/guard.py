@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from dp2ddp.copies.disguise import disguise, is_ours
 from dp2ddp.copies.unfolding import Unfolding
 from dp2ddp.runtime.written_files import Writes
 
@@ -41,9 +42,13 @@ class Guard:
         self._writes = writes
         self._mine = threading.local()  # what is done to open a link up is no work of the script's
 
+    def is_busy(self) -> bool:
+        """Whether this thread opens a link up."""
+        return getattr(self._mine, "busy", False)
+
     def writes(self, path: Any, through: bool, empty: bool = False) -> None:
         """Something is about to be written at `path`; Any: what a script gives for one, a number is an open file."""
-        if not isinstance(path, (str, bytes, os.PathLike)) or getattr(self._mine, "busy", False):
+        if not isinstance(path, (str, bytes, os.PathLike)) or self.is_busy():
             return
         self._mine.busy = True
         try:
@@ -57,6 +62,11 @@ class Guard:
         if self._writes:
             self._writes.note(path, anew=anew)
 
+    def opens_folder(self, path: Any) -> None:
+        """A folder is about to be moved or removed with all that is in it: one of ours is to be one."""
+        if is_ours(path) and os.path.isdir(path):
+            self.writes(path, through=True)
+
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         """For sys.addaudithook."""
         if event == "open":
@@ -66,6 +76,10 @@ class Guard:
         elif event in _NAMES:
             for index in _NAMES[event]:
                 self.writes(arguments[index], through=False)
+            if event == "os.rename":
+                self.opens_folder(arguments[0])
+        elif event == "shutil.rmtree":
+            self.opens_folder(arguments[0])
         elif event in _CONTENT:
             self.writes(arguments[0], through=True)
         elif event == "sqlite3.connect":
@@ -79,6 +93,7 @@ def guard(owned: Sequence[Path], lock: Path, writes: Writes | None = None) -> No
     owned: folders that the run may write to. lock: a file that all ranks share.
     """
     guarding = Guard(Unfolding(owned, lock), writes)
+    disguise(guarding.is_busy)
     sys.addaudithook(guarding.hook)
     _watch_torch(guarding)
 

@@ -18,12 +18,12 @@ def project_root(entry: Path, files: Sequence[Path]) -> Path:
     """
     answer = _git(entry.parent, "rev-parse", "--show-toplevel")
     root = Path(answer.strip()).resolve() if answer else None
-    if root and not _holds_too_much(root):
+    if root and not holds_too_much(root):
         return root
     linked = set(_behind_links(entry.parent))
     inside = [path.parent for path in files if not any(path.is_relative_to(link) for link in linked)]
     common = Path(os.path.commonpath([entry.parent, *inside]))
-    if common != entry.parent and _holds_too_much(common):
+    if common != entry.parent and holds_too_much(common):
         raise SourceError(
             f"{entry}: its local modules lie far apart, and {common} holds more than this project; use --in-place"
         )
@@ -33,10 +33,10 @@ def project_root(entry: Path, files: Sequence[Path]) -> Path:
 def working_tree(folder: Path) -> Path | None:
     """The folder above that git keeps, told by its .git alone; None for home and what is above it."""
     top = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), None)
-    return None if top is None or _holds_too_much(top) else top
+    return None if top is None or holds_too_much(top) else top
 
 
-def _holds_too_much(folder: Path) -> bool:
+def holds_too_much(folder: Path) -> bool:
     """Home, the root, and what is above them are no projects."""
     import tempfile  # takes as long as a tenth of what a conversion needs to start
 

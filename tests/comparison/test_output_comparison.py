@@ -230,3 +230,18 @@ def test_each_sort_of_line_that_differs_is_told_once() -> None:
     )
     assert again.others == ((7, "best 0.5", "best 0.6"),)
     assert compare_text("a\nb 1\nc 2\n", "a\nb 1\n", FLOAT64).others == ()
+
+
+def test_links_to_folders_are_compared_by_where_they_lead(tmp_path: Path) -> None:
+    """`latest -> run5`; reading one as a file once ended verify in a traceback."""
+    left = []
+    for name, target in (("dp", "run1"), ("same", "run1"), ("other", "run2")):
+        (tmp_path / name / "original").mkdir(parents=True)
+        workspace = copy_by_links(tmp_path / name / "original", tmp_path / name / "copy", {}, (), ())
+        for folder in ("run1", "run2"):
+            (workspace.folder / folder).mkdir()
+        (workspace.folder / "latest").symlink_to(target)
+        left.append(workspace.left_behind())
+    assert compare_files(left[0], left[1], FLOAT64)[0].different == ()
+    (found,) = compare_files(left[0], left[2], FLOAT64)[0].different
+    assert (found.path, found.what) == ("latest", "leads to run2 instead of run1")

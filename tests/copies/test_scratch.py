@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,13 @@ from dp2ddp.copies import linked
 from dp2ddp.copies.scratch import Copies
 from dp2ddp.errors import RunError
 from dp2ddp.source import survey
-from tests.copies.folders import KINDS, choose, copied
+from tests.copies.kinds import KINDS, choose, copied
 
 # what a rank does before the script begins (runtime/boot.py), without torch
 RUN = """
 import os, sys
 from pathlib import Path
+from dp2ddp.copies.disguise import disguise
 from dp2ddp.copies.namespace import enter
 from dp2ddp.copies.unfolding import Unfolding
 holder, folder, room, owned, code = sys.argv[1:6]
@@ -31,14 +32,21 @@ busy = False
 def hook(event, arguments):
     global busy
     writes = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+    if event in ("os.rename", "shutil.rmtree") and not busy:
+        busy = True
+        unfolding.own(arguments[0], True)
+        busy = False
     changes = event in ("os.mkdir", "os.remove", "os.rmdir", "os.rename", "os.utime")
     if (writes or changes) and isinstance(arguments[0], str) and not busy:
         busy = True
         unfolding.own(arguments[0], bool(writes))
         busy = False
 sys.addaudithook(hook)
+disguise(lambda: busy)
 exec(code)
 """
+
+RENAME = "from dp2ddp.runtime.guard import rename_across_layers; rename_across_layers()\n"
 
 
 @pytest.fixture
@@ -78,15 +86,17 @@ def run(copies: Copies, code: str) -> str:
     return result.stdout
 
 
-def state(folder: Path) -> dict[str, tuple[object, ...]]:
-    """Every byte below a folder, and what is known of each name."""
+def state(folder: Path, without: Collection[Path] = ()) -> dict[str, tuple[object, ...]]:
+    """Every byte below a folder, and what is known of each name; the bytes of some left out."""
     every = (path for path in folder.rglob("*"))
-    return {str(path.relative_to(folder)): _state_of(path) for path in every}
+    return {str(path.relative_to(folder)): _state_of(path, path not in without) for path in every}
 
 
-def _state_of(path: Path) -> tuple[object, ...]:
+def _state_of(path: Path, read: bool) -> tuple[object, ...]:
     known = path.lstat()
-    content = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else b""
+    content = (
+        os.readlink(path) if path.is_symlink() else path.read_bytes() if read and path.is_file() else b""
+    )
     return known.st_mode, known.st_size, known.st_mtime_ns, known.st_nlink, content
 
 
@@ -216,6 +226,30 @@ class TestAsPeopleHaveIt:
             left = copies.workspaces[0].left_behind()
             assert (left.written, left.removed) == (("images/cache",), ("images/3.jpg",))
             assert copies.workspaces[0].changed_originals() == ()
+        assert state(project) == before
+
+    def test_a_folder_of_many_files_looks_like_one(
+        self, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(survey, "MANY", 5)
+        for number in range(9):
+            (project / "images" / f"{number % 2}").mkdir(parents=True, exist_ok=True)
+            (project / "images" / f"{number % 2}" / f"{number}.jpg").write_text("")
+            (project / "images" / f"{number}.jpg").write_text("")
+        code = """
+walked = sorted(file for _, _, files in os.walk(".") for file in files if file.endswith("jpg"))
+found = sorted(path.name for path in Path().rglob("*.jpg"))
+assert walked == found == sorted(f"{number}.jpg" for number in range(9) for _ in range(2)), (walked, found)
+assert not os.path.islink("images") and not Path("images").is_symlink() and Path("images/1").is_dir()
+assert Path("images/1").resolve() == Path.cwd().resolve() / "images/1"
+import shutil
+shutil.rmtree("images/1")
+os.rename("images/0", "images/2")
+assert sorted(os.listdir("images/2")) == ["0.jpg", "2.jpg", "4.jpg", "6.jpg", "8.jpg"]
+"""
+        before = state(project)
+        with copied(project, tmp_path / "room") as copies:
+            run(copies, RENAME + code)
         assert state(project) == before
 
     def test_a_converted_file_that_lies_elsewhere_is_refused(self, project: Path, tmp_path: Path) -> None:
