@@ -107,9 +107,10 @@ def held_by(stage: Stage, server: int) -> int:
     """
     statuses = (read_status(Path(stage.run_folder), rank) for rank in (LAUNCHER, *stage.ranks))
     ranks = {status.pid for status in statuses if status and status.code is None}
-    parents = {parent for rank in ranks if (parent := _parent(rank)) is not None} - ranks - {os.getpid()}
+    parents = {parent for rank in ranks if (parent := _parent(rank)) is not None}
     shared = _own(server) * len(ranks) if server in parents else 0
-    return max(0, sum(map(_own, ranks | parents - {server})) - shared)
+    agents = parents - ranks - {server, os.getpid()}
+    return max(0, sum(map(_own, ranks | agents)) - shared)
 
 
 def _parent(pid: int) -> int | None:

@@ -121,26 +121,28 @@ class Guard:
         seen = Seen(self.peaks.get(folder, 0), self._before, self._lowest, self._killed_since())
         if lacked_memory(run, seen):
             if not self._may_wait:
-                raise _error(run, "memory", memory_text(run, seen), memory.ADVICE)
+                raise self._error(run, "memory", memory_text(run, seen), memory.ADVICE)
             self.aside[folder] = Aside(lacked=True)
             self._progress.say(f"{name_of(run.stage)} got no more memory beside the others: again, alone")
         elif lacked_space(run, min(self._space, free_space(self._scratch))):
-            raise _error(run, "space", space_text(run), space.advice())
+            raise self._error(run, "space", space_text(run), space.advice())
         else:
             on_end(run)
+
+    def _error(self, run: Run, kind: str, text: str, advice: str) -> RunError:
+        """Of a run that failed of the machine: where other ranks stood says nothing."""
+        words = last_words(run)
+        if words:
+            self._progress.say(words)
+        failed = replace(run, failure=Failure(kind, _rank(run), text))
+        what_now = BeforeFailure((), advice)
+        return RunError(
+            failure_text(failed, before=what_now), failure_document(failed, words, before=what_now)
+        )
 
     def _killed_since(self) -> int:
         """Processes that the kernel has ended for lack of memory since these runs began; 0 where it does not say."""
         return (count_kills() or 0) - (self._kills or 0)
-
-
-def _error(run: Run, kind: str, text: str, advice: str) -> RunError:
-    """Of a run that failed of the machine: no rank is to blame, and where the others stood says nothing."""
-    failed = replace(run, failure=Failure(kind, _rank(run), text))
-    what_now = BeforeFailure((), advice)
-    return RunError(
-        failure_text(failed, before=what_now), failure_document(failed, last_words(run), before=what_now)
-    )
 
 
 def _rank(run: Run) -> int | None:

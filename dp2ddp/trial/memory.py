@@ -126,8 +126,9 @@ def memory_text(run: Run, seen: Seen) -> str:
     assert run.failure is not None
     ended = "the system ended one (SIGKILL)" if -signal.SIGKILL in run.codes else run.failure.text
     who = "it" if run.stage.mode == "dp" else "its ranks"
+    held = f"{who} held {size(seen.held)}, " if seen.held else ""  # 0: it was over before anybody looked
     before = room_text(seen.before, "were") + _limit()
-    return f"{who} held {size(seen.held)}, with nothing beside; before, {before}: {ended}"
+    return f"{held}with nothing beside; before, {before}: {ended}"
 
 
 def room_text(room: Room, are: str = "are") -> str:

@@ -13,8 +13,7 @@ from dp2ddp.errors import RunError
 from dp2ddp.runtime.run import Run
 from dp2ddp.trial.memory import MB, size
 
-_LEAST = 64 * MB  # for the records of a run, and what it writes
-_NOTHING = 16 * MB  # free: a file system is full when what is to be written does not fit any more
+_LEAST = 16 * MB  # for what runs write, at least; with less free a file system counts as full
 
 
 def free_space(scratch: Path) -> int:
@@ -32,12 +31,12 @@ def check_space(scratch: Path, each: int, copies: int) -> None:
 
 def lacks(free: int, each: int, copies: int) -> bool:
     """Whether so many copies, with what runs write into them, do not fit."""
-    return copies > 0 and free < copies * (each + _LEAST)
+    return copies > 0 and free < copies * each + _LEAST
 
 
 def lacked_space(run: Run, lowest: int) -> bool:
     """Whether a run failed where nothing could be written any more; one that fails otherwise may be right to."""
-    return run.failure is not None and run.failure.kind == "crash" and lowest < _NOTHING
+    return run.failure is not None and run.failure.kind == "crash" and lowest < _LEAST
 
 
 def space_text(run: Run) -> str:
