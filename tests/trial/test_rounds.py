@@ -64,7 +64,7 @@ def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Subject:
     folder.mkdir()
     (folder / "train.py").write_text(TRAIN)
     monkeypatch.chdir(folder)
-    return replace(subject_of(VerifyOptions(Path("train.py"))), torchrun=False)
+    return replace(subject_of(VerifyOptions(script=Path("train.py"))), torchrun=False)
 
 
 def tried(subject: Subject, server: Server, tmp_path: Path) -> tuple[Verdict, Heard]:
@@ -139,7 +139,7 @@ def test_a_script_that_asks_for_too_much_is_not_said_to_crash(
 ) -> None:
     asking = TRAIN.replace("for step", "big = torch.empty(10**15)\nfor step")
     subject.script.write_text(asking)
-    changed = replace(subject_of(VerifyOptions(Path("train.py"))), torchrun=False)
+    changed = replace(subject_of(VerifyOptions(script=Path("train.py"))), torchrun=False)
     with pytest.raises(RunError) as caught:
         tried(changed, server, tmp_path)
     first, second = str(caught.value).splitlines()
