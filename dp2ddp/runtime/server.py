@@ -57,7 +57,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of the process that ranks are forked from."""
+        """The number of the process that ranks are forked from."""
         return self._process.pid
 
     @property

@@ -15,12 +15,12 @@ from pathlib import Path
 from dp2ddp.comparison.verdict import HeldMemory
 from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress
-from dp2ddp.runtime.memory import read_room
+from dp2ddp.runtime.room import read_room
 from dp2ddp.runtime.run import Look, Run
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Mode, Stage
-from dp2ddp.trial.guard import Guard
 from dp2ddp.trial.memory import Need, empty_need, expected_need, how_many_at_once, room_text
+from dp2ddp.trial.memory_watch import MemoryWatch
 from dp2ddp.trial.prepare import Prepared, RunKind
 from dp2ddp.trial.runs import Listener, is_torchrun, name_of, raise_or_report, reference_of, show, start
 from dp2ddp.trial.space import check_space, free_space
@@ -70,16 +70,18 @@ class Rounds:
             prepared = self._prepare(now, copies=len(now) + len(waiting))
             self.progress.begin("training")
             stages = [ready.stage for ready in (*(ready for ready, _ in done.values()), *prepared)]
-            runs, guard = self._run_round(prepared, stages, together)
+            runs, memory_watch = self._run_round(prepared, stages, together)
             for each, ready, run in zip(now, prepared, runs, strict=True):
                 folder = run.stage.run_folder
-                if folder in guard.aside:
+                if folder in memory_watch.aside:
                     shutil.rmtree(str(ready.stage.scratch), ignore_errors=True)
                     again = replace(each.kind, again=each.kind.again + 1)
-                    waiting.append(_Waiting(each.place, again, each.alone or guard.aside[folder].lacked))
+                    waiting.append(
+                        _Waiting(each.place, again, each.alone or memory_watch.aside[folder].lacked)
+                    )
                     self.in_turn = True
                 else:
-                    self._note(run, guard.peaks.get(folder, 0))
+                    self._note(run, memory_watch.peaks.get(folder, 0))
                     done[each.place] = ready, run
         return [done[place] for place in range(len(kinds))]
 
@@ -94,7 +96,7 @@ class Rounds:
 
     def _run_round(
         self, prepared: Sequence[Prepared], stages: Sequence[Stage], together: bool
-    ) -> tuple[list[Run], Guard]:
+    ) -> tuple[list[Run], MemoryWatch]:
         """`stages`: also of the runs that are over, for whoever asks what DataParallel did."""
         with ExitStack() as stack:
             runnings = []
@@ -107,15 +109,15 @@ class Rounds:
                 lambda run: raise_or_report(run, self.progress, self.subject, reference_of(run, stages)),
             )
             may_wait = len(runnings) > 1 and not together
-            guard = Guard(runnings, self.server, self.scratch, self.progress, may_wait=may_wait)
+            memory_watch = MemoryWatch(runnings, self.server, self.scratch, self.progress, may_wait=may_wait)
 
             def on_look(looks: Sequence[Look]) -> None:
                 listener.on_look()
                 show(looks, self.progress)
 
-            runs = guard.watch(self.subject.timeout, listener.on_end, on_look)
+            runs = memory_watch.watch(self.subject.timeout, listener.on_end, on_look)
             listener.report_all()
-        return runs, guard
+        return runs, memory_watch
 
     def _count_at_once(self, waiting: Sequence[_Waiting], together: bool) -> int:
         room = read_room()

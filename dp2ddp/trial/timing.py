@@ -30,8 +30,8 @@ from dp2ddp.runtime.run import Process, Run, Running
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.all_trials import how_it_ended
 from dp2ddp.trial.bench_plan import BenchPlan, Kind
-from dp2ddp.trial.guard import Guard
 from dp2ddp.trial.launches import try_with_launch
+from dp2ddp.trial.memory_watch import MemoryWatch
 from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.prepare import Prepared, RunKind, prepare
 from dp2ddp.trial.runs import count_devices, environment, raise_or_report, show
@@ -246,8 +246,8 @@ class _Bencher:
         return timed
 
     def _watch(self, running: Running, subject: Subject) -> Run:
-        guard = Guard([running], self.server, self.scratch, SILENT, may_wait=False)
-        (run,) = guard.watch(
+        memory_watch = MemoryWatch([running], self.server, self.scratch, SILENT, may_wait=False)
+        (run,) = memory_watch.watch(
             subject.timeout,
             lambda run: raise_or_report(run, SILENT, subject),
             lambda looks: show(looks, self.progress),

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from dp2ddp.runtime.memory import CONTAINER, Room
+from dp2ddp.runtime.room import CONTAINER, Room
 from dp2ddp.runtime.run import Failure, Run
 from dp2ddp.trial.memory import (
     AGENT,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.runtime import memory
-from dp2ddp.runtime.memory import CONTAINER, MACHINE, Room, control_groups, held_by, read_room
+from dp2ddp.runtime import room
+from dp2ddp.runtime.room import CONTAINER, MACHINE, Room, control_groups, held_by, read_room
 from dp2ddp.runtime.run_folder import RankStatus, write_status
 from dp2ddp.runtime.stage import Stage
 
@@ -94,10 +94,10 @@ def test_the_least_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     here = read_room()
     assert 0 < here.free <= here.limit
     monkeypatch.setattr(
-        memory, "control_groups", lambda process: [Room(1, 2, CONTAINER), Room(2**60, 2**60, CONTAINER)]
+        room, "control_groups", lambda process: [Room(1, 2, CONTAINER), Room(2**60, 2**60, CONTAINER)]
     )
     assert read_room() == Room(1, 2, CONTAINER)
-    monkeypatch.setattr(memory, "control_groups", lambda process: [Room(2**60, 2**60, CONTAINER)])
+    monkeypatch.setattr(room, "control_groups", lambda process: [Room(2**60, 2**60, CONTAINER)])
     assert read_room().of == MACHINE
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress
 from dp2ddp.report.failure_text import BeforeFailure, failure_document, failure_text
-from dp2ddp.runtime.memory import count_kills, held_by, read_room
+from dp2ddp.runtime.room import count_kills, held_by, read_room
 from dp2ddp.runtime.run import Failure, Look, Run, Running, watch
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial import memory, space
@@ -27,14 +27,14 @@ _LOOK, _WEIGH = 0.05, 0.25  # seconds between two looks at what is free, and at 
 
 
 @dataclass(frozen=True)
-class Aside:
+class SetAside:
     """A run that does not count, and has to run again; `lacked`: the system gave it no more memory beside others."""
 
     lacked: bool
 
 
-class Guard:
-    """Of runs that run at once. `may_wait`: they can be ended, and run later."""
+class MemoryWatch:
+    """Watches runs that run at once. `may_wait`: they can be ended, and run later."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Guard:
         may_wait: bool,
     ) -> None:
         self.peaks: dict[str, int] = {}  # run folder -> bytes: the most that the run was seen to hold
-        self.aside: dict[str, Aside] = {}  # run folder
+        self.aside: dict[str, SetAside] = {}  # run folder
         self._runnings, self._server, self._scratch = runnings, server, scratch
         self._progress, self._may_wait = progress, may_wait
         self._before = self._lowest = read_room()
@@ -106,7 +106,7 @@ class Guard:
         held, coming_back = ([self._weigh(each) for each in group] for group in (running, leaving))
         ended = running[len(running) - how_many_to_end(room, held, sum(coming_back)) :]
         for each in reversed(ended):
-            self.aside[each.stage.run_folder] = Aside(lacked=False)
+            self.aside[each.stage.run_folder] = SetAside(lacked=False)
             each.kill()
         if ended:
             names = " and ".join(name_of(each.stage) for each in ended)
@@ -122,7 +122,7 @@ class Guard:
         if lacked_memory(run, seen):
             if not self._may_wait:
                 raise self._error(run, "memory", memory_text(run, seen), memory.ADVICE)
-            self.aside[folder] = Aside(lacked=True)
+            self.aside[folder] = SetAside(lacked=True)
             self._progress.say(f"{name_of(run.stage)} got no more memory beside the others: again, alone")
         elif lacked_space(run, min(self._space, free_space(self._scratch))):
             raise self._error(run, "space", space_text(run), space.advice())
@@ -130,7 +130,7 @@ class Guard:
             on_end(run)
 
     def _error(self, run: Run, kind: str, text: str, advice: str) -> RunError:
-        """Of a run that failed of the machine: where other ranks stood says nothing."""
+        """What is raised where the machine failed: where other ranks stood says nothing."""
         words = last_words(run)
         if words:
             self._progress.say(words)

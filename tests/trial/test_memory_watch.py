@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.errors import RunError
-from dp2ddp.runtime.memory import Room
+from dp2ddp.runtime.room import Room
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.run_folder import prepare_run_folder
 from dp2ddp.runtime.stage import Mode, Stage
-from dp2ddp.trial import guard
-from dp2ddp.trial.guard import Aside, Guard
+from dp2ddp.trial import memory_watch
+from dp2ddp.trial.memory_watch import MemoryWatch, SetAside
 from tests.heard import Heard
 
 GB = 2**30
@@ -63,12 +63,12 @@ class Running:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(8 * GB)
-    monkeypatch.setattr(guard, "read_room", lambda: Room(made.free, made.limit))
-    monkeypatch.setattr(guard, "held_by", lambda stage, server: 3 * GB)
-    monkeypatch.setattr(guard, "count_kills", lambda: made.kills)
-    monkeypatch.setattr(guard, "free_space", lambda scratch: made.space)
-    monkeypatch.setattr(guard, "_LOOK", 0.0)
-    monkeypatch.setattr(guard, "_WEIGH", 0.0)
+    monkeypatch.setattr(memory_watch, "read_room", lambda: Room(made.free, made.limit))
+    monkeypatch.setattr(memory_watch, "held_by", lambda stage, server: 3 * GB)
+    monkeypatch.setattr(memory_watch, "count_kills", lambda: made.kills)
+    monkeypatch.setattr(memory_watch, "free_space", lambda scratch: made.space)
+    monkeypatch.setattr(memory_watch, "_LOOK", 0.0)
+    monkeypatch.setattr(memory_watch, "_WEIGH", 0.0)
     return made
 
 
@@ -80,9 +80,9 @@ def looks(count: int) -> Callable[[], bool]:
 
 def watched(
     tmp_path: Path, runnings: list[Running], may_wait: bool = True, server: Server | None = None
-) -> tuple[Guard, list[Run], Heard]:
+) -> tuple[MemoryWatch, list[Run], Heard]:
     heard, ended = Heard(), list[Run]()
-    made = Guard(runnings, server or Server(), tmp_path, heard, may_wait=may_wait)  # type: ignore[arg-type]
+    made = MemoryWatch(runnings, server or Server(), tmp_path, heard, may_wait=may_wait)  # type: ignore[arg-type]
     made.watch(None, ended.append, lambda looks: None)
     return made, ended, heard
 
@@ -113,7 +113,7 @@ def test_when_the_memory_goes_the_last_ones_are_ended_and_do_not_count(
     runs[2].kill = kill  # type: ignore[method-assign]
     made, ended, heard = watched(tmp_path, runs)
     assert [run.killed for run in runs] == [False, False, True]
-    assert made.aside == {runs[2].stage.run_folder: Aside(lacked=False)}
+    assert made.aside == {runs[2].stage.run_folder: SetAside(lacked=False)}
     assert [run.stage.dtype for run in ended] == ["float64", "float64"]
     assert heard.lines == [
         "537 MB are free of the 10.7 GB of this machine, too little for all at once: dp in float32 again behind the "
@@ -135,7 +135,7 @@ def test_one_that_the_system_ends_beside_others_comes_again(tmp_path: Path, mach
 
     killed = Running(tmp_path, "ddp", "float64", until_killed, code=-signal.SIGKILL)
     made, ended, heard = watched(tmp_path, [Running(tmp_path, "dp", "float64", looks(9)), killed])
-    assert made.aside == {killed.stage.run_folder: Aside(lacked=True)}
+    assert made.aside == {killed.stage.run_folder: SetAside(lacked=True)}
     assert [run.stage.mode for run in ended] == ["dp"]
     assert heard.lines == ["ddp in float64 got no more memory beside the others: again, alone"]
 
@@ -194,6 +194,6 @@ def test_a_run_that_was_set_aside_is_not_shown_any_more(tmp_path: Path, machine:
     machine.free = 0
     runs = [Running(tmp_path, "dp", "float64", looks(9)), Running(tmp_path, "ddp", "float64", lambda: True)]
     shown: list[list[str]] = []
-    made = Guard(runs, Server(), tmp_path, Heard(), may_wait=True)  # type: ignore[arg-type]
+    made = MemoryWatch(runs, Server(), tmp_path, Heard(), may_wait=True)  # type: ignore[arg-type]
     made.watch(None, lambda run: None, lambda looks: shown.append([look.stage.mode for look in looks]))
     assert shown[-1] == ["dp"]
