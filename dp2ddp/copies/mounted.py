@@ -148,14 +148,14 @@ class Holder:
         return Path(f"/proc/{self.process.pid}/root{path}")
 
     def close(self) -> None:
-        """End it; what the layers caught can be removed from now on."""
+        """End it; what the layers caught can be removed from now on. A second time it does nothing."""
         if self.process.stdin:
             self.process.stdin.close()
         self.process.wait()
         if self.process.stdout:
             self.process.stdout.close()
         for layer in self.layers:
-            for folder in Path(layer.work).iterdir():
+            for folder in Path(layer.work).glob("*"):
                 folder.chmod(0o700)  # the kernel makes one that not even its owner may look into
 
 

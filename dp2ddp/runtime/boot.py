@@ -39,7 +39,7 @@ from dp2ddp.runtime.abrupt_exits import ExitReporter, follow_exits
 from dp2ddp.runtime.collective_calls import CallRing
 from dp2ddp.runtime.metering import start_meter
 from dp2ddp.runtime.overlay import Overlay
-from dp2ddp.runtime.processes import children_die_with_us, die_with_parent
+from dp2ddp.runtime.processes import children_die_with_us, die_with_parent, end_before_others
 from dp2ddp.runtime.rendezvous import meet_in_run_folder
 from dp2ddp.runtime.run_folder import (
     LAUNCHER,
@@ -99,6 +99,7 @@ def run_stage(stage: Stage, rank: int) -> int:
     os.environ.update((name, stage.filled_in(value, rank)) for name, value in stage.variables)
     look_in_copies(stage.moved)
     if stage.capture:
+        end_before_others()
         _capture_output(run_folder, rank)
         have_terminal()
     atexit.register(complete_open_files)  # first in, last to run: behind all that the script registers

@@ -55,6 +55,16 @@ class Server:
             time.sleep(_LOOK)
         return self.ended[key][0]
 
+    @property
+    def pid(self) -> int:
+        """The number of the process that ranks are forked from."""
+        return self._process.pid
+
+    @property
+    def is_over(self) -> bool:
+        """Whether that process has ended."""
+        return self._process.poll() is not None
+
     def check(self) -> None:
         """RunError if the process with torch has ended."""
         if self._process.poll() is not None:

@@ -26,14 +26,16 @@ from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
 from dp2ddp.errors import OptionError, RunError
 from dp2ddp.progress import SILENT, Progress, RunState
 from dp2ddp.report.comparison import Report, headline
-from dp2ddp.runtime.run import Process, Run, Running, watch
+from dp2ddp.runtime.run import Process, Run, Running
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.all_trials import how_it_ended
 from dp2ddp.trial.bench_plan import BenchPlan, Kind
 from dp2ddp.trial.launches import try_with_launch
+from dp2ddp.trial.memory_watch import MemoryWatch
 from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
 from dp2ddp.trial.runs import count_devices, environment, raise_or_report, show
+from dp2ddp.trial.space import check_space, full_disk_is_said
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial_report import surroundings_of
 
@@ -248,8 +250,8 @@ class _Bencher:
         return timed
 
     def _watch(self, running: Running, subject: Subject) -> Run:
-        (run,) = watch(
-            [running],
+        memory_watch = MemoryWatch([running], self.server, self.scratch, SILENT, may_wait=False)
+        (run,) = memory_watch.watch(
             subject.timeout,
             lambda run: raise_or_report(run, SILENT, subject),
             lambda looks: show(looks, self.progress),
@@ -258,7 +260,9 @@ class _Bencher:
 
     def _prepared(self, subject: Subject, mode: Mode, world: int, room: Path) -> Prepared:
         plain = replace(subject, sample_streams=False)
-        prepared = prepare(plain, RunKind(mode, "float32"), world, room)
+        with full_disk_is_said():
+            check_space(self.scratch, 0, 1)
+            prepared = prepare(plain, RunKind(mode, "float32"), world, room)
         return replace(prepared, stage=replace(prepared.stage, trace=None, rank_order=False))
 
     def _room(self) -> Path:
