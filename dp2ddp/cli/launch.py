@@ -155,7 +155,7 @@ def _remarks(path: Path, ready: Readiness, job: Job, place: Target) -> Iterator[
 
 
 def _write(text: str, output: str, force: bool, place: Target) -> None:
-    from dp2ddp.source.writing import write_atomically
+    from dp2ddp.source.writing import refuse_to_overwrite, write_atomically
 
     if output == "-":
         click.echo(text, nl=False)
@@ -165,8 +165,7 @@ def _write(text: str, output: str, force: bool, place: Target) -> None:
         raise SourceError(f"{output}: a folder; name a file with -o")
     if not path.parent.is_dir():
         raise SourceError(f"{output}: cannot be written (there is no folder {path.parent})")
-    if path.exists() and not force and not (path.is_file() and path.read_bytes() == text.encode()):
-        raise SourceError(f"{output}: exists already; use --force to overwrite it, or -o to write elsewhere")
+    refuse_to_overwrite(path, text.encode(), force=force)
     write_atomically(path, text.encode())
     click.echo(f"written: {output}; {place.started_by} {shlex.quote(output)}", err=True)
 
