@@ -79,8 +79,8 @@ def refuse_unkept(held: Mapping[Path, bytes]) -> None:
         raise SourceError(f"{path}: not committed to git; commit it first, or use --force to change it")
 
 
-def _same_lines(one: bytes, other: bytes) -> bool:
-    return one.replace(b"\r\n", b"\n") == other.replace(b"\r\n", b"\n")
+def _same_lines(text: bytes, other: bytes) -> bool:
+    return text.replace(b"\r\n", b"\n") == other.replace(b"\r\n", b"\n")
 
 
 def _filter_of(path: Path) -> str | None:

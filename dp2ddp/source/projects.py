@@ -245,12 +245,12 @@ class _Search:
         if not name or "*" in name or name[0] in sys.stdlib_module_names:
             return None
         home = self._home(name[0])
-        found = _module_file(home.joinpath(*name)) if home else None
-        if found is None:
+        place = _module_file(home.joinpath(*name)) if home else None
+        if place is None:
             return None
-        file = found.resolve()
-        if file != found:
-            self.links[self.shown(file)] = found
+        file = place.resolve()
+        if file != place:
+            self.links[self.shown(file)] = place
         return file
 
     def _home(self, top: str) -> Path | None:
@@ -398,8 +398,8 @@ def _read_helpers(folder: Path | None) -> SourceFile | None:
     if folder is None:
         return None
     package = folder / helper_module.NAME / "__init__.py"
-    found = (path for path in (package, folder / helper_module.FILE) if path.is_file())  # as Python looks
-    file = next(found, None)
+    places = (package, folder / helper_module.FILE)  # as Python looks
+    file = next((path for path in places if path.is_file()), None)
     return read_source(file) if file else None
 
 

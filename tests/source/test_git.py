@@ -36,7 +36,10 @@ def project(tmp_path: Path) -> Path:
 
 
 def hide(command: str) -> Callable[[Path], None]:
-    return lambda project: git(project, *command.split()) and None
+    def run(project: Path) -> None:
+        git(project, *command.split())
+
+    return run
 
 
 HIDING = {
@@ -47,8 +50,9 @@ HIDING = {
 }
 
 
-@pytest.fixture(params=HIDING.values(), ids=HIDING.keys())
+@pytest.fixture(params=list(HIDING.values()), ids=list(HIDING))
 def hidden(request: pytest.FixtureRequest, project: Path) -> Path:
+    """A repository that is told what to pass over, or to show."""
     request.param(project)
     return project
 

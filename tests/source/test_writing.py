@@ -203,7 +203,7 @@ class TestOtherNames:
         self, tmp_path: Path, twice: dict[Path, bytes], monkeypatch: pytest.MonkeyPatch, step: str
     ) -> None:
         number, before = (tmp_path / "b.py").stat().st_ino, getattr(os, step)
-        heard = []
+        heard: list[int] = []
 
         def full(handle: int, *given: int) -> None:
             if os.fstat(handle).st_ino == number and not heard:
