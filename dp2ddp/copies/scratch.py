@@ -11,7 +11,7 @@ from dp2ddp.copies.leavings import FilesLeft
 from dp2ddp.copies.linked import copy_by_links
 from dp2ddp.copies.mounted import Holder, can_mount, mount
 from dp2ddp.errors import RunError
-from dp2ddp.source.folders import working_tree
+from dp2ddp.source.folders import kept_root
 
 
 class Workspace(Protocol):
@@ -87,7 +87,7 @@ def copy_folders(
     room.mkdir(parents=True)
     shown: dict[Path, Path] = {}  # tree -> the first of the folders in it, which its files are named from
     for folder in folders:
-        shown.setdefault(working_tree(folder) or folder, folder)
+        shown.setdefault(kept_root(folder) or folder, folder)
     trees = _outermost(shown)
     if can_mount(tuple(trees), scratch / "trial mount"):
         _refuse_outside(files, trees)

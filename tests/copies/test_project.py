@@ -14,7 +14,7 @@ from dp2ddp.copies import project as project_copy
 from dp2ddp.copies.project import RECORD, Copy, Wishes, copy_project
 from dp2ddp.errors import SourceError
 from dp2ddp.source import survey
-from dp2ddp.source.folders import project_root, refuse_unkept, undo_commands
+from dp2ddp.source.folders import project_root
 
 
 @pytest.fixture
@@ -298,32 +298,6 @@ class TestRoot:
         monkeypatch.setenv("HOME", str(project.parent))
         git(project.parent, "init")
         assert project_root(project / "train.py", [project / "lib/net.py"]) == project
-
-
-class TestGit:
-    def test_a_link_under_another_name_is_asked_for_by_the_name_of_its_file(self, project: Path) -> None:
-        git(project, "init")
-        git(project, "add", "lib/net.py")
-        git(project, "commit", "-m", "all")
-        (project / "link.py").symlink_to("lib/net.py")
-        refuse_unkept([project / "link.py"])
-
-        (project / "lib/net.py").write_text("not committed")
-        with pytest.raises(SourceError, match="not committed"):
-            refuse_unkept([project / "link.py"])
-
-    def test_one_command_undoes_all(self, project: Path) -> None:
-        git(project, "init")
-        git(project, "add", "train.py", "lib")
-        git(project, "commit", "-m", "all")
-        files = [write(project / name, "new") for name in ("train.py", "ddp helpers.py")]
-
-        (command,) = undo_commands(files)
-        subprocess.run(command, shell=True, check=True, capture_output=True, cwd=project)
-
-        assert (project / "train.py").read_text() == "train.py"
-        assert not (project / "ddp helpers.py").exists()
-        assert (project / "data/small.txt").exists()
 
 
 def git(folder: Path, *arguments: str) -> None:
