@@ -134,4 +134,6 @@ def main(context: click.Context, traceback: bool) -> None:
     """Move PyTorch scripts from nn.DataParallel to DistributedDataParallel, and prove that they train the same."""
     from dp2ddp.cli._defaults import read_defaults
 
-    context.default_map = read_defaults(COMMANDS, context.invoked_subcommand)
+    context.default_map = read_defaults(
+        COMMANDS, context.invoked_subcommand, lambda text: click.echo(f"dp2ddp: {text}", err=True)
+    )
