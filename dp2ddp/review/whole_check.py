@@ -55,6 +55,10 @@ def whole_check(
     baseline = options.baseline or settings.baseline
     if options.write_baseline and baseline is None:
         raise OptionError("--write-baseline needs --baseline FILE")
+    if options.write_baseline and baseline:
+        from dp2ddp.review.baseline import refuse_foreign
+
+        refuse_foreign(baseline)  # before anything is mended
     cache = Cache(default_folder() if options.cache else None)
     found = check(paths, cache, tell) if options.text is None else check_text(paths[0], options.text)
     result = chosen(found, choice)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
@@ -355,6 +356,55 @@ class TestWhatIsLeftOut:
         assert result.exit_code == 1
         assert "1 file: 1 problem, 1 of them --fix mends, 4 known by the baseline" in result.stdout
 
+    @pytest.mark.parametrize(
+        "content",
+        [
+            "print('mine')\n",
+            '{"version": 1}',
+            '{"version": 1, "problems": [], "mine": 1}',
+            "[1, 2]",
+            "1",
+            "\xff",
+        ],
+    )
+    def test_a_file_that_is_no_baseline_is_not_overwritten(self, content: str) -> None:
+        Path("train.py").write_text(PORT)
+        Path("victim").write_bytes(content.encode("latin-1"))
+
+        result = check("--fix", "--write-baseline", "--baseline", "victim")
+
+        assert result.exit_code == 3
+        assert result.stderr == (
+            "dp2ddp: victim: exists, and is no baseline of dp2ddp check; "
+            "name another file by --baseline, or remove this one\n"
+        )
+        assert Path("victim").read_bytes() == content.encode("latin-1")
+        assert Path("train.py").read_text() == PORT, "nothing else was done either"
+
+    @pytest.mark.parametrize("version", [0, 1, 2])
+    def test_a_baseline_of_any_version_is_overwritten(self, version: int) -> None:
+        entry = '{"file": "old.py", "code": "DDP611", "line": "x"}'
+        Path("known.json").write_text(f'{{"version": {version}, "problems": [{entry}]}}')
+        Path("train.py").write_text(PORT)
+
+        assert check("--baseline", "known.json", "--write-baseline").exit_code == 0
+        assert "old.py" not in Path("known.json").read_text()
+
+    def test_a_baseline_is_written_whole_or_not_at_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        Path("train.py").write_text(PORT)
+        check("--baseline", "known.json", "--write-baseline")
+        before = Path("known.json").read_bytes()
+        Path("train.py").write_text(PORT + "print(dist.reduce_op.SUM)\n")
+        monkeypatch.setattr(os, "fsync", full)
+
+        result = check("--baseline", "known.json", "--write-baseline")
+
+        assert (result.exit_code, result.stderr) == (
+            3,
+            "dp2ddp: known.json: cannot be written (No space left on device)\n",
+        )
+        assert Path("known.json").read_bytes() == before
+
     def test_a_baseline_that_is_not_there_is_named(self) -> None:
         Path("train.py").write_text(PORT)
 
@@ -369,6 +419,10 @@ class TestWhatIsLeftOut:
         Path("train.py").write_text(PORT.replace("reduce_op", "ReduceOp"))
 
         assert "1 of the baseline no longer there" in check("--baseline", "known.json").stdout
+
+
+def full(descriptor: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class TestFix:
