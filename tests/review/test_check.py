@@ -501,6 +501,43 @@ class TestFix:
         check("--fix")
         assert Path("train.py").read_bytes() == patched != before
 
+    OLD_NAME = "import torch.distributed as dist\ndist.all_reduce(x, op=dist.reduce_op.SUM)\n"
+
+    def linked(self, tmp_path: Path) -> Path:
+        """A file beside the folder that is checked, and a link to it within."""
+        outside = tmp_path / "outside.py"
+        outside.write_text(self.OLD_NAME)
+        Path("project").mkdir()
+        os.chdir("project")
+        Path("link.py").symlink_to(outside)
+        Path("own.py").write_text(self.OLD_NAME)
+        Path("link_to_own.py").symlink_to("own.py")
+        return outside
+
+    @pytest.mark.parametrize("paths", [[], ["."], ["../project"], ["own.py", "."]], ids=str)
+    def test_a_file_outside_that_a_link_leads_to_is_not_mended(
+        self, tmp_path: Path, paths: list[str]
+    ) -> None:
+        outside = self.linked(tmp_path)
+        assert "1 of them --fix mends" in check(*paths).stdout
+
+        result = check("--fix", *paths)
+
+        assert outside.read_text() == self.OLD_NAME
+        assert "ReduceOp" in Path("own.py").read_text()
+        assert "mended 1 problem in 1 file" in result.stderr
+        assert "link.py:2:" in result.stdout
+        assert Path("link.py").is_symlink()
+        assert Path("link_to_own.py").is_symlink()
+
+    def test_it_is_mended_where_the_link_itself_is_named(self, tmp_path: Path) -> None:
+        outside = self.linked(tmp_path)
+
+        check("--fix", "link.py")
+
+        assert "ReduceOp" in outside.read_text()
+        assert Path("link.py").is_symlink()
+
     def test_line_endings_stay(self) -> None:
         Path("train.py").write_bytes(PORT.replace("\n", "\r\n").encode())
 
