@@ -210,6 +210,25 @@ class TestWhatIsFound:
         assert "not read: a.py: could not be looked at (ZeroDivisionError: division by zero)" in result.stdout
         assert "b.py:15:60" in result.stdout
 
+    def test_a_fault_in_one_rule_is_told_with_its_code_and_the_others_go_on(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Path("a.py").write_text(PORT)
+        from dp2ddp.review.rules.ddp620_no_destroy_process_group import NoDestroyProcessGroup
+        from dp2ddp.review.rules.ddp624_renamed_in_torch import RenamedInTorch
+
+        for rule in (NoDestroyProcessGroup, RenamedInTorch):
+            monkeypatch.setattr(rule, "find", lambda rule, script: {}[rule.name])
+
+        for _ in range(2):  # the second time from the cache
+            result = check()
+
+            assert result.exit_code == 1
+            assert "DDP611" in result.stdout
+            for code, name in (("DDP620", "no-destroy-process-group"), ("DDP624", "renamed-in-torch")):
+                why = f"not read: a.py: {code} could not look at it (KeyError: '{name}'); please report this file"
+                assert result.stdout.count(why) == 1
+
     def test_nothing_is_imported_or_run(self) -> None:
         Path("train.py").write_text(PORT + "\nopen('ran', 'w')\nimport nowhere_to_be_found\n")
 
