@@ -17,14 +17,15 @@ from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.before_failure import before_failure
 from dp2ddp.trial.prepare import RunKind
-from dp2ddp.trial.subject import Subject
+from dp2ddp.trial.subject import HASHES, Subject, chosen_hashes
 
 _GRACE = 2.0  # seconds
 
 
 def environment() -> dict[str, str]:
-    """As for any run; strings have the same hashes in the process with DataParallel and on rank 0."""
-    return {**launch_command.environment(), "PYTHONHASHSEED": "0"}
+    """As for any run; strings have the same hashes in the process with DataParallel and on rank 0: the user's, who may
+    have asked for some."""
+    return {**launch_command.environment(), HASHES: chosen_hashes() or "0"}
 
 
 def reference_of(run: Run, stages: Sequence[Stage]) -> Stage | None:

@@ -128,7 +128,7 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
         only_gradients=options.only_gradients,
         aligned=options.aligned,
         timeout=options.timeout,
-        own_hashes=not (HASHES in version.launch or os.environ.get(HASHES, "random") != "random"),
+        own_hashes=not (HASHES in version.launch or chosen_hashes()),
         starts_ranks=version.starts_ranks,
         launch=version.launch,
         convert=_convert_line(options, version.conversion) if version.conversion else "",
@@ -137,6 +137,12 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
         port=port,
         changed_since=None if port else _changed_since(version),
     )
+
+
+def chosen_hashes() -> str:
+    """What the user has set for the hashes of strings in all processes; "" where they are random."""
+    chosen = os.environ.get(HASHES, "")
+    return "" if chosen == "random" else chosen
 
 
 def _changed_since(version: _Converted) -> Path | None:

@@ -10,9 +10,24 @@ import pytest
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.stage import Mode
-from dp2ddp.trial.runs import Listener, raise_or_report
+from dp2ddp.trial.runs import Listener, environment, raise_or_report
+from dp2ddp.trial.subject import chosen_hashes
 from tests.heard import Heard
 from tests.report.made_up import failed_run
+
+
+@pytest.mark.parametrize(
+    ("chosen", "used", "users"),
+    [(None, "0", ""), ("random", "0", ""), ("", "0", ""), ("0", "0", "0"), ("7", "7", "7")],
+)
+def test_hashes_of_strings_are_the_users_if_he_has_chosen_some(
+    monkeypatch: pytest.MonkeyPatch, chosen: str | None, used: str, users: str
+) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("PYTHONHASHSEED", chosen)
+    assert environment()["PYTHONHASHSEED"] == used
+    assert chosen_hashes() == users
 
 
 @pytest.mark.parametrize(("kind", "before"), [("hang", []), ("crash", ["Traceback: all of it"])])
