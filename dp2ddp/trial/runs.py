@@ -19,10 +19,19 @@ from dp2ddp.trial.before_failure import before_failure
 from dp2ddp.trial.prepare import Prepared
 from dp2ddp.trial.subject import Subject
 
-_LOOK, _GRACE = 0.05, 2.0  # seconds
+_GRACE = 2.0  # seconds
 
 
 def environment() -> dict[str, str]:
+    """Of runs that are compared: one thread a process, whatever the user's environment says.
+
+    A verdict is the same on any machine then, and runs that go on at once do not take the processors from each other.
+    """
+    kept = {name: value for name, value in users_environment().items() if name != "MKL_NUM_THREADS"}
+    return {**kept, "OMP_NUM_THREADS": "1"}
+
+
+def users_environment() -> dict[str, str]:
     """As for any run; strings have the same hashes in the process with DataParallel and on rank 0."""
     return {**launch_command.environment(), "PYTHONHASHSEED": "0"}
 
@@ -39,7 +48,12 @@ def run_all(subject: Subject, prepared: Sequence[Prepared], server: Server, prog
         listener = Listener(
             runnings, lambda run: raise_or_report(run, progress, subject, _reference_of(run, stages))
         )
-        return watch(runnings, subject.timeout, listener.on_end, lambda looks: show(looks, progress))
+
+        def on_look(looks: Sequence[Look]) -> None:
+            show(looks, progress)
+            listener.on_look()
+
+        return watch(runnings, subject.timeout, listener.on_end, on_look)
 
 
 def _reference_of(run: Run, stages: Sequence[Stage]) -> Stage | None:
@@ -79,31 +93,35 @@ class Listener:
     """
 
     def __init__(self, runnings: Sequence[Running], report: Callable[[Run], None]) -> None:
-        self._originals = {running.stage.dtype: running for running in runnings if running.stage.mode == "dp"}
+        self._originals = {running.stage.dtype for running in runnings if running.stage.mode == "dp"}
         self._report = report
         self._ended: set[str] = set()  # precisions in which the original is over
-        self._held: list[Run] = []
+        self._held: list[tuple[Run, float]] = []  # with the moment from which nobody waits any more
 
     def on_end(self, run: Run) -> None:
         """Report a run that has ended, or hold it back until its original has."""
-        if run.stage.mode == "ddp" and run.failure and run.failure.kind == "crash" and self._soon_over(run):
-            self._held.append(run)
+        if (
+            run.stage.mode == "ddp"
+            and run.failure
+            and run.failure.kind == "crash"
+            and self._has_original(run)
+        ):
+            self._held.append((run, time.monotonic() + run.seconds + _GRACE))
             return
         self._report(run)
         if run.stage.mode == "dp":
             self._ended.add(run.stage.dtype)
-        for held in [each for each in self._held if each.stage.dtype in self._ended]:
+        for held in [each for each, _ in self._held if each.stage.dtype in self._ended]:
             self._report(held)
 
-    def _soon_over(self, run: Run) -> bool:
-        """Whether the original, which is not reported yet, ends soon after its conversion."""
-        original = self._originals.get(run.stage.dtype)
-        if original is None or run.stage.dtype in self._ended:
-            return False
-        latest = time.monotonic() + run.seconds + _GRACE
-        while original.codes() is None and time.monotonic() < latest:
-            time.sleep(_LOOK)
-        return original.codes() is not None
+    def on_look(self) -> None:
+        """Report what was held back long enough."""
+        for held in [each for each, latest in self._held if time.monotonic() > latest]:
+            self._report(held)
+
+    def _has_original(self, run: Run) -> bool:
+        """Whether it has one that is not reported yet."""
+        return run.stage.dtype in self._originals - self._ended
 
 
 def raise_or_report(
