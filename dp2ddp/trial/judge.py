@@ -252,7 +252,7 @@ def _outside(subject: Subject, pair: Pair, server: Server, scratch: Path) -> Out
     return Outside(
         compare_text(texts[0], texts[1], loose),
         tuple(rank for rank in other.stage.ranks if rank and other.output(rank)),
-        _compare_files_left(expected, actual, server, scratch, loose, own_code(subject)),
+        _compare_files_left(expected, actual, server, scratch, loose, own_code(subject), subject.timeout),
         (texts[0], texts[1]),
     )
 
@@ -354,6 +354,7 @@ def _compare_files_left(
     scratch: Path,
     tolerance: Tolerance,
     code: OwnCode,
+    timeout: float | None,
 ) -> FilesComparison:
     both = zip(expected.workspaces, actual.workspaces, strict=True)
     pairs = [(a.left_behind(), b.left_behind()) for a, b in both]
@@ -365,7 +366,7 @@ def _compare_files_left(
         for path, other in paths
     ]
     different = [each for comparison, _ in compared for each in comparison.different]
-    different += _compare_tensors(tensors, spellings, server, scratch, tolerance)
+    different += _compare_tensors(tensors, spellings, server, scratch, tolerance, timeout)
     every_rank = tuple(left_to_every_rank(actual))
     named = {each.path for each in every_rank}
     shared = (each for _, left in pairs for each in written_by_many(actual, left) if each.path not in named)
@@ -379,6 +380,7 @@ def _compare_tensors(
     server: Server,
     scratch: Path,
     tolerance: Tolerance,
+    timeout: float | None,
 ) -> Iterator[FileDifference]:
     """Files that torch wrote and whose bytes differ, compared by a process that has torch."""
     if not pairs:
@@ -391,7 +393,13 @@ def _compare_tensors(
         "floor": tolerance.floor,
         "answer": str(answer),
     }
-    if server.call("dp2ddp.comparison.checkpoints:main", request) != 0:
+    code = server.call("dp2ddp.comparison.checkpoints:main", request, timeout)
+    if code is None:
+        raise RunError(
+            f"the files that torch wrote could not be compared: nothing moved for {timeout:g} seconds; a longer "
+            "--timeout gives it longer"
+        )
+    if code != 0:
         raise RunError("the files that torch wrote could not be compared; see above")
     differences: dict[str, str] = json.loads(answer.read_text(encoding="utf-8"))
     yield from (FileDifference(path, what) for path, what in differences.items() if what)

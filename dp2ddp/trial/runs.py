@@ -23,6 +23,15 @@ _GRACE = 2.0  # seconds
 
 
 def environment() -> dict[str, str]:
+    """Of runs that are compared: one thread a process, whatever the user's environment says.
+
+    A verdict is the same on any machine then, and runs that go on at once do not take the processors from each other.
+    """
+    kept = {name: value for name, value in users_environment().items() if name != "MKL_NUM_THREADS"}
+    return {**kept, "OMP_NUM_THREADS": "1"}
+
+
+def users_environment() -> dict[str, str]:
     """As for any run; strings have the same hashes in the process with DataParallel and on rank 0: the user's, who may
     have asked for some."""
     return {**launch_command.environment(), HASHES: chosen_hashes() or "0"}

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -28,6 +27,7 @@ from dp2ddp.progress import SILENT, Progress, RunState
 from dp2ddp.report.comparison import Report, headline
 from dp2ddp.runtime.run import Process, Run, Running
 from dp2ddp.runtime.run_folder import read_status
+from dp2ddp.runtime.scratch import scratch_folder
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.all_trials import how_it_ended
 from dp2ddp.trial.bench_plan import BenchPlan, Kind
@@ -35,7 +35,7 @@ from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.memory_watch import MemoryWatch
 from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
-from dp2ddp.trial.runs import count_devices, environment, raise_or_report, show
+from dp2ddp.trial.runs import count_devices, environment, raise_or_report, show, users_environment
 from dp2ddp.trial.space import check_space, full_disk_is_said
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial_report import surroundings_of
@@ -70,13 +70,13 @@ def bench(timing: Timing, progress: Progress = SILENT) -> tuple[Benchmark, RunEr
     """What was found, and why it was not more: either version cannot run, or takes too few steps."""
     started = time.monotonic()
     options = timing.options
-    with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
+    with scratch_folder() as scratch, Server(environment()) as server:
         progress.begin(f"reading {options.script}")
         subject = subject_of(options, progress)
         worlds = options.devices or (subject.world or 2,)
         plan = BenchPlan.of(worlds, timing.rounds, timing.compared)
         progress.say(plan.announcement)
-        bencher = _Bencher(timing, server, Path(scratch).resolve(), progress, plan)
+        bencher = _Bencher(timing, server, scratch, progress, plan)
         bencher.remarks.extend(_busy())
         measured: list[Measured] = []
         failure = None
@@ -240,7 +240,7 @@ class _Bencher:
             stack.callback(prepared.copies.close)
             stack.enter_context(originals_kept([prepared]))
             log = stack.enter_context((Path(stage.run_folder) / "agent.out").open("w"))
-            running = Process(stage, environment(), stdout=log, stderr=log)
+            running = Process(stage, users_environment(), stdout=log, stderr=log)
             stack.callback(running.kill)
             run = self._watch(running, subject)
         timed, unwritten = read_timed(readings, stage.ranks), unwritten_readings(readings, run)
