@@ -11,7 +11,8 @@ from itertools import islice
 from pathlib import Path
 
 HASHED = 2**20  # bytes of a file of which the content is asked, too
-LOOKED_INTO = 500  # things in a linked folder
+HASHED_INSIDE = 2**16  # the same for the first things in a linked folder
+LOOKED_INTO = 500  # so many of them
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,17 @@ class Original:
 
 def look_at(path: Path) -> Original:
     """How a thing that is linked looks now."""
-    return Original(path, _state(path), tuple(_inside(path)) if path.is_dir() else ())
+    return Original(path, _state(path, HASHED), tuple(_inside(path)) if path.is_dir() else ())
 
 
 def changed(originals: Iterable[Original]) -> tuple[Path, ...]:
     """Those that look different by now."""
-    every = (each for original in originals for each in (*original.inside, original))
-    return tuple(each.path for each in every if _state(each.path) != each.state)
+    every = (
+        (each, limit)
+        for original in originals
+        for each, limit in (*((one, HASHED_INSIDE) for one in original.inside), (original, HASHED))
+    )
+    return tuple(each.path for each, limit in every if _state(each.path, limit) != each.state)
 
 
 def _inside(folder: Path) -> Iterator[Original]:
@@ -40,13 +45,13 @@ def _inside(folder: Path) -> Iterator[Original]:
             names = [entry.path for entry in islice(entries, LOOKED_INTO)]
     except OSError:
         return
-    yield from (Original(Path(name), _state(Path(name))) for name in names)
+    yield from (Original(Path(name), _state(Path(name), HASHED_INSIDE)) for name in names)
 
 
-def _state(path: Path) -> tuple[int | str, ...] | None:
+def _state(path: Path, hashed: int) -> tuple[int | str, ...] | None:
     try:
         state = path.stat()
-        small = stat.S_ISREG(state.st_mode) and state.st_size <= HASHED
+        small = stat.S_ISREG(state.st_mode) and state.st_size <= hashed
         content = hashlib.blake2b(path.read_bytes()).hexdigest() if small else ""
     except OSError:
         return None
