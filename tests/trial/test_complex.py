@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 
 import pytest
+import torch
 
 from dp2ddp.runtime.server import Server
 from tests.cli.forked import forked
 
-pytestmark = pytest.mark.torchrun
+pytestmark = [
+    pytest.mark.torchrun,
+    pytest.mark.skipif(
+        "complex" not in inspect.getsource(torch.nn.parallel._functions),
+        reason="an older torch (2.4), whose DataParallel fails in backward with a complex parameter",
+    ),
+]
 
 # a spectral filter (complex64, in the float64 runs complex128) and turns in double precision (rotary embeddings)
 COMMON = """
