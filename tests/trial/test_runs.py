@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.stage import Mode
-from dp2ddp.trial.runs import Listener, raise_or_report
+from dp2ddp.trial.runs import Listener, environment, raise_or_report, users_environment
 from tests.heard import Heard
 from tests.report.made_up import failed_run
 
@@ -73,8 +74,27 @@ def test_a_conversion_that_fails_alone_is_told_about_when_its_original_is_over()
 
 
 def test_a_conversion_does_not_wait_for_an_original_that_trains_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dp2ddp.trial.runs._GRACE", 0.1)
-    dp, ddp = crashed("dp"), crashed("ddp")
+    """And nobody sleeps meanwhile: the other runs are watched."""
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("the watch stands still"))
+    dp, ddp = crashed("dp"), crashed("ddp", seconds=30.0)
     told: list[Run] = []
-    Listener([Original(dp, asked=10**9)], told.append).on_end(ddp)
+    listener = Listener([Original(dp, asked=10**9)], told.append)
+    listener.on_end(ddp)
+    now += 31
+    listener.on_look()
+    assert told == []
+    now += 2
+    listener.on_look()
     assert told == [ddp]
+
+
+def test_runs_that_are_compared_have_one_thread_and_those_that_are_timed_what_the_user_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(name, "4")
+    assert environment()["OMP_NUM_THREADS"] == "1"
+    assert "MKL_NUM_THREADS" not in environment()  # torch asks it first
+    assert users_environment()["OMP_NUM_THREADS"] == users_environment()["MKL_NUM_THREADS"] == "4"
