@@ -14,7 +14,7 @@ import pytest
 
 from dp2ddp.runtime.launch_command import environment
 from dp2ddp.runtime.run import Run, watch
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.server import Forked, Server
 from dp2ddp.runtime.stage import Mode, Stage
 
 pytestmark = pytest.mark.torchrun
@@ -130,10 +130,16 @@ def test_a_run_is_ended_before_its_ranks_are_forked(tmp_path: Path) -> None:
     with Server() as server:
         running = server.start(endless(tmp_path))
         running.kill()
-        while (codes := running.codes()) is None:
-            time.sleep(0.05)
-        assert codes == (None, None)  # ended by us
+        assert codes_at_the_end(running) == (None, None)  # ended by us
         assert not (tmp_path / "ran").exists()
+
+
+def codes_at_the_end(running: Forked) -> tuple[int | None, ...] | None:
+    """None: they run on."""
+    deadline = time.monotonic() + 60
+    while (codes := running.codes()) is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return codes
 
 
 def endless(folder: Path) -> Stage:
@@ -156,9 +162,7 @@ def test_a_run_is_ended_before_its_ranks_have_said_who_they_are(server: Server, 
     for path in (tmp_path / "run").glob("rank*.json"):
         path.unlink()
     running.kill()
-    while (codes := running.codes()) is None:
-        time.sleep(0.05)
-    assert codes == (None, None)
+    assert codes_at_the_end(running) == (None, None)
     assert not (tmp_path / "ran").exists()
 
 
