@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +12,9 @@ from typing import Any
 import psutil
 import pytest
 
+from dp2ddp.runtime.launch_command import environment
 from dp2ddp.runtime.run import Run, watch
-from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.server import Forked, Server
 from dp2ddp.runtime.stage import Mode, Stage
 
 pytestmark = pytest.mark.torchrun
@@ -121,9 +125,71 @@ def test_nothing_is_left_when_the_server_is_closed(tmp_path: Path) -> None:
     assert alive == []
 
 
-def wait_until_started(run_folder: Path) -> None:
-    import time
+def test_a_run_is_ended_before_its_ranks_are_forked(tmp_path: Path) -> None:
+    """The server imports torch first; a rank has no status of its own by then, and must not run on."""
+    with Server() as server:
+        running = server.start(endless(tmp_path))
+        running.kill()
+        assert codes_at_the_end(running) == (None, None)  # ended by us
+        assert not (tmp_path / "ran").exists()
 
+
+def codes_at_the_end(running: Forked) -> tuple[int | None, ...] | None:
+    """None: they run on."""
+    deadline = time.monotonic() + 60
+    while (codes := running.codes()) is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return codes
+
+
+def endless(folder: Path) -> Stage:
+    script = folder / "train.py"
+    script.write_text("import time; time.sleep(2); open('ran', 'w'); time.sleep(600)")
+    run_folder = str(folder / "run")
+    return Stage(
+        script=str(script),
+        mode="ddp",
+        world=2,
+        folder=str(folder),
+        run_folder=run_folder,
+        name="t",
+        real=False,
+    )
+
+
+def test_a_run_is_ended_before_its_ranks_have_said_who_they_are(server: Server, tmp_path: Path) -> None:
+    running = server.start(endless(tmp_path))
+    for path in (tmp_path / "run").glob("rank*.json"):
+        path.unlink()
+    running.kill()
+    assert codes_at_the_end(running) == (None, None)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_call_that_stands_still_is_ended_and_one_that_returns_is_not(server: Server) -> None:
+    before = set(psutil.Process().children(recursive=True))
+    assert server.call("time:sleep", 600, timeout=1) is None
+    assert psutil.wait_procs(set(psutil.Process().children(recursive=True)) - before, timeout=20)[1] == []
+    assert server.call("time:sleep", 0, timeout=60) == 0
+
+
+def test_a_script_that_computes_for_longer_than_the_timeout_is_no_hang(
+    server: Server, tmp_path: Path
+) -> None:
+    code = "import time\nwhile time.process_time() < 3.5: pass\nprint('tokenised')"
+    found = run(server, tmp_path, code, mode="dp", timeout=3)
+    assert (found.failure, found.output(0)) == (None, "tokenised\n")
+
+
+def test_ranks_have_as_many_threads_as_torchrun_gives_them(tmp_path: Path) -> None:
+    code = "import torch; print(torch.get_num_threads())"
+    variables = {**environment(), "OMP_NUM_THREADS": "2"}
+    with Server(variables) as server:
+        forked = run(server, tmp_path, code, mode="dp").output(0)
+    assert forked == subprocess.check_output([sys.executable, "-c", code], env=variables, text=True)
+
+
+def wait_until_started(run_folder: Path) -> None:
     while not (run_folder / "rank0.json").exists():
         time.sleep(0.05)
 

@@ -18,6 +18,12 @@ def test_dataparallel_is_one_process_and_ddp_is_torchrun() -> None:
     assert "--standalone --nproc-per-node 3" in " ".join(command(DDP, Path("/run/stage.json")))
 
 
+def test_what_torchrun_leaves_lies_in_the_run_folder() -> None:
+    words = command(DDP, Path("/run/stage.json"))
+    assert words[words.index("--log-dir") + 1] == "/run/torchrun"
+    assert words.index("--log-dir") < words.index("/run/stage.json") - 1  # torchrun's own argument
+
+
 def test_both_have_one_thread_a_process_unless_the_user_says_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.progress import SILENT
+from dp2ddp.runtime.run import Run, watch
 from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.subject import subject_of
 from dp2ddp.trial.trial import run_trial
@@ -97,3 +99,23 @@ def test_a_right_port_is_the_same_however_chaotic_the_run(
     )  # states are no files of the script's
     assert found.float64.noise_ratio is None or found.float64.noise_ratio < 1000
     assert found.float64.hides_from is None
+
+
+def test_a_leader_that_ends_without_a_word_is_not_waited_for(server: Server, tmp_path: Path) -> None:
+    """os._exit calls no atexit; a kill, nothing at all."""
+    left = run_in_lockstep(server, tmp_path / "dp", "dp", "import os; os.kill(os.getpid(), 9)")
+    assert left.codes == (-9,)
+    assert (tmp_path / "states").is_dir()
+    step = "import torch\nnet = torch.nn.Linear(1, 1)\ntorch.optim.SGD(net.parameters(), 1.0).step()\nprint('stepped')"
+    right = run_in_lockstep(server, tmp_path / "ddp", "ddp", step)
+    assert (right.failure, right.output(1)) == (None, "stepped\n")
+
+
+def run_in_lockstep(server: Server, folder: Path, mode: Mode, code: str) -> Run:
+    folder.mkdir()
+    (folder / "train.py").write_text(code)
+    stage = Stage(
+        script=str(folder / "train.py"), mode=mode, world=2, folder=str(folder), run_folder=str(folder / "run"),
+        name="train.py", trace=str(folder / "trace"), lockstep=str(folder.parent / "states"), capture=True, real=False,
+    )  # fmt: skip
+    return watch([server.start(stage)], timeout=20)[0]

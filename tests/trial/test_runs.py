@@ -10,7 +10,7 @@ import pytest
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.stage import Mode
-from dp2ddp.trial.runs import Listener, environment, raise_or_report
+from dp2ddp.trial.runs import Listener, environment, raise_or_report, users_environment
 from dp2ddp.trial.subject import chosen_hashes
 from tests.heard import Heard
 from tests.report.made_up import failed_run
@@ -119,3 +119,13 @@ def test_runs_of_the_other_precision_are_not_waited_for() -> None:
     told: list[Run] = []
     Listener([Original(dp)], told.append).on_end(ddp)
     assert told == [ddp]
+
+
+def test_runs_that_are_compared_have_one_thread_and_those_that_are_timed_what_the_user_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(name, "4")
+    assert environment()["OMP_NUM_THREADS"] == "1"
+    assert "MKL_NUM_THREADS" not in environment()  # torch asks it first
+    assert users_environment()["OMP_NUM_THREADS"] == users_environment()["MKL_NUM_THREADS"] == "4"
