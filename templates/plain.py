@@ -233,13 +233,17 @@ def open_on_rank0(path: Any, mode: str = "r", buffering: int = -1, **options: An
     dist.barrier()
     if mode[0] in "wax" and dist.get_rank() > 0:
         path, mode = os.devnull, mode.replace("x", "w")
-    with sharing_errors(), open(path, mode, buffering, **options) as file:
+    with sharing_errors():
+        file = open(path, mode, buffering, **options)  # noqa: SIM115
+    with file:
         yield file
+        with sharing_errors():
+            file.close()
 
 
 @contextmanager
 def sharing_errors() -> Iterator[None]:
-    """A block behind which all ranks meet; what fails on rank 0 alone, by a full disk, is raised on all."""
+    """A block behind which all ranks meet; what fails on rank 0 alone, as on a full disk, is raised on all."""
     error = None
     try:
         yield

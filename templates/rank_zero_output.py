@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import shutil
+import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
@@ -326,7 +327,11 @@ class WrittenOnRankZero:
     def keep_in_block(self, error: OSError) -> None:
         if not self.in_block:
             raise error
-        self.error = self.error or error
+        if self.error is None:
+            print(
+                f"{error}: this is raised when the block ends that writes {self.file.name}", file=sys.stderr
+            )
+            self.error = error
 
     def fileno(self) -> int:
         """On ranks > 0 that of an empty file: os.fsync() refuses the null device."""
