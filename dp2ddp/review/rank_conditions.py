@@ -354,9 +354,10 @@ def _is_set_by_torchrun(name: ast.AST) -> bool:
 def _names_one_rank(numbers: ast.AST) -> bool:
     """`[0]`, and `[-1, 0]`: -1 stands for a run without ranks."""
     values = literal(numbers)
-    if not isinstance(values, (list, tuple, set)) or not all(isinstance(value, int) for value in values):
+    if not isinstance(values, (list, tuple, set)):
         return False
-    return sum(value >= 0 for value in values) == 1
+    ranks = [value for value in values if isinstance(value, int)]
+    return len(ranks) == len(values) and sum(rank >= 0 for rank in ranks) == 1
 
 
 def _number_of(test: ast.expr) -> int:
