@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dp2ddp.templates.rank_zero_output import *
     from dp2ddp.templates.replicas import *
     from dp2ddp.templates.rows import *
+    from dp2ddp.templates.saving import *
     from dp2ddp.templates.seeding import *
     from dp2ddp.templates.shared import *
     from dp2ddp.templates.shared_state import *

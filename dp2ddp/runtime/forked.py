@@ -42,11 +42,9 @@ def main() -> None:
     adopt_orphans()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever prints in here does not mix with the answers
-    import torch
-    import torch._dynamo  # for its side effect, see above
+    import torch._dynamo  # noqa: F401  for its side effect, see above
 
     import_equipment()
-    torch.set_num_threads(1)
     _keep_finalizers()
     gc.freeze()  # a child neither scans nor copies what was here before it
     work = _serve(answers)
@@ -77,7 +75,7 @@ def _serve(answers: Any) -> Work | None:
     _answer(answers, {"ready": True})
     for request in _requests(children, answers):
         for label, work in _works(request):
-            work_here = _fork(children, label, work)
+            work_here = _fork(children, label, work, answers)
             if work_here is not None:
                 return work_here
     return None
@@ -109,10 +107,11 @@ def _works(request: dict[str, Any]) -> Iterator[tuple[dict[str, Any], Work]]:
         yield {"key": request["key"], "rank": rank}, partial(_run_rank, stage, rank, port)
 
 
-def _fork(children: _Children, label: dict[str, Any], work: Work) -> Work | None:
+def _fork(children: _Children, label: dict[str, Any], work: Work, answers: Any) -> Work | None:
     server, pid = os.getpid(), os.fork()
     if pid:
         children[pid] = label
+        _answer(answers, {**label, "pid": pid})
         return None
     die_with_parent(server)
     nothing = os.open(os.devnull, os.O_RDONLY)

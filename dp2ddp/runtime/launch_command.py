@@ -21,6 +21,7 @@ def command(stage: Stage, stage_file: Path) -> list[str]:
         str(_HERE / "agent.py"),
         stage.run_folder,
         *torchrun_arguments(stage.world),
+        *("--log-dir", str(Path(stage.run_folder) / "torchrun")),  # else a folder of its own stays in /tmp
         boot,
         str(stage_file),
     ]

@@ -4,13 +4,13 @@ So each step begins from the same numbers, and is judged by itself: what roundin
 what goes wrong in this one. The leader (DataParallel) writes a snapshot behind each step; followers (the ranks, and
 DataParallel an ulp away) wait for it. The leader is never more than a few steps ahead, and clears up behind them.
 
-In the folder: step-NNNNNNN.safetensors; NAME.at, one byte for each step that a follower has taken over; NAME.over, when
-a run has ended and nobody is to wait for it.
+In the folder: step-NNNNNNN.safetensors; NAME.at, one byte for each step that a follower has taken over; NAME.pid, the
+process of a run: when it has ended, in whatever way, nobody waits for it.
 """
 
 from __future__ import annotations
 
-import atexit
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -21,12 +21,15 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.optim import optimizer as optimizers
 
+from dp2ddp.runtime.processes import has_ended
 from dp2ddp.trace.known_optimizer import KnownOptimizer, parameters_of
 from dp2ddp.trace.parameter_names import living_roots
+from dp2ddp.trace.tensors import as_kind_of, as_real
 
 AHEAD = 3  # snapshots on the disk
 LEADER = "leader"
 _LOOK = 0.001  # seconds between two looks
+_ALIVE = 0.1  # seconds between two looks whether a process is there, which take a tenth of a millisecond
 
 
 def lead(folder: Path, followers: int) -> None:
@@ -48,16 +51,19 @@ class _Run:
         self._folder, self._name = folder, name
         self._steps = 0
         self._known: WeakKeyDictionary[Any, KnownOptimizer] = WeakKeyDictionary()
-        self._process = os.getpid()
+        self._over: set[str] = set()
+        self._asked: dict[str, float] = {}
         folder.mkdir(parents=True, exist_ok=True)
-        atexit.register(self._over)
+        note = folder / f"{name}.new"
+        note.write_text(str(os.getpid()))
+        note.rename(folder / f"{name}.pid")
 
     def leave(self, optimizer: Any, followers: int) -> None:
         from safetensors.torch import save_file
 
         with torch.no_grad(), torch._C.DisableTorchFunction():
             tensors = {
-                name: tensor.detach().clone().contiguous() for name, tensor in self._tensors(optimizer)
+                name: as_real(tensor).clone().contiguous() for name, tensor in self._tensors(optimizer)
             }
             path = self._snapshot(self._steps)
             save_file(tensors, path.with_suffix(".new"))
@@ -70,14 +76,14 @@ class _Run:
         from safetensors.torch import load_file
 
         path = self._snapshot(self._steps)
-        _wait(lambda: path.exists() or (self._folder / f"{LEADER}.over").exists())
+        _wait(lambda: path.exists() or self._is_over(LEADER))
         if not path.exists():  # the leader takes no more steps
             return
         with torch.no_grad(), torch._C.DisableTorchFunction():
             given = load_file(path)
             for name, tensor in self._tensors(optimizer):
-                if name in given and given[name].shape == tensor.shape:
-                    tensor.data.copy_(given[name])
+                if name in given and given[name].shape == as_real(tensor).shape:
+                    tensor.data.copy_(as_kind_of(tensor, given[name]))
         self._steps += 1
         with (self._folder / f"{self._name}.at").open("ab") as file:
             file.write(b".")
@@ -93,7 +99,7 @@ class _Run:
     def _behind(self, followers: int) -> int:
         """How many steps the slowest follower is behind; those that have ended do not count."""
         begun = {path.stem: path.stat().st_size for path in self._folder.glob("*.at")}
-        over = {path.stem for path in self._folder.glob("*.over")}
+        over = {path.stem for path in self._folder.glob("*.pid") if self._is_over(path.stem)}
         going = [count for name, count in begun.items() if name not in over]
         if len(begun.keys() | over) < followers:  # one has not come to its first step yet
             going.append(0)
@@ -102,9 +108,15 @@ class _Run:
     def _snapshot(self, step: int) -> Path:
         return self._folder / f"step-{step:07d}.safetensors"
 
-    def _over(self) -> None:
-        if os.getpid() == self._process:  # a loader's worker ends as well
-            (self._folder / f"{self._name}.over").touch()
+    def _is_over(self, name: str) -> bool:
+        """Whether a run has begun, and ended."""
+        now = time.monotonic()
+        if name not in self._over and now - self._asked.get(name, -math.inf) >= _ALIVE:
+            self._asked[name] = now
+            note = self._folder / f"{name}.pid"
+            if note.exists() and has_ended(int(note.read_text())):
+                self._over.add(name)
+        return name in self._over
 
 
 def _wait(done: Callable[[], bool]) -> None:

@@ -8,6 +8,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 
@@ -54,6 +56,12 @@ def children_die_with_us() -> None:
     os.register_at_fork(before=before, after_in_child=in_child)
 
 
+def end_before_others() -> None:
+    """Linux: where memory is lacking the kernel ends this process, and what it starts, and nobody else's."""
+    with contextlib.suppress(OSError):  # no such file, or a container that has it read-only
+        Path("/proc/self/oom_score_adj").write_text("500", encoding="utf-8")
+
+
 def adopt_orphans() -> None:
     """Linux: processes below us whose parent ended become our children, where kill_tree finds them."""
     if sys.platform == "linux":
@@ -72,10 +80,47 @@ def kill_tree(pid: int) -> None:
     """End a process that we started, and everything that it started."""
     import psutil
 
-    with contextlib.suppress(psutil.NoSuchProcess):
+    with signals_wait(), contextlib.suppress(psutil.NoSuchProcess):
         parent = psutil.Process(pid)
         family = [*parent.children(recursive=True), parent]
         for process in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(family[:-1], timeout=3)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process has ended, also where nobody has asked for its exit code yet."""
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@contextlib.contextmanager
+def signals_wait() -> Iterator[None]:
+    """Ctrl-C, a kill and the end of the terminal are answered when the block is over: a second one breaks nothing off.
+
+    A mask would not do: Python answers in the main thread, whichever thread the kernel gave the signal to.
+    """
+    if threading.current_thread() is not threading.main_thread():  # nothing is raised in any other
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in _ENDING_US}
+    try:
+        for number in _ENDING_US:
+            if before[number] not in (signal.SIG_IGN, None):  # None: not Python's
+                signal.signal(number, lambda number, frame: came.append(number))
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:
+                signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
+_ENDING_US = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

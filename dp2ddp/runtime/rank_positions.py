@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from dp2ddp.runtime.collective_calls import read_calls
+from dp2ddp.runtime.processes import has_ended
 from dp2ddp.runtime.run_folder import LAUNCHER, RankStatus, read_status
 from dp2ddp.runtime.stacks import ASYNCHRONOUS, RankPosition, read_position, read_worker
 from dp2ddp.runtime.stage import Stage
@@ -78,7 +79,7 @@ def _position(stage: Stage, rank: int, status: RankStatus | None) -> RankPositio
         return RankPosition(rank, ended="has not joined" if stage.starts_ranks else "has not begun")
     if status.code is not None:
         return _end(rank, status)
-    if not psutil.pid_exists(status.pid) or psutil.Process(status.pid).status() == psutil.STATUS_ZOMBIE:
+    if has_ended(status.pid):
         return RankPosition(
             rank, ended=f"is gone: a signal ended it (out of memory?){_last_call(stage, rank)}"
         )

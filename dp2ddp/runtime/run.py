@@ -13,7 +13,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +22,8 @@ from typing import Any, Protocol
 from dp2ddp.runtime import launch_command
 from dp2ddp.runtime.collective_calls import parting, read_calls
 from dp2ddp.runtime.overlay import write_overlay
-from dp2ddp.runtime.processes import kill_tree, parent_variable
+from dp2ddp.runtime.patience import Patience
+from dp2ddp.runtime.processes import kill_tree, parent_variable, signals_wait
 from dp2ddp.runtime.rank_positions import ask_positions, ended_positions, misses_a_rank, without_gloo_details
 from dp2ddp.runtime.run_folder import (
     LAUNCHER,
@@ -33,6 +33,7 @@ from dp2ddp.runtime.run_folder import (
     read_status,
     request_stacks,
 )
+from dp2ddp.runtime.scratch import scratch_folder
 from dp2ddp.runtime.stacks import RankPosition
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.runtime.written_files import read_writes
@@ -47,7 +48,7 @@ _GRACE = 5.0  # seconds that ranks have to end after one has failed; torchrun do
 class Failure:
     """Why a run is not whole."""
 
-    kind: str  # crash, hang, writes
+    kind: str  # crash, hang, writes; memory, space: the machine had too little
     rank: int | None  # the first one that failed; None where no single one is to blame
     text: str  # the last line of its traceback, or what happened instead of one
     positions: tuple[RankPosition, ...] = ()  # where the ranks were when it was noticed
@@ -144,9 +145,10 @@ class Process:
 
     def kill(self) -> None:
         """End it and everything it started."""
-        if self._process.poll() is None:
-            kill_tree(self._process.pid)
-        self._process.wait()
+        with signals_wait():
+            if self._process.poll() is None:
+                kill_tree(self._process.pid)
+            self._process.wait()
 
 
 def watch(
@@ -157,14 +159,14 @@ def watch(
 ) -> list[Run]:
     """Wait until all are over, and return them in their order.
 
-    A run of which no rank moves for `timeout` seconds is killed, and its failure says where each rank was; None waits
-    for ever. Start-up and the end of the interpreter have some seconds more. `on_end` gets each run as it ends,
-    `on_look` what is seen of all of them, many times a second.
+    A run of which no rank moves or computes (patience.py) for `timeout` seconds is killed, and its failure says where
+    each rank was; None waits for ever. Start-up and the end of the interpreter have some seconds more. `on_end` gets
+    each run as it ends, `on_look` what is seen of all of them, many times a second.
     """
-    watched = [_Watched(running) for running in runnings]
+    watched = [_Watched(running, timeout) for running in runnings]
     while pending := [each for each in watched if each.run is None]:
         for each in pending:
-            each.poll(timeout)
+            each.poll()
             if each.run is not None:
                 on_end(each.run)
         on_look([each.look for each in watched])
@@ -173,12 +175,12 @@ def watch(
 
 
 class _Watched:
-    """A run with the last time that it moved."""
+    """A run, and whether it still moves."""
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: Running, timeout: float | None) -> None:
         self._running = running
         self._heartbeats: tuple[tuple[int, int], ...] = ()
-        self._moved = time.monotonic()
+        self._patience = Patience(timeout)
         self._positions: tuple[RankPosition, ...] = ()  # when the first rank failed
         self.run: Run | None = None
 
@@ -190,7 +192,7 @@ class _Watched:
         seconds = run.seconds if run else time.monotonic() - self._running.started
         return Look(stage, begun, run is not None, steps, seconds)
 
-    def poll(self, timeout: float | None) -> None:
+    def poll(self) -> None:
         codes = self._running.codes()
         if codes is not None:
             self._heartbeats = read_heartbeats(Path(self._running.stage.run_folder))
@@ -198,23 +200,32 @@ class _Watched:
             return
         heartbeats = read_heartbeats(Path(self._running.stage.run_folder))
         if heartbeats != self._heartbeats:
-            self._heartbeats, self._moved = heartbeats, time.monotonic()
+            self._heartbeats = heartbeats
+            self._patience.moved()
             if not self._positions and some_failed(self._running.stage):
                 self._positions = ask_positions(self._running.stage)
                 request_stacks(Path(self._running.stage.run_folder))
-        if timeout is not None and time.monotonic() - self._moved > timeout + self._allowance(heartbeats):
-            failure = self._given_up(timeout)
+        self._patience.look(self._processes())
+        if self._patience.is_over() and self._patience.is_over(self._allowance(heartbeats)):
+            failure = self._given_up()
             self._running.kill()
             self.run = self._ended(rank_codes(self._running.stage, None), failure)
 
-    def _given_up(self, timeout: float) -> Failure:
+    def _processes(self) -> Iterator[int]:
+        """Those of the ranks; where the script starts them, the one that it begins in."""
+        stage = self._running.stage
+        for rank in [LAUNCHER] if stage.starts_ranks else stage.ranks:
+            if status := read_status(Path(stage.run_folder), rank):
+                yield status.pid
+
+    def _given_up(self) -> Failure:
         """A rank that waits for one which has failed is no hang."""
         stage = self._running.stage
         if some_failed(stage):
             crash = _crash(stage, rank_codes(stage, None), self._positions or ask_positions(stage))
             if crash:
                 return crash
-        return _hang(stage, timeout)
+        return _hang(stage, self._patience.why)
 
     def _allowance(self, heartbeats: Sequence[tuple[int, int]]) -> float:
         """Seconds more where no script is expected to move."""
@@ -306,13 +317,12 @@ def _code_in_words(code: int | None) -> str:
     return f"exit code {code}"
 
 
-def _hang(stage: Stage, timeout: float) -> Failure:
+def _hang(stage: Stage, why: str) -> Failure:
     positions = ask_positions(stage)
     waiting = [position for position in positions if position.collective]
     free = [position.rank for position in positions if not position.collective]
     rank = free[0] if len(free) == 1 and waiting else None
-    text = f"nothing moved for {timeout:g} seconds"
-    return Failure("hang", rank, text, positions, _parting_text(stage))
+    return Failure("hang", rank, why, positions, _parting_text(stage))
 
 
 def _parting_text(stage: Stage) -> str:
@@ -344,17 +354,17 @@ def run_here(
     `steps` the number of optimizer steps after which the script ends; `timeout` as for `watch`. A failure is in the run
     returned.
     """
-    with tempfile.TemporaryDirectory(prefix="dp2ddp-") as run_folder:
+    with scratch_folder() as run_folder:
         stage = Stage(
             script=str(script.absolute()),
             mode=mode,
             world=world,
             folder=str(folder or Path.cwd()),
-            run_folder=run_folder,
+            run_folder=str(run_folder),
             name=name,
             module=module,
             arguments=tuple(arguments),
-            replaced=write_overlay(Path(run_folder) / "overlay", (replaced or {}).items()),
+            replaced=write_overlay(run_folder / "overlay", (replaced or {}).items()),
             trace=str(trace.absolute()) if trace else None,
             steps=steps,
             real=real,

@@ -13,9 +13,10 @@ from typing import Any
 
 from dp2ddp.errors import RunError
 from dp2ddp.runtime import launch_command
-from dp2ddp.runtime.processes import kill_tree, parent_variable
+from dp2ddp.runtime.patience import Patience
+from dp2ddp.runtime.processes import kill_tree, parent_variable, signals_wait
 from dp2ddp.runtime.run import rank_codes
-from dp2ddp.runtime.run_folder import LAUNCHER, prepare_run_folder, read_status
+from dp2ddp.runtime.run_folder import prepare_run_folder, read_status
 from dp2ddp.runtime.stage import Stage
 
 _LOOK = 0.005  # seconds between two looks
@@ -37,23 +38,53 @@ class Server:
             bufsize=1,
         )
         self.ended: dict[str, dict[int, int]] = {}  # key -> rank -> exit code
+        self._pids: dict[str, dict[int, int]] = {}  # key -> rank -> process
+        self._given_up: set[str] = set()  # keys
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
     def start(self, stage: Stage) -> Forked:
         """Fork the ranks of a stage; returns at once."""
         prepare_run_folder(stage)
+        self.ended.pop(stage.run_folder, None)  # of a run before, in the same folder
+        self._pids.pop(stage.run_folder, None)
+        self._given_up.discard(stage.run_folder)
         self._ask({"key": stage.run_folder, "stage": json.loads(stage.to_json())})
         return Forked(self, stage)
 
-    def call(self, name: str, arguments: Any) -> int:
-        """Call `module:function` in a child that has torch; returns its exit code."""
+    def call(self, name: str, arguments: Any, timeout: float | None = None) -> int | None:
+        """Call `module:function` in a child that has torch; returns its exit code.
+
+        None: it was ended, as it neither ended nor computed for `timeout` seconds.
+        """
         key = f"call {time.monotonic_ns()}"
+        patience = Patience(timeout)
         self._ask({"key": key, "call": name, "arguments": arguments})
         while 0 not in self.ended.get(key, {}):
             self.check()
+            patience.look([self._process.pid])  # it may have to import torch first
+            if patience.is_over():
+                self.end(key)
+                return None
             time.sleep(_LOOK)
         return self.ended[key][0]
+
+    @property
+    def pid(self) -> int:
+        """The number of the process that ranks are forked from."""
+        return self._process.pid
+
+    @property
+    def is_over(self) -> bool:
+        """Whether that process has ended."""
+        return self._process.poll() is not None
+
+    def end(self, key: str) -> None:
+        """End the processes of a request and what they started; those that are not forked yet, once they are."""
+        self._given_up.add(key)
+        for rank, pid in list(self._pids.get(key, {}).items()):
+            if rank not in self.ended.get(key, {}):
+                kill_tree(pid)
 
     def check(self) -> None:
         """RunError if the process with torch has ended."""
@@ -64,9 +95,10 @@ class Server:
 
     def close(self) -> None:
         """End the process and all that it forked."""
-        kill_tree(self._process.pid)
-        self._process.wait()
-        self._listener.join()
+        with signals_wait():
+            kill_tree(self._process.pid)
+            self._process.wait()
+            self._listener.join()
         for stream in (self._process.stdin, self._process.stdout):
             if stream:
                 with contextlib.suppress(BrokenPipeError):
@@ -86,9 +118,15 @@ class Server:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            answer = json.loads(line)
-            if "key" in answer:
-                self.ended.setdefault(answer["key"], {})[answer["rank"]] = answer["code"]
+            self._take(json.loads(line))
+
+    def _take(self, answer: dict[str, Any]) -> None:
+        if "code" in answer:
+            self.ended.setdefault(answer["key"], {})[answer["rank"]] = answer["code"]
+        elif "pid" in answer:
+            self._pids.setdefault(answer["key"], {})[answer["rank"]] = answer["pid"]
+            if answer["key"] in self._given_up:
+                kill_tree(answer["pid"])
 
 
 class Forked:
@@ -120,8 +158,9 @@ class Forked:
         ended = self._server.ended.get(self.stage.run_folder, {})
         if ended and self.stage.starts_ranks:
             return  # the kernel ended its ranks with it
-        for rank in (LAUNCHER, *self.stage.ranks):
+        self._killed |= set(self.stage.processes) - ended.keys()
+        self._server.end(self.stage.run_folder)
+        for rank in self.stage.ranks if self.stage.starts_ranks else ():  # those that the script started
             status = read_status(Path(self.stage.run_folder), rank)
-            if status and rank not in ended:
-                self._killed.add(rank)
-                kill_tree(status.pid)  # with its loader workers
+            if status and status.code is None:
+                kill_tree(status.pid)

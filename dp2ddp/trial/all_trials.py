@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.progress import SILENT, Progress, Within, clock
 from dp2ddp.report.comparison import Report
+from dp2ddp.runtime.scratch import remove_folder, scratch_folder
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.launches import try_with_launch
 from dp2ddp.trial.options import VerifyOptions
@@ -31,7 +30,7 @@ def verify(options: VerifyOptions, progress: Progress = SILENT) -> tuple[Report,
     Raises HazardError if the script cannot be converted without its owner, SourceError if it cannot be read.
     """
     started = time.monotonic()
-    with Server(environment()) as server, tempfile.TemporaryDirectory(prefix="dp2ddp-") as scratch:
+    with scratch_folder() as scratch, Server(environment()) as server:
         progress.begin(
             f"converting {options.script}" if options.converted is None else f"reading {options.script}"
         )
@@ -42,14 +41,17 @@ def verify(options: VerifyOptions, progress: Progress = SILENT) -> tuple[Report,
             here = Within(
                 progress, count_devices(number) + how_far(numbers, place, time.monotonic() - started)
             )
+            room = scratch / str(number)
+            room.mkdir()
             try:
-                subject, verdict = try_with_launch(subject, number, server, Path(scratch).resolve(), here)
+                subject, verdict = try_with_launch(subject, number, server, room, here)
                 verdicts.append(verdict)
                 if verdicts[-1].compared_nothing:
                     raise RunError(f"{options.script}: {_NOTHING}{how_it_ended(verdicts[-1])}")
             except RunError as error:
                 failure = error
                 break
+            remove_folder(room)  # hundreds of megabytes, of which the verdict needs nothing
     progress.begin("writing the report")
     seconds = time.monotonic() - started
     return report_on(subject, str(options.script), verdicts, seconds, failure), failure

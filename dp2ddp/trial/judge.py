@@ -13,6 +13,7 @@ from dp2ddp.comparison.aligned import Aligned, unlike_text, unshared, weights_ta
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.compare import Comparison, compare
+from dp2ddp.comparison.contents import content_hash, digest
 from dp2ddp.comparison.differences import GRADIENTS
 from dp2ddp.comparison.output_comparison import (
     FileDifference,
@@ -25,10 +26,10 @@ from dp2ddp.comparison.output_comparison import (
 from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import FLOAT64, Tolerance
 from dp2ddp.comparison.verdict import Verdict
-from dp2ddp.comparison.workspace import content_hash, digest
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.collective_calls import read_calls
 from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.run_folder import read_status
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import Trace, read_trace
@@ -131,14 +132,21 @@ _GROSS = 1e-3  # 1e10 ulps at the first step; a model so ill-conditioned could n
 
 def _trace(run: Run, rank: int) -> Trace:
     """The record of a rank; one that broke off says nothing of the steps behind it, so there is no verdict."""
-    trace = read_trace(Path(str(run.stage.trace)), rank)
-    if trace.end and trace.end.broken:
-        stage = run.stage
+    stage = run.stage
+    trace = read_trace(Path(str(stage.trace)), rank)
+    broken = trace.end.broken if trace.end else "the record has no end" * _came_to_its_end(run, rank)
+    if broken:
         raise RunError(
             f"{stage.name}: rank {rank} ({stage.mode}, {stage.dtype}) could not be watched to its end: "
-            f"{trace.end.broken}; this is a fault of dp2ddp, please report it"
+            f"{broken}; this is a fault of dp2ddp, please report it"
         )
     return trace
+
+
+def _came_to_its_end(run: Run, rank: int) -> bool:
+    """Whether a rank said how it ended: behind its record (boot.py). One that was killed has no end."""
+    status = read_status(Path(run.stage.run_folder), rank)
+    return status is not None and status.code is not None
 
 
 def own_code(subject: Subject) -> OwnCode:
@@ -244,7 +252,7 @@ def _outside(subject: Subject, pair: Pair, server: Server, scratch: Path) -> Out
     return Outside(
         compare_text(texts[0], texts[1], loose),
         tuple(rank for rank in other.stage.ranks if rank and other.output(rank)),
-        _compare_files_left(expected, actual, server, scratch, loose, own_code(subject)),
+        _compare_files_left(expected, actual, server, scratch, loose, own_code(subject), subject.timeout),
         (texts[0], texts[1]),
     )
 
@@ -346,18 +354,19 @@ def _compare_files_left(
     scratch: Path,
     tolerance: Tolerance,
     code: OwnCode,
+    timeout: float | None,
 ) -> FilesComparison:
     both = zip(expected.workspaces, actual.workspaces, strict=True)
     pairs = [(a.left_behind(), b.left_behind()) for a, b in both]
     spellings = _spelling(expected, expected.stage.name), _spelling(actual, expected.stage.name)
     compared = [compare_files(a, b, tolerance, code, spellings) for a, b in pairs]
     tensors = [
-        (path, str(a.folder / path), str(b.folder / other))
+        (path, str(a.place(path)), str(b.place(other)))
         for (a, b), (_, paths) in zip(pairs, compared, strict=True)
         for path, other in paths
     ]
     different = [each for comparison, _ in compared for each in comparison.different]
-    different += _compare_tensors(tensors, spellings, server, scratch, tolerance)
+    different += _compare_tensors(tensors, spellings, server, scratch, tolerance, timeout)
     every_rank = tuple(left_to_every_rank(actual))
     named = {each.path for each in every_rank}
     shared = (each for _, left in pairs for each in written_by_many(actual, left) if each.path not in named)
@@ -371,6 +380,7 @@ def _compare_tensors(
     server: Server,
     scratch: Path,
     tolerance: Tolerance,
+    timeout: float | None,
 ) -> Iterator[FileDifference]:
     """Files that torch wrote and whose bytes differ, compared by a process that has torch."""
     if not pairs:
@@ -383,7 +393,13 @@ def _compare_tensors(
         "floor": tolerance.floor,
         "answer": str(answer),
     }
-    if server.call("dp2ddp.comparison.checkpoints:main", request) != 0:
+    code = server.call("dp2ddp.comparison.checkpoints:main", request, timeout)
+    if code is None:
+        raise RunError(
+            f"the files that torch wrote could not be compared: nothing moved for {timeout:g} seconds; a longer "
+            "--timeout gives it longer"
+        )
+    if code != 0:
         raise RunError("the files that torch wrote could not be compared; see above")
     differences: dict[str, str] = json.loads(answer.read_text(encoding="utf-8"))
     yield from (FileDifference(path, what) for path, what in differences.items() if what)

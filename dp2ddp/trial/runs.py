@@ -1,4 +1,4 @@
-"""Starts the runs of a trial, the judged one as a user will start it, and watches them."""
+"""Starts a run of a trial, the judged one as a user will start it, and says how it goes and how it ended."""
 
 from __future__ import annotations
 
@@ -12,37 +12,32 @@ from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress, RunState
 from dp2ddp.report.failure_text import Original, failure_document, failure_text
 from dp2ddp.runtime import launch_command
-from dp2ddp.runtime.run import Look, Process, Run, Running, watch
+from dp2ddp.runtime.run import Look, Process, Run, Running
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.before_failure import before_failure
-from dp2ddp.trial.prepare import Prepared
-from dp2ddp.trial.subject import Subject
+from dp2ddp.trial.prepare import RunKind
+from dp2ddp.trial.subject import HASHES, Subject, chosen_hashes
 
-_LOOK, _GRACE = 0.05, 2.0  # seconds
+_GRACE = 2.0  # seconds
 
 
 def environment() -> dict[str, str]:
-    """As for any run; strings have the same hashes in the process with DataParallel and on rank 0."""
-    return {**launch_command.environment(), "PYTHONHASHSEED": "0"}
+    """Of runs that are compared: one thread a process, whatever the user's environment says.
+
+    A verdict is the same on any machine then, and runs that go on at once do not take the processors from each other.
+    """
+    kept = {name: value for name, value in users_environment().items() if name != "MKL_NUM_THREADS"}
+    return {**kept, "OMP_NUM_THREADS": "1"}
 
 
-def run_all(subject: Subject, prepared: Sequence[Prepared], server: Server, progress: Progress) -> list[Run]:
-    """Start all runs at once and wait for them; RunError if one fails."""
-    with ExitStack() as stack:
-        runnings = []
-        for each in prepared:
-            running = _start(subject, each.stage, server, stack)
-            stack.callback(running.kill)
-            runnings.append(running)
-        stages = [each.stage for each in prepared]
-        listener = Listener(
-            runnings, lambda run: raise_or_report(run, progress, subject, _reference_of(run, stages))
-        )
-        return watch(runnings, subject.timeout, listener.on_end, lambda looks: show(looks, progress))
+def users_environment() -> dict[str, str]:
+    """As for any run; strings have the same hashes in the process with DataParallel and on rank 0: the user's, who may
+    have asked for some."""
+    return {**launch_command.environment(), HASHES: chosen_hashes() or "0"}
 
 
-def _reference_of(run: Run, stages: Sequence[Stage]) -> Stage | None:
+def reference_of(run: Run, stages: Sequence[Stage]) -> Stage | None:
     """DataParallel's run beside it, in the same precision."""
     same = (each for each in stages if each.mode == "dp" and each.dtype == run.stage.dtype and each.trace)
     return next(same, None)
@@ -79,31 +74,40 @@ class Listener:
     """
 
     def __init__(self, runnings: Sequence[Running], report: Callable[[Run], None]) -> None:
-        self._originals = {running.stage.dtype: running for running in runnings if running.stage.mode == "dp"}
+        self._originals = {running.stage.dtype for running in runnings if running.stage.mode == "dp"}
         self._report = report
-        self._ended: set[str] = set()  # precisions in which the original is over
-        self._held: list[Run] = []
+        self._held: list[tuple[float, Run]] = []  # until when, on time.monotonic()
 
     def on_end(self, run: Run) -> None:
         """Report a run that has ended, or hold it back until its original has."""
-        if run.stage.mode == "ddp" and run.failure and run.failure.kind == "crash" and self._soon_over(run):
-            self._held.append(run)
+        dtype = run.stage.dtype
+        if (
+            run.stage.mode == "ddp"
+            and run.failure
+            and run.failure.kind == "crash"
+            and dtype in self._originals
+        ):
+            self._held.append((time.monotonic() + run.seconds + _GRACE, run))
             return
         self._report(run)
         if run.stage.mode == "dp":
-            self._ended.add(run.stage.dtype)
-        for held in [each for each in self._held if each.stage.dtype in self._ended]:
-            self._report(held)
+            self._originals.discard(dtype)
+            self._report_held(lambda until, held: held.stage.dtype == dtype)
 
-    def _soon_over(self, run: Run) -> bool:
-        """Whether the original, which is not reported yet, ends soon after its conversion."""
-        original = self._originals.get(run.stage.dtype)
-        if original is None or run.stage.dtype in self._ended:
-            return False
-        latest = time.monotonic() + run.seconds + _GRACE
-        while original.codes() is None and time.monotonic() < latest:
-            time.sleep(_LOOK)
-        return original.codes() is not None
+    def on_look(self) -> None:
+        """Report those that have waited long enough; called many times a second."""
+        now = time.monotonic()
+        self._report_held(lambda until, held: until <= now)
+
+    def report_all(self) -> None:
+        """Report those whose original does not come any more: it was ended to make room, and runs later."""
+        self._report_held(lambda until, held: True)
+
+    def _report_held(self, is_due: Callable[[float, Run], bool]) -> None:
+        due = [each for each in self._held if is_due(*each)]
+        self._held = [each for each in self._held if each not in due]
+        for _, run in due:
+            self._report(run)
 
 
 def raise_or_report(
@@ -115,7 +119,7 @@ def raise_or_report(
     """
     stage = run.stage
     if run.failure and (run.failure.kind == "hang" or not run.ended_on_purpose):
-        words = _last_words(run)
+        words = last_words(run)
         if (
             words and run.failure.kind == "crash"
         ):  # a hang's own traceback would stand in front of where ranks wait
@@ -145,20 +149,22 @@ def _about_original(run: Run) -> str:
     return f". {fault.title} {fault.advice}" if fault else ". It is the original that fails, as it is"
 
 
-def _start(subject: Subject, stage: Stage, server: Server, stack: ExitStack) -> Running:
-    if not subject.torchrun or not _is_judged(subject, stage):
+def start(subject: Subject, stage: Stage, server: Server, stack: ExitStack) -> Running:
+    """Start a run, the judged one as a user will."""
+    if not is_torchrun(subject, stage):
         return server.start(stage)
     Path(stage.run_folder).mkdir(parents=True, exist_ok=True)
     log = stack.enter_context((Path(stage.run_folder) / "agent.out").open("w"))
     return Process(stage, environment(), stdout=log, stderr=log)
 
 
-def _is_judged(subject: Subject, stage: Stage) -> bool:
-    kind = (stage.mode, stage.dtype, bool(stage.aligned), bool(stage.lockstep))
-    return kind == ("ddp", "float64", subject.aligned, False)
+def is_torchrun(subject: Subject, run: Stage | RunKind) -> bool:
+    """Whether a run is the judged one, and is started as a user will."""
+    kind = (run.mode, run.dtype, bool(run.aligned), bool(run.lockstep))
+    return subject.torchrun and kind == ("ddp", "float64", subject.aligned, False)
 
 
-def _last_words(run: Run) -> str:
+def last_words(run: Run) -> str:
     """The traceback of the rank that failed; without the scratch folder, which is gone when it is read."""
     rank = run.failure.rank if run.failure and run.failure.rank is not None else 0
     started_nothing = Path(run.stage.run_folder) / "agent.out"

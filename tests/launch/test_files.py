@@ -219,6 +219,23 @@ class TestWriting:
         assert launch(tmp_path, monkeypatch, "-n", "2", "-o", "job.sh", "--force").exit_code == 0
         assert "torchrun --standalone --nproc-per-node 2 train_ddp.py" in (tmp_path / "job.sh").read_text()
 
+    @pytest.mark.parametrize(
+        ("name", "lead"), [("job.sh", "is a link to mine.sh"), ("again.py", "is the script itself")]
+    )
+    def test_a_link_is_not_written_through(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, lead: str
+    ) -> None:
+        (tmp_path / "mine.sh").write_text("mine\n")
+        (tmp_path / "job.sh").symlink_to("mine.sh")
+        (tmp_path / "again.py").symlink_to("train_ddp.py")
+
+        result = launch(tmp_path, monkeypatch, "-n", "2", "-o", name, "--force")
+
+        assert result.exit_code == 3
+        assert result.stderr.startswith(f"dp2ddp: {name}: {lead}")
+        assert (tmp_path / "mine.sh").read_text() == "mine\n"
+        assert (tmp_path / "train_ddp.py").read_text() == PORTED
+
     def test_the_same_file_may_be_written_again(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
