@@ -67,20 +67,20 @@ def read_defaults(
     """
     if name is None or name not in commands:
         return {}
-    found = find_table(Path.cwd())
-    if found.unread and name != "check":  # which searches by its PATHS, and says so itself
-        warn(says_unread(found.unread))
-    table = found.content.get(name)
-    if found.path is None or table is None:
+    nearest = find_table(Path.cwd())
+    if nearest.unread and name != "check":  # which searches by its PATHS, and says so itself
+        warn(says_unread(nearest.unread))
+    table = nearest.content.get(name)
+    if nearest.path is None or table is None:
         return {}
     if not isinstance(table, dict):
-        raise SourceError(f"{found.path}: [tool.dp2ddp.{name}] is a table: option = value")
+        raise SourceError(f"{nearest.path}: [tool.dp2ddp.{name}] is a table: option = value")
     options = _options(importlib.import_module(f"dp2ddp.cli.{name}").command)
     for key in table:
-        _refuse(found.path, name, key, options)
+        _refuse(nearest.path, name, key, options)
     return {
         name: {
-            str(options[key].name): _value(found.path, f"[tool.dp2ddp.{name}] {key}", options[key], value)
+            str(options[key].name): _value(nearest.path, f"[tool.dp2ddp.{name}] {key}", options[key], value)
             for key, value in table.items()
         }
     }
@@ -120,5 +120,5 @@ def _refuse(path: Path, name: str, key: str, options: Mapping[str, click.Option]
 
 
 def _value(path: Path, key: str, option: click.Option, value: object) -> object:
-    """Of a path: from the file's folder on, and below it."""
+    """What the option gets; a path is named from the file's folder on, and lies below it."""
     return str(path_below(path, key, value)) if isinstance(option.type, click.Path) else value

@@ -68,8 +68,8 @@ def _read(path: Path) -> bytes:
 
 
 def _refuse_foreign(path: Path, content: bytes) -> None:
-    is_ours = content.startswith(_FIRST_LINE.encode()) or _GENERATOR.encode() in content[:_HEAD]
-    if content and not is_ours:
+    is_report = content.startswith(_FIRST_LINE.encode()) or _GENERATOR.encode() in content[:_HEAD]
+    if content and not is_report:
         raise SourceError(
             f"{path}: exists, and is no report of dp2ddp; name another file for the report, or remove this one"
         )
