@@ -22,7 +22,7 @@ FROM_FILE: Mapping[str, frozenset[str]] = {
     "convert": frozenset(
         {
             *("diff", "check", "notebook", "json", "style", "data", "join", "gradients", "tier"),
-            *("select", "ignore", "accept", "one-file", "import"),
+            *("select", "ignore", "accept", "copy", "one-file", "import"),
         }
     ),
     "run": frozenset({"mode", "devices", "steps", "timeout", "accept", "virtual"}),
@@ -42,6 +42,7 @@ TYPED: Mapping[str, str] = {
     "in-place": "overwrites files",
     "fix": "overwrites files",
     "write-baseline": "overwrites a file",
+    "link": "lets a copy of the project reach into the original",
     "output": "says where to write",
     "report": "writes a file",
     "trace": "writes into a folder",

@@ -557,6 +557,15 @@ class TestFix:
         assert "ReduceOp" in outside.read_text()
         assert Path("link.py").is_symlink()
 
+    def test_a_hard_link_stays_one(self) -> None:
+        Path("train.py").write_text(self.OLD_NAME)
+        os.link("train.py", "same.txt")
+
+        check("--fix")
+
+        assert "ReduceOp" in Path("train.py").read_text() == Path("same.txt").read_text()
+        assert os.path.samefile("train.py", "same.txt")
+
     def test_line_endings_stay(self) -> None:
         Path("train.py").write_bytes(PORT.replace("\n", "\r\n").encode())
 
