@@ -134,7 +134,7 @@ def test_data_parse_and_settings_are_known(
         monkeypatch.chdir(tmp_path)
         read_settings(tmp_path, COMMANDS)
         for name in table.keys() & COMMANDS.keys():
-            assert read_defaults(COMMANDS, name)
+            assert read_defaults(COMMANDS, name, pytest.fail)
 
 
 # --- commands that are only shown

@@ -24,12 +24,12 @@ def written_paths(trees: Iterable[ast.AST]) -> frozenset[str]:
     """Texts that may be paths of what is written, from the syntax trees of a project's files."""
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, (ast.Call, ast.Assign))]
     given = _given(calls)
-    found: set[str] = set()
+    texts: set[str] = set()
     for call in calls:
         if isinstance(call, ast.Call) and _writes(call):
             for node in ast.walk(call):
-                found.update(_texts(node, given))
-    return frozenset(text for text in found if text.strip("./ ") and len(text) <= _LONG)
+                texts.update(_texts(node, given))
+    return frozenset(text for text in texts if text.strip("./ ") and len(text) <= _LONG)
 
 
 def _writes(call: ast.Call) -> bool:

@@ -12,21 +12,21 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
-OURS = "/."  # in front of the target: the kernel does not mind
+MARK = "/."  # in front of the target: the kernel does not mind
 
 
 def link(target: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
     """Make a link of ours to an absolute path."""
-    os.symlink(f"{OURS}{os.fspath(target)}", place)
+    os.symlink(f"{MARK}{os.fspath(target)}", place)
 
 
-def is_ours(path: Any) -> bool:
+def is_stand_in(path: Any) -> bool:
     """Whether a path is a link of ours; Any: whatever a function of os takes."""
     try:
         target = os.readlink(path)
     except (OSError, TypeError, ValueError):
         return False
-    return os.fsdecode(target).startswith(f"{OURS}/")
+    return os.fsdecode(target).startswith(f"{MARK}/")
 
 
 def disguise(is_seen_through: Callable[[], bool]) -> None:
@@ -44,7 +44,7 @@ def _seeing(look: Callable[..., os.stat_result], is_seen_through: Callable[[], b
             stat.S_ISLNK(found.st_mode)
             and not is_seen_through()
             and not options.get("dir_fd")
-            and is_ours(path)
+            and is_stand_in(path)
         ):
             return os.stat(path)
         return found
@@ -95,7 +95,7 @@ class _Entries:
 
     def __next__(self) -> Any:
         entry = next(self._entries)
-        return _Entry(entry) if entry.is_symlink() and is_ours(entry.path) else entry
+        return _Entry(entry) if entry.is_symlink() and is_stand_in(entry.path) else entry
 
     def __enter__(self) -> _Entries:
         return self

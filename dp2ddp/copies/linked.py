@@ -15,11 +15,11 @@ from itertools import islice
 from pathlib import Path
 
 from dp2ddp.copies.cloning import clone
-from dp2ddp.copies.disguise import is_ours, link
+from dp2ddp.copies.disguise import is_stand_in, link
 from dp2ddp.copies.leavings import FilesLeft, is_as_it_was
 from dp2ddp.copies.originals import Original, changed, look_at
 from dp2ddp.source.left_out import is_left_out
-from dp2ddp.source.survey import Entry, Kind, survey
+from dp2ddp.source.survey import EntryKind, FolderEntry, survey
 
 LARGE_COPIED = 8 * 2**20  # bytes of a file above survey.SMALL that is copied all the same
 ALL_COPIED = 256 * 2**20  # bytes of such files in all
@@ -59,7 +59,7 @@ class LinkedCopy:
 
     def _is_as_it_was(self, path: str) -> bool:
         new, old = self.folder / path, self.original / path
-        if is_ours(new) and os.path.realpath(new) == os.path.realpath(old):
+        if is_stand_in(new) and os.path.realpath(new) == os.path.realpath(old):
             return True  # in a folder that was opened up
         return (path in self.before or not new.is_symlink()) and is_as_it_was(new, old)
 
@@ -108,15 +108,15 @@ class _Making:
         self.linked: list[Path] = []
         self._copied = 0  # bytes of large files
         self._make = {
-            Kind.FOLDER: self._folder,
-            Kind.CODE: self._copy,
-            Kind.SMALL: self._copy_small,
-            Kind.LARGE: self._copy_or_link,
-            Kind.DATA: self._link,
-            Kind.LINK: self._follow,
+            EntryKind.FOLDER: self._folder,
+            EntryKind.CODE: self._copy,
+            EntryKind.SMALL: self._copy_small,
+            EntryKind.LARGE: self._copy_or_link,
+            EntryKind.DATA: self._link,
+            EntryKind.LINK: self._follow,
         }
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: FolderEntry) -> None:
         """Put a thing of the folder into the copy."""
         self._make[entry.kind](entry)
 
@@ -124,25 +124,25 @@ class _Making:
         """Where it is in the copy."""
         return self.folder / path.relative_to(self.original)
 
-    def _folder(self, entry: Entry) -> None:
+    def _folder(self, entry: FolderEntry) -> None:
         place = self.place(entry.path)
         place.mkdir()
         place.chmod(entry.path.stat().st_mode | 0o700)
 
-    def _copy(self, entry: Entry) -> None:
+    def _copy(self, entry: FolderEntry) -> None:
         try:
             shutil.copy2(entry.path, self.place(entry.path))
         except PermissionError:  # the run can read no more of it than we
             self.place(entry.path).unlink(missing_ok=True)
             self._link(entry)
 
-    def _copy_small(self, entry: Entry) -> None:
+    def _copy_small(self, entry: FolderEntry) -> None:
         self._copy(entry)
         place = self.place(entry.path)
         if place.suffix in SETTINGS and not place.is_symlink():
             _move_paths(place, str(self.original), str(self.folder))
 
-    def _copy_or_link(self, entry: Entry) -> None:
+    def _copy_or_link(self, entry: FolderEntry) -> None:
         if clone(entry.path, self.place(entry.path)):
             return
         if entry.size <= LARGE_COPIED and self._copied + entry.size <= ALL_COPIED:
@@ -151,11 +151,11 @@ class _Making:
         else:
             self._link(entry)
 
-    def _link(self, entry: Entry) -> None:
+    def _link(self, entry: FolderEntry) -> None:
         link(entry.path, self.place(entry.path))
         self.linked.append(entry.path)
 
-    def _follow(self, entry: Entry) -> None:
+    def _follow(self, entry: FolderEntry) -> None:
         """A link within the folder leads to the same place of the copy, one out of it to where it led."""
         there = Path(os.path.realpath(entry.path))
         if there.is_relative_to(self.original) and not _is_below_left_out(there, self.original):

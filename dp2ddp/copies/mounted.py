@@ -15,13 +15,13 @@ from itertools import islice
 from pathlib import Path
 
 from dp2ddp.copies import namespace
-from dp2ddp.copies.disguise import is_ours
+from dp2ddp.copies.disguise import is_stand_in
 from dp2ddp.copies.leavings import FilesLeft, is_as_it_was
 from dp2ddp.copies.namespace import READY, Layer
 from dp2ddp.errors import RunError
 from dp2ddp.source.folders import holds_too_much
 from dp2ddp.source.left_out import is_left_out
-from dp2ddp.source.survey import Kind, survey
+from dp2ddp.source.survey import EntryKind, survey
 
 SWITCH = "DP2DDP_MOUNTS"  # "0": go without
 _OF_THE_SYSTEM = {
@@ -78,7 +78,7 @@ class MountedCopy:
         )
 
     def _is_as_it_was(self, path: Path, now: Path) -> bool:
-        if is_ours(now) and os.path.realpath(now) == os.path.realpath(path):
+        if is_stand_in(now) and os.path.realpath(now) == os.path.realpath(path):
             return True  # in a folder behind a link of the user's that was opened up
         if path in self.put:
             return now.is_file() and now.read_bytes() == self.put[path]
@@ -213,7 +213,7 @@ def _layers(folder: Path, room: Path) -> list[Layer]:
 
 def _led_to(folder: Path) -> list[Path]:
     """Folders of the user's elsewhere that links lead to: data and results on a larger disk."""
-    ends = (Path(os.path.realpath(entry.path)) for entry in survey(folder) if entry.kind is Kind.LINK)
+    ends = (Path(os.path.realpath(entry.path)) for entry in survey(folder) if entry.kind is EntryKind.LINK)
     led_to = {end for end in ends if end.is_dir() and not end.is_relative_to(folder) and _may_hold_data(end)}
     return sorted(end for end in led_to if not led_to.intersection(end.parents))[:_MOST_LED_TO]
 

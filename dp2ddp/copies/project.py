@@ -21,7 +21,7 @@ from dp2ddp.copies.cloning import clone
 from dp2ddp.errors import SourceError
 from dp2ddp.source.folders import as_typed, project_root
 from dp2ddp.source.left_out import is_left_out
-from dp2ddp.source.survey import MANY, Entry, Kind, survey
+from dp2ddp.source.survey import MANY, EntryKind, FolderEntry, survey
 
 COPIED = 2**20  # bytes of a file that is copied, whatever it is
 RESULT_COPIED = 200 * 2**20  # bytes of a result of training that is copied
@@ -121,12 +121,12 @@ class _Copying:
         self._written = written
         self._results = 0  # bytes copied
         self._inner: dict[Path, Path] = {}  # files behind links out of the project -> where they are copied
-        self._put: dict[Kind, Callable[[Entry, Path], None]] = {
-            Kind.FOLDER: self._folder,
-            Kind.CODE: self._copy,
-            Kind.SMALL: self._copy,
-            Kind.LARGE: self._large,
-            Kind.DATA: self._data,
+        self._put: dict[EntryKind, Callable[[FolderEntry, Path], None]] = {
+            EntryKind.FOLDER: self._folder,
+            EntryKind.CODE: self._copy,
+            EntryKind.SMALL: self._copy,
+            EntryKind.LARGE: self._large,
+            EntryKind.DATA: self._data,
         }
 
     def run(self, converted: Mapping[Path, bytes]) -> None:
@@ -160,24 +160,24 @@ class _Copying:
             )
         return self._inner[path]
 
-    def _put_entry(self, entry: Entry, place: Path, outside: list[Path]) -> None:
-        if entry.kind is Kind.LINK:
+    def _put_entry(self, entry: FolderEntry, place: Path, outside: list[Path]) -> None:
+        if entry.kind is EntryKind.LINK:
             self._put_link(entry.path, place, outside)
         else:
             self._put[entry.kind](entry, place)
 
-    def _folder(self, entry: Entry, place: Path) -> None:
+    def _folder(self, entry: FolderEntry, place: Path) -> None:
         (self.whole / place).mkdir(parents=True, exist_ok=True)
         (self.whole / place).chmod(entry.path.stat().st_mode | 0o700)
 
-    def _copy(self, entry: Entry, place: Path) -> None:
+    def _copy(self, entry: FolderEntry, place: Path) -> None:
         try:
             shutil.copy2(entry.path, self.whole / place)
         except PermissionError:  # whoever starts the copy can read no more of the original
             (self.whole / place).unlink(missing_ok=True)
             self._leave_out(place, "cannot be read")
 
-    def _large(self, entry: Entry, place: Path) -> None:
+    def _large(self, entry: FolderEntry, place: Path) -> None:
         size = entry.size
         if clone(entry.path, self.whole / place):
             return
@@ -191,7 +191,7 @@ class _Copying:
         else:
             self._leave_out(place, size_text(size))
 
-    def _data(self, entry: Entry, place: Path) -> None:
+    def _data(self, entry: FolderEntry, place: Path) -> None:
         what = f"a folder of more than {MANY} things" if entry.path.is_dir() else ""
         if not os.access(entry.path, os.R_OK):
             what = "cannot be read"
@@ -241,7 +241,7 @@ class _Copying:
         elif any(link.is_relative_to(there) for link in outside) and not self.root.is_relative_to(there):
             self._put_contents(there, place, outside)
         elif there.is_file() and self._is_result(path, place) and not self._wished(place, self._wishes.link):
-            self._large(Entry(there, Kind.LARGE, there.stat().st_size), place)
+            self._large(FolderEntry(there, EntryKind.LARGE, there.stat().st_size), place)
         elif there != self.target and not there.is_relative_to(self.target):
             here.symlink_to(there)
 
@@ -255,7 +255,7 @@ class _Copying:
         """Behind a link out of the project lies a file that is converted: the copy gets files of its own."""
         if not there.is_dir():
             self._inner[there] = place
-            self._copy(Entry(there, Kind.CODE), place)
+            self._copy(FolderEntry(there, EntryKind.CODE), place)
             return
         (self.whole / place).mkdir(parents=True, exist_ok=True)
         for entry in survey(there, outside):

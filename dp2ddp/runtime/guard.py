@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dp2ddp.copies.disguise import disguise, is_ours
+from dp2ddp.copies.disguise import disguise, is_stand_in
 from dp2ddp.copies.unfolding import Unfolding
 from dp2ddp.runtime.written_files import Writes
 
@@ -34,7 +34,7 @@ _CONTENT = ("os.truncate", "os.chmod", "os.chown", "os.utime", "os.setxattr", "o
 _NO_FILE = ("", ":memory:")  # sqlite's databases in memory
 
 
-class Guard:
+class LinkGuard:
     """What all the watched functions ask."""
 
     def __init__(self, unfolding: Unfolding, writes: Writes | None) -> None:
@@ -64,7 +64,7 @@ class Guard:
 
     def opens_folder(self, path: Any) -> None:
         """A folder is about to be moved or removed with all that is in it: one of ours is to be one."""
-        if is_ours(path) and os.path.isdir(path):
+        if is_stand_in(path) and os.path.isdir(path):
             self.writes(path, through=True)
 
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -92,7 +92,7 @@ def guard(owned: Sequence[Path], lock: Path, writes: Writes | None = None) -> No
 
     owned: folders that the run may write to. lock: a file that all ranks share.
     """
-    guarding = Guard(Unfolding(owned, lock), writes)
+    guarding = LinkGuard(Unfolding(owned, lock), writes)
     disguise(guarding.is_busy)
     sys.addaudithook(guarding.hook)
     _watch_torch(guarding)
@@ -131,12 +131,12 @@ def _database(name: Any) -> Iterator[str]:
     from urllib.parse import parse_qs, unquote, urlsplit
 
     url = urlsplit(path)
-    asked = parse_qs(url.query)
-    if asked.get("mode", ["rwc"])[0] not in ("ro", "memory") and "1" not in asked.get("immutable", ()):
+    query = parse_qs(url.query)
+    if query.get("mode", ["rwc"])[0] not in ("ro", "memory") and "1" not in query.get("immutable", ()):
         yield unquote(url.path)
 
 
-def _watch_torch(guarding: Guard) -> None:
+def _watch_torch(guarding: LinkGuard) -> None:
     """torch.save's file, and files that tensors are mapped to and shared with."""
     import torch
     from torch import serialization
@@ -154,7 +154,7 @@ def _watch_torch(guarding: Guard) -> None:
         storage.from_file = staticmethod(_watched(storage.from_file, guarding))  # type: ignore[method-assign]
 
 
-def _watched(from_file: Callable[..., Any], guarding: Guard) -> Callable[..., Any]:
+def _watched(from_file: Callable[..., Any], guarding: LinkGuard) -> Callable[..., Any]:
     @functools.wraps(from_file)
     def watched(filename: Any, shared: Any = False, *args: Any, **kwargs: Any) -> Any:
         if shared:

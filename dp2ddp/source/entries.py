@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dp2ddp.source.folders import as_typed
 from dp2ddp.source.projects import TOPS, Imports, Project
-from dp2ddp.source.survey import Kind, survey
+from dp2ddp.source.survey import EntryKind, survey
 
 GUARD = re.compile(rb"^if\s.*__name__", re.MULTILINE)
 ACTS = re.compile(
@@ -70,7 +70,9 @@ def _top(entry: Path) -> Path:
 
 def _scripts(top: Path) -> Iterator[tuple[Path, bytes]]:
     """Files that are started, with their texts: they say so, or do something when they are read."""
-    code = (entry.path for entry in survey(top) if entry.kind is Kind.CODE and entry.path.suffix == ".py")
+    code = (
+        entry.path for entry in survey(top) if entry.kind is EntryKind.CODE and entry.path.suffix == ".py"
+    )
     for path in sorted(islice(code, MOST)):
         if not any(part.startswith(".") for part in path.relative_to(top).parts[:-1]):
             text = path.read_bytes()

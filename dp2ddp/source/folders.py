@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dp2ddp.errors import SourceError
 from dp2ddp.source.git import working_tree
-from dp2ddp.source.survey import Kind, survey
+from dp2ddp.source.survey import EntryKind, survey
 
 
 def project_root(entry: Path, files: Sequence[Path]) -> Path:
@@ -43,7 +43,7 @@ def holds_too_much(folder: Path) -> bool:
 
 
 def _behind_links(folder: Path) -> Iterator[Path]:
-    links = (entry.path.resolve() for entry in survey(folder) if entry.kind is Kind.LINK)
+    links = (entry.path.resolve() for entry in survey(folder) if entry.kind is EntryKind.LINK)
     yield from (link for link in links if not folder.is_relative_to(link))
 
 

@@ -24,7 +24,7 @@ CROWD = 64  # folders in one folder without code; more are data
 MOST = 10_000  # names that are read in all
 
 
-class Kind(Enum):
+class EntryKind(Enum):
     """What a copy does about a thing."""
 
     CODE = auto()
@@ -36,15 +36,15 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Entry:
+class FolderEntry:
     """A thing in a folder; `size` in bytes, 0 where nobody asked."""
 
     path: Path
-    kind: Kind
+    kind: EntryKind
     size: int = 0
 
 
-def survey(root: Path, named: Iterable[Path] = (), without: Iterable[Path] = ()) -> Iterator[Entry]:
+def survey(root: Path, named: Iterable[Path] = (), without: Iterable[Path] = ()) -> Iterator[FolderEntry]:
     """What lies below `root`, folders before what is in them.
 
     named: files whose folders are looked into, however much there is in them. without: what is passed over.
@@ -60,11 +60,11 @@ def survey(root: Path, named: Iterable[Path] = (), without: Iterable[Path] = ())
         if folder in opened or names_read < MOST:
             things = _look_into(folder, is_opened=folder in opened)
         if things is None:
-            yield Entry(folder, Kind.DATA)
+            yield FolderEntry(folder, EntryKind.DATA)
             continue
         names_read += len(things.files) + len(things.folders)
         if folder != root:
-            yield Entry(folder, Kind.FOLDER)
+            yield FolderEntry(folder, EntryKind.FOLDER)
         yield from (entry for entry in things.entries() if entry.path not in passed)
         crowded = len(things.folders) > CROWD
         for each in things.folders:
@@ -89,21 +89,21 @@ class _Things:
     def is_data(self) -> bool:
         return not self.has_code and (len(self.files) + len(self.links) > MANY or len(self.folders) > CROWD)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[FolderEntry]:
         """Its links and files."""
-        yield from (Entry(path, Kind.LINK) for path in self.links)
+        yield from (FolderEntry(path, EntryKind.LINK) for path in self.links)
         crowded = len(self.files) > MANY
         for entry in self.files:
-            yield Entry(Path(entry.path), *_kind_of(entry, crowded))
+            yield FolderEntry(Path(entry.path), *_kind_of(entry, crowded))
 
 
-def _kind_of(entry: os.DirEntry[str], crowded: bool) -> tuple[Kind, int]:
+def _kind_of(entry: os.DirEntry[str], crowded: bool) -> tuple[EntryKind, int]:
     if entry.name.endswith(CODE):
-        return Kind.CODE, 0
+        return EntryKind.CODE, 0
     if crowded:
-        return Kind.DATA, 0
+        return EntryKind.DATA, 0
     size = entry.stat(follow_symlinks=False).st_size
-    return (Kind.SMALL if size <= SMALL else Kind.LARGE), size
+    return (EntryKind.SMALL if size <= SMALL else EntryKind.LARGE), size
 
 
 def _look_into(folder: Path, is_opened: bool) -> _Things | None:

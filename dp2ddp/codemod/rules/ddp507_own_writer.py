@@ -155,7 +155,7 @@ def _is_value(facts: Facts, node: ast.expr) -> bool:
     while isinstance(parent, (ast.keyword, ast.Dict, ast.List, ast.Tuple)):
         parent, inside = scopes.parents[parent], parent  # type: ignore[assignment]  # a keyword is no expression
     if isinstance(parent, ast.Call):
-        given = [facts.script.text_of(one) for one in (parent.func, *parent.args)]
+        given = [facts.script.text_of(each) for each in (parent.func, *parent.args)]
         names_kind = scopes.name(parent.func) in (
             "builtins.isinstance",
             "builtins.issubclass",
