@@ -22,7 +22,6 @@ from typing import Any, Protocol
 from dp2ddp.runtime import launch_command
 from dp2ddp.runtime.collective_calls import parting, read_calls
 from dp2ddp.runtime.overlay import write_overlay
-from dp2ddp.runtime.patience import Patience
 from dp2ddp.runtime.processes import kill_tree, parent_variable, signals_wait
 from dp2ddp.runtime.rank_positions import ask_positions, ended_positions, misses_a_rank, without_gloo_details
 from dp2ddp.runtime.run_folder import (
@@ -36,6 +35,7 @@ from dp2ddp.runtime.run_folder import (
 from dp2ddp.runtime.scratch import scratch_folder
 from dp2ddp.runtime.stacks import RankPosition
 from dp2ddp.runtime.stage import Mode, Stage
+from dp2ddp.runtime.timeout import Timeout
 from dp2ddp.runtime.written_files import read_writes
 
 _LOOK = 0.02  # seconds between two looks
@@ -159,7 +159,7 @@ def watch(
 ) -> list[Run]:
     """Wait until all are over, and return them in their order.
 
-    A run of which no rank moves or computes (patience.py) for `timeout` seconds is killed, and its failure says where
+    A run of which no rank moves or computes (timeout.py) for `timeout` seconds is killed, and its failure says where
     each rank was; None waits for ever. Start-up and the end of the interpreter have some seconds more. `on_end` gets
     each run as it ends, `on_look` what is seen of all of them, many times a second.
     """
@@ -180,7 +180,7 @@ class _Watched:
     def __init__(self, running: Running, timeout: float | None) -> None:
         self._running = running
         self._heartbeats: tuple[tuple[int, int], ...] = ()
-        self._patience = Patience(timeout)
+        self._timeout = Timeout(timeout)
         self._positions: tuple[RankPosition, ...] = ()  # when the first rank failed
         self.run: Run | None = None
 
@@ -201,12 +201,12 @@ class _Watched:
         heartbeats = read_heartbeats(Path(self._running.stage.run_folder))
         if heartbeats != self._heartbeats:
             self._heartbeats = heartbeats
-            self._patience.moved()
+            self._timeout.moved()
             if not self._positions and some_failed(self._running.stage):
                 self._positions = ask_positions(self._running.stage)
                 request_stacks(Path(self._running.stage.run_folder))
-        self._patience.look(self._processes())
-        if self._patience.is_over() and self._patience.is_over(self._allowance(heartbeats)):
+        self._timeout.look(self._processes())
+        if self._timeout.is_over() and self._timeout.is_over(self._allowance(heartbeats)):
             failure = self._given_up()
             self._running.kill()
             self.run = self._ended(rank_codes(self._running.stage, None), failure)
@@ -225,7 +225,7 @@ class _Watched:
             crash = _crash(stage, rank_codes(stage, None), self._positions or ask_positions(stage))
             if crash:
                 return crash
-        return _hang(stage, self._patience.why)
+        return _hang(stage, self._timeout.why)
 
     def _allowance(self, heartbeats: Sequence[tuple[int, int]]) -> float:
         """Seconds more where no script is expected to move."""

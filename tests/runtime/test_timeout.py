@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.runtime import patience
-from dp2ddp.runtime.patience import LONGEST, Patience, processor_time
+from dp2ddp.runtime import timeout
+from dp2ddp.runtime.timeout import LONGEST, Timeout, processor_time
 
 BURN = "import time\nwhile time.process_time() < 0.5: pass\n"
 WAIT = "print(flush=True); import sys; sys.stdin.read()"
@@ -21,15 +21,15 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.taken = 100.0, 50.0
-        monkeypatch.setattr(patience.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(patience, "processor_time", lambda pid: self.taken)
+        monkeypatch.setattr(timeout.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(timeout, "processor_time", lambda pid: self.taken)
 
-    def go_on(self, patience: Patience, seconds: float, share: float) -> None:
+    def go_on(self, limit: Timeout, seconds: float, share: float) -> None:
         """Look at it once a second."""
         for _ in range(round(seconds)):
             self.now += 1
             self.taken += share
-            patience.look([1])
+            limit.look([1])
 
 
 @pytest.fixture
@@ -41,37 +41,37 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_who_computes_is_alive_and_who_looks_and_sleeps_is_not(
     machine: Machine, share: float, is_over: bool
 ) -> None:
-    patience = Patience(60)
-    machine.go_on(patience, 61, share)
-    assert patience.is_over() is is_over
+    limit = Timeout(60)
+    machine.go_on(limit, 61, share)
+    assert limit.is_over() is is_over
 
 
 def test_who_stops_computing_has_the_whole_time_again(machine: Machine) -> None:
-    patience = Patience(60)
-    machine.go_on(patience, 600, 1)
-    machine.go_on(patience, 50, 0)
-    assert not patience.is_over()
-    machine.go_on(patience, 15, 0)
-    assert patience.is_over()
-    assert not patience.is_over(allowance=60)
-    assert patience.why == "nothing moved for 60 seconds"
-    patience.moved()
-    assert not patience.is_over()
+    limit = Timeout(60)
+    machine.go_on(limit, 600, 1)
+    machine.go_on(limit, 50, 0)
+    assert not limit.is_over()
+    machine.go_on(limit, 15, 0)
+    assert limit.is_over()
+    assert not limit.is_over(allowance=60)
+    assert limit.why == "nothing moved for 60 seconds"
+    limit.moved()
+    assert not limit.is_over()
 
 
 def test_who_computes_for_ever_is_given_up(machine: Machine) -> None:
-    patience = Patience(10)
-    machine.go_on(patience, 10 * LONGEST - 1, 1)
-    assert not patience.is_over()
-    machine.go_on(patience, 2, 1)
-    assert patience.is_over()
-    assert patience.why.startswith("no step, no backward and no batch for 300 seconds, though it computes")
+    limit = Timeout(10)
+    machine.go_on(limit, 10 * LONGEST - 1, 1)
+    assert not limit.is_over()
+    machine.go_on(limit, 2, 1)
+    assert limit.is_over()
+    assert limit.why.startswith("no step, no backward and no batch for 300 seconds, though it computes")
 
 
 def test_no_timeout_waits_for_ever(machine: Machine) -> None:
-    patience = Patience(None)
-    machine.go_on(patience, 10**4, 0)
-    assert not patience.is_over()
+    limit = Timeout(None)
+    machine.go_on(limit, 10**4, 0)
+    assert not limit.is_over()
 
 
 # ---- real processes
@@ -114,6 +114,6 @@ def test_a_process_with_a_gpu_may_spin(tmp_path: Path, monkeypatch: pytest.Monke
         assert child.stdout is not None
         child.stdout.readline()
         assert processor_time(child.pid) > 0.4
-        monkeypatch.setattr(patience, "_GPUS", str(tmp_path / "nvidia"))
+        monkeypatch.setattr(timeout, "_GPUS", str(tmp_path / "nvidia"))
         assert processor_time(child.pid) == 0.0
         child.communicate()

@@ -21,7 +21,7 @@ LONGEST = 30  # times as long, and it is given up although it computes: a loop m
 _GPUS = ("/dev/nvidia", "/dev/kfd")
 
 
-class Patience:
+class Timeout:
     """`timeout`: seconds without a movement and without computing; None: for ever."""
 
     def __init__(self, timeout: float | None) -> None:
