@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.taken = 100.0, 50.0
-        monkeypatch.setattr(timeout.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
         monkeypatch.setattr(timeout, "processor_time", lambda pid: self.taken)
 
     def go_on(self, limit: Timeout, seconds: float, share: float) -> None:
