@@ -123,6 +123,8 @@ def write_conversion(
     in_place: bool = False,
     notebook: bool = False,
     force: bool = False,
+    link: Sequence[str] = (),
+    copy: Sequence[str] = (),
     remark: Callable[[str], None] = SILENT.warn,
 ) -> str | None:
     """Write a conversion, all its files or none of them.
@@ -132,16 +134,20 @@ def write_conversion(
     in_place: change the files themselves; those of which git keeps no copy only with `force`.
     notebook: write a notebook that writes the script and starts it.
     force: overwrite what is there.
+    link, copy: what a copy of the project links to, and what it holds itself, whatever it is: names or patterns.
     remark: gets a line for what is worth knowing beside it.
 
     Returns the script to start; None if nothing changes. `conversion.launch_of` tells how. Raises SourceError if
     something is in the way or cannot be written, OptionError for options that do not go together.
     """
     from dp2ddp.codemod import result_files
+    from dp2ddp.copies.project import Wishes
 
     output = None if output is None else str(output)
     if in_place and (output or not conversion.before.path):
         raise OptionError("--in-place writes SRC itself: no -o, and no SRC from stdin")
+    if (link or copy) and (in_place or notebook or not output):
+        raise OptionError("--link and --copy say how a folder is copied: name one with -o")
     if notebook:
         if in_place or not conversion.before.cells:
             raise OptionError("--notebook makes a new notebook out of a notebook")
@@ -154,7 +160,8 @@ def write_conversion(
         return result_files.write_in_place(conversion, force=force, remark=remark)
     if output:
         result_files.refuse_other_files(output, conversion.before)
-    return result_files.write(conversion, output, force=force, remark=remark)
+    wishes = Wishes(tuple(link), tuple(copy)) if link or copy else None
+    return result_files.write(conversion, output, force=force, remark=remark, wishes=wishes)
 
 
 def write_report(

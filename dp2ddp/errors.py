@@ -8,7 +8,7 @@ Dp2DdpError                 the command line prints it as one line and exits wit
 ├── UnmatchedAcceptanceError   an option that answers a hazard where there is none (the command exits with 2)
 ├── RunError                a script that failed, hung or could not be started
 ├── MissingError            a package that is not installed, and what installs it
-└── TraceError              a record of a run that is missing or unreadable
+└── TraceError              a record of a run that is missing, unreadable, or has no room where it is to lie
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RunError(Dp2DdpError):
 
 
 class TraceError(Dp2DdpError):
-    """A record of a run is missing or unreadable."""
+    """A record of a run is missing, unreadable, or has no room where it is to lie."""
 
 
 class MissingError(Dp2DdpError):

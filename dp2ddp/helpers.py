@@ -2,7 +2,7 @@
 
 A script gets its helpers beside it; with `dp2ddp convert --import` it has them from here. They are all that
 `dp2ddp.templates` defines, and need torch and the standard library alone. A name loads the module that defines it, and
-what that needs (PEP 562): the plain helpers are one module.
+what that needs (PEP 562): the plain helpers are one module, and how a file is saved.
 """
 
 import re
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dp2ddp.templates.rank_zero_output import *
     from dp2ddp.templates.replicas import *
     from dp2ddp.templates.rows import *
+    from dp2ddp.templates.saving import *
     from dp2ddp.templates.seeding import *
     from dp2ddp.templates.shared import *
     from dp2ddp.templates.shared_state import *

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import queue
+import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
@@ -19,12 +21,20 @@ from dp2ddp import api
 from dp2ddp.errors import Dp2DdpError
 from dp2ddp.review.problems import Level, PlacedProblem
 
-METHOD_NOT_FOUND, INVALID_REQUEST = -32601, -32600  # of JSON-RPC
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601  # of JSON-RPC
 SEVERITIES = {Level.ERROR: 1, Level.WARNING: 2, Level.NOTE: 3}
 WHOLE_TEXT = 1  # what the editor sends of a document that has changed
 CAPABILITIES = {"textDocumentSync": {"openClose": True, "change": WHOLE_TEXT}}
 
 Message = dict[str, Any]  # of the protocol, as JSON has it
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """What came in the place of a message."""
+
+    code: int  # of JSON-RPC
+    what: str
 
 
 class LanguageServer:
@@ -33,7 +43,7 @@ class LanguageServer:
     def __init__(self, reader: BinaryIO, writer: BinaryIO) -> None:
         self._reader = reader
         self._writer = writer
-        self._inbox: queue.Queue[Message | None] = queue.Queue()  # None: the editor is gone
+        self._inbox: queue.Queue[Message | Wrong | None] = queue.Queue()  # None: the editor is gone
         self._unseen: dict[str, str] = {}  # address of a document -> its text, which nobody has looked at yet
         self._asked_to_end = False
 
@@ -47,28 +57,35 @@ class LanguageServer:
                 address, text = self._unseen.popitem()
                 self._publish(address, diagnostics_of(address, text))
                 continue
-            if message is None or message.get("method") == "exit":
+            if message is None or (isinstance(message, dict) and message.get("method") == "exit"):
                 return 0 if self._asked_to_end else 1
-            self._take(message)
+            if isinstance(message, Wrong):
+                self._send(id=None, error={"code": message.code, "message": message.what})
+            else:
+                self._take(message)
 
     def _receive(self) -> None:
         """Until the end: a thread that still reads when Python ends would take it down."""
-        message: Message | None = {}
-        while message is not None and message.get("method") != "exit":
+        message: Message | Wrong | None = {}
+        while message is not None and (isinstance(message, Wrong) or message.get("method") != "exit"):
             message = self._read()
             self._inbox.put(message)
 
-    def _read(self) -> Message | None:
-        """The next message; None at the end of the stream."""
-        length = 0
+    def _read(self) -> Message | Wrong | None:
+        """The next message; None at the end of the stream, or where nobody knows any more where the next begins."""
+        length = b""
         while (line := self._reader.readline()).strip():
-            name, _, value = line.decode("ascii").partition(":")
-            if name.lower() == "content-length":
-                length = int(value)
+            name, _, value = line.partition(b":")
+            if name.lower() == b"content-length":
+                length = value.strip()
         if not line:
             return None
-        message: Message = json.loads(self._reader.read(length))
-        return message
+        if not length.isdigit():
+            sys.stderr.write(
+                "dp2ddp: lsp: a message without its Content-Length; nothing behind it can be read\n"
+            )
+            return None
+        return _message_of(self._reader.read(int(length)))
 
     def _send(self, **content: Any) -> None:
         body = json.dumps({"jsonrpc": "2.0", **content}).encode("utf-8")
@@ -76,16 +93,24 @@ class LanguageServer:
         self._writer.flush()
 
     def _take(self, message: Message) -> None:
-        method, params = message.get("method"), message.get("params") or {}
-        if "id" in message and method is not None:
-            self._answer(message["id"], method)
-        elif method == "textDocument/didOpen":
-            self._unseen[params["textDocument"]["uri"]] = params["textDocument"]["text"]
-        elif method == "textDocument/didChange":
-            self._unseen[params["textDocument"]["uri"]] = params["contentChanges"][-1]["text"]
-        elif method == "textDocument/didClose":
-            self._unseen.pop(params["textDocument"]["uri"], None)
-            self._publish(params["textDocument"]["uri"], [])
+        """Answer a request, keep a document; what is neither, or has another shape, is nothing to us."""
+        match message:
+            case {"id": request, "method": str(method)}:
+                self._answer(request, method)
+            case {
+                "method": "textDocument/didOpen",
+                "params": {"textDocument": {"uri": str(address), "text": str(text)}},
+            } | {
+                "method": "textDocument/didChange",
+                "params": {
+                    "textDocument": {"uri": str(address)},
+                    "contentChanges": [*_, {"text": str(text)}],
+                },
+            }:
+                self._unseen[address] = text
+            case {"method": "textDocument/didClose", "params": {"textDocument": {"uri": str(address)}}}:
+                self._unseen.pop(address, None)
+                self._publish(address, [])
 
     def _answer(self, request: object, method: str) -> None:
         if self._asked_to_end:
@@ -104,16 +129,31 @@ class LanguageServer:
         )
 
 
+def _message_of(body: bytes) -> Message | Wrong:
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        return Wrong(PARSE_ERROR, f"not JSON: {error}")
+    return message if isinstance(message, dict) else Wrong(INVALID_REQUEST, "a message is an object")
+
+
 def diagnostics_of(address: str, text: str) -> list[Message]:
     """What the check finds in a document, `file:///home/me/train.py`, with this text; as the protocol has it."""
+    try:
+        return _found_in(address, text)
+    except (Dp2DdpError, OSError) as error:  # of its settings, say
+        return [_diagnostic(str(error), (0, 0))]
+    except Exception as error:  # a fault of ours is said, and other files are looked at
+        why = f"dp2ddp could not look at this file ({type(error).__name__}: {error}); please report it"
+        return [_diagnostic(why, (0, 0))]
+
+
+def _found_in(address: str, text: str) -> list[Message]:
     parts = urlsplit(address)
     path = Path(unquote(parts.path))
     if parts.scheme != "file" or path.suffix != ".py":
         return []
-    try:
-        checked = api.check(path, text=text, cache=False)
-    except (Dp2DdpError, OSError) as error:  # of its settings, say
-        return [_diagnostic(str(error), (0, 0))]
+    checked = api.check(path, text=text, cache=False)
     lines = text.splitlines()
     problems = [problem for problem in checked.problems if Path(problem.file) == path]
     return [

@@ -54,7 +54,7 @@ def assert_trains_the_same(
 
     try:
         report = verify(
-            script, converted=converted, devices=devices or (), arguments=arguments,
+            script, converted=converted, devices=() if devices is None else devices, arguments=arguments,
             converted_arguments=converted_arguments, steps=steps, every=every, only_gradients=only_gradients,
             aligned=aligned, launcher=launcher, accept=accept, timeout=timeout, as_module=as_module,
         )  # fmt: skip

@@ -27,6 +27,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.data import DataLoader
 
+from .saving import save_completely
+
 
 def init_distributed(map_location: Any = None) -> None:
     """Become one rank of the run that torchrun started; without torchrun, the only one.
@@ -198,8 +200,9 @@ def ask_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def make_on_rank0(kind: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Make an object that writes (a SummaryWriter) on rank 0 alone; what stands for it elsewhere does nothing."""
-    dist.barrier()
-    return kind(*args, **kwargs) if dist.get_rank() == 0 else Nothing()
+    made: list[Any] = []
+    run_on_rank0(lambda: made.append(kind(*args, **kwargs)))
+    return made[0] if made else Nothing()
 
 
 def rank0_first(kind: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -220,8 +223,8 @@ class Nothing:
 
 
 def save_on_rank0(*args: Any, **kwargs: Any) -> None:
-    """torch.save, on rank 0 alone."""
-    run_on_rank0(torch.save, *args, **kwargs)
+    """torch.save, on rank 0 alone; an interrupted run leaves the old file."""
+    run_on_rank0(save_completely, *args, **kwargs)
 
 
 @contextmanager
@@ -230,9 +233,26 @@ def open_on_rank0(path: Any, mode: str = "r", buffering: int = -1, **options: An
     dist.barrier()
     if mode[0] in "wax" and dist.get_rank() > 0:
         path, mode = os.devnull, mode.replace("x", "w")
-    with open(path, mode, buffering, **options) as file:
+    with sharing_errors():
+        file = open(path, mode, buffering, **options)  # noqa: SIM115
+    with file:
         yield file
-    dist.barrier()
+        with sharing_errors():
+            file.close()
+
+
+@contextmanager
+def sharing_errors() -> Iterator[None]:
+    """A block behind which all ranks meet; what fails on rank 0 alone, as on a full disk, is raised on all."""
+    error = None
+    try:
+        yield
+    except Exception as raised:
+        error = raised
+    news = [error]
+    dist.broadcast_object_list(news)
+    if any_error := error or news[0]:
+        raise any_error
 
 
 class LogFile:
@@ -261,14 +281,15 @@ class LogFile:
 
     def close(self) -> None:
         if not self.file.closed:
-            self.file.close()
-            dist.barrier()
+            with sharing_errors():
+                self.file.close()
 
 
 def make_handler_on_rank0(kind: Callable[..., logging.Handler], *args: Any, **kwargs: Any) -> logging.Handler:
     """Make a handler of logging that writes a file on rank 0 alone; those of other ranks drop what they get."""
-    dist.barrier()
-    return kind(*args, **kwargs) if dist.get_rank() == 0 else logging.NullHandler()
+    made: list[logging.Handler] = []
+    run_on_rank0(lambda: made.append(kind(*args, **kwargs)))
+    return made[0] if made else logging.NullHandler()
 
 
 class Rank0Loader(DataLoader[Any]):

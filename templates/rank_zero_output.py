@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import shutil
+import sys
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import torch
 
 from .parted import holds_rows, with_wholes
 from .process import alone, exchange, own_rank, world_size
+from .saving import save_completely
 
 
 def on_rank_zero(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -257,23 +259,23 @@ def open_on_rank_zero(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> 
         exchange(None)
         return open(file, mode, *args, **kwargs)
     opened: list[Any] = []
-    instead = copy_of(file) if "+" in mode and own_rank() > 0 else os.devnull
+    copy = nameless_copy(file) if "+" in mode and own_rank() > 0 else None
     on_rank_zero(lambda: opened.append(open(file, mode, *args, **kwargs)))  # noqa: SIM115
     if not opened:
+        instead = f"/dev/fd/{copy.fileno()}" if copy else os.devnull
         opened.append(open(instead, mode.replace("x", "w"), *args, **kwargs))  # noqa: SIM115
-        if instead != os.devnull:
-            os.unlink(instead)  # it is gone when it is closed
     atexit.register(flush_if_open, weakref.ref(opened[0]))
     return WrittenOnRankZero(opened[0])
 
 
-def copy_of(file: Any) -> str:
-    """A copy of a file as it is now, empty if there is none."""
-    handle, path = tempfile.mkstemp()
-    os.close(handle)
-    if os.path.exists(file):
-        shutil.copyfile(file, path)
-    return path
+def nameless_copy(file: Any) -> Any:
+    """A file without a name that holds what this one holds now, nothing if there is none."""
+    copy = tempfile.TemporaryFile()  # noqa: SIM115
+    if os.path.isfile(file) and os.access(file, os.R_OK):
+        with open(file, "rb") as source:
+            shutil.copyfileobj(source, copy)
+        copy.flush()
+    return copy
 
 
 def flush_if_open(file: "weakref.ref[Any]") -> None:
@@ -288,17 +290,48 @@ def flush_if_open(file: "weakref.ref[Any]") -> None:
 
 
 class WrittenOnRankZero:
-    """An open file whose close() is over on every rank when it is over on rank 0."""
+    """An open file whose close() is over on every rank when it is over on rank 0.
+
+    Rank 0 alone meets a full disk. In a `with` block it goes on, as the others do, and all raise the error at its end.
+    """
 
     def __init__(self, file: Any) -> None:
         self.file = file
         self.empty: Any = None
+        self.in_block = False
+        self.error: OSError | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(vars(self)["file"], name)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.file)
+
+    def write(self, content: Any) -> int:
+        try:
+            return int(self.file.write(content))
+        except OSError as error:
+            self.keep_in_block(error)
+        return len(content)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        try:
+            self.file.flush()
+        except OSError as error:
+            self.keep_in_block(error)
+
+    def keep_in_block(self, error: OSError) -> None:
+        if not self.in_block:
+            raise error
+        if self.error is None:
+            print(
+                f"{error}: this is raised when the block ends that writes {self.file.name}", file=sys.stderr
+            )
+            self.error = error
 
     def fileno(self) -> int:
         """On ranks > 0 that of an empty file: os.fsync() refuses the null device."""
@@ -308,23 +341,33 @@ class WrittenOnRankZero:
         return int(self.file.fileno())
 
     def close(self) -> None:
-        was_open = not self.file.closed
-        self.file.close()
-        if was_open:
-            exchange(None)
+        if not self.file.closed:
+            self.finish(self.file.close)
+
+    def finish(self, work: Callable[[], None]) -> None:
+        """Do this on all ranks; an error of one of them is raised on all."""
+        try:
+            work()
+        except OSError as error:
+            self.error = self.error or error
+        errors = [error for error in exchange(sendable(self.error)) if error is not None]
+        if errors:
+            raise self.error or as_exception(errors[0])
 
     def __enter__(self) -> "WrittenOnRankZero":
+        self.in_block = True
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if kind is None:
             self.close()
         else:
-            self.file.close()  # the other ranks may not come here
+            with contextlib.suppress(OSError):  # the other ranks may not come here, and have no full disk
+                self.file.close()
 
 
 def save_on_rank_zero(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-    """torch.save, once. A file gets its name only when it is complete: an interrupted run leaves the old one.
+    """torch.save, once; an interrupted run leaves the old file.
 
     If f is an open file, it is the rank's own, and every rank writes to it.
     """
@@ -332,24 +375,3 @@ def save_on_rank_zero(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
         torch.save(obj, f, *args, **kwargs)
     else:
         on_rank_zero(save_completely, obj, f, *args, **kwargs)
-
-
-def save_completely(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
-    """torch.save into a folder beside the file, then moved into place; a link is written through, a device too.
-
-    The file has its own name there, which torch writes into the archive: the bytes are those that torch.save gives.
-    """
-    folder = f"{os.fspath(f)}.{os.getpid()}.unfinished"
-    unfinished = os.path.join(folder, os.path.basename(f))
-    try:
-        if os.path.islink(f) or os.path.exists(f) and not os.path.isfile(f):
-            raise FileExistsError(f)
-        os.mkdir(folder)
-    except OSError:  # nothing can be made beside it, or put into its place: torch has the word
-        torch.save(obj, f, *args, **kwargs)
-        return
-    try:
-        torch.save(obj, unfinished, *args, **kwargs)
-        os.replace(unfinished, f)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

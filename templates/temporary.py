@@ -46,8 +46,7 @@ class NamedTemporaryFileOnRankZero(WrittenOnRankZero):
 
     def flush(self) -> None:
         """What rank 0 wrote stands under the name when this is over."""
-        self.file.flush()
-        exchange(None)
+        self.finish(self.file.flush)
 
     def close(self) -> None:
         if not self.file.closed:

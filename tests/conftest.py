@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import sys
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ collect_ignore_glob = [
     "corpus/*/*",
     "programs/*",
     "pairs/*/*",
+    "folders/*",
     "codemod/conversions/*",
     "codemod/idiomatic/conversions/*",
 ]
@@ -77,13 +77,6 @@ def cuda_devices() -> int:
     import torch  # only where a gpu test was collected: a second, and this file serves the fast tests too
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """What torch before 2.6 warns of itself: DataParallel's own autocast, and torch.load's default of then."""
-    if tuple(int(part) for part in importlib.metadata.version("torch").split(".")[:2]) < (2, 6):
-        for message in (r"`torch\.(cuda|cpu)\.amp\.", "You are using `torch.load` with `weights_only=False`"):
-            config.addinivalue_line("filterwarnings", f"ignore:{message}:FutureWarning")
 
 
 @pytest.fixture(scope="session")

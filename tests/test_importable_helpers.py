@@ -76,4 +76,4 @@ def test_a_plain_script_loads_the_plain_helpers_alone() -> None:
     )
     every = modules_after(f"from dp2ddp.helpers import {names}, to_own_device")
     own = {name.removeprefix("dp2ddp.templates.") for name in every if name.startswith("dp2ddp.templates.")}
-    assert own == {"plain", "own_device"}
+    assert own == {"plain", "own_device", "saving"}

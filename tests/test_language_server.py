@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,10 @@ class Editor:
         self.server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def says(self, **message: Any) -> None:
+        self.sends(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def sends(self, body: bytes) -> None:
         assert self.server.stdin
-        body = json.dumps({"jsonrpc": "2.0", **message}).encode()
         self.server.stdin.write(b"Content-Length: %d\r\nX-Other: 1\r\n\r\n%s" % (len(body), body))
         self.server.stdin.flush()
 
@@ -62,7 +65,10 @@ class Editor:
 @pytest.fixture
 def editor() -> Iterator[Editor]:
     editor = Editor()
+    patience = threading.Timer(60, editor.server.kill)  # an answer that never comes is an error, and no hang
+    patience.start()
     yield editor
+    patience.cancel()
     editor.server.kill()
     editor.server.communicate()
 
@@ -130,3 +136,76 @@ def test_what_it_does_not_know_is_refused(editor: Editor) -> None:
     editor.server.stdin.close()
     assert editor.server.wait(20) == 1  # the editor is gone, and never asked it to end
     editor.server.stdin = None
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"{not json", -32700),
+        (b"\xff\xfe", -32700),
+        (b"", -32700),
+        (b"[1, 2]", -32600),
+        (b"3", -32600),
+        (b"null", -32600),
+    ],
+)
+def test_what_is_no_message_is_answered_and_the_session_goes_on(
+    editor: Editor, tmp_path: Path, body: bytes, code: int
+) -> None:
+    editor.sends(body)
+
+    answer = editor.hears()
+
+    assert (answer["id"], answer["error"]["code"]) == (None, code)
+    assert len(editor.shows("didOpen", tmp_path / "train.py", WRONG)) == 1
+    assert editor.ends() == 0
+
+
+@pytest.mark.parametrize("header", [b"Content-Length: many\r\n\r\n", b"X-Other: 1\r\n\r\n"])
+def test_where_no_length_is_known_it_ends(editor: Editor, header: bytes) -> None:
+    assert editor.server.stdin
+    editor.server.stdin.write(header)
+    editor.server.stdin.flush()
+
+    assert editor.server.wait(20) == 1
+
+
+def test_a_notification_of_another_shape_is_nothing_to_it(editor: Editor, tmp_path: Path) -> None:
+    for params in ({}, None, [], {"textDocument": {}}, {"textDocument": {"uri": 3}, "contentChanges": []}):
+        for method in ("didOpen", "didChange", "didClose"):
+            editor.says(method=f"textDocument/{method}", params=params)
+    editor.says(method=3)
+
+    assert len(editor.shows("didOpen", tmp_path / "train.py", WRONG)) == 1
+    assert editor.ends() == 0
+
+
+def test_a_fault_in_one_rule_is_told_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dp2ddp.review.rules.ddp620_no_destroy_process_group import NoDestroyProcessGroup
+
+    monkeypatch.setattr(NoDestroyProcessGroup, "find", lambda rule, script: {}["fault"])
+
+    told, found = diagnostics_of((tmp_path / "train.py").as_uri(), WRONG)
+
+    assert "DDP620 could not look at it (KeyError: 'fault'); please report" in told["message"]
+    assert found["code"] == "DDP611"
+
+
+def test_a_fault_beside_the_rules_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dp2ddp.api.check", lambda *paths, **options: {}["fault"])
+
+    (told,) = diagnostics_of((tmp_path / "train.py").as_uri(), WRONG)
+
+    assert "could not look at this file (KeyError: 'fault'); please report it" in told["message"]
+
+
+def test_a_fault_in_the_plan_of_a_conversion_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dp2ddp.review.hits.check_project", lambda *project: {}["fault"])
+    text = f"{WRONG}net = torch.nn.DataParallel(net)\nnet(a)\n"
+
+    told, found = diagnostics_of((tmp_path / "train.py").as_uri(), text)
+
+    assert "could not be looked at (KeyError: 'fault')" in told["message"]
+    assert found["code"] == "DDP611"

@@ -21,6 +21,7 @@ import click
 
 from dp2ddp.commands import COMMANDS
 from dp2ddp.errors import Dp2DdpError, HazardError, UnmatchedAcceptanceError, did_you_mean
+from dp2ddp.masks import masked
 
 
 class ScriptCommand(click.Command):
@@ -35,7 +36,7 @@ class ScriptCommand(click.Command):
             place = next(
                 place for place, word in enumerate(given) if word.startswith(name)
             )  # `--lr=0.1`, `-b32`
-            hint = f"No such option: {name}; the script's own stand behind --: -- {shlex.join(given[place:])}"
+            hint = f"No such option: {name}; the script's own stand behind --: -- {shlex.join(masked(given[place:]))}"
             raise click.NoSuchOption(name, hint, ctx=error.ctx) from error
 
 
@@ -134,4 +135,6 @@ def main(context: click.Context, traceback: bool) -> None:
     """Move PyTorch scripts from nn.DataParallel to DistributedDataParallel, and prove that they train the same."""
     from dp2ddp.cli._defaults import read_defaults
 
-    context.default_map = read_defaults(COMMANDS, context.invoked_subcommand)
+    context.default_map = read_defaults(
+        COMMANDS, context.invoked_subcommand, lambda text: click.echo(f"dp2ddp: {text}", err=True)
+    )

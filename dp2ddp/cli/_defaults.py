@@ -1,41 +1,125 @@
-"""`[tool.dp2ddp.verify]` and the like in pyproject.toml: other defaults for the options of a command."""
+"""`[tool.dp2ddp.verify]` and the like in pyproject.toml: other defaults for the options of a command.
+
+The file may be a stranger's, of a repository that was cloned a minute ago. So it says how something is done, and never
+makes a plain command overwrite, write, open or start what it would not without it: that stands on the command line.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from dp2ddp.errors import SourceError, did_you_mean
-from dp2ddp.review.settings import FILE, find_table
+from dp2ddp.review.pyproject_files import FILE
+from dp2ddp.review.settings import find_table, path_below, says_unread
+
+# By command, the options that the file may set, by their long names. What is in none of the two tables is refused, too.
+FROM_FILE: Mapping[str, frozenset[str]] = {
+    "convert": frozenset(
+        {
+            *("diff", "check", "notebook", "json", "style", "data", "join", "gradients", "tier"),
+            *("select", "ignore", "accept", "copy", "one-file", "import"),
+        }
+    ),
+    "run": frozenset({"mode", "devices", "steps", "timeout", "accept", "virtual"}),
+    "verify": frozenset(
+        {"devices", "aligned", "steps", "every", "only-gradients", "timeout", "accept", "json"}
+    ),
+    "launch": frozenset({"gpus", "nodes", "restarts", "time", "cpus", "image", "operator"}),
+    "bench": frozenset(
+        {"devices", "steps", "warm-up", "rounds", "compare", "timeout", "accept", "virtual", "json"}
+    ),
+    "check": frozenset({"select", "ignore", "diff", "format", "baseline", "no-cache"}),
+    "doctor": frozenset({"json", "timeout"}),
+}
+# What stands on the command line alone, and what it does.
+TYPED: Mapping[str, str] = {
+    "force": "overwrites files",
+    "in-place": "overwrites files",
+    "fix": "overwrites files",
+    "write-baseline": "overwrites a file",
+    "link": "lets a copy of the project reach into the original",
+    "output": "says where to write",
+    "report": "writes a file",
+    "trace": "writes into a folder",
+    "write": "writes into a folder",
+    "open": "starts a browser",
+    "on": "says where something is started",
+    "rendezvous": "says what is connected to",
+    "launcher": "says what is started",
+    "converted": "says what is started",
+    "converted-arguments": "is handed to what is started",
+    "m": "says what SCRIPT is",
+    "stdin-filename": "says what is read",
+}
 
 
-def read_defaults(commands: Mapping[str, str], name: str | None) -> dict[str, dict[str, Any]]:
+def read_defaults(
+    commands: Mapping[str, str], name: str | None, warn: Callable[[str], None]
+) -> dict[str, dict[str, Any]]:
     """What the nearest pyproject.toml says of one command's options, as click's `default_map`.
 
-    SourceError for an option that the command has not. Names are those of the long options, as `only-gradients`.
+    SourceError for an option that the command has not, or that only the command line may say. Names are those of the
+    long options, as `only-gradients`. `warn` gets a line for a file that is not read.
     """
-    place = find_table(Path.cwd()) if name in commands else None
-    table = place[1].get(name) if place and name else None
-    if place is None or name is None or table is None:
+    if name is None or name not in commands:
         return {}
-    path = place[0]
+    nearest = find_table(Path.cwd())
+    if nearest.unread and name != "check":  # which searches by its PATHS, and says so itself
+        warn(says_unread(nearest.unread))
+    table = nearest.content.get(name)
+    if nearest.path is None or table is None:
+        return {}
     if not isinstance(table, dict):
-        raise SourceError(f"{path}: [tool.dp2ddp.{name}] is a table: option = value")
-    command: click.Command = importlib.import_module(f"dp2ddp.cli.{name}").command
-    options = {
-        spelling.lstrip("-"): str(parameter.name)
+        raise SourceError(f"{nearest.path}: [tool.dp2ddp.{name}] is a table: option = value")
+    options = _options(importlib.import_module(f"dp2ddp.cli.{name}").command)
+    for key in table:
+        _refuse(nearest.path, name, key, options)
+    return {
+        name: {
+            str(options[key].name): _value(nearest.path, f"[tool.dp2ddp.{name}] {key}", options[key], value)
+            for key, value in table.items()
+        }
+    }
+
+
+def long_name(option: click.Option) -> str:
+    """`devices` of -n, --devices; the letter of an option that has no more."""
+    return max(option.opts, key=len).lstrip("-")
+
+
+def _options(command: click.Command) -> dict[str, click.Option]:
+    """By each way to spell them."""
+    return {
+        spelling.lstrip("-"): parameter
         for parameter in command.params
         if isinstance(parameter, click.Option)
         for spelling in (*parameter.opts, *parameter.secondary_opts)
     }
-    for key in table:
-        if key not in options:
-            meant = did_you_mean(key, options)
-            raise SourceError(
-                f"{path}: dp2ddp {name} has no option {key!r}{meant}; see [tool.dp2ddp.{name}] in {FILE}"
-            )
-    return {name: {options[key]: value for key, value in table.items()}}
+
+
+def _refuse(path: Path, name: str, key: str, options: Mapping[str, click.Option]) -> None:
+    """An error, and no silence: who wrote it there would wait for what never comes."""
+    allowed = FROM_FILE.get(name, frozenset())
+    if key not in options:
+        meant = did_you_mean(key, allowed)
+        raise SourceError(
+            f"{path}: dp2ddp {name} has no option {key!r}{meant}; see [tool.dp2ddp.{name}] in {FILE}"
+        )
+    option = long_name(options[key])
+    if option not in allowed:
+        why = TYPED.get(option, "is no default of a project")
+        spelling = max(options[key].opts, key=len)
+        raise SourceError(
+            f"{path}: [tool.dp2ddp.{name}] {key}: {spelling} {why}, so it counts on the command line only; "
+            "take it out of this file"
+        )
+
+
+def _value(path: Path, key: str, option: click.Option, value: object) -> object:
+    """What the option gets; a path is named from the file's folder on, and lies below it."""
+    return str(path_below(path, key, value)) if isinstance(option.type, click.Path) else value

@@ -54,6 +54,18 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
     is_flag=True,
     help="Overwrite what is there already; change files in place that git does not keep.",
 )
+@click.option(
+    "--link",
+    multiple=True,
+    metavar="NAME",
+    help="With -o FOLDER: link what has this name or pattern, relative to the project, instead of copying it.",
+)
+@click.option(
+    "--copy",
+    multiple=True,
+    metavar="NAME",
+    help="With -o FOLDER: copy what has this name or pattern, whatever it takes.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @report_option
 @open_option
@@ -97,7 +109,8 @@ def _codes(context: click.Context, parameter: click.Parameter, value: str | None
 )
 def command(
     src: str, as_module: bool, output: str | None, show_diff: bool, check: bool, in_place: bool,
-    notebook: bool, force: bool, as_json: bool, targets: tuple[Path, ...], opens: bool, style: str, data: str | None,
+    notebook: bool, force: bool, link: tuple[str, ...], copy: tuple[str, ...],
+    as_json: bool, targets: tuple[Path, ...], opens: bool, style: str, data: str | None,
     join: str | None, gradients: str | None, tier: str | None, select: tuple[str, ...], ignore: tuple[str, ...],
     accept: tuple[AcceptOption, ...], one_file: bool, imports: bool,
 ) -> None:  # fmt: skip
@@ -133,8 +146,9 @@ def command(
             if not show_diff and not check and not (to_stdout and not in_place):
                 progress.begin("writing")
                 written = write_conversion(
-                    conversion, output, in_place=in_place, notebook=notebook, force=force, remark=progress.say
-                )
+                    conversion, output, in_place=in_place, notebook=notebook, force=force, link=link, copy=copy,
+                    remark=progress.say,
+                )  # fmt: skip
         except OptionError as error:
             raise click.UsageError(str(error)) from error
     if to_stdout and not show_diff and not check:

@@ -74,7 +74,7 @@ def command(
     _check_options(target, gpus, nodes, given, output)
     job = _job(script, as_module, arguments, gpus, nodes, restarts, place)
     if output:
-        _write(place.text(job, given), output, force, place)
+        _write(place.text(job, given), output, force, place, Path(job.script))
     elif place.launcher:
         _become(job, given, place.launcher)
     else:
@@ -154,8 +154,8 @@ def _remarks(path: Path, ready: Readiness, job: Job, place: Target) -> Iterator[
         yield "nothing in it was found to join a process group; if nothing does, each rank trains alone"
 
 
-def _write(text: str, output: str, force: bool, place: Target) -> None:
-    from dp2ddp.source.writing import write_atomically
+def _write(text: str, output: str, force: bool, place: Target, script: Path) -> None:
+    from dp2ddp.source.writing import refuse_to_overwrite, write_atomically
 
     if output == "-":
         click.echo(text, nl=False)
@@ -165,8 +165,9 @@ def _write(text: str, output: str, force: bool, place: Target) -> None:
         raise SourceError(f"{output}: a folder; name a file with -o")
     if not path.parent.is_dir():
         raise SourceError(f"{output}: cannot be written (there is no folder {path.parent})")
-    if path.exists() and not force and not (path.is_file() and path.read_bytes() == text.encode()):
-        raise SourceError(f"{output}: exists already; use --force to overwrite it, or -o to write elsewhere")
+    if path.exists() and path.samefile(script):
+        raise SourceError(f"{output}: is the script itself; name another file with -o")
+    refuse_to_overwrite(path, text.encode(), force=force)
     write_atomically(path, text.encode())
     click.echo(f"written: {output}; {place.started_by} {shlex.quote(output)}", err=True)
 

@@ -56,19 +56,24 @@ def command(
 
     In ddp mode a script that still uses DataParallel is converted on the way, with its local modules; no file of
     yours changes.
-    Arguments for the script go behind --. Ends with 0, or 3 if the script failed, 1 if it could not be converted.
+    Arguments for the script go behind --. Ends with 0, or 3 if the script failed or --trace could not record it,
+    1 if it could not be converted.
     """
     from dp2ddp.trial.scripts import folder_of, module_of, ready_to_run
 
     script = ready_to_run("run", script, as_module)
     from dp2ddp.cli._scripts import devices_named, runnable, warn
     from dp2ddp.runtime.run import run_here
+    from dp2ddp.trace.record_folder import refuse_others
 
     module = module_of(script, as_module)
     if steps and not trace:
         raise click.UsageError("--steps needs --trace: the recorder counts the steps")
     what = runnable(script, mode, as_module, accept)
     world = devices or devices_named(script, as_module) or 2
+    ranks = range(world if mode == "ddp" else 1)
+    if trace:
+        refuse_others(trace, ranks)
     if is_terminal():  # what comes then is the script's own
         warn(
             f"{script} begins in {mode} mode on {world} device{'' if world == 1 else 's'}; torch is being imported"
@@ -82,4 +87,13 @@ def command(
         from dp2ddp.report.failure_text import failure_text
 
         raise RunError(failure_text(run))
+    missing = _missing(trace, ranks) if trace else ""
+    if missing:
+        raise RunError(f"{script}: it ran to its end, but its record in {trace} is not whole: {missing}")
     sys.exit(0)
+
+
+def _missing(trace: Path, ranks: range) -> str:
+    from dp2ddp.trace.records import gaps
+
+    return "; ".join(gaps(trace, ranks))

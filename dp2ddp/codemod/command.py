@@ -6,10 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import libcst as cst
@@ -23,9 +19,7 @@ from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.helper_module import is_helper_module
 from dp2ddp.source.projects import Project, read_project
-from dp2ddp.source.writing import write_together
-
-CAN_LOCK = sys.platform != "win32"  # do not use -j there
+from dp2ddp.source.writing import alone_in, write_together
 
 
 class ConvertDataParallel(CodemodCommand):
@@ -62,7 +56,7 @@ class ConvertDataParallel(CodemodCommand):
         if name is None:
             return self._converted(Project(SourceFile(None, tree.code, newline=tree.default_newline)), tree)
         path = Path(name)
-        with _alone_in(path.absolute().parent):
+        with alone_in(path.absolute().parent):
             return self._converted(read_project(path), tree)
 
     def _converted(self, project: Project, tree: cst.Module) -> cst.Module:
@@ -78,7 +72,9 @@ class ConvertDataParallel(CodemodCommand):
             raise ConversionError(
                 f"{project.entry.name}: libcst's tool would not write it as it is; use dp2ddp convert"
             )
-        write_together(conversion.files_beside)
+        beside = conversion.files_beside
+        held = conversion.held_files
+        write_together(beside, {path: held[path] for path in beside})
         if converted.code == tree.code:
             raise SkipFile("only its local modules change")
         return converted
@@ -97,19 +93,3 @@ def _why_unchanged(conversion: Conversion) -> str:
     if JOINS.search(conversion.before.text):
         return "converted already"
     return "nothing to convert" if MENTION.search(conversion.before.text) else "no DataParallel in it"
-
-
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """No other process converts in this folder: scripts in it share one module with helpers."""
-    if not CAN_LOCK:
-        yield
-        return
-    import fcntl
-
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)

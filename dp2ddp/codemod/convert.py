@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -86,6 +86,7 @@ class Conversion:
         str, ...
     ] = ()  # imports that were not found, and may be the project's own: nobody has read them
     unread: tuple[str, ...] = ()  # local modules that are no Python: nobody has looked at them either
+    links: Mapping[Path, Path] = field(default_factory=dict, compare=False)  # of modules that a link leads to
 
     @property
     def files(self) -> tuple[FileConversion, ...]:
@@ -114,6 +115,13 @@ class Conversion:
         """What a conversion in place writes."""
         entry = {self.before.path: self.entry.data} if self.before.path and self.entry.changed else {}
         return self.files_beside | entry
+
+    @property
+    def held_files(self) -> dict[Path, bytes | None]:
+        """What files held when they were read; None of one that was not there."""
+        files = {file.before.path: file.before.data for file in self.files if not file.before.cells}
+        held: dict[Path, bytes | None] = {path: data for path, data in files.items() if path}
+        return held | (self.helpers.held if self.helpers else {})
 
     @property
     def is_project(self) -> bool:
@@ -215,6 +223,7 @@ def convert(
         conversion,
         missing=tuple(filter(may_be_local, project.missing)),
         unread=project.unread,
+        links=project.links,
         entry_module=project.entry_module,
     )
 

@@ -6,13 +6,14 @@ import ast
 import hashlib
 import sys
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
+from pathlib import Path
 
-from dp2ddp.codemod.lift import ImportLine, Library, Lifted, Template, read_templates
+from dp2ddp.codemod.lift import ImportLine, Library, Lifted, Template, all_templates, read_templates
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.files import Rewrite, SourceFile
+from dp2ddp.source.files import Rewrite, SourceFile, read_source
 from dp2ddp.source.helper_module import OPENING, is_helper_module
 from dp2ddp.source.parsing import parse
 
@@ -31,10 +32,19 @@ class HelperModule(Rewrite):
 
     added: tuple[str, ...] = ()  # definitions that were not there
     kept: tuple[str, ...] = ()  # definitions that its owner has changed, and that stay so
+    dropped: tuple[str, ...] = ()  # definitions that were there, and are gone or read otherwise now
+    is_renewed: bool = False  # written anew: what was there is not in it
+    needed: frozenset[str] = frozenset()  # what the conversion asked for
+    renew: bool = False  # whether it asked to write anew what another version wrote
 
     @property
     def is_new(self) -> bool:
         return not self.before.text
+
+    @property
+    def held(self) -> dict[Path, bytes | None]:
+        """The file, and what it held when it was read: None where there was none."""
+        return {self.before.path: None if self.is_new else self.before.data} if self.before.path else {}
 
 
 def helper_module(
@@ -45,6 +55,22 @@ def helper_module(
     What its owner has changed in it stays as it is. One that another version of dp2ddp wrote is written anew only if
     that is asked for (`renew`): scripts that were converted with that version need what it holds.
     """
+    module = _helper_module(place, helpers, library, is_there, renew)
+    return replace(module, needed=frozenset(helpers), renew=renew)
+
+
+def as_it_is_now(module: HelperModule) -> HelperModule:
+    """The module made from what its file holds by now: another conversion, or its owner, may have written it since."""
+    path = module.before.path
+    now = read_source(path) if path and path.is_file() else SourceFile(path, "")
+    if now == module.before:
+        return module
+    return helper_module(now, module.needed, all_templates(), is_there=bool(now.text), renew=module.renew)
+
+
+def _helper_module(
+    place: SourceFile, helpers: Set[str], library: Library, is_there: bool, renew: bool
+) -> HelperModule:
     if not is_there:
         return HelperModule(place, module_text(helpers, library), tuple(sorted(helpers)))
     if not is_helper_module(place.text):
@@ -55,21 +81,31 @@ def helper_module(
     there = Template(place.name, place.text)
     known = {name for name in library.names if name in there.definitions}
     if place.text == module_text(known, library):
-        return _renewed(place, known, helpers, library)
+        return HelperModule(place, module_text(known | helpers, library), tuple(sorted(helpers - known)))
     _refuse_namesakes(place, there, helpers, library)
     changed = _with_missing(place, there, library.lift(helpers))
     if _is_of_this_edition(place) or not (changed.added or changed.kept):
         return changed
     if renew:
-        return _renewed(place, known, helpers, library)
+        return _renewed(place, there, known | helpers, library)
     raise ConversionError(
         f"{place.name}: another version of dp2ddp wrote it, and scripts beside it may need it as it is; use --force to "
         "write it anew (then convert those scripts again, too), or -o to write elsewhere"
     )
 
 
-def _renewed(place: SourceFile, known: Set[str], helpers: Set[str], library: Library) -> HelperModule:
-    return HelperModule(place, module_text(known | helpers, library), tuple(sorted(helpers - known)))
+def _renewed(place: SourceFile, there: Template, helpers: Set[str], library: Library) -> HelperModule:
+    """What its owner changed in it cannot be told from what another version wrote: all that goes is named."""
+    after = module_text(helpers, library)
+    new = Template(place.name, after)
+    texts = {name: new.segment(definition.node) for name, definition in new.definitions.items()}
+    dropped = sorted(
+        name
+        for name, definition in there.definitions.items()
+        if texts.get(name) != there.segment(definition.node)
+    )
+    added = sorted(helpers - there.definitions.keys())
+    return HelperModule(place, after, tuple(added), dropped=tuple(dropped), is_renewed=True)
 
 
 def _refuse_namesakes(place: SourceFile, there: Template, helpers: Set[str], library: Library) -> None:

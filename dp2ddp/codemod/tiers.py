@@ -175,6 +175,8 @@ def _about_plan(file: Facts, plan: Plan) -> Iterator[str]:
         if call.name != LOADER and not _only_iterates(file, call):
             yield f"a loader is of a class of its own ({file.script.where(call.node)})"
     for effect in file.effects:
+        if effect.made:
+            yield f"what writes is of a class of its own ({file.script.where(effect.call.node)})"
         if effect.kind in MAKES and not (
             is_only_called(file.script, effect.call) or _answers_nothing(file, effect.call)
         ):

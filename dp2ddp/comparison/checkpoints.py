@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import json
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -66,8 +67,8 @@ class _Content:
         a, b = (torch.from_numpy(x) if _is_numeric(x) else x for x in (a, b))
         if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
             yield from self._tensor_differences(a, b, at)
-        elif isinstance(a, (float, np.floating)) and isinstance(b, (float, np.floating)):
-            if not (a == b or abs(a - b) <= self.allowed * max(abs(a), abs(b)) or (a != a and b != b)):
+        elif _is_inexact(a) and _is_inexact(b) and _is_complex(a) == _is_complex(b):
+            if _are_apart(a, b, self.allowed):
                 yield f"{at} is {b} instead of {a}"
         elif type(a) is not type(b) and not {type(a), type(b)} <= _DICTS:
             yield f"{at} is {b!r} instead of {a!r}"[:200]
@@ -116,9 +117,10 @@ class _Content:
             return
         if not a.numel():
             return
-        distances = (a.detach().double() - b.detach().double()).abs()
-        largest = distances.masked_fill_((a == b) | (a.isnan() & b.isnan()), 0).max().item()
-        size = largest / max(a.detach().double().abs().max().item(), 1e-300)
+        x, y = _as_doubles(a), _as_doubles(b)
+        largest = (x - y).abs().masked_fill_((x == y) | (x.isnan() & y.isnan()), 0).max().item()
+        sizes = x.abs()  # beside an inf that both have, all the other differences would be nothing
+        size = largest / max(sizes[sizes.isfinite()].max().item() if sizes.isfinite().any() else 0.0, 1e-300)
         if not (size <= self.allowed or largest <= self.floor):
             yield f"{at} differs by {size:.1e}"
 
@@ -141,4 +143,31 @@ def _only(held: list[Any]) -> Any:
 def _is_numeric(value: Any) -> bool:
     import numpy as np
 
-    return isinstance(value, np.ndarray) and value.dtype.kind in "fiub" and value.dtype.isnative
+    return isinstance(value, np.ndarray) and value.dtype.kind in "fiubc" and value.dtype.isnative
+
+
+def _is_inexact(value: Any) -> bool:
+    import numpy as np
+
+    return isinstance(value, (float, complex, np.inexact))
+
+
+def _is_complex(value: Any) -> bool:
+    import numpy as np
+
+    return isinstance(value, (complex, np.complexfloating))
+
+
+def _are_apart(a: Any, b: Any, allowed: float) -> bool:
+    """Relative to the larger number; an inf is as far from any other number as can be."""
+    scale = max((abs(each) for each in (a, b) if cmath.isfinite(each)), default=0.0)
+    parts = ((a.real, b.real), (a.imag, b.imag))
+    return any(not (x == y or abs(x - y) <= allowed * scale or (x != x and y != y)) for x, y in parts)
+
+
+def _as_doubles(tensor: Any) -> Any:
+    """Its numbers in double precision; complex ones as pairs: a cast would leave their imaginary parts out."""
+    import torch
+
+    plain = tensor.detach().resolve_conj()
+    return (torch.view_as_real(plain) if plain.is_complex() else plain).double()

@@ -112,7 +112,9 @@ def distances_by_sketch(a: Doubles, b: Doubles) -> Doubles:
 
 def distances_between(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Doubles:
     """|a - b| by element, of the shape of both, in float64; 0 where both are nan or the same inf, nan where one is
-    nan."""
+    nan. Of complex numbers both parts are looked at."""
+    if np.iscomplexobj(a) or np.iscomplexobj(b):  # as float64 they would have no imaginary parts
+        return np.hypot(distances_between(a.real, b.real), distances_between(a.imag, b.imag))
     with np.errstate(invalid="ignore", over="ignore"):  # inf - inf is nan
         distances = np.abs(a.astype(np.float64) - b.astype(np.float64))
     return np.where((a == b) | ((a != a) & (b != b)), 0.0, distances)
@@ -120,7 +122,7 @@ def distances_between(a: npt.NDArray[Any], b: npt.NDArray[Any]) -> Doubles:
 
 def largest(a: npt.NDArray[Any]) -> float:
     """The largest size of a finite number, at least TINY: something to divide by."""
-    sizes = np.abs(a.astype(np.float64))
+    sizes = np.abs(a.astype(np.complex128 if np.iscomplexobj(a) else np.float64))
     return max(float(sizes[np.isfinite(sizes)].max(initial=0.0)), TINY)
 
 

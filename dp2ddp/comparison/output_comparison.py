@@ -11,10 +11,11 @@ from itertools import zip_longest
 from pathlib import Path
 
 from dp2ddp.comparison.clock_texts import Columns, without_clock, without_times
+from dp2ddp.comparison.contents import content_hash, opened
 from dp2ddp.comparison.events import event_lines, is_event_file
 from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import Tolerance
-from dp2ddp.comparison.workspace import FilesLeft, content_hash, opened
+from dp2ddp.copies.leavings import FilesLeft
 
 NO_LINE = "(no such line)"
 _AFTER, _WIDE = 20, 400  # lines after a difference that a report shows, and letters of each
@@ -182,7 +183,15 @@ def compare_files(
     different += _compare_events(expected, actual, tolerance)
     tensors: list[tuple[str, str]] = []
     for path, other in sorted(pairs.items()):
-        here, there = expected.folder / path, actual.folder / other
+        here, there = expected.place(path), actual.place(other)
+        if (
+            here.is_dir() or there.is_dir()
+        ):  # links to folders, of which what is in them is compared by itself
+            ways = spellings[0].plain(expected.leads(path)), spellings[1].plain(actual.leads(other))
+            different += [FileDifference(path, f"leads to {ways[1]} instead of {ways[0]}")] * (
+                ways[0] != ways[1]
+            )
+            continue
         hashes = content_hash(here), content_hash(there)
         if hashes[0] in (hashes[1], code.digests.get(hashes[1])):
             continue
@@ -235,7 +244,7 @@ def _compare_events(expected: FilesLeft, actual: FilesLeft, tolerance: Tolerance
 def _event_folders(each: FilesLeft) -> dict[str, list[Path]]:
     folders: dict[str, list[Path]] = {}
     for path in sorted(filter(is_event_file, each.written)):
-        folders.setdefault(without_times(str(Path(path).parent)), []).append(each.folder / path)
+        folders.setdefault(without_times(str(Path(path).parent)), []).append(each.place(path))
     return folders
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
-from dp2ddp.comparison.workspace import opened
+from dp2ddp.comparison.contents import opened
 
 # what only builds values; all other names become a Thing
 _BUILDERS = {

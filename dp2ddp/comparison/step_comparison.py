@@ -209,8 +209,10 @@ def _mean_loss_differences(findings: StepFindings, step: Step, ranks: Sequence[S
     rows = [sum(map(sum, rank.rows)) for rank in ranks]
     share = np.array(rows if all(rows) else [1.0] * len(parts))
     mean = float(np.mean(parts))
+    size = max(abs(whole), scale) if np.isfinite(whole) else scale  # an inf is near to no other number
     for together in (mean, float(share @ parts / share.sum()), float(sum(parts))):
-        if abs(together - whole) <= allowed * max(abs(whole), scale) or (np.isnan(whole) and np.isnan(mean)):
+        both_nan = np.isnan(whole) and np.isnan(mean)
+        if together == whole or abs(together - whole) <= allowed * size or both_nan:
             return
     yield from number_differences("loss", (whole,), (mean,), step.number, 0, scale)
 
@@ -220,9 +222,10 @@ def _is_put_together(findings: StepFindings, step: Step, ranks: Sequence[Step]) 
     if step.source != "grad":
         return False
     expected, *actual = (each.gradients.sketched(step.layout)[:, 1:] for each in (step, *ranks))
-    allowed = FACTOR * findings.tolerance.epsilon * np.abs(expected).max(initial=0.0)
-    joined = np.mean(actual, axis=0), np.sum(actual, axis=0)
-    return any(np.abs(each - expected).max(initial=0.0) <= allowed for each in joined)
+    allowed = FACTOR * findings.tolerance.epsilon * largest(expected)
+    with np.errstate(invalid="ignore", over="ignore"):  # inf - inf is nan, and nan is not allowed
+        joined = np.mean(actual, axis=0), np.sum(actual, axis=0)
+        return any(np.abs(each - expected).max(initial=0.0) <= allowed for each in joined)
 
 
 # ---- gradients and parameters

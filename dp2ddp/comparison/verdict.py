@@ -15,6 +15,14 @@ _NUMBERS = ("initial state", "gradient")
 
 
 @dataclass(frozen=True)
+class HeldMemory:
+    """The most that a run's processes were seen to hold of their own; what they share is left out."""
+
+    run: str  # "dp in float64"
+    bytes: int  # 0: it was over before anybody looked
+
+
+@dataclass(frozen=True)
 class Verdict:
     """Both runs of a script, compared.
 
@@ -30,12 +38,16 @@ class Verdict:
     printing_ranks: tuple[int, ...]  # ranks other than 0 that printed something
     files: FilesComparison
     codes: tuple[int, int]  # exit codes: DataParallel, torchrun
-    seconds: tuple[float, float]  # of the two float64 runs, which shared the machine
+    seconds: tuple[float, float]  # of the two float64 runs
     remarks: tuple[str, ...] = ()
     causes: tuple[Cause, ...] = ()  # likeliest first
     printed: tuple[str, str] = ("", "")  # stdout: of DataParallel, of rank 0
     lockstep: bool = False  # each step was judged from DataParallel's own state
     aligned: Aligned | None = None  # a port that differs, run again with DataParallel's random numbers
+    memory: tuple[HeldMemory, ...] = ()  # of all its runs
+    in_turn: bool = (
+        False  # not all runs went at once, as there was not memory enough; else they shared the machine
+    )
 
     hidden: tuple[str, ...] = ()  # faults that judging the aligned runs would hide, a sentence each
     met: bool = True  # the ranks, in a process group

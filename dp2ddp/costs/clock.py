@@ -16,7 +16,7 @@ import psutil
 import torch
 from torch.utils.data import DataLoader, dataloader
 
-from dp2ddp.costs.readings import Timed, write
+from dp2ddp.costs.readings import Timed, write_or_say_why
 from dp2ddp.costs.steps import Steps
 
 _PEAK = Path("/proc/self/clear_refs"), "5"  # resets the peak of resident memory: proc(5)
@@ -66,8 +66,7 @@ class Clock:
         """Write the reading; nothing in a process that was forked."""
         if os.getpid() != self._pid:
             return
-        with contextlib.suppress(Exception):
-            write(self._reading(), self._folder, self._rank)
+        write_or_say_why(self._reading, self._folder, self._rank)
 
     def _stamp(self, number: int) -> None:
         if number < self._warm_up:

@@ -15,7 +15,7 @@ import torch
 from dp2ddp.costs.device_copies import Copies, PlaceOf
 from dp2ddp.costs.live import Live
 from dp2ddp.costs.operations import Operations, RealCopies, bytes_of, push_in_all_threads, tensors_in
-from dp2ddp.costs.readings import Counted, Sent, write
+from dp2ddp.costs.readings import Counted, Sent, write_or_say_why
 from dp2ddp.costs.steps import Steps
 from dp2ddp.costs.tally import Tally, mean
 
@@ -109,8 +109,7 @@ class Counter:
     def finish(self) -> None:
         """Write the reading; nothing in a process that was forked."""
         if os.getpid() == self._pid:
-            with contextlib.suppress(Exception):
-                write(self._reading(), self._folder, self._rank)
+            write_or_say_why(self._reading, self._folder, self._rank)
 
     # ----
 

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dp2ddp.masks import masked
+
 PORT = 29500  # where agents of several nodes meet, if nothing else is said; torch's own
 
 
@@ -41,8 +43,8 @@ class Job:
 
     @property
     def shown(self) -> str:
-        """The script with its arguments, as one types them."""
-        return shlex.join(self.started)
+        """The script with its arguments, as one types them; for comments and messages, without secrets."""
+        return shlex.join(masked(self.started))
 
     @property
     def restart_words(self) -> list[str]:

@@ -11,6 +11,7 @@ from dp2ddp.launch.kubernetes import pytorch_job, train_job
 from dp2ddp.launch.ray import ray_driver
 from dp2ddp.launch.slurm import sbatch_file
 from dp2ddp.launch.torchrun import local_file, nodes_file
+from dp2ddp.masks import masked
 
 Given = Mapping[str, str | int]  # the options that are of one target alone
 
@@ -61,7 +62,7 @@ TARGETS = {
         started_by="bash",
         launcher=Launcher(
             command=lambda job, given: _torchrun(standalone_words(job)),
-            shown=lambda job, given: command_line(standalone_words(job), job.settings),
+            shown=lambda job, given: command_line(masked(standalone_words(job)), job.settings),
             module="torch",
             install="pip install torch",
         ),
@@ -71,7 +72,7 @@ TARGETS = {
         started_by="on every node: bash",
         launcher=Launcher(
             command=lambda job, given: _torchrun(_agent(job, given)),
-            shown=lambda job, given: command_line(_agent(job, given), job.settings),
+            shown=lambda job, given: command_line(masked(_agent(job, given)), job.settings),
             module="torch",
             install="pip install torch",
         ),

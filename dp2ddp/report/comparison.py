@@ -196,8 +196,9 @@ def facts(verdict: Verdict) -> Iterator[Fact]:
     codes = f"{verdict.codes[0]} and {verdict.codes[1]}"
     yield _or_shown("exit codes", codes, verdict.codes[0] == verdict.codes[1], shown)
     yield from (("on stderr", f"of DataParallel: {line}", Judged.SHOWN) for line in verdict.last_words)
-    seconds = "DataParallel {:.1f} s, torchrun {:.1f} s (float64, both at once)".format(*verdict.seconds)
-    yield "time", seconds, Judged.SHOWN
+    seconds = "DataParallel {:.1f} s, torchrun {:.1f} s".format(*verdict.seconds)
+    beside = "not all runs at once, for want of memory" if verdict.in_turn else "both at once"
+    yield "time", f"{seconds} (float64, {beside})", Judged.SHOWN
     if double.unchecked:
         yield "note", "not checked: " + ", ".join(each.value for each in double.unchecked), Judged.SHOWN
     yield from (("note", remark, Judged.SHOWN) for remark in (*verdict.remarks, *double.remarks))

@@ -72,6 +72,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "codes": list(verdict.codes),
         "last_words": list(verdict.last_words),
         "seconds": list(verdict.seconds),
+        "in_turn": verdict.in_turn,
+        "memory": [{"run": each.run, "bytes": each.bytes} for each in verdict.memory],
         "causes": [_cause(cause) for cause in verdict.causes],
         "unchecked": [each.value for each in verdict.float64.unchecked],
         "remarks": [*verdict.remarks, *verdict.float64.remarks],

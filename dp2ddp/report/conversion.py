@@ -86,9 +86,15 @@ def _helpers(module: HelperModule) -> str:
     name = Path(module.before.name).name
     if module.is_new:
         return f"{name} beside it, {len(module.after.splitlines()):,} lines"
+    if module.is_renewed:
+        return f"{name}, written anew, {len(module.after.splitlines()):,} lines{_dropped(module)}"
     added = f"{len(module.added)} added" if module.added else "nothing to add"
     kept = f"; as you changed them: {', '.join(module.kept)}" if module.kept else ""
     return f"{name}, which is there already: {added}{kept}"
+
+
+def _dropped(module: HelperModule) -> str:
+    return f"; gone, or other than they were: {', '.join(module.dropped)}" if module.dropped else ""
 
 
 def _start(conversion: Conversion, written: str | None) -> str:
@@ -211,6 +217,7 @@ def _helpers_as_data(module: HelperModule | None) -> dict[str, object] | None:
         "lines": len(module.after.splitlines()),
         "added": list(module.added),
         "kept": list(module.kept),
+        "dropped": list(module.dropped),
     }
 
 

@@ -106,7 +106,13 @@ def _position(position: RankPosition, original: Original | None) -> dict[str, An
 
 
 def _what(failure: Failure) -> str:
-    return {"crash": "failed", "hang": "hangs", "writes": "writes files more than once"}[failure.kind]
+    return {
+        "crash": "failed",
+        "hang": "hangs",
+        "writes": "writes files more than once",
+        "memory": "runs out of memory",
+        "space": "runs out of disk space",
+    }[failure.kind]
 
 
 def _where(run: Run, failure: Failure) -> str:

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import dp2ddp
+from dp2ddp.masks import masked
 
 _PACKAGES = ("torch", "numpy")
 
@@ -32,7 +33,7 @@ def conversion_surroundings(
 
 def _tool(command: Sequence[str]) -> Iterator[tuple[str, str]]:
     name = Path(command[0]).name
-    yield "command", shlex.join(["dp2ddp" if name == "__main__.py" else name, *command[1:]])
+    yield "command", shlex.join(["dp2ddp" if name == "__main__.py" else name, *masked(command[1:])])
     yield "finished", datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     yield "dp2ddp", dp2ddp.__version__
     yield "python", f"{platform.python_version()} ({platform.python_implementation()})"

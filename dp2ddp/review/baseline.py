@@ -14,8 +14,10 @@ from pathlib import Path
 from dp2ddp.errors import SourceError
 from dp2ddp.review.checking import CheckResult
 from dp2ddp.review.problems import PlacedProblem
+from dp2ddp.source.writing import write_atomically
 
 VERSION = 1
+ENTRY = ("file", "code", "line")  # of a problem
 Known = tuple[str, str, str]  # file, code, text of the line
 
 
@@ -42,9 +44,36 @@ def read_baseline(path: Path) -> Counter[Known]:
 
 
 def write_baseline(path: Path, problems: Iterable[PlacedProblem]) -> None:
-    """Keep these problems as known."""
-    entries = [dict(zip(("file", "code", "line"), known_as(problem), strict=True)) for problem in problems]
-    path.write_text(json.dumps({"version": VERSION, "problems": entries}, indent=2) + "\n", encoding="utf-8")
+    """Keep these problems as known; SourceError where another file lies that is no baseline."""
+    refuse_foreign(path)
+    entries = [dict(zip(ENTRY, known_as(problem), strict=True)) for problem in problems]
+    document = json.dumps({"version": VERSION, "problems": entries}, indent=2) + "\n"
+    write_atomically(path, document.encode())
+
+
+def refuse_foreign(path: Path) -> None:
+    """A SourceError if something lies there that is no baseline of any version: it would be lost."""
+    try:
+        content = path.read_bytes() if path.is_file() else b""
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read ({error.strerror})") from error
+    if content and not _is_baseline(content):
+        raise SourceError(
+            f"{path}: exists, and is no baseline of dp2ddp check; name another file by --baseline, or remove this one"
+        )
+
+
+def _is_baseline(content: bytes) -> bool:
+    try:
+        document = json.loads(content)
+    except ValueError:
+        return False
+    if not isinstance(document, dict) or document.keys() != {"version", "problems"}:
+        return False
+    problems = document["problems"]
+    return isinstance(problems, list) and all(
+        isinstance(entry, dict) and entry.keys() == set(ENTRY) for entry in problems
+    )
 
 
 def without_known(result: CheckResult, known: Counter[Known]) -> CheckResult:

@@ -40,6 +40,10 @@ class CheckResult:
 def check(paths: Iterable[str], cache: Cache | None = None, tell: Tell = lambda text: None) -> CheckResult:
     """Look at files, folders and notebooks; nothing of them is imported or run."""
     named = list(paths)
+    return _mending_within(named, _checked(named, cache, tell))
+
+
+def _checked(named: Sequence[str], cache: Cache | None, tell: Tell) -> CheckResult:
     names = list(dict.fromkeys(python_files(named)))
     kept = cache or Cache(None)
     if kept.folder is None:
@@ -51,6 +55,20 @@ def check(paths: Iterable[str], cache: Cache | None = None, tell: Tell = lambda 
     after = _look_at(names, named, before.get("contents") or {}, tell)
     kept.store(name, {**after, "stamps": _stamps(names, after["read"])})
     return _result(len(names), after)
+
+
+def _mending_within(named: Iterable[str], result: CheckResult) -> CheckResult:
+    """The result, in which nothing can be mended that only a link below a named folder leads to: it is another's."""
+    tops = [os.path.realpath(path) for path in named]
+
+    def is_within(path: str) -> bool:
+        real = os.path.realpath(path)
+        return any(real == top or real.startswith(os.path.join(top, "")) for top in tops)
+
+    problems = (
+        replace(problem, fixable=problem.fixable and is_within(problem.file)) for problem in result.problems
+    )
+    return replace(result, problems=tuple(problems))
 
 
 def _stamps(names: Iterable[str], read: Iterable[str]) -> str:

@@ -17,6 +17,7 @@ from dp2ddp.codemod.facts.script import CallSite, Script, Variable
 from dp2ddp.review.helper_calls import JOINS, MEETINGS, WRAPPERS, helper_of
 from dp2ddp.review.rank_conditions import RankConditions
 from dp2ddp.review.sites import Sites
+from dp2ddp.review.words import imports_of, names_of, terms_of
 
 SAMPLERS = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
 COLLECTIVES = {
@@ -40,6 +41,7 @@ SETS_UP = re.compile(
 )
 
 
+REDUCES = re.compile(r"reduce|gather|metric|broadcast|synchronize")
 STARTS_RANKS = re.compile(r"dist|ddp|process_group|launch|rank|slurm|init_", re.IGNORECASE)
 OPEN_FILE = re.compile(r"buf|stream|^f$|^fp$|file_?obj|handle", re.IGNORECASE)
 
@@ -53,7 +55,6 @@ class DDPScript:
 
     def __init__(self, script: Script) -> None:
         self.script = script
-        self.text = script.source.text
         self.sites = Sites(script)
         self.ranks = RankConditions(script, self.sites)
 
@@ -110,12 +111,7 @@ class DDPScript:
     @cached_property
     def has_framework(self) -> bool:
         """Whether a library is imported that may do what the script leaves out."""
-        imports = (
-            name
-            for scope in {id(scope): scope for scope in self.script.scopes.scope_of.values()}.values()
-            for name in scope.imports.values()
-        )
-        return any(name.split(".")[0] in FRAMEWORKS for name in imports)
+        return any(name.split(".")[0] in FRAMEWORKS for name in self.imports)
 
     @cached_property
     def samplers(self) -> tuple[CallSite, ...]:
@@ -135,7 +131,7 @@ class DDPScript:
     @cached_property
     def may_reduce(self) -> bool:
         """Whether anything in the file may bring numbers of ranks together, by whatever name."""
-        return bool(re.search(r"reduce|gather|metric|broadcast|synchronize", self.text))
+        return self.has_name(REDUCES)
 
     @cached_property
     def sampler_of(self) -> dict[ast.Call, CallSite]:
@@ -232,6 +228,36 @@ class DDPScript:
         if any(name.startswith(("io.", "builtins.open")) for name in makers):
             return True
         return isinstance(node, ast.Name) and OPEN_FILE.search(node.id) is not None
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """What the code calls things."""
+        return names_of(self.script)
+
+    @cached_property
+    def terms(self) -> frozenset[str]:
+        """Texts of one word."""
+        return terms_of(self.script)
+
+    @cached_property
+    def imports(self) -> frozenset[str]:
+        """The full names of all that is imported."""
+        return imports_of(self.script)
+
+    def has_name(self, pattern: re.Pattern[str]) -> bool:
+        """Whether the code calls anything so; comments and texts do not count."""
+        return any(map(pattern.search, self.names))
+
+    def has_word(self, pattern: re.Pattern[str]) -> bool:
+        """`has_name`, or a text of one word: of an option, a variable of the environment, a model in a table."""
+        return self.has_name(pattern) or any(map(pattern.search, self.terms))
+
+    def names_module(self, module: str) -> bool:
+        """Whether a module, or something in it, is imported or named."""
+        if any(name == module or name.startswith(f"{module}.") for name in self.imports):
+            return True
+        mentions = self.script.by_word.get(module.rpartition(".")[2], ())
+        return any(self.script.scopes.name(mention) == module for mention in mentions)
 
     def mentions(self, word: str) -> bool:
         """Whether a name, an attribute, a keyword or a text of the file is this word; comments do not count."""

@@ -10,10 +10,11 @@ import os
 
 from dp2ddp.errors import SourceError
 from dp2ddp.review.files import may_matter, python_files
+from dp2ddp.review.pyproject_files import files_upwards, names_us
 
 TYPE_CHECKING = False  # as in dp2ddp/__init__.py
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 MOST = 20_000  # files; a search of more shows how far it is
 
@@ -40,23 +41,4 @@ def finds_nothing(arguments: Sequence[str]) -> bool:
 
 def _has_settings(folder: str) -> bool:
     """Whether a pyproject.toml above a folder may have settings of ours, which may be wrong as well."""
-    return any(
-        _names_us(os.path.join(above, "pyproject.toml")) for above in _upwards(os.path.abspath(folder))
-    )
-
-
-def _names_us(path: str) -> bool:
-    try:
-        with open(path, "rb") as file:
-            return b"dp2ddp" in file.read()
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-
-
-def _upwards(folder: str) -> Iterator[str]:
-    yield folder
-    above = os.path.dirname(folder)
-    if above != folder:
-        yield from _upwards(above)
+    return any(map(names_us, files_upwards(folder)))

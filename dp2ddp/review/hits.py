@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,15 @@ from dp2ddp.review.data_parallel import (
     note_wraps,
 )
 from dp2ddp.review.files import may_matter
-from dp2ddp.review.one_file import check_file
+from dp2ddp.review.one_file import check_file, fault
+from dp2ddp.review.problems import PlacedProblem, Unread
 from dp2ddp.source.entries import does_something
 from dp2ddp.source.files import SourceFile, read_source
 from dp2ddp.source.folders import as_typed
 from dp2ddp.source.parsing import forget_trees, garbage_waits
 from dp2ddp.source.projects import Imports, project_of
+
+NOT_LOOKED_AT = "could not be looked at"
 
 
 def look_at_hits(
@@ -60,7 +64,7 @@ def look_at_hits(
         _take(content, _answers([("entry", path, before)], tell))
     _take(content, _answers([("module", path, before) for path in sorted(_unread_of(own, content))], tell))
     content["problems"] = _named_as(names, content["problems"])
-    content["unread"] = list({data["file"]: data for data in content["unread"]}.values())
+    content["unread"] = list({(data["file"], data["why"]): data for data in content["unread"]}.values())
     content["read"] = sorted(set(content["read"]) - set(names))
     return content
 
@@ -70,13 +74,31 @@ def look_at_text(name: str, text: str) -> dict[str, Any]:
     source = SourceFile(Path(name), text)
     try:
         script = Script(source)
-        problems = check_file(script, check_rules())
-        if names_data_parallel(script):
-            is_script = does_something(text.encode(errors="replace"))
-            problems += check_project(name, project_of(source))[0] if is_script else note_wraps(script)
     except SourceError as error:
         return {"problems": [], "unread": [{"file": name, "why": str(error)}]}
-    return {"problems": [as_data(problem) for problem in problems if problem.file == name], "unread": []}
+    except Exception as error:
+        return {"problems": [], "unread": [asdict(fault(name, NOT_LOOKED_AT, error))]}
+    checked = check_file(script, check_rules())
+    problems, unread = list(checked.problems), list(checked.faults)
+    try:
+        problems += _wraps_of(name, script)
+    except SourceError as error:  # of a module that it imports
+        unread.append(Unread(name, str(error)))
+    except Exception as error:
+        unread.append(fault(name, NOT_LOOKED_AT, error))
+    return {
+        "problems": [as_data(problem) for problem in problems if problem.file == name],
+        "unread": list(map(asdict, unread)),
+    }
+
+
+def _wraps_of(name: str, script: Script) -> list[PlacedProblem]:
+    """What stands in the way of its DataParallel."""
+    if not names_data_parallel(script):
+        return []
+    if does_something(script.source.text.encode(errors="replace")):
+        return check_project(name, project_of(script.source))[0]
+    return note_wraps(script)
 
 
 def _named_as(names: Sequence[str], problems: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -147,8 +169,7 @@ def _run(task: Task) -> dict[str, Any]:
             return {"unread": [{"file": path, "why": str(error)}]}
         except Exception as error:
             # a fault of ours in one file is said, and does not hide what is in the others
-            why = f"{path}: could not be looked at ({type(error).__name__}: {error}); please report this file"
-            return {"unread": [{"file": path, "why": why}]}
+            return {"unread": [asdict(fault(path, NOT_LOOKED_AT, error))]}
         finally:
             forget_trees()
             gc.collect(1)
@@ -159,8 +180,13 @@ def _check_one(path: str, before: Mapping[str, Any]) -> dict[str, Any]:
     key = digest(rules_stamp(), path, source.text)
     if key not in before:
         script = Script(source)
-        problems = [as_data(problem) for problem in check_file(script, check_rules())]
-        before = {key: {"problems": problems, "wraps": [path] if names_data_parallel(script) else []}}
+        checked = check_file(script, check_rules())
+        found = {
+            "problems": list(map(as_data, checked.problems)),
+            "unread": list(map(asdict, checked.faults)),
+            "wraps": [path] if names_data_parallel(script) else [],
+        }
+        before = {key: found}
     return {**before[key], "contents": {key: before[key]}}
 
 

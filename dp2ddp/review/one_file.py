@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from dp2ddp.codemod.acceptance import Comments
 from dp2ddp.codemod.facts.script import Script
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
-from dp2ddp.review.problems import Level, PlacedProblem
+from dp2ddp.review.problems import Level, PlacedProblem, Unread
+
+
+@dataclass(frozen=True)
+class FileCheck:
+    """What all rules say of one file."""
+
+    problems: tuple[PlacedProblem, ...]  # from top to bottom
+    faults: tuple[Unread, ...] = ()  # of ours: a rule that could not look at it
 
 
 def problems_of(script: Script, rules: Sequence[CheckRule]) -> Iterator[tuple[CheckRule, Problem]]:
     """What the rules find in a script, without what a comment `# dp2ddp: ignore[CODE]` leaves out."""
     read, comments = DDPScript(script), Comments(script)
     for rule in rules:
-        for problem in rule.find(read):
-            lines = {getattr(problem.node, "lineno", 1), getattr(problem.node, "end_lineno", 1)}
-            ignored = any(comments.ignoring(rule.code, line) for line in lines)
-            if not ignored and not script.never_runs(problem.node) and not _is_expected(script, problem.node):
-                yield rule, problem
+        yield from ((rule, problem) for problem in _found_by(rule, read, comments))
+
+
+def _found_by(rule: CheckRule, read: DDPScript, comments: Comments) -> Iterator[Problem]:
+    script = read.script
+    for problem in rule.find(read):
+        lines = {getattr(problem.node, "lineno", 1), getattr(problem.node, "end_lineno", 1)}
+        ignored = any(comments.ignoring(rule.code, line) for line in lines)
+        if not ignored and not script.never_runs(problem.node) and not _is_expected(script, problem.node):
+            yield problem
 
 
 def _is_expected(script: Script, node: ast.AST) -> bool:
@@ -30,15 +44,28 @@ def _is_expected(script: Script, node: ast.AST) -> bool:
     return any("raises" in script.text_of(call.func).lower() for call in calls if isinstance(call, ast.Call))
 
 
-def check_file(script: Script, rules: Sequence[CheckRule]) -> list[PlacedProblem]:
-    """The problems of one file, from top to bottom."""
-    placed = [
-        place_problem(
-            script, problem.node, rule.code, rule.level, problem.message, problem.advice, bool(problem.fix)
-        )
-        for rule, problem in problems_of(script, rules)
-    ]
-    return sorted(placed, key=lambda problem: problem.order)
+def check_file(script: Script, rules: Sequence[CheckRule]) -> FileCheck:
+    """The problems of one file. A fault in one rule is told with its code, and the others go on."""
+    read, comments = DDPScript(script), Comments(script)
+    placed: list[PlacedProblem] = []
+    faults: list[Unread] = []
+    for rule in rules:
+        try:
+            placed += [_placed(script, rule, problem) for problem in _found_by(rule, read, comments)]
+        except Exception as error:
+            faults.append(fault(script.source.name, f"{rule.code} could not look at it", error))
+    return FileCheck(tuple(sorted(placed, key=lambda problem: problem.order)), tuple(faults))
+
+
+def fault(file: str, what: str, error: Exception) -> Unread:
+    """A fault of ours, for the person who meets it."""
+    return Unread(file, f"{file}: {what} ({type(error).__name__}: {error}); please report this file")
+
+
+def _placed(script: Script, rule: CheckRule, problem: Problem) -> PlacedProblem:
+    return place_problem(
+        script, problem.node, rule.code, rule.level, problem.message, problem.advice, bool(problem.fix)
+    )
 
 
 def place_problem(

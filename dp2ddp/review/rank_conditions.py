@@ -9,7 +9,7 @@ from functools import cached_property
 
 from dp2ddp.codemod.facts.iterations import FUNCTIONS
 from dp2ddp.codemod.facts.own_mode import MAKES_GROUP
-from dp2ddp.codemod.facts.script import Script, Variable
+from dp2ddp.codemod.facts.script import Script, Variable, literal
 from dp2ddp.review.helper_calls import helper_of
 from dp2ddp.review.sites import Sites, statements_before
 
@@ -70,15 +70,16 @@ class RankConditions:
         match test:
             case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
                 return self._is_rank_and_number(left, right) or self._is_rank_and_number(right, left)
-            case ast.Compare(left=left, ops=[ast.In()], comparators=[ast.List() | ast.Tuple() | ast.Set()]):
-                return self.is_rank(left)
+            case ast.Compare(left=left, ops=[ast.In()], comparators=[right]):
+                return self.is_rank(left) and _names_one_rank(right)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return self.is_rank(operand) or self.means_all_others(operand)
             case ast.BoolOp(op=ast.And(), values=values):
                 return any(map(self.means_one_rank, values))
             case ast.BoolOp(op=ast.Or(), values=values):  # `not distributed or rank == 0`
                 alone = [value for value in values if self.means_one_rank(value)]
-                return bool(alone) and all(value in alone or _is_not(value) for value in values)
+                others = [value for value in values if value not in alone]
+                return bool(alone) and len(set(map(_number_of, alone))) == 1 and all(map(_is_not, others))
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
                 return bool(ONE_RANK.match(name))
             case ast.Attribute(attr=name):
@@ -99,12 +100,12 @@ class RankConditions:
     def means_all_others(self, test: ast.AST) -> bool:
         """Whether a condition is true on all ranks but one: `rank != 0`, `rank`, `rank > 0`."""
         match test:
-            case ast.Compare(left=left, ops=[ast.NotEq() | ast.Gt()], comparators=[right]):
+            case ast.Compare(left=left, ops=[ast.NotEq()], comparators=[right]):
                 return self._is_rank_and_number(left, right)
-            case ast.Compare(
-                left=left, ops=[ast.NotIn()], comparators=[ast.List() | ast.Tuple() | ast.Set()]
-            ):
+            case ast.Compare(left=left, ops=[ast.Gt()], comparators=[ast.Constant(value=0)]):
                 return self.is_rank(left)
+            case ast.Compare(left=left, ops=[ast.NotIn()], comparators=[right]):
+                return self.is_rank(left) and _names_one_rank(right)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return not self.is_rank(operand) and self.means_one_rank(operand)
             case ast.Name() | ast.Attribute():
@@ -348,6 +349,21 @@ def _value_for(mention: ast.AST, statement: ast.stmt) -> ast.AST | None:
 
 def _is_set_by_torchrun(name: ast.AST) -> bool:
     return _text(name) in ("RANK", "LOCAL_RANK")
+
+
+def _names_one_rank(numbers: ast.AST) -> bool:
+    """`[0]`, and `[-1, 0]`: -1 stands for a run without ranks."""
+    values = literal(numbers)
+    if not isinstance(values, (list, tuple, set)):
+        return False
+    ranks = [value for value in values if isinstance(value, int)]
+    return len(ranks) == len(values) and sum(rank >= 0 for rank in ranks) == 1
+
+
+def _number_of(test: ast.expr) -> int:
+    """The rank that a condition of one rank is true on: 0, unless it says another."""
+    numbers = [node.value for node in ast.walk(test) if isinstance(node, ast.Constant)]
+    return max((number for number in numbers if isinstance(number, int)), default=0)
 
 
 def _is_not(test: ast.expr) -> bool:

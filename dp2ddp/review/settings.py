@@ -15,15 +15,15 @@ import importlib
 import os
 import sys
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from dp2ddp.errors import SourceError, did_you_mean
+from dp2ddp.review.pyproject_files import files_upwards, is_of_another_user, names_us
 
 KEYS = ("select", "ignore", "per-file-ignores", "baseline")
-FILE = "pyproject.toml"
 RULES = ("codemod/rules", "review/rules")  # folders with a file for each rule, named after its code
 
 
@@ -36,6 +36,16 @@ class Settings:
     ignore: tuple[str, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     baseline: Path | None = None
+    unread: Path | None = None  # a file of another user's, which may have wanted something else
+
+
+@dataclass(frozen=True)
+class Table:
+    """[tool.dp2ddp] of one pyproject.toml; empty where there is none."""
+
+    path: Path | None = None
+    content: Mapping[str, Any] = field(default_factory=dict)
+    unread: Path | None = None  # a file above that may have a table, and is another user's
 
 
 def read_settings(start: Path, commands: Collection[str] = ()) -> Settings:
@@ -43,26 +53,47 @@ def read_settings(start: Path, commands: Collection[str] = ()) -> Settings:
 
     `commands` may have tables of their own there. SourceError for a key, a code or a value that is none.
     """
-    place = find_table(start)
-    return _settings(*place, commands) if place else Settings(Path())
+    table = find_table(start)
+    if table.path is None:
+        return Settings(Path(), unread=table.unread)
+    return _settings(table.path, table.content, commands)
 
 
-def find_table(start: Path) -> tuple[Path, dict[str, Any]] | None:
+def find_table(start: Path) -> Table:
     """The nearest pyproject.toml with a table [tool.dp2ddp], from a folder upwards, and that table."""
-    for folder in (start.resolve(), *start.resolve().parents):
-        path = folder / FILE
-        if path.is_file() and "dp2ddp" in (text := path.read_text(encoding="utf-8")):
-            table = _parsed(path, text).get("tool", {}).get("dp2ddp")
-            if isinstance(table, dict):
-                return path, table
-    return None
+    for path in map(Path, files_upwards(str(start))):
+        if not names_us(str(path)):
+            continue
+        if is_of_another_user(str(path)):
+            return Table(unread=path)
+        table = _parsed(path).get("tool", {}).get("dp2ddp")
+        if isinstance(table, dict):
+            return Table(path, table)
+    return Table()
 
 
-def _parsed(path: Path, text: str) -> dict[str, Any]:
+def says_unread(path: Path) -> str:
+    """What its reader should know of a file that was not read."""
+    return f"{path}: is another user's, so its [tool.dp2ddp] is not read; `chown` it, if it is yours"
+
+
+def path_below(file: Path, key: str, value: object) -> Path:
+    """The path that a key of the file names, from the file's folder on; SourceError for one that leads out of it."""
+    if not isinstance(value, str):
+        raise SourceError(f"{file}: {key} is the name of a file")
+    path = file.parent / value
+    if not path.resolve().is_relative_to(file.parent.resolve()):
+        raise SourceError(
+            f"{file}: {key} = {value!r} leads out of the folder of this file; name a file below it"
+        )
+    return path
+
+
+def _parsed(path: Path) -> dict[str, Any]:
     name = "tomllib" if sys.version_info >= (3, 11) else "tomli"  # the same module, before Python had it
     toml = importlib.import_module(name)
     try:
-        table: dict[str, Any] = toml.loads(text)
+        table: dict[str, Any] = toml.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise SourceError(f"{path}: not TOML ({error})") from error
     return table
@@ -78,14 +109,12 @@ def _settings(path: Path, table: Mapping[str, Any], commands: Collection[str]) -
     if not isinstance(patterns, dict):
         raise SourceError(f"{path}: per-file-ignores is a table: pattern = [codes]")
     baseline = table.get("baseline")
-    if baseline is not None and not isinstance(baseline, str):
-        raise SourceError(f"{path}: baseline is the name of a file")
     return Settings(
         root=path.parent,
         select=_codes(path, "select", table.get("select", [])),
         ignore=_codes(path, "ignore", table.get("ignore", [])),
         per_file_ignores=tuple((name, _codes(path, name, codes)) for name, codes in patterns.items()),
-        baseline=path.parent / baseline if baseline else None,
+        baseline=None if baseline is None else path_below(path, "baseline", baseline),
     )
 
 

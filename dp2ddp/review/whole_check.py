@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dp2ddp.errors import OptionError
 from dp2ddp.review.cache import Cache, default_folder
 from dp2ddp.review.checking import CheckResult, Choice, Tell, check, check_text, chosen
-from dp2ddp.review.settings import read_settings
+from dp2ddp.review.settings import read_settings, says_unread
 
 if TYPE_CHECKING:
     from dp2ddp.review.fixing import Mended
@@ -44,6 +44,8 @@ def whole_check(
     if options.text is not None and (len(paths) != 1 or options.fix or options.diff):
         raise OptionError("a text is one file's, and only what lies on the disk is mended")
     settings = read_settings(_common_folder(paths), commands)
+    if settings.unread:
+        remark(f"dp2ddp: {says_unread(settings.unread)}")
     choice = Choice(
         options.select or settings.select,
         (*settings.ignore, *options.ignore),
@@ -53,6 +55,10 @@ def whole_check(
     baseline = options.baseline or settings.baseline
     if options.write_baseline and baseline is None:
         raise OptionError("--write-baseline needs --baseline FILE")
+    if options.write_baseline and baseline:
+        from dp2ddp.review.baseline import refuse_foreign
+
+        refuse_foreign(baseline)  # before anything is mended
     cache = Cache(default_folder() if options.cache else None)
     found = check(paths, cache, tell) if options.text is None else check_text(paths[0], options.text)
     result = chosen(found, choice)

@@ -15,13 +15,18 @@ if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
 
 from pathlib import Path
 
+from dp2ddp.copies.namespace import enter
 from dp2ddp.runtime.processes import adopt_orphans, die_with_parent, end_children, parent_variable
+from dp2ddp.runtime.stage import Stage
 
 
 def main() -> None:
-    """`python agent.py DESK TORCHRUN-ARGUMENTS...`"""
+    """`python agent.py RUN-FOLDER TORCHRUN-ARGUMENTS...`"""
     die_with_parent()
     adopt_orphans()
+    stage = Stage.from_json((Path(sys.argv[1]) / "stage.json").read_text(encoding="utf-8"))
+    if stage.holder:
+        enter(stage.holder)  # and the ranks with it
     os.environ.update(parent_variable())
     sys.stderr = (Path(sys.argv[1]) / "torchrun.err").open("w", buffering=1)
     from torch.distributed.run import main as torchrun  # after: its loggers take sys.stderr as they find it

@@ -34,11 +34,12 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from dp2ddp.copies.namespace import enter
 from dp2ddp.runtime.abrupt_exits import ExitReporter, follow_exits
 from dp2ddp.runtime.collective_calls import CallRing
 from dp2ddp.runtime.metering import start_meter
 from dp2ddp.runtime.overlay import Overlay
-from dp2ddp.runtime.processes import children_die_with_us, die_with_parent
+from dp2ddp.runtime.processes import children_die_with_us, die_with_parent, end_before_others
 from dp2ddp.runtime.rendezvous import meet_in_run_folder
 from dp2ddp.runtime.run_folder import (
     LAUNCHER,
@@ -88,6 +89,8 @@ def have_own_hashes(rank: int) -> None:
 
 def run_stage(stage: Stage, rank: int) -> int:
     """Run the stage's script in this process; returns its exit code, and leaves atexit to the interpreter."""
+    if stage.holder:
+        enter(stage.holder)
     run_folder, label = Path(stage.run_folder), LAUNCHER if stage.starts_ranks else rank
     _tell_where_on_signal(run_folder, label)
     write_status(run_folder, label, RankStatus(os.getpid()))
@@ -96,6 +99,7 @@ def run_stage(stage: Stage, rank: int) -> int:
     os.environ.update((name, stage.filled_in(value, rank)) for name, value in stage.variables)
     look_in_copies(stage.moved)
     if stage.capture:
+        end_before_others()
         _capture_output(run_folder, rank)
         have_terminal()
     atexit.register(complete_open_files)  # first in, last to run: behind all that the script registers

@@ -22,7 +22,7 @@ from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-def
 
 from dp2ddp.trace.aligned_orders import Weights, leave_taken
 from dp2ddp.trace.parameter_names import living_roots, named_tensors, tensor_tables
-from dp2ddp.trace.tensors import as_bytes, flat_of
+from dp2ddp.trace.tensors import as_bytes, as_kind_of, as_real, flat_of
 
 _FILE = "weights.safetensors"  # DataParallel's; weights-RANK-ATTEMPT: a digest of what that rank began with
 _TIMEOUT = 20.0  # seconds: a rank that never trains is not waited for
@@ -38,7 +38,7 @@ def leave(folder: Path) -> None:
 
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {
-            f"{place}:{name}": tensor.detach().cpu().clone().contiguous()
+            f"{place}:{name}": as_real(tensor).cpu().clone().contiguous()
             for place, (name, tensor) in enumerate(_tensors())
         }
         save_file(tensors, folder / _FILE)
@@ -106,8 +106,8 @@ def _copied(path: Path) -> Iterator[Weights]:
     for key, tensor in sorted(load_file(path).items(), key=lambda each: int(each[0].partition(":")[0])):
         given[key.partition(":")[2], tensor.shape].append(tensor)
     for name, tensor in _tensors():
-        free = given[name, tensor.shape]
-        other = free.pop(0) if free else None
+        free = given[name, as_real(tensor).shape]
+        other = as_kind_of(tensor, free.pop(0)) if free else None
         if other is not None and not torch.equal(other, tensor.cpu()):
             yield Weights(
                 name, tensor.numel(), _moments(other), _moments(tensor), _correlation(other, tensor)

@@ -1,23 +1,28 @@
-"""Keeps a run in a scratch folder from writing through its symbolic links to the user's files.
+"""Keeps a run from writing through symbolic links that lead out of its copies of the user's folders.
 
-Large files and folders behind links are not copied for a run. Python tells of every file it opens, makes, renames or
-removes (audit events); before one that writes, each link on the way is replaced: a folder by a folder of links to its
-entries, a file by a copy. torch.save writes in C++ and tells nobody, so its file class is watched too.
+Python tells of every file that it opens, makes, renames or removes (audit events); before one that writes, links on
+the way are opened up (copies/unfolding.py). torch.save and files mapped by torch open files in C++ and tell nobody, so
+they are watched as well.
 """
 
 from __future__ import annotations
 
+import errno
+import functools
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from dp2ddp.copies.disguise import disguise, is_ours
+from dp2ddp.copies.unfolding import Unfolding
 from dp2ddp.runtime.written_files import Writes
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_TRUNC | os.O_APPEND | os.O_CREAT
-_PATHS = {  # audit event -> which of its arguments are paths that it changes
+_NAMES = {  # audit event -> which of its arguments are paths that it makes, moves or removes
     "os.mkdir": (0,),
     "os.remove": (0,),
     "os.rmdir": (0,),
@@ -25,75 +30,135 @@ _PATHS = {  # audit event -> which of its arguments are paths that it changes
     "os.link": (1,),
     "os.symlink": (1,),
 }
-_CONTENT = {"os.truncate": (0,), "os.chmod": (0,), "os.utime": (0,)}
+_CONTENT = ("os.truncate", "os.chmod", "os.chown", "os.utime", "os.setxattr", "os.removexattr")
+_NO_FILE = ("", ":memory:")  # sqlite's databases in memory
 
 
-def guard(scratch: Path, writes: Writes | None = None) -> None:
-    """From now on, for the rest of this process and the children it forks; `writes` is told what they write."""
-    root = scratch.resolve()
+class Guard:
+    """What all the watched functions ask."""
 
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        for path, through in _written(event, arguments):
-            _own(root, path, through)
-            if writes and event == "open":
-                writes.note(path, anew=bool(arguments[2] & os.O_TRUNC))
+    def __init__(self, unfolding: Unfolding, writes: Writes | None) -> None:
+        self._unfolding = unfolding
+        self._writes = writes
+        self._mine = threading.local()  # what is done to open a link up is no work of the script's
 
-    sys.addaudithook(hook)
-    _watch_torch_files(root, writes)
+    def is_busy(self) -> bool:
+        """Whether this thread opens a link up."""
+        return getattr(self._mine, "busy", False)
+
+    def writes(self, path: Any, through: bool, empty: bool = False) -> None:
+        """Something is about to be written at `path`; Any: what a script gives for one, a number is an open file."""
+        if not isinstance(path, (str, bytes, os.PathLike)) or self.is_busy():
+            return
+        self._mine.busy = True
+        try:
+            self._unfolding.own(os.fsdecode(path), through, empty)
+        finally:
+            self._mine.busy = False
+
+    def opens(self, path: Any, anew: bool) -> None:
+        """A file is about to be opened for writing; `anew`: what is in it goes away."""
+        self.writes(path, through=True, empty=anew)
+        if self._writes:
+            self._writes.note(path, anew=anew)
+
+    def opens_folder(self, path: Any) -> None:
+        """A folder is about to be moved or removed with all that is in it: one of ours is to be one."""
+        if is_ours(path) and os.path.isdir(path):
+            self.writes(path, through=True)
+
+    def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """For sys.addaudithook."""
+        if event == "open":
+            path, _, flags = arguments
+            if isinstance(flags, int) and flags & _WRITING:
+                self.opens(path, anew=bool(flags & os.O_TRUNC))
+        elif event in _NAMES:
+            for index in _NAMES[event]:
+                self.writes(arguments[index], through=False)
+            if event == "os.rename":
+                self.opens_folder(arguments[0])
+        elif event == "shutil.rmtree":
+            self.opens_folder(arguments[0])
+        elif event in _CONTENT:
+            self.writes(arguments[0], through=True)
+        elif event == "sqlite3.connect":
+            for path in _database(arguments[0]):
+                self.writes(path, through=True)
 
 
-def _written(event: str, arguments: tuple[Any, ...]) -> Iterator[tuple[Any, bool]]:
-    """(path, whether its content changes and not only its name)"""
-    if event == "open":
-        path, _, flags = arguments
-        if isinstance(flags, int) and flags & _WRITING:
-            yield path, True
-    for index in _PATHS.get(event, ()):
-        yield arguments[index], False
-    for index in _CONTENT.get(event, ()):
-        yield arguments[index], True
+def guard(owned: Sequence[Path], lock: Path, writes: Writes | None = None) -> None:
+    """From now on, for the rest of this process and the children it forks; `writes` is told what they write.
+
+    owned: folders that the run may write to. lock: a file that all ranks share.
+    """
+    guarding = Guard(Unfolding(owned, lock), writes)
+    disguise(guarding.is_busy)
+    sys.addaudithook(guarding.hook)
+    _watch_torch(guarding)
 
 
-def _own(root: Path, path: Any, through: bool) -> None:
-    """Replace the links below `root` on the way to `path`, and at its end if content is changed through it."""
-    if not isinstance(path, (str, bytes, os.PathLike)):
-        return  # a file descriptor: its file was opened before
-    place = Path(os.path.abspath(os.fsdecode(path)))
-    if not place.is_relative_to(root):
+def rename_across_layers() -> None:
+    """In a layer (copies/mounted.py) the kernel renames no folder of the user's, as between two disks: copy it."""
+    for name in ("rename", "replace"):
+        setattr(os, name, _moving(getattr(os, name)))
+
+
+def _moving(rename: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(rename)
+    def moving(src: Any, dst: Any, **options: Any) -> None:
+        try:
+            rename(src, dst, **options)
+        except OSError as error:
+            if error.errno != errno.EXDEV or not os.path.isdir(src) or options:
+                raise
+            if os.path.isdir(dst):
+                os.rmdir(dst)  # an empty one is replaced, another is an error
+            shutil.copytree(src, dst, symlinks=True)
+            shutil.rmtree(src)
+
+    return moving
+
+
+def _database(name: Any) -> Iterator[str]:
+    """The file that sqlite3.connect opens, unless it only reads it."""
+    if not isinstance(name, (str, bytes, os.PathLike)) or os.fsdecode(name) in _NO_FILE:
         return
-    for parent in reversed(place.relative_to(root).parents[:-1]):
-        if (root / parent).is_symlink():
-            _unfold(root / parent)
-    if through and place.is_symlink() and place.is_file():
-        _copy(place)
+    path = os.fsdecode(name)
+    if not path.startswith("file:"):
+        yield path
+        return
+    from urllib.parse import parse_qs, unquote, urlsplit
+
+    url = urlsplit(path)
+    asked = parse_qs(url.query)
+    if asked.get("mode", ["rwc"])[0] not in ("ro", "memory") and "1" not in asked.get("immutable", ()):
+        yield unquote(url.path)
 
 
-def _unfold(link: Path) -> None:
-    """A link to a folder becomes a folder of links."""
-    target = link.resolve()
-    link.unlink()
-    link.mkdir()
-    for entry in target.iterdir():
-        (link / entry.name).symlink_to(entry)
-
-
-def _copy(link: Path) -> None:
-    """A link to a file becomes a copy of it."""
-    fresh = link.with_name(f".{link.name}.{os.getpid()}")
-    shutil.copy2(link, fresh)
-    os.replace(fresh, link)
-
-
-def _watch_torch_files(root: Path, writes: Writes | None) -> None:
+def _watch_torch(guarding: Guard) -> None:
+    """torch.save's file, and files that tensors are mapped to and shared with."""
+    import torch
     from torch import serialization
 
     files: Any = serialization._open_zipfile_writer_file
-    original = files.__init__
+    opened = files.__init__
 
     def __init__(self: Any, name: Any, *args: Any, **kwargs: Any) -> None:
-        _own(root, name, True)
-        if writes:
-            writes.note(name, anew=True)
-        original(self, name, *args, **kwargs)
+        guarding.opens(name, anew=True)
+        opened(self, name, *args, **kwargs)
 
     files.__init__ = __init__
+    torch.from_file = _watched(torch.from_file, guarding)
+    for storage in (torch.UntypedStorage, torch.TypedStorage):
+        storage.from_file = staticmethod(_watched(storage.from_file, guarding))  # type: ignore[method-assign]
+
+
+def _watched(from_file: Callable[..., Any], guarding: Guard) -> Callable[..., Any]:
+    @functools.wraps(from_file)
+    def watched(filename: Any, shared: Any = False, *args: Any, **kwargs: Any) -> Any:
+        if shared:
+            guarding.opens(filename, anew=False)
+        return from_file(filename, shared, *args, **kwargs)
+
+    return watched

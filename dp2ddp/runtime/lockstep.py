@@ -24,6 +24,7 @@ from torch.optim import optimizer as optimizers
 from dp2ddp.runtime.processes import has_ended
 from dp2ddp.trace.known_optimizer import KnownOptimizer, parameters_of
 from dp2ddp.trace.parameter_names import living_roots
+from dp2ddp.trace.tensors import as_kind_of, as_real
 
 AHEAD = 3  # snapshots on the disk
 LEADER = "leader"
@@ -62,7 +63,7 @@ class _Run:
 
         with torch.no_grad(), torch._C.DisableTorchFunction():
             tensors = {
-                name: tensor.detach().clone().contiguous() for name, tensor in self._tensors(optimizer)
+                name: as_real(tensor).clone().contiguous() for name, tensor in self._tensors(optimizer)
             }
             path = self._snapshot(self._steps)
             save_file(tensors, path.with_suffix(".new"))
@@ -81,8 +82,8 @@ class _Run:
         with torch.no_grad(), torch._C.DisableTorchFunction():
             given = load_file(path)
             for name, tensor in self._tensors(optimizer):
-                if name in given and given[name].shape == tensor.shape:
-                    tensor.data.copy_(given[name])
+                if name in given and given[name].shape == as_real(tensor).shape:
+                    tensor.data.copy_(as_kind_of(tensor, given[name]))
         self._steps += 1
         with (self._folder / f"{self._name}.at").open("ab") as file:
             file.write(b".")

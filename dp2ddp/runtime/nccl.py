@@ -6,6 +6,7 @@ NCCL refuses a tensor on the CPU, and two ranks on one GPU. It asks for as many 
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,13 +19,16 @@ from .tensor_places import place_of, tensors_in
 
 # Any throughout: arguments and results of functions of torch.distributed, and its groups.
 _OF_TENSORS = (
-    "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather",
-    "reduce", "reduce_scatter", "reduce_scatter_tensor", "scatter",
+    "all_gather", "all_gather_into_tensor", "all_gather_single", "all_reduce", "all_to_all", "all_to_all_single",
+    "broadcast", "gather", "gather_into_tensor", "gather_single", "reduce", "reduce_scatter", "reduce_scatter_single",
+    "reduce_scatter_tensor", "scatter",
 )  # fmt: skip
 _OF_OBJECTS = (
     "all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list",
 )  # fmt: skip
-_OF_ONE_TENSOR = ("all_gather_into_tensor", "reduce_scatter_tensor")  # (output, input, ...)
+_OF_ONE_TENSOR = (  # (output, input, ...); torch 2.14 calls them single
+    "all_gather_into_tensor", "all_gather_single", "reduce_scatter_single", "reduce_scatter_tensor",
+)  # fmt: skip
 
 
 class Nccl:
@@ -42,7 +46,7 @@ class Nccl:
             (_OF_TENSORS, self._with_tensors),
             (_OF_OBJECTS, self._with_objects),
         ):
-            for name in names:
+            for name in filter(partial(hasattr, dist), names):
                 patches.wrap(name, wrap, dist.distributed_c10d, dist)
         patches.wrap("__init__", self._with_models, torch.nn.parallel.DistributedDataParallel)
 

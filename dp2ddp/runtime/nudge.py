@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch.optim import optimizer as optimizers
 
+from dp2ddp.trace.tensors import as_real
+
 from .patches import Patches
 
 _SEED = 1  # of the directions; the script's own streams are left alone
@@ -57,9 +59,9 @@ class _Nudge:
     def move(self, parameters: Iterable[torch.Tensor]) -> None:
         with torch.no_grad(), torch._C.DisableTorchFunction():
             for parameter in parameters:
-                if parameter.requires_grad and parameter.dtype.is_floating_point:
+                if parameter.requires_grad:  # a float, or complex: then both parts
                     self.moved.add(id(parameter))
-                    self._move(parameter.data)
+                    self._move(as_real(parameter.data))
 
     def _move(self, values: torch.Tensor) -> None:
         """By one ulp, or by two where that rounds so; up or down, by chance but the same in every run."""

@@ -48,7 +48,7 @@ _GRACE = 5.0  # seconds that ranks have to end after one has failed; torchrun do
 class Failure:
     """Why a run is not whole."""
 
-    kind: str  # crash, hang, writes
+    kind: str  # crash, hang, writes; memory, space: the machine had too little
     rank: int | None  # the first one that failed; None where no single one is to blame
     text: str  # the last line of its traceback, or what happened instead of one
     positions: tuple[RankPosition, ...] = ()  # where the ranks were when it was noticed

@@ -69,6 +69,16 @@ class Server:
             time.sleep(_LOOK)
         return self.ended[key][0]
 
+    @property
+    def pid(self) -> int:
+        """The number of the process that ranks are forked from."""
+        return self._process.pid
+
+    @property
+    def is_over(self) -> bool:
+        """Whether that process has ended."""
+        return self._process.poll() is not None
+
     def end(self, key: str) -> None:
         """End the processes of a request and what they started; those that are not forked yet, once they are."""
         self._given_up.add(key)

@@ -47,7 +47,9 @@ class Stage:
     )
     seed: int | None = None  # where random, numpy and torch begin on rank 0; None: anywhere, as in real life
     real: bool = True  # use real CUDA devices when there are enough of them
-    scratch: str | None = None  # the folder whose symbolic links must not be written through (guard.py)
+    scratch: str | None = None  # the folder of all that the run may leave behind
+    owned: tuple[str, ...] = ()  # folders where links out of them must not be written through (guard.py)
+    holder: int | None = None  # the process that holds the mounts which the run sees (copies/namespace.py)
     moved: tuple[tuple[str, str], ...] = ()  # folders that the run has copies of: original, copy
     own_hashes: bool = False  # strings have other hashes on each rank, as in real life
     replaced: tuple[tuple[str, str], ...] = ()  # files that run in the words of others (overlay.py)
@@ -86,7 +88,8 @@ class Stage:
         fields = json.loads(text)
         names = ("moved", "replaced", "variables")
         pairs = {name: tuple((own, other) for own, other in fields[name]) for name in names}
-        return cls(**{**fields, "arguments": tuple(fields["arguments"]), **pairs})
+        texts = {name: tuple(fields[name]) for name in ("arguments", "owned")}
+        return cls(**{**fields, **texts, **pairs})
 
     def write(self) -> Path:
         """Write the stage into its run folder, where the ranks read it."""
@@ -148,9 +151,12 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
         elif not stage.starts_ranks:
             first_weights.take_over(Path(stage.aligned), rank, stage.world)
     if stage.scratch:
-        from dp2ddp.runtime.guard import guard
+        from dp2ddp.runtime.guard import guard, rename_across_layers
 
-        guard(Path(stage.scratch), writes)
+        owned = [Path(folder) for folder in (stage.scratch, *stage.owned)]
+        guard(owned, Path(stage.run_folder) / "unfolding.lock", writes)
+        if stage.holder:
+            rename_across_layers()
     if stage.mode == "ddp" and writes:
         writes.watch_for_every_rank()
     if stage.mode == "ddp" and stage.scratch:

@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from dp2ddp.source.folders import as_typed
-from dp2ddp.source.left_out import LEFT_OUT
 from dp2ddp.source.projects import TOPS, Imports, Project
+from dp2ddp.source.survey import Kind, survey
 
 GUARD = re.compile(rb"^if\s.*__name__", re.MULTILINE)
 ACTS = re.compile(
@@ -69,13 +70,9 @@ def _top(entry: Path) -> Path:
 
 def _scripts(top: Path) -> Iterator[tuple[Path, bytes]]:
     """Files that are started, with their texts: they say so, or do something when they are read."""
-    count = 0
-    for folder, names, files in os.walk(top):
-        names[:] = sorted(name for name in names if name not in LEFT_OUT and not name.startswith("."))
-        for name in sorted(file_name for file_name in files if file_name.endswith(".py")):
-            count += 1
-            path = Path(folder) / name
-            if count <= MOST and path.is_file():
-                text = path.read_bytes()
-                if does_something(text):
-                    yield path, text
+    code = (entry.path for entry in survey(top) if entry.kind is Kind.CODE and entry.path.suffix == ".py")
+    for path in sorted(islice(code, MOST)):
+        if not any(part.startswith(".") for part in path.relative_to(top).parts[:-1]):
+            text = path.read_bytes()
+            if does_something(text):
+                yield path, text

@@ -1,14 +1,14 @@
-"""The folder that a project is, and what git keeps of it."""
+"""The folder that a project is, and what leads out of it."""
 
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dp2ddp.errors import SourceError
-from dp2ddp.source.left_out import LEFT_OUT
+from dp2ddp.source.git import working_tree
+from dp2ddp.source.survey import Kind, survey
 
 
 def project_root(entry: Path, files: Sequence[Path]) -> Path:
@@ -16,21 +16,26 @@ def project_root(entry: Path, files: Sequence[Path]) -> Path:
 
     Files that only links lead to need not lie in it.
     """
-    answer = _git(entry.parent, "rev-parse", "--show-toplevel")
-    root = Path(answer.strip()).resolve() if answer else None
-    if root and not _holds_too_much(root):
+    root = kept_root(entry.parent)
+    if root:
         return root
     linked = set(_behind_links(entry.parent))
     inside = [path.parent for path in files if not any(path.is_relative_to(link) for link in linked)]
     common = Path(os.path.commonpath([entry.parent, *inside]))
-    if common != entry.parent and _holds_too_much(common):
+    if common != entry.parent and holds_too_much(common):
         raise SourceError(
             f"{entry}: its local modules lie far apart, and {common} holds more than this project; use --in-place"
         )
     return common
 
 
-def _holds_too_much(folder: Path) -> bool:
+def kept_root(folder: Path) -> Path | None:
+    """The working tree of git that a folder lies in, unless it holds more than a project."""
+    root = working_tree(folder)
+    return None if root is None or holds_too_much(root) else root
+
+
+def holds_too_much(folder: Path) -> bool:
     """Home, the root, and what is above them are no projects."""
     import tempfile  # takes as long as a tenth of what a conversion needs to start
 
@@ -38,51 +43,24 @@ def _holds_too_much(folder: Path) -> bool:
 
 
 def _behind_links(folder: Path) -> Iterator[Path]:
-    for place, names, files in os.walk(folder):
-        links = (Path(place) / name for name in (*names, *files) if (Path(place) / name).is_symlink())
-        yield from (link.resolve() for link in links if not folder.is_relative_to(link.resolve()))
-        names[:] = [name for name in names if name not in LEFT_OUT]
+    links = (entry.path.resolve() for entry in survey(folder) if entry.kind is Kind.LINK)
+    yield from (link for link in links if not folder.is_relative_to(link))
 
 
-def refuse_unkept(paths: Sequence[Path]) -> None:
-    """A SourceError if a file is not under git as it is: its old text would be lost."""
+def refuse_links_out(paths: Iterable[Path], root: Path) -> None:
+    """A SourceError for a file that lies outside of a folder though its name does not say so: a link leads there."""
     for path in paths:
-        real = path.resolve()
-        state = _git(real.parent, "status", "--porcelain", "--ignored", "--", real.name)
-        if state is None:
+        if leads_out(path, root):
             raise SourceError(
-                f"{path}: not under git, so its old text would be lost; use --force to change it"
+                f"{path}: a link leads to {path.resolve()}, outside of {root}, and others may use it; it is not "
+                "changed: use -o FOLDER for a converted copy of the project, or name that file itself"
             )
-        if state.strip():
-            raise SourceError(f"{path}: not committed to git; commit it first, or use --force to change it")
 
 
-def undo_commands(paths: Sequence[Path]) -> list[str]:
-    """What puts files back, new ones too: one command of git for each working tree."""
-    trees: dict[str, list[Path]] = {}
-    for path in paths:
-        real = path.resolve()
-        trees.setdefault((_git(real.parent, "rev-parse", "--show-toplevel") or "").strip(), []).append(real)
-    return [_stash(tree, files) for tree, files in trees.items() if tree]
-
-
-def _stash(tree: str, files: Sequence[Path]) -> str:
-    inside = Path.cwd().resolve().is_relative_to(Path(tree).resolve())
-    names = [os.path.relpath(file, Path.cwd() if inside else tree) for file in files]
-    return shlex.join(["git", *([] if inside else ["-C", tree]), "stash", "push", "-u", "--", *names])
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    """What git says; None where there is no git, or no working tree."""
-    import subprocess  # only what is written asks git
-
-    try:
-        answer = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False, timeout=60
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return answer.stdout if answer.returncode == 0 else None
+def leads_out(path: Path, root: Path) -> bool:
+    """Whether a file lies outside of a folder, where a link on the way to it leads."""
+    real = path.resolve()
+    return real != Path(os.path.abspath(path)) and not real.is_relative_to(root.resolve())
 
 
 def as_typed(path: Path) -> Path:

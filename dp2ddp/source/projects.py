@@ -7,8 +7,8 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dp2ddp.errors import SourceError
@@ -44,6 +44,7 @@ class Project:
     ] = ()  # by which modules import the entry script itself: it runs once more, then
     helpers: SourceFile | None = None  # what stands already where the helpers of a conversion go
     helper_folder: Path | None = None  # where they go, if not beside the entry script
+    links: Mapping[Path, Path] = field(default_factory=dict, compare=False)  # of modules that a link leads to
 
     @property
     def root(self) -> Path | None:
@@ -65,8 +66,7 @@ class Project:
     def written_to(self, path: Path) -> Project:
         """The same project with its helpers where a script at `path` will look for them."""
         folder = self.root_of(path)
-        helpers = _helper_file(folder)
-        return replace(self, helper_folder=folder, helpers=read_source(helpers) if helpers else None)
+        return replace(self, helper_folder=folder, helpers=_read_helpers(folder))
 
 
 def read_project(path: str | Path, as_module: bool = False) -> Project:
@@ -88,9 +88,10 @@ def project_of(entry: SourceFile, as_module: bool = False) -> Project:
     search = _Search(entry.path, tuple(name.split(".")[:-1]))
     modules = tuple(search.reachable(entry))
     missing, unread = tuple(sorted(search.missing)), tuple(search.unread)
-    return Project(
-        entry, modules, missing, unread, name, helpers=search.helpers(), entry_names=search.entry_names
+    project = Project(
+        entry, modules, missing, unread, name, entry_names=search.entry_names, links=search.links
     )
+    return replace(project, helpers=_read_helpers(project.root))
 
 
 def imported_files(path: Path) -> set[Path]:
@@ -178,6 +179,7 @@ class _Search:
         self.entry_names: tuple[str, ...] = ()
         self.unfound: list[tuple[str, ...]] = []
         self.unread: list[str] = []
+        self.links: dict[Path, Path] = {}
 
     def reachable(self, entry: SourceFile) -> Iterator[LocalModule]:
         """Every local module once, with all its names, in the order in which imports reach it."""
@@ -232,11 +234,6 @@ class _Search:
         names = [name for node in imports for name in _imported_names(node, package)]
         return [*again, *names, *(name for node in calls for name in self._loaded_by_name(node))]
 
-    def helpers(self) -> SourceFile | None:
-        """The module that an earlier conversion has put there, or one of the user's own that has its name."""
-        file = _helper_file(self.roots[0])
-        return read_source(self.shown(file)) if file else None
-
     @property
     def missing(self) -> set[str]:
         """Top-level names that are neither found here nor installed."""
@@ -248,7 +245,13 @@ class _Search:
         if not name or "*" in name or name[0] in sys.stdlib_module_names:
             return None
         home = self._home(name[0])
-        return _module_file(home.joinpath(*name)) if home else None
+        place = _module_file(home.joinpath(*name)) if home else None
+        if place is None:
+            return None
+        file = place.resolve()
+        if file != place:
+            self.links[self.shown(file)] = place
+        return file
 
     def _home(self, top: str) -> Path | None:
         """The folder that a top-level name is imported from; None for what is installed, or not found."""
@@ -386,15 +389,18 @@ def _is_there(place: Path) -> bool:
 def _module_file(base: Path) -> Path | None:
     for candidate in (base.with_name(base.name + ".py"), base / "__init__.py"):
         if candidate.is_file():
-            return candidate.resolve()
+            return candidate
     return None
 
 
-def _helper_file(folder: Path) -> Path | None:
+def _read_helpers(folder: Path | None) -> SourceFile | None:
+    """The module that an earlier conversion has put there, or one of the user's own that has its name."""
+    if folder is None:
+        return None
     package = folder / helper_module.NAME / "__init__.py"
-    return next(
-        (path for path in (package, folder / helper_module.FILE) if path.is_file()), None
-    )  # as Python looks
+    places = (package, folder / helper_module.FILE)  # as Python looks
+    file = next((path for path in places if path.is_file()), None)
+    return read_source(file) if file else None
 
 
 def _is_installed(name: str, besides: Path | None = None) -> bool:

@@ -1,4 +1,7 @@
-"""Files of the user's are written all together or not at all; at any moment each of them is old or new."""
+"""Files of the user's are written all together or not at all; at any moment each of them is old or new.
+
+Whoever else writes there is noticed: a file that was made or changed meanwhile is not overwritten.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from dp2ddp.errors import SourceError
 
@@ -18,26 +22,63 @@ ENDING_US = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True)
 class _Staged:
-    """A file about to change: its new text, and its old one, lie beside it under names of their own."""
+    """A file about to be made: its text lies beside it under a name of its own."""
 
     target: Path
     new: Path
-    old: Path | None  # None: there was no such file
+    is_at_once: ClassVar[bool] = True  # whether `put` does all or nothing
+
+    def put(self) -> None:
+        """Make it, unless somebody else has."""
+        try:
+            os.link(self.new, self.target)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            os.close(os.open(self.target, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            os.replace(self.new, self.target)
+
+    def put_back(self) -> None:
+        self.target.unlink(missing_ok=True)
+
+    @property
+    def beside(self) -> tuple[Path, ...]:
+        """What is not needed any more in the end."""
+        return (self.new,)
+
+
+@dataclass(frozen=True)
+class _Replaced(_Staged):
+    """A file about to change: its old text lies beside it, too."""
+
+    old: Path
 
     def put(self) -> None:
         os.replace(self.new, self.target)
 
     def put_back(self) -> None:
-        if self.old:
-            os.replace(self.old, self.target)
-        else:
-            self.target.unlink(missing_ok=True)
+        os.replace(self.old, self.target)
 
-    def clean(self) -> None:
-        for path in (self.new, self.old):
-            if path:
-                with contextlib.suppress(OSError):
-                    path.unlink(missing_ok=True)
+    @property
+    def beside(self) -> tuple[Path, ...]:
+        return (self.new, self.old)
+
+
+@dataclass(frozen=True)
+class _WrittenThrough(_Replaced):
+    """One that a rename would part from its other names (hard links), or would take from its owner.
+
+    It is written as an editor writes it. Killed in these microseconds it may be neither old nor new; both texts lie
+    beside it.
+    """
+
+    is_at_once: ClassVar[bool] = False
+
+    def put(self) -> None:
+        _overwrite(self.target, self.new.read_bytes())
+
+    def put_back(self) -> None:
+        _overwrite(self.target, self.old.read_bytes())
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
@@ -48,11 +89,13 @@ def write_atomically(path: str | Path, data: bytes) -> None:
     write_together({Path(path): data})
 
 
-def write_together(files: Mapping[Path, bytes], read: Mapping[Path, bytes] | None = None) -> None:
-    """All files, or none. `read` says what some held when they were read: who has changed since is not overwritten.
+def write_together(files: Mapping[Path, bytes], read: Mapping[Path, bytes | None] | None = None) -> None:
+    """All files, or none. `read` says what some held when they were read (None: there was no such file): who has
+    changed or appeared since is not overwritten.
 
     New texts are written beside the files first, where a full disk does no harm; then they take their places, which
-    needs no room. Modes and owners stay. A signal waits until it is done; after a SIGKILL each file is old or new.
+    needs no room. Modes, owners and hard links stay. A signal waits until it is done; after a SIGKILL each file is old
+    or new.
     """
     plain = {path: data for path, data in files.items() if not _is_special(path)}
     for path in files.keys() - plain.keys():
@@ -60,15 +103,60 @@ def write_together(files: Mapping[Path, bytes], read: Mapping[Path, bytes] | Non
             path.write_bytes(files[path])
     with _undisturbed():
         staged: list[_Staged] = []
+        needed: list[Path] = []  # old texts that could not be put back
         try:
             for path, data in plain.items():
                 with _source_errors(path):
                     staged.append(_stage(Path(os.path.realpath(path)), data))
             _refuse_changed(read or {})
-            _swap(staged)
+            _swap(staged, needed)
         finally:
-            for staged_file in staged:
-                staged_file.clean()
+            _clean(path for each in staged for path in each.beside if path not in needed)
+
+
+def refuse_to_overwrite(path: Path, data: bytes, *, force: bool) -> None:
+    """A SourceError where something else than `data` stands, unless it is asked for; a link is never written through.
+
+    What is no file, like /dev/stdout, is no link either, though it may look like one.
+    """
+    if path.is_file() and path.read_bytes() == data:
+        return
+    if path.is_symlink() and (path.is_file() or not path.exists()):
+        raise SourceError(
+            f"{path}: is a link to {os.readlink(path)}, which stays as it is; remove the link, or name another file "
+            "with -o"
+        )
+    if path.exists() and not force:
+        raise SourceError(f"{path}: exists already; use --force to overwrite it, or -o to write elsewhere")
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """No other dp2ddp converts in this folder meanwhile: scripts in it share one module with helpers.
+
+    Where nothing can be locked (Windows, some network file systems), who came first is noticed all the same.
+    """
+    handle = _lock(folder)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _lock(folder: Path) -> int | None:
+    try:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
 
 
 def _is_special(path: Path) -> bool:
@@ -96,19 +184,35 @@ def _undisturbed() -> Iterator[None]:
 def _stage(target: Path, data: bytes) -> _Staged:
     if target.is_dir():
         raise IsADirectoryError(None, "Is a directory")
-    if target.exists() and not os.access(target, os.W_OK):  # renaming alone would not ask
+    is_there = target.exists()
+    if is_there and not os.access(target, os.W_OK):  # renaming alone would not ask
         raise PermissionError(None, "it is read-only")
+    has_other_names = is_there and target.stat().st_nlink > 1
     new = _beside(target)
     try:
-        with new.open("wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        _as_it_was(target, new)
-        return _Staged(target, new, _second_name(target) if target.exists() else None)
+        _write_safely(new, data)
+        if not is_there:
+            new.chmod(0o666 & ~_umask())  # mkstemp's own is 0600
+            return _Staged(target, new)
+        if _as_it_was(target, new) and not has_other_names:
+            return _Replaced(target, new, _second_name(target))
+        return _WrittenThrough(target, new, _second_text(target))
     except BaseException:
         new.unlink(missing_ok=True)
         raise
+
+
+def _write_safely(path: Path, data: bytes) -> None:
+    with path.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def _beside(target: Path) -> Path:
@@ -117,18 +221,15 @@ def _beside(target: Path) -> Path:
     return Path(name)
 
 
-def _as_it_was(target: Path, new: Path) -> None:
-    """Owner, mode and extended attributes of the target, or the mode of a new file (mkstemp's own is 0600)."""
-    if not target.exists():
-        mask = os.umask(0)
-        os.umask(mask)
-        new.chmod(0o666 & ~mask)
-        return
+def _as_it_was(target: Path, new: Path) -> bool:
+    """Give it the owner, mode and extended attributes of the target; says whether the owner could be given."""
     state = target.stat()
     with contextlib.suppress(OSError):  # only root may give files away
         os.chown(new, state.st_uid, state.st_gid)
     shutil.copystat(target, new)
     os.utime(new)  # Python compiles again what is younger
+    given = new.stat()
+    return (given.st_uid, given.st_gid) == (state.st_uid, state.st_gid)
 
 
 def _second_name(target: Path) -> Path:
@@ -142,32 +243,62 @@ def _second_name(target: Path) -> Path:
     return old
 
 
-def _refuse_changed(read: Mapping[Path, bytes]) -> None:
+def _second_text(target: Path) -> Path:
+    """The old text in a file of its own: the old file itself will change."""
+    old = _beside(target)
+    try:
+        _write_safely(old, target.read_bytes())
+    except BaseException:
+        old.unlink(missing_ok=True)
+        raise
+    return old
+
+
+def _overwrite(path: Path, data: bytes) -> None:
+    with path.open("r+b") as stream:
+        if len(data) > path.stat().st_size and hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(stream.fileno(), 0, len(data))  # a full disk says so before anything is lost
+        stream.write(data)
+        stream.truncate()
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _refuse_changed(read: Mapping[Path, bytes | None]) -> None:
     for path, data in read.items():
         with _source_errors(path):
-            if path.read_bytes() != data:
-                raise SourceError(
-                    f"{path}: was changed while dp2ddp read it; nothing was written, run it again"
-                )
+            now = path.read_bytes() if os.path.exists(path) else None
+        if now != data:
+            what = "made" if data is None else "removed" if now is None else "changed"
+            raise SourceError(f"{path}: was {what} while dp2ddp read it; nothing was written, run it again")
 
 
-def _swap(staged: Sequence[_Staged]) -> None:
+def _swap(staged: Sequence[_Staged], needed: list[Path]) -> None:
     for number, staged_file in enumerate(staged):
         try:
             staged_file.put()
         except OSError as error:
-            left_over = _put_back(staged[:number])
+            begun = staged[:number] if staged_file.is_at_once else staged[: number + 1]
+            left_over = _put_back(begun, needed)
             raise SourceError(
                 f"{staged_file.target}: cannot be written ({error.strerror}){left_over}"
             ) from error
 
 
-def _put_back(changed: Sequence[_Staged]) -> str:
-    """Undo what was done; says what could not be undone."""
+def _put_back(changed: Sequence[_Staged], needed: list[Path]) -> str:
+    """Undo what was done; says what could not be undone, and where its old text lies."""
     stuck = []
     for staged_file in reversed(changed):
         try:
             staged_file.put_back()
         except OSError:
-            stuck.append(str(staged_file.target))
+            kept = staged_file.beside[1:]
+            needed += kept
+            stuck.append(" ".join([str(staged_file.target), *(f"(as it was: {path})" for path in kept)]))
     return f"; these are new, and could not be put back: {', '.join(stuck)}" if stuck else ""
+
+
+def _clean(paths: Iterator[Path]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)

@@ -7,10 +7,10 @@ dp2ddp.runtime, which call the `saw_` methods.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import os
+import sys
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -24,8 +24,9 @@ from dp2ddp.trace.final import Models
 from dp2ddp.trace.keeping import FULL_BYTES, Keeper
 from dp2ddp.trace.known_optimizer import KnownOptimizer, parameters_of
 from dp2ddp.trace.parameter_names import Table, living_roots, named_tensors
-from dp2ddp.trace.records import SCALED, Draw, End, Forward, Vector, rank_folder
-from dp2ddp.trace.tensors import as_array, bytes_of, vector_of
+from dp2ddp.trace.record_folder import rank_folder
+from dp2ddp.trace.records import SCALED, Draw, End, Forward, Vector
+from dp2ddp.trace.tensors import as_array, bytes_of, sum_of, vector_of
 from dp2ddp.trace.unchecked import Unchecked, unchecked_of_optimizer, unchecked_settings
 from dp2ddp.trace.unclipped import Unclipped
 from dp2ddp.trace.unstepped import Unstepped, events_between, no_vector
@@ -159,9 +160,11 @@ class Recorder:
 
     def finish(self) -> None:
         """Write what is pending, the buffers and the end; afterwards nothing is recorded."""
-        with contextlib.suppress(Exception):
-            if not self._in_child:
+        if not self._in_child:
+            try:
                 self._write_end()
+            except Exception as error:  # whatever it is, it is ours and not the script's
+                self._write_broken_end(error)
         self._off = True
         for undo in self._undo:
             undo()
@@ -178,7 +181,13 @@ class Recorder:
                 work(*args)
         except Exception as error:  # whatever it is, it is ours and not the script's
             self._off = True
-            self._broken = f"the record ends at step {self._steps}: {type(error).__name__}: {error}"
+            self._break_off(error)
+
+    def _break_off(self, error: Exception) -> None:
+        """The first reason is the one that counts."""
+        self._broken = (
+            self._broken or f"the record ends at step {self._steps}: {type(error).__name__}: {error}"
+        )
 
     def _seeing_losses(self, original: Callable[..., None]) -> Callable[..., None]:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
@@ -231,7 +240,7 @@ class Recorder:
         self._look_at_models()
         self._unclipped.gradients_change()
         self._unstepped.before_backward()
-        self._events.loss(float(sum(tensor.detach().double().sum().item() for tensor in each)))
+        self._events.loss(float(sum(map(sum_of, each))))
 
     def _note_cast(self, tensor: torch.Tensor, dtype: torch.dtype, place: str) -> None:
         what = self._models.kind_of(tensor, self._backwards)
@@ -355,10 +364,10 @@ class Recorder:
         self._writer.write_initial(known.ordinal, vectors)
 
     def _write_end(self) -> None:
-        with torch.no_grad(), torch._C.DisableTorchFunction():
-            buffers = {name: as_array(tensor) for name, tensor in named_tensors(self._tables.values())}
-            self.quietly(self._note_final)
-            self.quietly(self._note_passes)
+        buffers: dict[str, Any] = {}
+        self.quietly(self._read_buffers, buffers)
+        self.quietly(self._note_final)
+        self.quietly(self._note_passes)
         unchecked = tuple(sorted(each.name for each in self._unchecked | set(unchecked_settings())))
         end = End(
             steps=self._steps,
@@ -368,6 +377,17 @@ class Recorder:
             **self._events.take(),
         )
         self._writer.write_end(end, buffers)
+
+    def _write_broken_end(self, error: Exception) -> None:
+        """An end that says no more than why it is not whole; where even that has no room, stderr has it."""
+        self._break_off(error)
+        try:
+            self._writer.write_broken_end(End(steps=self._steps, broken=self._broken))
+        except Exception as again:
+            print(f"dp2ddp: {self._broken}; nor could that be written: {again}", file=sys.stderr)
+
+    def _read_buffers(self, buffers: dict[str, Any]) -> None:
+        buffers.update((name, as_array(tensor)) for name, tensor in named_tensors(self._tables.values()))
 
     def _note_passes(self) -> None:
         """Write the backward passes of a script that took no step and left its weights alone."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from dp2ddp.errors import TraceError
 from dp2ddp.trace.digests import SKETCH, Floats, sketch
+from dp2ddp.trace.record_folder import rank_folder
 
 
 @dataclass(frozen=True)
@@ -273,12 +274,17 @@ def read_trace(folder: Path, rank: int) -> Trace:
     return Trace(place, rank)
 
 
+def gaps(folder: Path, ranks: Iterable[int]) -> Iterator[str]:
+    """What the records of ranks that have ended do not hold, and why."""
+    for rank in ranks:
+        end = read_trace(folder, rank).end
+        if end is None:
+            yield f"rank {rank}: the record has no end"
+        elif end.broken:
+            yield f"rank {rank}: {end.broken}"
+
+
 _PASSES = "passes"
-
-
-def rank_folder(folder: Path, rank: int) -> Path:
-    """Where a rank's record lies in the folder of a run's record."""
-    return folder / f"rank{rank}"
 
 
 def _lines(path: Path, whole: bool = True) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from dp2ddp.trace.records import Layout, Vector
 
 Tensors = Sequence[torch.Tensor | None]
 Hashes = npt.NDArray[np.uint64]
-_UNWRITTEN = (torch.bfloat16,)  # numpy has no such type
+_OF_NUMPY = (torch.float16, torch.float32, torch.float64)  # it has no other floats
 
 
 def vector_of(tensors: Tensors, layout: Layout, *, whole: bool, sketched: bool = True) -> Vector:
@@ -44,16 +44,38 @@ def bytes_of(tensors: Tensors) -> int:
 
 
 def as_array(tensor: torch.Tensor) -> Any:
-    """A copy of a tensor's values as a numpy array of its shape; bfloat16 becomes float64."""
-    numbers = tensor.detach().cpu()
-    return (numbers.double() if numbers.dtype == torch.bfloat16 else numbers).contiguous().numpy().copy()
+    """A copy of a tensor's values as a numpy array of its shape.
+
+    Floats that numpy does not have become float64; complex numbers pairs, in a dimension more: safetensors has no
+    complex128.
+    """
+    numbers = as_real(tensor).cpu()
+    unknown = numbers.is_floating_point() and numbers.dtype not in _OF_NUMPY
+    return (numbers.double() if unknown else numbers).contiguous().numpy().copy()
+
+
+def sum_of(tensor: torch.Tensor) -> float:
+    """The sum of its numbers, of complex ones of both parts."""
+    return float(flat_of(tensor).double().sum())
+
+
+def as_real(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers, dense; complex ones as pairs, in a dimension more. The script's memory, where possible."""
+    dense = tensor.detach() if tensor.layout == torch.strided else tensor.detach().to_dense()
+    plain = (
+        dense.resolve_conj().resolve_neg()
+    )  # x.conj() and x.conj().imag are views that note what is to be done
+    return torch.view_as_real(plain) if plain.is_complex() else plain
+
+
+def as_kind_of(tensor: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+    """What `as_real` made of a tensor of this kind, turned back."""
+    return torch.view_as_complex(real) if tensor.is_complex() else real
 
 
 def flat_of(tensor: torch.Tensor) -> torch.Tensor:
     """Its elements in order, on the CPU; memory of the script's where that is possible."""
-    dense = tensor.detach() if tensor.layout == torch.strided else tensor.detach().to_dense()
-    real = torch.view_as_real(dense) if dense.is_complex() else dense
-    return real.contiguous().view(-1).cpu()
+    return as_real(tensor).contiguous().view(-1).cpu()
 
 
 def as_bytes(tensor: torch.Tensor) -> memoryview:
@@ -66,8 +88,7 @@ def _hash(flat: torch.Tensor) -> int:
 
 
 def _memory(flat: torch.Tensor) -> memoryview:
-    written = flat.view(torch.int16) if flat.dtype in _UNWRITTEN else flat
-    return written.numpy().view(np.uint8).data
+    return flat.view(torch.uint8).numpy().data
 
 
 def _values(flat: Sequence[torch.Tensor | None], layout: Layout) -> Floats:

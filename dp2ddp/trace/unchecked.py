@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any
@@ -33,6 +32,8 @@ def unchecked_settings() -> Iterator[Unchecked]:
         (Unchecked.CUDNN, lambda: torch.backends.cudnn.benchmark or torch.backends.cudnn.deterministic),
     )
     for each, is_set in settings:
-        with contextlib.suppress(Exception):  # settings that torch itself cannot read any more
+        try:
             if is_set():
                 yield each
+        except RuntimeError:  # torch cannot put into old words what newer settings (fp32_precision) say
+            yield each

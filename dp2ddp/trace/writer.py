@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
+from dp2ddp.trace.record_folder import begin_record
 from dp2ddp.trace.records import End, Events, Final, Layout, Source, Vector
 
 BLOCK_BYTES = 8 * 2**20
@@ -36,10 +37,7 @@ class Writer:
     """The folder of one rank, being filled."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.glob("*.*"):  # of a run before: its steps would be read as ours
-            if old.suffix in (".jsonl", ".json", ".safetensors"):
-                old.unlink()
+        begin_record(folder)
         self._folder = folder
         self._layouts: dict[str, dict[Layout, int]] = {"layouts.jsonl": {}, "others.jsonl": {}}
         self._block = 0
@@ -103,6 +101,10 @@ class Writer:
         """Write what is pending, the buffers, and what was known at the end."""
         self.flush()
         save_file(buffers, self._folder / "buffers.safetensors")
+        self._write_events("end", end)
+
+    def write_broken_end(self, end: End) -> None:
+        """Write an end without what is pending, which may be what cannot be written."""
         self._write_events("end", end)
 
     def _write_events(self, name: str, end: End) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dp2ddp.comparison.causes.words import names_text, ranks_text
 from dp2ddp.comparison.output_comparison import FileDifference
-from dp2ddp.comparison.workspace import FilesLeft
+from dp2ddp.copies.leavings import FilesLeft
 from dp2ddp.runtime.run_folder import LAUNCHER
 from dp2ddp.runtime.written_files import Write, read_writes
 from dp2ddp.trial.prepare import Prepared
@@ -34,9 +34,10 @@ def written_by_many(prepared: Prepared, leavings: FilesLeft) -> Iterator[FileDif
     ranks_of, places_of = _writers(prepared, lambda write: write.anew)
     for relative in leavings.written:
         place = leavings.folder / relative
+        # as the run knew it: the real path of what we see through /proc is the one that it has in its mounts
         names = {str(place), os.path.realpath(place)}
         writers = {rank for name in names for rank in ranks_of[name]}
-        if len(writers) > 1 and place.stat().st_size:  # a lock is empty
+        if len(writers) > 1 and leavings.place(relative).stat().st_size:  # a lock is empty
             yield _difference(relative, writers, {place for name in names for place in places_of[name]})
 
 
@@ -77,26 +78,33 @@ def _in_folder(prepared: Prepared, path: str) -> str:
 
 
 def written_outside(pair: Sequence[Prepared]) -> Iterator[str]:
-    """Remarks on files that no copy protects; `pair`: DataParallel, DDP."""
+    """Remarks on files that are not compared; `pair`: DataParallel, DDP."""
     written = [
         {
-            write.path
-            for rank in (LAUNCHER, *folder.stage.ranks)
-            for write in _writes(folder, rank)
-            if _is_outside(folder, write)
+            _name_outside(prepared, write.path)
+            for rank in (LAUNCHER, *prepared.stage.ranks)
+            for write in _writes(prepared, rank)
+            if _is_outside(prepared, write)
         }
-        for folder in pair
+        for prepared in pair
     ]
-    for paths, who in (
+    for names, who in (
         (written[0] & written[1], "both runs"),
         (written[0] - written[1], "DataParallel"),
         (written[1] - written[0], "DDP"),
     ):
-        if paths:
-            yield (
-                f"{who} wrote to {names_text(sorted(paths))}, outside of the folder: not compared, and overwritten by "
-                "each run"
-            )
+        for is_caught, ending in ((False, ", and overwritten by each run"), (True, "")):
+            paths = sorted(path for path, caught in names if caught is is_caught)
+            if paths:
+                yield f"{who} wrote to {names_text(paths)}, outside of the folder: not compared{ending}"
+
+
+def _name_outside(prepared: Prepared, path: str) -> tuple[str, bool]:
+    """A path outside of the folder as the user knows it, and whether a copy caught what was written there."""
+    first = prepared.workspaces[0]
+    if not path.startswith(f"{prepared.stage.scratch}{os.sep}"):
+        return path, False
+    return os.path.normpath(first.original / os.path.relpath(path, first.folder)), True
 
 
 def _writes(prepared: Prepared, rank: int) -> tuple[Write, ...]:
@@ -114,6 +122,6 @@ def _is_outside(prepared: Prepared, write: Write) -> bool:
 def _own_folders(prepared: Prepared) -> Iterator[str]:
     """Folders of Python, of the run, and of what it shares with the other of its pair."""
     stage = prepared.stage
-    for folder in (sys.prefix, str(Path(stage.run_folder).parent), stage.aligned, stage.lockstep):
+    for folder in (sys.prefix, stage.run_folder, stage.trace, *stage.owned, stage.aligned, stage.lockstep):
         if folder:
             yield from (folder, os.path.realpath(folder))

@@ -13,6 +13,7 @@ from dp2ddp.comparison.aligned import Aligned, unlike_text, unshared, weights_ta
 from dp2ddp.comparison.causes.diagnose import diagnose, with_aligned
 from dp2ddp.comparison.causes.evidence import Evidence
 from dp2ddp.comparison.compare import Comparison, compare
+from dp2ddp.comparison.contents import content_hash, digest
 from dp2ddp.comparison.differences import GRADIENTS
 from dp2ddp.comparison.output_comparison import (
     FileDifference,
@@ -25,10 +26,10 @@ from dp2ddp.comparison.output_comparison import (
 from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import FLOAT64, Tolerance
 from dp2ddp.comparison.verdict import Verdict
-from dp2ddp.comparison.workspace import content_hash, digest
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.collective_calls import read_calls
 from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.run_folder import read_status
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import Trace, read_trace
@@ -131,14 +132,21 @@ _GROSS = 1e-3  # 1e10 ulps at the first step; a model so ill-conditioned could n
 
 def _trace(run: Run, rank: int) -> Trace:
     """The record of a rank; one that broke off says nothing of the steps behind it, so there is no verdict."""
-    trace = read_trace(Path(str(run.stage.trace)), rank)
-    if trace.end and trace.end.broken:
-        stage = run.stage
+    stage = run.stage
+    trace = read_trace(Path(str(stage.trace)), rank)
+    broken = trace.end.broken if trace.end else "the record has no end" * _came_to_its_end(run, rank)
+    if broken:
         raise RunError(
             f"{stage.name}: rank {rank} ({stage.mode}, {stage.dtype}) could not be watched to its end: "
-            f"{trace.end.broken}; this is a fault of dp2ddp, please report it"
+            f"{broken}; this is a fault of dp2ddp, please report it"
         )
     return trace
+
+
+def _came_to_its_end(run: Run, rank: int) -> bool:
+    """Whether a rank said how it ended: behind its record (boot.py). One that was killed has no end."""
+    status = read_status(Path(run.stage.run_folder), rank)
+    return status is not None and status.code is not None
 
 
 def own_code(subject: Subject) -> OwnCode:
@@ -353,7 +361,7 @@ def _compare_files_left(
     spellings = _spelling(expected, expected.stage.name), _spelling(actual, expected.stage.name)
     compared = [compare_files(a, b, tolerance, code, spellings) for a, b in pairs]
     tensors = [
-        (path, str(a.folder / path), str(b.folder / other))
+        (path, str(a.place(path)), str(b.place(other)))
         for (a, b), (_, paths) in zip(pairs, compared, strict=True)
         for path, other in paths
     ]

@@ -139,7 +139,10 @@ _ALONE = "its ranks never meet in a process group: each trains by itself"
 
 
 def _is_of_port(subject: Subject, failure: RunError | None) -> bool:
-    return subject.port is not None and (failure is None or (failure.details or {}).get("mode") == "ddp")
+    """Another start helps neither the original nor a machine that has too little."""
+    details = (failure and failure.details) or {}
+    its_own = details.get("mode") == "ddp" and details.get("kind") not in ("memory", "space")
+    return subject.port is not None and (failure is None or its_own)
 
 
 def _launch_of_port(subject: Subject) -> Launch | None:

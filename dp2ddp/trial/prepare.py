@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dp2ddp.comparison.workspace import Workspace, copy_folder
+from dp2ddp.copies.scratch import Copies, Workspace, copy_folders
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.source.helper_module import FILE
@@ -25,48 +26,69 @@ class RunKind:
     nudged: bool = False  # an ulp away: shows what rounding alone makes of the training
     aligned: bool = False  # draws the same random numbers as the other of its pair
     lockstep: bool = False  # takes over DataParallel's state after each step
+    again: int = 0  # how often it was ended before, and had to make room for others (rounds.py)
 
     @property
     def name(self) -> str:
         """What the run's folder is called."""
         words = "-nudged" * self.nudged + "-aligned" * self.aligned + "-lockstep" * self.lockstep
+        words += "-again" * self.again
         return f"{self.mode}-{self.dtype}{words}"
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A stage and the scratch copy that it runs in."""
+    """A stage and the scratch copies that it runs in."""
 
     kind: RunKind
     stage: Stage
-    workspaces: tuple[Workspace, ...]  # of the working folder first
+    copies: Copies
+
+    @property
+    def workspaces(self) -> tuple[Workspace, ...]:
+        """The copies, of the working folder first."""
+        return self.copies.workspaces
+
+
+@contextmanager
+def originals_kept(prepared: Sequence[Prepared]) -> Iterator[None]:
+    """Around runs: RunError if one of them, however it ended, changed a file of the user's past what watches it."""
+    try:
+        yield
+    finally:
+        for each in prepared:
+            for path in (path for workspace in each.workspaces for path in workspace.changed_originals()):
+                raise RunError(
+                    f"{path}: changed while {each.stage.name} ran in {each.kind.mode} mode, which had a link to it: "
+                    "the script wrote through that by means that dp2ddp does not see, or another program changed it; "
+                    "look whether it is what it should be"
+                )
 
 
 def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepared:
     """A scratch copy of everything that a run needs, with the conversion in it, and the stage that runs there."""
     mode = kind.mode
     room = scratch / f"{kind.name}-{world}"
-    workspaces = _copies(subject, room)
-    _put_modules(subject.mended, workspaces)
-    script = _place(subject.script, workspaces)
-    converted = _place(subject.port, workspaces) if subject.port else script.with_name(subject.converted_name)
-    if not subject.port and (mode == "ddp" or converted != script):
-        converted.write_bytes(subject.converted)
-    if mode == "ddp":
-        _put_modules(subject.modules, workspaces)
-    workspaces = tuple(workspace.with_new_inventory() for workspace in workspaces)
+    script = subject.script.resolve()
+    converted = subject.port.resolve() if subject.port else script.with_name(subject.converted_name)
+    folders = [subject.folder.resolve(), *(path.parent for path in (script, converted))]
+    copies = copy_folders(
+        folders, _files(subject, mode, converted), room, scratch, (script, *subject.local_files)
+    )
     arguments = subject.arguments_of_converted if mode == "ddp" else subject.arguments
     stage = Stage(
-        script=str(converted if mode == "ddp" else script),
+        script=str(copies.place(converted if mode == "ddp" else script)),
         name=_name_of_converted(subject) if mode == "ddp" else subject.name,
         module=_module_of(subject) if mode == "ddp" else subject.module,
         mode=mode,
         world=world,
-        folder=str(workspaces[0].folder),
+        folder=str(copies.place(folders[0])),
         run_folder=str(room / "run"),
-        arguments=tuple(workspaces[0].here(argument) for argument in arguments),
+        arguments=tuple(copies.here(argument) for argument in arguments),
         scratch=str(room),
-        moved=tuple((str(workspace.original), str(workspace.folder)) for workspace in workspaces),
+        owned=tuple(str(folder) for each in copies.workspaces for folder in each.inside),
+        holder=copies.holder.process.pid if copies.holder else None,
+        moved=copies.moved,
         trace=str(room / "trace"),
         steps=subject.steps,
         every=subject.every,
@@ -84,7 +106,22 @@ def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepa
         variables=subject.variables if mode == "ddp" else (),
         rank_in_arguments=mode == "ddp" and subject.converted_arguments is not None,
     )
-    return Prepared(kind, stage, workspaces)
+    return Prepared(kind, stage, copies)
+
+
+def _files(subject: Subject, mode: Mode, converted: Path) -> dict[Path, bytes]:
+    """What lies in the copies in the place of what the user has there, by the user's paths."""
+    files = {_real(path): data for path, data in subject.mended.items()}
+    if not subject.port and (mode == "ddp" or converted != subject.script.resolve()):
+        files[converted] = subject.converted
+    if mode == "ddp":
+        files |= {_real(path): data for path, data in subject.modules.items()}
+    return files
+
+
+def _real(path: Path) -> Path:
+    """Where a file is, whatever links lead to it; the helpers' name is not followed: another folder's may be behind."""
+    return path.parent.resolve() / path.name if path.name == FILE else path.resolve()
 
 
 def order_folder(dtype: str, world: int, scratch: Path) -> Path:
@@ -103,38 +140,3 @@ def _module_of(subject: Subject) -> str | None:
         return module_of(subject.port, as_module=bool(subject.module) and beside)
     package = (subject.module or "").rpartition(".")[0]
     return f"{package}.{Path(subject.converted_name).stem}" if subject.module else None
-
-
-def _copies(subject: Subject, room: Path) -> tuple[Workspace, ...]:
-    """Copies of the working folder, and of the folders of both scripts where they lie elsewhere."""
-    copies = [copy_folder(subject.folder, room / "folder")]
-    for name, script in (("script", subject.script), ("port", subject.port)):
-        folder = (script or subject.script).resolve().parent
-        if not any(folder.is_relative_to(workspace.original) for workspace in copies):
-            copies.append(copy_folder(folder, room / name))
-    return tuple(copies)
-
-
-def _place(script: Path, workspaces: Sequence[Workspace]) -> Path:
-    """Where a script of the user's is in the copies."""
-    path = script.resolve()
-    home = next(workspace for workspace in workspaces if path.is_relative_to(workspace.original))
-    return home.folder / path.relative_to(home.original)
-
-
-def _put_modules(modules: Mapping[Path, bytes], workspaces: Sequence[Workspace]) -> None:
-    """The converted local modules, in the place of the script's own; also where both copies hold one."""
-    for path, data in modules.items():
-        place = path.parent.resolve() / path.name  # the helpers' may be a link to those of another folder
-        path = place if path.name == FILE else path.resolve()
-        homes = [workspace for workspace in workspaces if path.is_relative_to(workspace.original)]
-        if not homes:
-            raise RunError(
-                f"{path}: belongs to the conversion, but lies outside of the working folder and of the script's; "
-                "start `dp2ddp verify` in a folder that holds both"
-            )
-        for home in homes:
-            copy = home.folder / path.relative_to(home.original)
-            if copy.is_symlink():  # what it leads to is the user's
-                copy.unlink()
-            copy.write_bytes(data)

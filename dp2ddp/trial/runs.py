@@ -1,4 +1,4 @@
-"""Starts the runs of a trial, the judged one as a user will start it, and watches them."""
+"""Starts a run of a trial, the judged one as a user will start it, and says how it goes and how it ended."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dp2ddp.errors import RunError
 from dp2ddp.progress import Progress, RunState
 from dp2ddp.report.failure_text import Original, failure_document, failure_text
 from dp2ddp.runtime import launch_command
-from dp2ddp.runtime.run import Look, Process, Run, Running, watch
+from dp2ddp.runtime.run import Look, Process, Run, Running
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.before_failure import before_failure
-from dp2ddp.trial.prepare import Prepared
-from dp2ddp.trial.subject import Subject
+from dp2ddp.trial.prepare import RunKind
+from dp2ddp.trial.subject import HASHES, Subject, chosen_hashes
 
 _GRACE = 2.0  # seconds
 
@@ -32,31 +32,12 @@ def environment() -> dict[str, str]:
 
 
 def users_environment() -> dict[str, str]:
-    """As for any run; strings have the same hashes in the process with DataParallel and on rank 0."""
-    return {**launch_command.environment(), "PYTHONHASHSEED": "0"}
+    """As for any run; strings have the same hashes in the process with DataParallel and on rank 0: the user's, who may
+    have asked for some."""
+    return {**launch_command.environment(), HASHES: chosen_hashes() or "0"}
 
 
-def run_all(subject: Subject, prepared: Sequence[Prepared], server: Server, progress: Progress) -> list[Run]:
-    """Start all runs at once and wait for them; RunError if one fails."""
-    with ExitStack() as stack:
-        runnings = []
-        for each in prepared:
-            running = _start(subject, each.stage, server, stack)
-            stack.callback(running.kill)
-            runnings.append(running)
-        stages = [each.stage for each in prepared]
-        listener = Listener(
-            runnings, lambda run: raise_or_report(run, progress, subject, _reference_of(run, stages))
-        )
-
-        def on_look(looks: Sequence[Look]) -> None:
-            show(looks, progress)
-            listener.on_look()
-
-        return watch(runnings, subject.timeout, listener.on_end, on_look)
-
-
-def _reference_of(run: Run, stages: Sequence[Stage]) -> Stage | None:
+def reference_of(run: Run, stages: Sequence[Stage]) -> Stage | None:
     """DataParallel's run beside it, in the same precision."""
     same = (each for each in stages if each.mode == "dp" and each.dtype == run.stage.dtype and each.trace)
     return next(same, None)
@@ -95,33 +76,38 @@ class Listener:
     def __init__(self, runnings: Sequence[Running], report: Callable[[Run], None]) -> None:
         self._originals = {running.stage.dtype for running in runnings if running.stage.mode == "dp"}
         self._report = report
-        self._ended: set[str] = set()  # precisions in which the original is over
-        self._held: list[tuple[Run, float]] = []  # with the moment from which nobody waits any more
+        self._held: list[tuple[float, Run]] = []  # until when, on time.monotonic()
 
     def on_end(self, run: Run) -> None:
         """Report a run that has ended, or hold it back until its original has."""
+        dtype = run.stage.dtype
         if (
             run.stage.mode == "ddp"
             and run.failure
             and run.failure.kind == "crash"
-            and self._has_original(run)
+            and dtype in self._originals
         ):
-            self._held.append((run, time.monotonic() + run.seconds + _GRACE))
+            self._held.append((time.monotonic() + run.seconds + _GRACE, run))
             return
         self._report(run)
         if run.stage.mode == "dp":
-            self._ended.add(run.stage.dtype)
-        for held in [each for each, _ in self._held if each.stage.dtype in self._ended]:
-            self._report(held)
+            self._originals.discard(dtype)
+            self._report_held(lambda until, held: held.stage.dtype == dtype)
 
     def on_look(self) -> None:
-        """Report what was held back long enough."""
-        for held in [each for each, latest in self._held if time.monotonic() > latest]:
-            self._report(held)
+        """Report those that have waited long enough; called many times a second."""
+        now = time.monotonic()
+        self._report_held(lambda until, held: until <= now)
 
-    def _has_original(self, run: Run) -> bool:
-        """Whether it has one that is not reported yet."""
-        return run.stage.dtype in self._originals - self._ended
+    def report_all(self) -> None:
+        """Report those whose original does not come any more: it was ended to make room, and runs later."""
+        self._report_held(lambda until, held: True)
+
+    def _report_held(self, is_due: Callable[[float, Run], bool]) -> None:
+        due = [each for each in self._held if is_due(*each)]
+        self._held = [each for each in self._held if each not in due]
+        for _, run in due:
+            self._report(run)
 
 
 def raise_or_report(
@@ -133,7 +119,7 @@ def raise_or_report(
     """
     stage = run.stage
     if run.failure and (run.failure.kind == "hang" or not run.ended_on_purpose):
-        words = _last_words(run)
+        words = last_words(run)
         if (
             words and run.failure.kind == "crash"
         ):  # a hang's own traceback would stand in front of where ranks wait
@@ -163,20 +149,22 @@ def _about_original(run: Run) -> str:
     return f". {fault.title} {fault.advice}" if fault else ". It is the original that fails, as it is"
 
 
-def _start(subject: Subject, stage: Stage, server: Server, stack: ExitStack) -> Running:
-    if not subject.torchrun or not _is_judged(subject, stage):
+def start(subject: Subject, stage: Stage, server: Server, stack: ExitStack) -> Running:
+    """Start a run, the judged one as a user will."""
+    if not is_torchrun(subject, stage):
         return server.start(stage)
     Path(stage.run_folder).mkdir(parents=True, exist_ok=True)
     log = stack.enter_context((Path(stage.run_folder) / "agent.out").open("w"))
     return Process(stage, environment(), stdout=log, stderr=log)
 
 
-def _is_judged(subject: Subject, stage: Stage) -> bool:
-    kind = (stage.mode, stage.dtype, bool(stage.aligned), bool(stage.lockstep))
-    return kind == ("ddp", "float64", subject.aligned, False)
+def is_torchrun(subject: Subject, run: Stage | RunKind) -> bool:
+    """Whether a run is the judged one, and is started as a user will."""
+    kind = (run.mode, run.dtype, bool(run.aligned), bool(run.lockstep))
+    return subject.torchrun and kind == ("ddp", "float64", subject.aligned, False)
 
 
-def _last_words(run: Run) -> str:
+def last_words(run: Run) -> str:
     """The traceback of the rank that failed; without the scratch folder, which is gone when it is read."""
     rank = run.failure.rank if run.failure and run.failure.rank is not None else 0
     started_nothing = Path(run.stage.run_folder) / "agent.out"

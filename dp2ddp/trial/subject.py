@@ -43,6 +43,7 @@ class Subject:
     folder: Path  # the working folder
     module: str | None = None  # "package.train", of what is started with `python -m`
     mended: Mapping[Path, bytes] = field(default_factory=dict)  # files too old to run as they stand
+    local_files: tuple[Path, ...] = ()  # the modules of the user's own that the script imports
     steps: int | None = None
     timeout: float | None = None
     own_hashes: bool = True  # nothing says that all ranks are to have the same hashes of strings
@@ -114,6 +115,7 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
         converted_name=version.name,
         modules=version.modules,
         mended=mended_files_of(project, progress.warn),
+        local_files=tuple(each.source.path.resolve() for each in project.modules if each.source.path),
         # A version of the user's own may load each row on another rank than DataParallel's one process did, and
         # still mean the same. What convert writes draws the same numbers, and has to show it.
         sample_streams=port is not None,
@@ -126,7 +128,7 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
         only_gradients=options.only_gradients,
         aligned=options.aligned,
         timeout=options.timeout,
-        own_hashes=not (HASHES in version.launch or os.environ.get(HASHES, "random") != "random"),
+        own_hashes=not (HASHES in version.launch or chosen_hashes()),
         starts_ranks=version.starts_ranks,
         launch=version.launch,
         convert=_convert_line(options, version.conversion) if version.conversion else "",
@@ -135,6 +137,12 @@ def subject_of(options: VerifyOptions, progress: Progress = SILENT) -> Subject:
         port=port,
         changed_since=None if port else _changed_since(version),
     )
+
+
+def chosen_hashes() -> str:
+    """What the user has set for the hashes of strings in all processes; "" where they are random."""
+    chosen = os.environ.get(HASHES, "")
+    return "" if chosen == "random" else chosen
 
 
 def _changed_since(version: _Converted) -> Path | None:

@@ -20,20 +20,23 @@ from pathlib import Path
 
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.costs.figures import Figures, Mode, figures, spread, with_rows_of
-from dp2ddp.costs.readings import Counted, Timed, read_counted, read_timed
+from dp2ddp.costs.readings import RANK, Counted, Timed, read_counted, read_failures, read_timed
 from dp2ddp.costs.result import Benchmark, Measured, Sameness, Setting
 from dp2ddp.errors import OptionError, RunError
 from dp2ddp.progress import SILENT, Progress, RunState
 from dp2ddp.report.comparison import Report, headline
-from dp2ddp.runtime.run import Process, Run, Running, watch
+from dp2ddp.runtime.run import Process, Run, Running
+from dp2ddp.runtime.run_folder import read_status
 from dp2ddp.runtime.scratch import scratch_folder
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.all_trials import how_it_ended
 from dp2ddp.trial.bench_plan import BenchPlan, Kind
 from dp2ddp.trial.launches import try_with_launch
+from dp2ddp.trial.memory_watch import MemoryWatch
 from dp2ddp.trial.options import VerifyOptions
-from dp2ddp.trial.prepare import Prepared, RunKind, prepare
+from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept, prepare
 from dp2ddp.trial.runs import count_devices, environment, raise_or_report, show, users_environment
+from dp2ddp.trial.space import check_space, full_disk_is_said
 from dp2ddp.trial.subject import Subject, subject_of
 from dp2ddp.trial.trial_report import surroundings_of
 
@@ -186,12 +189,14 @@ class _Bencher:
             real=not self.timing.virtual,
         )
         with self.plan.run(_COUNTED[mode], world), ExitStack() as stack:
+            stack.callback(prepared.copies.close)
+            stack.enter_context(originals_kept([prepared]))
             running = self.server.start(stage)
             stack.callback(running.kill)
             run = self._watch(running, subject)
-        counted = read_counted(readings, stage.ranks)
+        counted, unwritten = read_counted(readings, stage.ranks), unwritten_readings(readings, run)
         shutil.rmtree(room, ignore_errors=True)
-        self._check_steps(subject, run, [reading.steps for reading in counted])
+        self._check_steps(run, [reading.steps for reading in counted], unwritten)
         self.progress.say(f"{count_devices(world)}, {_WORDS[mode]}: counted")
         return counted
 
@@ -232,20 +237,22 @@ class _Bencher:
         )
         Path(stage.run_folder).mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
+            stack.callback(prepared.copies.close)
+            stack.enter_context(originals_kept([prepared]))
             log = stack.enter_context((Path(stage.run_folder) / "agent.out").open("w"))
             running = Process(stage, users_environment(), stdout=log, stderr=log)
             stack.callback(running.kill)
             run = self._watch(running, subject)
-        timed = read_timed(readings, stage.ranks)
+        timed, unwritten = read_timed(readings, stage.ranks), unwritten_readings(readings, run)
         shutil.rmtree(room, ignore_errors=True)
-        self._check_steps(subject, run, [reading.steps for reading in timed])
+        self._check_steps(run, [reading.steps for reading in timed], unwritten)
         if any(not reading.seconds for reading in timed):
             raise RunError(self._too_few(subject, run, timed))
         return timed
 
     def _watch(self, running: Running, subject: Subject) -> Run:
-        (run,) = watch(
-            [running],
+        memory_watch = MemoryWatch([running], self.server, self.scratch, SILENT, may_wait=False)
+        (run,) = memory_watch.watch(
             subject.timeout,
             lambda run: raise_or_report(run, SILENT, subject),
             lambda looks: show(looks, self.progress),
@@ -254,7 +261,9 @@ class _Bencher:
 
     def _prepared(self, subject: Subject, mode: Mode, world: int, room: Path) -> Prepared:
         plain = replace(subject, sample_streams=False)
-        prepared = prepare(plain, RunKind(mode, "float32"), world, room)
+        with full_disk_is_said():
+            check_space(self.scratch, 0, 1)
+            prepared = prepare(plain, RunKind(mode, "float32"), world, room)
         return replace(prepared, stage=replace(prepared.stage, trace=None, rank_order=False))
 
     def _room(self) -> Path:
@@ -266,8 +275,10 @@ class _Bencher:
         """For its readings."""
         return self.scratch / f"readings{self._rooms}"
 
-    def _check_steps(self, subject: Subject, run: Run, steps: Sequence[int]) -> None:
+    def _check_steps(self, run: Run, steps: Sequence[int], unwritten: str) -> None:
         name = run.stage.name
+        if unwritten:
+            raise RunError(f"{name}: {_where(run)} nothing was measured: {unwritten}")
         if len(steps) < len(run.stage.ranks):
             raise RunError(f"{name}: {_where(run)} nothing was measured, as it ended in another program")
         if not all(steps):
@@ -289,6 +300,22 @@ def _busy() -> Iterator[str]:
             f"The machine was busy when this began (load {load:.1f} on {processors} processors): times vary; "
             "counts, bytes and processor time can be trusted."
         )
+
+
+def unwritten_readings(readings: Path, run: Run) -> str:
+    """Which ranks came to their end and left no reading, and why; "" where there are none."""
+    failures = read_failures(readings, run.stage.ranks)
+    ended = (rank for rank in run.stage.ranks if _left_no_reading(readings, run, rank))
+    reasons = {rank: failures.get(rank) or "nor could the reason be: is the disk full?" for rank in ended}
+    return "; ".join(
+        f"what was measured on rank {rank} could not be written ({why})" for rank, why in reasons.items()
+    )
+
+
+def _left_no_reading(readings: Path, run: Run, rank: int) -> bool:
+    status = read_status(Path(run.stage.run_folder), rank)
+    over = status is not None and status.code is not None  # it says so behind its reading (boot.py)
+    return over and not (readings / RANK.format(rank)).exists()
 
 
 def _where(run: Run) -> str:

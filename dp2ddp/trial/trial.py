@@ -1,5 +1,7 @@
 """One trial: a script on W devices, in scratch copies; its runs compared.
 
+As many of them at once as there is memory for (rounds.py).
+
 DataParallel, float64   forked        the reference
 DDP, float64            torchrun      the converted script as a user will start it
 DataParallel, float32   forked        what doubles hide
@@ -17,7 +19,9 @@ with the same ones (runtime/aligned_draws.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from dp2ddp.comparison.aligned import Aligned
@@ -30,7 +34,8 @@ from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Mode
 from dp2ddp.trial.judge import Pair, aligned_pair, judge
 from dp2ddp.trial.prepare import Prepared, RunKind, order_folder, prepare
-from dp2ddp.trial.runs import run_all
+from dp2ddp.trial.rounds import Rounds
+from dp2ddp.trial.space import full_disk_is_said
 from dp2ddp.trial.subject import Subject
 
 MODES: tuple[Mode, Mode] = ("dp", "ddp")
@@ -40,17 +45,11 @@ def run_trial(subject: Subject, world: int, server: Server, scratch: Path, progr
     """Run a script's two versions on `world` devices, and compare all that they did.
 
     scratch: a folder for the copies that they run in.
-    Raises RunError if one of them fails or hangs.
+    Raises RunError if one of them fails or hangs, or lacks memory, or space for its scratch copy.
     """
-    trial = _Trial(subject, world, server, scratch, progress)
-    precisions = (FLOAT64, FLOAT32) if subject.float32 else (FLOAT64,)
-    double, *single = trial.pairs(*precisions, aligned=subject.aligned)
-    aligned = None
-    if subject.port and not subject.aligned and not double.compared.same:
-        progress.say(f"{subject.port.name} trains differently; with DataParallel's random numbers, too?")
-        aligned = trial.aligned()
-    lockstep = trial.in_lockstep(double) if double.may_hide_a_fault and not subject.aligned else None
-    return judge(subject, double, single[0] if single else None, server, scratch, aligned, lockstep)
+    with full_disk_is_said(), ExitStack() as copies:
+        trial = _Trial(subject, world, server, scratch, progress, copies)
+        return replace(trial.verdict(), memory=trial.rounds.memory, in_turn=trial.rounds.in_turn)
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,33 @@ class _Trial:
     server: Server
     scratch: Path
     progress: Progress
+    copies: ExitStack  # closes those of all runs
+
+    @cached_property
+    def rounds(self) -> Rounds:
+        """Where all runs of the trial run."""
+        return Rounds(self.subject, self.world, self.server, self.scratch, self.progress, self._prepare)
+
+    def _prepare(self, kind: RunKind) -> Prepared:
+        """Copies for a run, which are closed when all is compared."""
+        prepared = prepare(self.subject, kind, self.world, self.scratch)
+        self.copies.callback(prepared.copies.close)
+        return prepared
+
+    def verdict(self) -> Verdict:
+        """All runs, compared."""
+        subject = self.subject
+        precisions = (FLOAT64, FLOAT32) if subject.float32 else (FLOAT64,)
+        double, *single = self.pairs(*precisions, aligned=subject.aligned)
+        aligned = None
+        if subject.port and not subject.aligned and not double.compared.same:
+            self.progress.say(
+                f"{subject.port.name} trains differently; with DataParallel's random numbers, too?"
+            )
+            aligned = self.aligned()
+        lockstep = self.in_lockstep(double) if double.may_hide_a_fault and not subject.aligned else None
+        single_pair = single[0] if single else None
+        return judge(subject, double, single_pair, self.server, self.scratch, aligned, lockstep)
 
     def pairs(self, *tolerances: Tolerance, aligned: bool) -> list[Pair]:
         """DataParallel and DDP, a pair for each precision."""
@@ -92,19 +118,16 @@ class _Trial:
         self.progress.say("rounding grows so far in this training that a fault could hide in it; in lockstep")
         kinds = [replace(each[0].kind, lockstep=True) for each in (pair.left, pair.right)]
         try:
-            left, right, (_, nudged) = self.run(*kinds, replace(kinds[0], nudged=True))
+            left, right, (_, nudged) = self.run(*kinds, replace(kinds[0], nudged=True), together=True)
         except RunError as error:
             self.progress.say(f"the runs could not be kept in lockstep: {error}")
             return None
         return replace(pair, left=left, right=right, nudged=nudged)
 
-    def run(self, *kinds: RunKind) -> list[tuple[Prepared, Run]]:
-        self.progress.begin("copying the folder")
-        prepared = [prepare(self.subject, kind, self.world, self.scratch) for kind in kinds]
-        self.progress.begin("training")
-        runs = run_all(self.subject, prepared, self.server, self.progress)
+    def run(self, *kinds: RunKind, together: bool = False) -> list[tuple[Prepared, Run]]:
+        runs = self.rounds.run(kinds, together=together)
         self.progress.begin("comparing")
-        return list(zip(prepared, runs, strict=True))
+        return runs
 
     def beside_noise(self, pairs: Sequence[Pair]) -> list[Pair]:
         """The pairs whose bits differ further than rounding's own size, with a run that tells what rounding makes."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
+from dp2ddp.cli._defaults import FROM_FILE, TYPED, long_name
+from dp2ddp.commands import COMMANDS
+from dp2ddp.review import pyproject_files
 
 SCRIPT = """\
 import torch
@@ -60,3 +66,153 @@ def test_a_wrong_value_is_a_usage_error() -> None:
     Path("pyproject.toml").write_text('[tool.dp2ddp.convert]\nstyle = "pretty"\n')
 
     assert run("convert", "train.py", "--diff").exit_code == 2
+
+
+def options_of(name: str) -> list[click.Option]:
+    command: click.Command = importlib.import_module(f"dp2ddp.cli.{name}").command
+    return [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_of_every_option_it_is_decided_whether_the_file_may_set_it(name: str) -> None:
+    """A new option: does it overwrite, write, open or start anything? Then TYPED, else FROM_FILE."""
+    there = {long_name(option) for option in options_of(name)}
+
+    assert {option for option in there if (option in FROM_FILE.get(name, ())) == (option in TYPED)} == set()
+    assert FROM_FILE.get(name, frozenset()) <= there, "an option that is gone"
+
+
+def test_what_is_typed_is_an_option_of_some_command() -> None:
+    assert TYPED.keys() <= {long_name(option) for name in COMMANDS for option in options_of(name)}
+
+
+REFUSED = [
+    (name, long_name(option), option)
+    for name in COMMANDS
+    for option in options_of(name)
+    if long_name(option) in TYPED
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "option"), REFUSED, ids=[f"{name}-{key}" for name, key, _ in REFUSED]
+)
+def test_what_writes_or_starts_is_refused_in_one_line(name: str, key: str, option: click.Option) -> None:
+    value = "true" if option.is_flag else '"victim.txt"'
+    Path("victim.txt").write_text("mine")
+    Path("pyproject.toml").write_text(f"[tool.dp2ddp.{name}]\n{key} = {value}\n")
+    before = sorted(os.listdir())
+
+    result = run(name, *(["train.py"] if name not in ("check", "rules") else []))
+
+    assert result.exit_code == 3, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith(
+        f"dp2ddp: {Path('pyproject.toml').resolve()}: [tool.dp2ddp.{name}] {key}: -"
+    )
+    assert "command line only; take it out of this file\n" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert sorted(os.listdir()) == before
+    assert Path("victim.txt").read_text() == "mine"
+    assert Path("train.py").read_text() == SCRIPT
+
+
+def test_a_short_spelling_is_the_same_option() -> None:
+    Path("pyproject.toml").write_text('[tool.dp2ddp.convert]\no = "train.py"\n')
+
+    assert "--output says where to write" in run("convert", "train.py").stderr
+
+
+@pytest.mark.parametrize("table", ["tool.dp2ddp", "tool.dp2ddp.check"])
+@pytest.mark.parametrize("way", ["above", "absolute", "link"])
+def test_a_path_in_the_file_stays_below_its_folder(table: str, way: str, tmp_path: Path) -> None:
+    Path("project").mkdir()
+    os.chdir("project")
+    os.symlink("..", "out")
+    Path("train.py").write_text(SCRIPT)
+    victim = tmp_path / "victim.txt"
+    victim.write_text("mine")
+    path = {"above": "../victim.txt", "absolute": str(victim), "link": "out/victim.txt"}[way]
+    Path("pyproject.toml").write_text(f'[{table}]\nbaseline = "{path}"\n')
+
+    result = run("check", "--write-baseline")
+
+    assert result.exit_code == 3
+    assert "leads out of the folder of this file" in result.stderr
+    assert victim.read_text() == "mine"
+
+
+def test_a_path_is_named_from_the_folder_of_the_file_on() -> None:
+    Path("src").mkdir()
+    Path("pyproject.toml").write_text('[tool.dp2ddp.check]\nbaseline = "known.json"\n')
+    os.chdir("src")
+
+    assert run("check", "--write-baseline", "..").exit_code == 0
+    assert Path("../known.json").exists()
+
+
+class TestSearch:
+    """Where the search for the file ends."""
+
+    TABLE = '[tool.dp2ddp.convert]\nstyle = "pretty"\n'  # a usage error, where it is read
+
+    def is_read(self) -> bool:
+        return "pretty" in run("convert", "train.py", "--diff").stderr
+
+    @pytest.fixture(autouse=True)
+    def _below(self, tmp_path: Path) -> None:
+        (tmp_path / "pyproject.toml").write_text(self.TABLE)
+        (tmp_path / "outer/inner").mkdir(parents=True)
+        (tmp_path / "outer/inner/train.py").write_text(SCRIPT)
+        os.chdir("outer/inner")
+
+    def test_it_goes_upwards(self) -> None:
+        assert self.is_read()
+
+    @pytest.mark.parametrize("place", [".", ".."])
+    @pytest.mark.parametrize("kind", ["folder", "file"])  # of a worktree, a submodule
+    def test_it_ends_at_the_top_of_the_repository(self, place: str, kind: str) -> None:
+        git = Path(place, ".git")
+        git.mkdir() if kind == "folder" else git.write_text("gitdir: elsewhere\n")
+
+        assert not self.is_read()
+
+    def test_the_top_of_the_repository_itself_counts(self) -> None:
+        Path("../../.git").mkdir()
+
+        assert self.is_read()
+
+    def test_it_ends_at_home(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOME", str(Path("..").resolve()))
+
+        assert not self.is_read()
+
+    @pytest.mark.parametrize("command", ["convert", "check"])
+    def test_a_file_of_another_user_is_not_read_and_that_is_said_once(
+        self, monkeypatch: pytest.MonkeyPatch, command: str
+    ) -> None:
+        monkeypatch.setattr(pyproject_files, "is_of_another_user", is_others)
+        monkeypatch.setattr("dp2ddp.review.settings.is_of_another_user", is_others)
+
+        result = run(command, "train.py", *(["--diff"] if command == "convert" else []))
+
+        assert "pretty" not in result.stderr
+        assert result.exit_code == 0, result.output
+        assert result.stderr.count("is another user's, so its [tool.dp2ddp] is not read") == 1
+
+    def test_who_owns_it_is_asked(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setattr(pyproject_files.os, "stat", lambda path: owned_by(1000))
+        answers = {}
+        for user in (1000, 1001):
+            monkeypatch.setattr(pyproject_files.os, "geteuid", lambda user=user: user)
+            answers[user] = pyproject_files.is_of_another_user("pyproject.toml")
+
+        assert answers == {1000: False, 1001: True}
+
+
+def is_others(path: str) -> bool:
+    return True
+
+
+def owned_by(user: int) -> os.stat_result:
+    return os.stat_result((0o100644, 1, 1, 1, user, 1, 0, 0, 0, 0))

@@ -86,6 +86,61 @@ def test_where_no_report_can_be_written_nothing_is_done(script: Path) -> None:
     assert [path.name for path in script.parent.iterdir()] == ["train.py"]
 
 
+FOREIGN = {
+    "README.md": "# My project\n\nIts page has dp2ddp's name on it.\n",
+    "page.html": "<!DOCTYPE html>\n<html><head><title>mine</title></head></html>\n",
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_file_that_is_no_report_is_not_overwritten(script: Path, name: str) -> None:
+    foreign = script.with_name(name)
+    foreign.write_text(FOREIGN[name])
+
+    result = convert(script, "--report", foreign)
+
+    assert result.exit_code == 3
+    assert result.stderr == (
+        f"dp2ddp: {foreign}: exists, and is no report of dp2ddp; "
+        "name another file for the report, or remove this one\n"
+    )
+    assert foreign.read_text() == FOREIGN[name]
+    assert sorted(path.name for path in script.parent.iterdir()) == sorted([name, "train.py"])
+
+
+def test_a_link_to_such_a_file_is_not_followed(script: Path) -> None:
+    script.with_name("README.md").write_text(FOREIGN["README.md"])
+    script.with_name("out.md").symlink_to("README.md")
+
+    assert convert(script, "--report", script.with_name("out.md")).exit_code == 3
+    assert script.with_name("README.md").read_text() == FOREIGN["README.md"]
+
+
+def test_a_file_that_came_while_scripts_ran_is_not_overwritten(tmp_path: Path) -> None:
+    from dp2ddp.errors import SourceError
+    from dp2ddp.report.comparison import Report
+    from dp2ddp.report.report_files import write_report
+
+    (tmp_path / "out.md").write_text("mine")
+
+    with pytest.raises(SourceError, match="is no report of dp2ddp"):
+        write_report(Report("train.py", (), "torchrun", 1.0, failure="hangs"), tmp_path / "out.md")
+    assert (tmp_path / "out.md").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["a.html", "a.md"])
+def test_an_older_report_is_overwritten_and_so_is_an_empty_file(script: Path, name: str) -> None:
+    report = script.with_name(name)
+    report.touch()
+    assert convert(script, "--check", "--report", report).exit_code == 1
+    first = report.read_text()
+
+    script.write_text(f"print('changed')\n{SCRIPT}")
+    assert convert(script, "--check", "--report", report).exit_code == 1
+
+    assert "changed" in report.read_text() != first
+
+
 def test_the_page_is_opened(script: Path, browser: Path) -> None:
     page = script.with_name("a b.html")
 

@@ -16,7 +16,11 @@ import pytest
 from click.testing import CliRunner
 
 from dp2ddp.cli import main
+from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.stage import Stage
+from dp2ddp.trace.records import End
+from dp2ddp.trace.writer import Writer
 from tests.cli.forked import forked
 from tests.cli.scripts import CRASH, TRAIN, dp2ddp, script, variables
 
@@ -45,6 +49,47 @@ def test_what_cannot_be_run_is_said_in_one_line(
     assert result.exit_code == code
     assert words in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(("mode", "rank"), [("dp", 0), ("ddp", 1)])
+def test_a_trace_never_comes_to_lie_among_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, rank: int
+) -> None:
+    """Sharded checkpoints lie in rank0, rank1 as well. Nothing has run when it is said."""
+    monkeypatch.chdir(tmp_path)
+    script(tmp_path, "open('ran', 'w')\n" + TRAIN)
+    shard = tmp_path / "ck" / f"rank{rank}"
+    shard.mkdir(parents=True)
+    before = {"model.safetensors": b"weights", "optimizer.json": b"{}"}
+    for name, data in before.items():
+        (shard / name).write_bytes(data)
+    result = CliRunner().invoke(main, ["run", "train.py", "--mode", mode, "-n", "2", "--trace", "ck"])
+    assert result.exit_code == 3
+    (line,) = result.stderr.splitlines()
+    assert f"ck/rank{rank}: it holds model.safetensors and 1 more, which no record of a run is" in line
+    assert contents(shard) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ck", "train.py"]
+    assert [path.name for path in (tmp_path / "ck").iterdir()] == [f"rank{rank}"]
+
+
+@pytest.mark.parametrize(
+    ("broken", "code", "words"),
+    [("", 0, ""), ("the record ends at step 3: OSError: full", 3, "rank 0: the record ends")],
+)
+def test_a_record_that_broke_off_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, code: int, words: str
+) -> None:
+    def run(trace: Path, **options: object) -> Run:
+        Writer(trace / "rank0").write_end(End(steps=3, broken=broken), {})
+        return Run(Stage("train.py", "dp", 2, ".", ".", "train.py"), (0,), 1.0, None)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dp2ddp.runtime.run.run_here", run)
+    script(tmp_path, TRAIN)
+    result = CliRunner().invoke(main, ["run", "train.py", "--mode", "dp", "-n", "2", "--trace", "t"])
+    assert result.exit_code == code
+    assert words in result.stderr
+    assert ("is not whole" in result.stderr) == bool(broken)
 
 
 class TestFailures:

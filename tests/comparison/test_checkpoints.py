@@ -18,8 +18,8 @@ from dp2ddp.templates.ddp import GraphDDP
 from torch import nn
 
 from dp2ddp.comparison.checkpoints import difference
+from dp2ddp.comparison.contents import content_hash
 from dp2ddp.comparison.spelling import Spelling
-from dp2ddp.comparison.workspace import content_hash
 
 SAVE = {"torch": torch.save, "pickle": pickle.dump}
 
@@ -61,6 +61,67 @@ def test_rounding_is_no_difference_and_a_change_is_one(tmp_path: Path, kind: str
     )
     assert difference(expected, almost, 1e-5) == ""
     assert difference(expected, others, 1e-5) != ""
+
+
+WHOLE = {
+    "tensor": lambda kind, value: torch.tensor([1 + 1j, value], dtype=kind),
+    "conjugated tensor": lambda kind, value: torch.tensor([1 + 1j, value], dtype=kind).conj(),
+    "array": lambda kind, value: torch.tensor([1 + 1j, value], dtype=kind).numpy(),
+    "number of numpy": lambda kind, value: torch.tensor(value, dtype=kind).numpy()[()],
+    "number": lambda kind, value: complex(value),
+}
+
+
+@pytest.mark.parametrize("how", SAVE)
+@pytest.mark.parametrize("kind", [torch.complex64, torch.complex128])
+@pytest.mark.parametrize("what", WHOLE)
+def test_imaginary_parts_count(tmp_path: Path, what: str, kind: torch.dtype, how: str) -> None:
+    numbers = {"as it was": 2 + 3j, "rounded": 2 + 3.000001j, "other": 2 + 3.3j, "the other way": 2 - 3j}
+    files = {
+        name: saved(tmp_path / f"{name}.pt", {"rot": WHOLE[what](kind, value)}, how)
+        for name, value in numbers.items()
+    }
+    assert difference(files["as it was"], files["rounded"], 1e-5) == ""
+    assert "['rot']" in difference(files["as it was"], files["other"], 1e-5)
+    assert "['rot']" in difference(files["as it was"], files["the other way"], 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_imaginary_parts_of_arrays_count(tmp_path: Path, dtype: type) -> None:
+    for name, value in (("a", 1 + 2j), ("rounded", 1 + 2.000001j), ("b", 1 - 2j)):
+        np.save(tmp_path / f"{name}.npy", np.array([value, 3], dtype))
+    assert difference(tmp_path / "a.npy", tmp_path / "rounded.npy", 1e-5) == ""
+    assert "differs by" in difference(tmp_path / "a.npy", tmp_path / "b.npy", 1e-5)
+
+
+@pytest.mark.parametrize("how", SAVE)
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        pytest.param(float("inf"), 0.3, id="best loss"),
+        pytest.param(float("inf"), float("-inf"), id="two signs"),
+        pytest.param(0.3, float("nan"), id="nan"),
+        pytest.param(np.float64("inf"), np.float64(0.3), id="of numpy"),
+        pytest.param(complex(float("nan"), 1), complex(float("nan"), 2), id="beside a nan"),
+        pytest.param(torch.tensor([float("-inf"), 1.0]), torch.tensor([float("-inf"), 2.0]), id="a mask's inf"),
+        pytest.param(torch.tensor([float("inf"), 1.0]), torch.tensor([1.0, 1.0]), id="inf in a tensor"),
+        pytest.param(torch.tensor([float("nan"), 1.0]), torch.tensor([float("nan"), 2.0]), id="a tensor's nan"),
+    ],
+)  # fmt: skip
+def test_an_inf_or_nan_hides_no_difference(tmp_path: Path, a: Any, b: Any, how: str) -> None:
+    expected, same, other = (
+        saved(tmp_path / name, {"best": each}, how) for name, each in (("a", a), ("a2", a), ("b", b))
+    )
+    assert difference(expected, same, 1e-5) == ""
+    assert "['best']" in difference(expected, other, 1e-5)
+
+
+def test_rounding_beside_a_nan_is_none(tmp_path: Path) -> None:
+    expected, almost = (
+        saved(tmp_path / str(value), torch.tensor([float("nan"), value]), "torch")
+        for value in (1.0, 1.000001)
+    )
+    assert difference(expected, almost, 1e-5) == ""
 
 
 def test_arrays_are_compared(tmp_path: Path) -> None:

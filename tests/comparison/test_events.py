@@ -12,13 +12,14 @@ from torch.utils.tensorboard import SummaryWriter
 from dp2ddp.comparison.events import event_lines
 from dp2ddp.comparison.output_comparison import compare_files
 from dp2ddp.comparison.tolerance import FLOAT64
-from dp2ddp.comparison.workspace import FilesLeft, copy_folder
+from dp2ddp.copies.leavings import FilesLeft
+from dp2ddp.copies.linked import copy_by_links
 
 
 def written(folder: Path, loss: float = 0.25, speed: float = 31.0) -> FilesLeft:
     """A run's folder with one file of events."""
     (folder / "original").mkdir(parents=True)
-    workspace = copy_folder(folder / "original", folder / "copy")
+    workspace = copy_by_links(folder / "original", folder / "copy", {}, (), ())
     with SummaryWriter(str(workspace.folder / "runs")) as writer:
         writer.add_scalar("train/loss", loss, 3)
         writer.add_scalar("steps_per_sec", speed, 3)

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from dp2ddp.comparison.contents import digest
 from dp2ddp.comparison.output_comparison import OwnCode, compare_files, compare_text
 from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import FLOAT64
-from dp2ddp.comparison.workspace import copy_folder, digest
+from dp2ddp.copies.linked import copy_by_links
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def leave(
     (tmp_path / "original").mkdir(parents=True)
     left = []
     for name, files in (("dp", expected), ("ddp", actual)):
-        workspace = copy_folder(tmp_path / "original", tmp_path / name)
+        workspace = copy_by_links(tmp_path / "original", tmp_path / name, {}, (), ())
         for path, text in files.items():
             (workspace.folder / path).parent.mkdir(parents=True, exist_ok=True)
             (workspace.folder / path).write_text(text)
@@ -205,7 +206,7 @@ def test_files_may_name_the_folder_and_the_script(tmp_path: Path) -> None:
     left = []
     for name in ("dp", "ddp"):
         (tmp_path / name).mkdir()
-        workspace = copy_folder(tmp_path / name, tmp_path / f"{name}-copy")
+        workspace = copy_by_links(tmp_path / name, tmp_path / f"{name}-copy", {}, (), ())
         script = "train.py" if name == "dp" else "train_ddp.py"
         (workspace.folder / "argv.txt").write_text(f"['{script}'] in {workspace.folder}/runs")
         left.append(workspace.left_behind())
@@ -229,3 +230,18 @@ def test_each_sort_of_line_that_differs_is_told_once() -> None:
     )
     assert again.others == ((7, "best 0.5", "best 0.6"),)
     assert compare_text("a\nb 1\nc 2\n", "a\nb 1\n", FLOAT64).others == ()
+
+
+def test_links_to_folders_are_compared_by_where_they_lead(tmp_path: Path) -> None:
+    """`latest -> run5`; reading one as a file once ended verify in a traceback."""
+    left = []
+    for name, target in (("dp", "run1"), ("same", "run1"), ("other", "run2")):
+        (tmp_path / name / "original").mkdir(parents=True)
+        workspace = copy_by_links(tmp_path / name / "original", tmp_path / name / "copy", {}, (), ())
+        for folder in ("run1", "run2"):
+            (workspace.folder / folder).mkdir()
+        (workspace.folder / "latest").symlink_to(target)
+        left.append(workspace.left_behind())
+    assert compare_files(left[0], left[1], FLOAT64)[0].different == ()
+    (found,) = compare_files(left[0], left[2], FLOAT64)[0].different
+    assert (found.path, found.what) == ("latest", "leads to run2 instead of run1")

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
 from dp2ddp.launch.job import Job, with_port
+from dp2ddp.launch.targets import TARGETS
 
 JOINING = "import torch\ntorch.distributed.init_process_group()\n"
 PORTED = f"{JOINING}state = torch.load('last.pt')\n"
@@ -218,6 +219,23 @@ class TestWriting:
         assert launch(tmp_path, monkeypatch, "-n", "2", "-o", "job.sh", "--force").exit_code == 0
         assert "torchrun --standalone --nproc-per-node 2 train_ddp.py" in (tmp_path / "job.sh").read_text()
 
+    @pytest.mark.parametrize(
+        ("name", "lead"), [("job.sh", "is a link to mine.sh"), ("again.py", "is the script itself")]
+    )
+    def test_a_link_is_not_written_through(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, lead: str
+    ) -> None:
+        (tmp_path / "mine.sh").write_text("mine\n")
+        (tmp_path / "job.sh").symlink_to("mine.sh")
+        (tmp_path / "again.py").symlink_to("train_ddp.py")
+
+        result = launch(tmp_path, monkeypatch, "-n", "2", "-o", name, "--force")
+
+        assert result.exit_code == 3
+        assert result.stderr.startswith(f"dp2ddp: {name}: {lead}")
+        assert (tmp_path / "mine.sh").read_text() == "mine\n"
+        assert (tmp_path / "train_ddp.py").read_text() == PORTED
+
     def test_the_same_file_may_be_written_again(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -252,6 +270,36 @@ def test_defaults_for_one_place_do_not_hinder_another(
     (tmp_path / "pyproject.toml").write_text('[tool.dp2ddp.launch]\nimage = "mine"\ngpus = 2\n')
     assert "--nproc-per-node 2" in launch(tmp_path, monkeypatch, "-o", "-").stdout
     assert 'image: "mine"' in launch(tmp_path, monkeypatch, "--on", "kubernetes", "-o", "-").stdout
+
+
+@pytest.mark.parametrize("target", WRITTEN)
+def test_a_secret_is_in_the_command_and_in_no_comment(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = [*WRITTEN[target], "--on", target, "-o", "-", "--", "--api-key", "SECRET", "password=SECRET"]
+    text = launch(tmp_path, monkeypatch, *arguments).stdout
+    comments = [line for line in text.splitlines() if line.startswith("#")]
+    assert any("--api-key '***' 'password=***'" in line for line in comments)
+    assert not any("SECRET" in line for line in comments)
+    assert text.count("SECRET") == 2
+
+
+def test_what_is_started_is_said_without_secrets() -> None:
+    job = Job("train_ddp.py", arguments=("--token", "SECRET"), gpus=2)
+    for target in TARGETS.values():
+        if target.launcher:
+            assert "SECRET" in " ".join(target.launcher.command(job, {}))
+            assert target.launcher.shown(job, {}).count("***") == 1
+            assert "SECRET" not in target.launcher.shown(job, {})
+
+
+def test_the_hint_about_options_of_the_script_has_no_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = launch(tmp_path, monkeypatch, "--api-key", "SECRET")
+    assert result.exit_code == 2
+    assert "the script's own stand behind --: -- --api-key '***'" in " ".join(result.stderr.split())
+    assert "SECRET" not in result.output
 
 
 class TestReadiness:

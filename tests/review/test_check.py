@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
@@ -209,6 +210,25 @@ class TestWhatIsFound:
         assert "not read: a.py: could not be looked at (ZeroDivisionError: division by zero)" in result.stdout
         assert "b.py:15:60" in result.stdout
 
+    def test_a_fault_in_one_rule_is_told_with_its_code_and_the_others_go_on(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Path("a.py").write_text(PORT)
+        from dp2ddp.review.rules.ddp620_no_destroy_process_group import NoDestroyProcessGroup
+        from dp2ddp.review.rules.ddp624_renamed_in_torch import RenamedInTorch
+
+        for rule in (NoDestroyProcessGroup, RenamedInTorch):
+            monkeypatch.setattr(rule, "find", lambda rule, script: {}[rule.name])
+
+        for _ in range(2):  # the second time from the cache
+            result = check()
+
+            assert result.exit_code == 1
+            assert "DDP611" in result.stdout
+            for code, name in (("DDP620", "no-destroy-process-group"), ("DDP624", "renamed-in-torch")):
+                why = f"not read: a.py: {code} could not look at it (KeyError: '{name}'); please report this file"
+                assert result.stdout.count(why) == 1
+
     def test_nothing_is_imported_or_run(self) -> None:
         Path("train.py").write_text(PORT + "\nopen('ran', 'w')\nimport nowhere_to_be_found\n")
 
@@ -355,6 +375,55 @@ class TestWhatIsLeftOut:
         assert result.exit_code == 1
         assert "1 file: 1 problem, 1 of them --fix mends, 4 known by the baseline" in result.stdout
 
+    @pytest.mark.parametrize(
+        "content",
+        [
+            "print('mine')\n",
+            '{"version": 1}',
+            '{"version": 1, "problems": [], "mine": 1}',
+            "[1, 2]",
+            "1",
+            "\xff",
+        ],
+    )
+    def test_a_file_that_is_no_baseline_is_not_overwritten(self, content: str) -> None:
+        Path("train.py").write_text(PORT)
+        Path("victim").write_bytes(content.encode("latin-1"))
+
+        result = check("--fix", "--write-baseline", "--baseline", "victim")
+
+        assert result.exit_code == 3
+        assert result.stderr == (
+            "dp2ddp: victim: exists, and is no baseline of dp2ddp check; "
+            "name another file by --baseline, or remove this one\n"
+        )
+        assert Path("victim").read_bytes() == content.encode("latin-1")
+        assert Path("train.py").read_text() == PORT, "nothing else was done either"
+
+    @pytest.mark.parametrize("version", [0, 1, 2])
+    def test_a_baseline_of_any_version_is_overwritten(self, version: int) -> None:
+        entry = '{"file": "old.py", "code": "DDP611", "line": "x"}'
+        Path("known.json").write_text(f'{{"version": {version}, "problems": [{entry}]}}')
+        Path("train.py").write_text(PORT)
+
+        assert check("--baseline", "known.json", "--write-baseline").exit_code == 0
+        assert "old.py" not in Path("known.json").read_text()
+
+    def test_a_baseline_is_written_whole_or_not_at_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        Path("train.py").write_text(PORT)
+        check("--baseline", "known.json", "--write-baseline")
+        before = Path("known.json").read_bytes()
+        Path("train.py").write_text(PORT + "print(dist.reduce_op.SUM)\n")
+        monkeypatch.setattr(os, "fsync", full)
+
+        result = check("--baseline", "known.json", "--write-baseline")
+
+        assert (result.exit_code, result.stderr) == (
+            3,
+            "dp2ddp: known.json: cannot be written (No space left on device)\n",
+        )
+        assert Path("known.json").read_bytes() == before
+
     def test_a_baseline_that_is_not_there_is_named(self) -> None:
         Path("train.py").write_text(PORT)
 
@@ -369,6 +438,10 @@ class TestWhatIsLeftOut:
         Path("train.py").write_text(PORT.replace("reduce_op", "ReduceOp"))
 
         assert "1 of the baseline no longer there" in check("--baseline", "known.json").stdout
+
+
+def full(descriptor: int) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class TestFix:
@@ -446,6 +519,52 @@ class TestFix:
         Path("train.py").write_bytes(before)
         check("--fix")
         assert Path("train.py").read_bytes() == patched != before
+
+    OLD_NAME = "import torch.distributed as dist\ndist.all_reduce(x, op=dist.reduce_op.SUM)\n"
+
+    def linked(self, tmp_path: Path) -> Path:
+        """A file beside the folder that is checked, and a link to it within."""
+        outside = tmp_path / "outside.py"
+        outside.write_text(self.OLD_NAME)
+        Path("project").mkdir()
+        os.chdir("project")
+        Path("link.py").symlink_to(outside)
+        Path("own.py").write_text(self.OLD_NAME)
+        Path("link_to_own.py").symlink_to("own.py")
+        return outside
+
+    @pytest.mark.parametrize("paths", [[], ["."], ["../project"], ["own.py", "."]], ids=str)
+    def test_a_file_outside_that_a_link_leads_to_is_not_mended(
+        self, tmp_path: Path, paths: list[str]
+    ) -> None:
+        outside = self.linked(tmp_path)
+        assert "1 of them --fix mends" in check(*paths).stdout
+
+        result = check("--fix", *paths)
+
+        assert outside.read_text() == self.OLD_NAME
+        assert "ReduceOp" in Path("own.py").read_text()
+        assert "mended 1 problem in 1 file" in result.stderr
+        assert "link.py:2:" in result.stdout
+        assert Path("link.py").is_symlink()
+        assert Path("link_to_own.py").is_symlink()
+
+    def test_it_is_mended_where_the_link_itself_is_named(self, tmp_path: Path) -> None:
+        outside = self.linked(tmp_path)
+
+        check("--fix", "link.py")
+
+        assert "ReduceOp" in outside.read_text()
+        assert Path("link.py").is_symlink()
+
+    def test_a_hard_link_stays_one(self) -> None:
+        Path("train.py").write_text(self.OLD_NAME)
+        os.link("train.py", "same.txt")
+
+        check("--fix")
+
+        assert "ReduceOp" in Path("train.py").read_text() == Path("same.txt").read_text()
+        assert os.path.samefile("train.py", "same.txt")
 
     def test_line_endings_stay(self) -> None:
         Path("train.py").write_bytes(PORT.replace("\n", "\r\n").encode())

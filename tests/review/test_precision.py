@@ -241,3 +241,42 @@ def test_it_is_said_of_wrong_code(code: str, body: str) -> None:
     found = {rule.code for rule, _ in problems_of(Script(SourceFile(None, text)), check_rules())}
 
     assert found == {code}
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "dist.get_rank() in [0]",
+        "dist.get_rank() in [-1, 0]",
+        "local_rank in (-1, 0)",
+        "dist.get_rank() == 0 or is_main_process()",
+        "not distributed or dist.get_rank() in {0}",
+        "not dist.get_rank() > 0",
+    ],
+)
+def test_one_rank_is_known_in_each_of_its_spellings(condition: str) -> None:
+    text = f"{code_of(HEAD)}if {condition}:\n    dist.broadcast(x, 0)\ndist.destroy_process_group()\n"
+
+    found = {rule.code for rule, _ in problems_of(Script(SourceFile(None, text)), check_rules())}
+
+    assert found == {"DDP608"}
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "dist.get_rank() in [0, 1]",
+        "dist.get_rank() in {0, 1}",
+        "dist.get_rank() in [-1, 0, 1]",
+        "dist.get_rank() in ranks_of_this_node",
+        "dist.get_rank() in [first, last]",
+        "dist.get_rank() == 0 or dist.get_rank() == 1",
+        "not dist.get_rank() not in (0, 1)",
+        "not dist.get_rank() > 1",
+    ],
+)
+def test_several_ranks_are_not_one(condition: str) -> None:
+    """They may be all that there are, or a group of their own."""
+    text = f"{code_of(HEAD)}if {condition}:\n    dist.broadcast(x, 0)\ndist.destroy_process_group()\n"
+
+    assert not list(problems_of(Script(SourceFile(None, text)), check_rules()))

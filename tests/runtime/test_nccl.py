@@ -56,19 +56,28 @@ def test_a_gloo_group_beside_nccl_takes_what_it_takes(alone: Any) -> None:
         dist.all_reduce(torch.ones(2), group=dist.new_group())
 
 
+# what torch 2.14 renamed is still there by its old name, which warns
+GATHERS = [name for name in ("all_gather_into_tensor", "all_gather_single") if hasattr(dist, name)]
+SCATTERS = {"all_gather_into_tensor": "reduce_scatter_tensor", "all_gather_single": "reduce_scatter_single"}
+
+
+@pytest.mark.parametrize("name", GATHERS)
 @pytest.mark.parametrize("backend", ["nccl", "gloo"])
-def test_one_tensor_of_as_many_numbers(alone: Any, backend: str) -> None:
+def test_one_tensor_of_as_many_numbers(alone: Any, backend: str, name: str) -> None:
     """Accelerate gathers a batch into a row of numbers where the backend is NCCL."""
     alone(backend)
+    gather, scatter = getattr(dist, name), getattr(dist, SCATTERS[name])
     rows, numbers = torch.arange(6.0).view(3, 2).cuda(), torch.zeros(6).cuda()
     if backend == "gloo":
         with pytest.raises(RuntimeError, match="invalid tensor size"):
-            dist.all_gather_into_tensor(numbers, rows)
+            gather(numbers, rows)
         return
-    dist.all_gather_into_tensor(numbers, rows)
+    with pytest.raises(RuntimeError, match=CPU):
+        gather(numbers.cpu(), rows.cpu())
+    gather(numbers, rows)
     assert numbers.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     rows.zero_()
-    dist.reduce_scatter_tensor(output=rows, input=numbers)
+    scatter(rows, numbers)
     assert rows.tolist() == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
 
 

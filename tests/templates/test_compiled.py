@@ -93,8 +93,8 @@ def test_a_new_replica_in_each_step_is_compiled_for_the_first_pass_and_the_other
     found: Found, way: str
 ) -> None:
     """ExactDDP's first training pass computes with copies of the parameters, the later ones with themselves."""
-    frames = {kind: {answer["frames"] for answer in found("eager", f"{way} {kind}")} for kind in NAMES}
-    assert all(most <= {1, 2} if kind == "ExactDDP" else most == {1} for kind, most in frames.items()), frames
+    graphs = {kind: {answer["graphs"] for answer in found("eager", f"{way} {kind}")} for kind in NAMES}
+    assert all(most <= {1, 2} if kind == "ExactDDP" else most == {1} for kind, most in graphs.items()), graphs
 
 
 @pytest.mark.parametrize("way", PREFIXES)

@@ -16,10 +16,10 @@ from dp2ddp.templates.rank_zero_output import (
     on_rank_zero,
     open_on_rank_zero,
     plain_attributes,
-    save_completely,
     save_on_rank_zero,
     sendable,
 )
+from dp2ddp.templates.saving import save_completely
 
 
 def test_alone_a_function_is_simply_called(tmp_path: Path) -> None:

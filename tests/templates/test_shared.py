@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import json
 import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -17,7 +19,8 @@ from typing import Any
 
 import pytest
 import torch
-from dp2ddp.templates import shared
+from dp2ddp.templates import process, shared
+from dp2ddp.templates.shared import accept_ranks, connect_to_rank, listen_for_ranks
 from ranks import FORKED, TORCHRUN, end_all
 from torch.utils.data import DataLoader
 
@@ -317,3 +320,60 @@ def test_little_shared_memory_is_enough_where_it_is_for_one_process(
     else:
         assert ended.returncode == 0, ended.stderr
         assert ended.stdout.strip().endswith("] 1")
+
+
+def test_a_caller_that_breaks_off_or_does_not_know_the_word_ends_nothing() -> None:
+    """Any process on the machine can read the socket's name in /proc/net/unix."""
+    door = listen_for_ranks()
+    first, second = (socket.socket(socket.AF_UNIX) for _ in range(2))
+    first.connect(door[1])
+    first.close()
+    second.connect(door[1])
+    second.sendall(b"x" * 40)
+    rank = connect_to_rank(door[1:], 1)
+
+    ((number, accepted),) = accept_ranks(door, 1)
+
+    rank.sendall(b"batch")
+    assert (number, accepted.recv(9)) == (1, b"batch")
+    assert second.recv(1) == b""
+    for one in (second, rank, accepted, door[0]):
+        one.close()
+
+
+def test_a_caller_that_says_nothing_is_waited_for_a_little_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared, "CALLER_TIMEOUT", 0.2)
+    door = listen_for_ranks()
+    silent = socket.socket(socket.AF_UNIX)
+    silent.connect(door[1])
+    rank = connect_to_rank(door[1:], 3)
+
+    ((number, accepted),) = accept_ranks(door, 1)
+
+    assert number == 3
+    assert accepted.gettimeout() == process.TIMEOUT.total_seconds()
+    for one in (silent, rank, accepted, door[0]):
+        one.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_another_user_is_not_let_in_even_with_the_word() -> None:
+    door = listen_for_ranks()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setuid(65534)
+            connect_to_rank(door[1:], 1).recv(1)  # until it is closed
+        finally:
+            os._exit(0)
+    # the child may come before or after it
+    rank = connect_to_rank(door[1:], 2)
+    accepted = accept_ranks(door, 1)
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        with contextlib.suppress(TimeoutError):
+            door[0].settimeout(0.1)
+            accepted += accept_ranks(door, 1)
+
+    assert [number for number, _ in accepted] == [2]
+    for one in (rank, accepted[0][1], door[0]):
+        one.close()

@@ -6,6 +6,7 @@ import copy
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,9 @@ import torch
 import torch._dynamo  # an optimizer imports it, and it sets TORCHINDUCTOR_CACHE_DIR: not in the middle of a test
 from torch import nn
 
+from dp2ddp.comparison.differences import array_difference
 from dp2ddp.trace.recorder import Recorder, StepLimit
-from dp2ddp.trace.records import FinalKind, Trace, read_trace
+from dp2ddp.trace.records import FinalKind, Trace, gaps, read_trace
 
 
 class Net(nn.Module):
@@ -180,6 +182,95 @@ def test_a_recorder_that_fails_says_so_and_lets_the_script_go_on(
     assert len(trace) == 0
     assert trace.end is not None
     assert "No space left" in trace.end.broken
+
+
+class Turning(nn.Module):
+    """Rotary embeddings, say: a parameter and buffers of kinds that safetensors or numpy do not have."""
+
+    def __init__(self, kind: torch.dtype, imaginary: float) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(2, dtype=kind))
+        turns = torch.complex(torch.ones(2, dtype=torch.float64), torch.full((2,), imaginary).double())
+        self.register_buffer("turns", turns.to(kind))
+        self.register_buffer("back", turns.to(kind).conj())  # a view that notes what is to be done
+        self.register_buffer("minus", turns.conj().imag)  # another one
+        self.register_buffer("short", torch.ones(2).bfloat16())
+        self.register_buffer("eighth", torch.ones(2).to(torch.float8_e4m3fn))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = torch.view_as_real(self.scale * self.turns * x)
+        return out
+
+
+def turn(kind: torch.dtype, imaginary: float) -> None:
+    net = Turning(kind, imaginary)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+    net(torch.ones(2)).square().sum().backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("kind", [torch.complex64, torch.complex128])
+def test_both_parts_of_complex_numbers_are_kept(tmp_path: Path, kind: torch.dtype) -> None:
+    one, other = (recorded(tmp_path / str(number), partial(turn, kind, number)) for number in (2.0, 3.0))
+    assert one.end is not None
+    assert one.end.broken == ""
+    assert one.buffers()["turns"].tolist() == [[1.0, 2.0], [1.0, 2.0]]
+    assert one.buffers()["back"].tolist() == [[1.0, -2.0], [1.0, -2.0]]
+    assert one.buffers()["minus"].tolist() == [-2.0, -2.0]
+    assert one.buffers()["short"].tolist() == one.buffers()["eighth"].tolist() == [1.0, 1.0]
+    assert one.final is not None
+    assert {"turns", "back", "minus", "short", "eighth", "scale"} <= set(one.final.vector.layout.names)
+    assert array_difference(one.buffers()["turns"], other.buffers()["turns"]) == pytest.approx(0.5)
+    (step,), (elsewhere,) = one.steps(), other.steps()
+    for part in ("gradients", "parameters", "buffers"):
+        a, b = getattr(step, part), getattr(elsewhere, part)
+        assert a.values.shape == b.values.shape
+        assert array_difference(a.values, b.values) > 0.1
+
+
+def test_a_complex_loss_has_both_parts(tmp_path: Path) -> None:
+    def work(imaginary: float) -> None:
+        net = Turning(torch.complex64, imaginary)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+        out = net.scale * net.turns
+        out.backward(torch.ones_like(out))
+        optimizer.step()
+
+    losses = []
+    for imaginary in (2.0, 3.0):
+        (step,) = recorded(tmp_path / str(imaginary), partial(work, imaginary)).steps()
+        losses.append(step.losses)
+    assert losses == [(6.0,), (8.0,)]
+
+
+@pytest.mark.parametrize(
+    "failing", ["recorder.as_array", "writer.Writer.write_end", "writer.Writer.write_final"]
+)
+def test_an_end_that_cannot_be_recorded_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise ValueError("no such kind of number")
+
+    monkeypatch.setattr(f"dp2ddp.trace.{failing}", fail)
+    trace = recorded(tmp_path, lambda: train(2))
+    assert trace.end is not None
+    assert trace.end.broken == "the record ends at step 2: ValueError: no such kind of number"
+    assert trace.end.steps == 2
+
+
+def test_an_end_for_which_there_is_no_room_at_all_is_told_on_stderr(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full_disk(*arguments: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("dp2ddp.trace.writer.Writer._write_events", full_disk)
+    trace = recorded(tmp_path, lambda: train(2))
+    assert trace.end is None
+    assert list(gaps(tmp_path, range(1))) == ["rank 0: the record has no end"]
+    said = "dp2ddp: the record ends at step 2: OSError: No space left on device; nor could that be written: "
+    assert capsys.readouterr().err.startswith(said)
 
 
 def test_the_optimizers_state_has_names_and_the_values_that_it_has(tmp_path: Path) -> None:
@@ -348,3 +439,21 @@ def test_what_the_script_asks_for_and_virtual_devices_leave_out_is_kept(tmp_path
         torch.set_float32_matmul_precision("highest")
     assert trace.end is not None
     assert trace.end.unchecked == tuple(what.split()[:1])
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.backends.cuda.matmul, "fp32_precision"),
+    reason="torch before 2.9 has one way to ask for TF32",
+)
+def test_tf32_that_is_asked_for_in_the_newer_way_is_kept(tmp_path: Path) -> None:
+    """torch then cannot say what the older setting is, and raises."""
+    settings = torch.backends.cuda.matmul
+    before = settings.fp32_precision
+    try:
+        settings.fp32_precision = "tf32"
+        trace = recorded(tmp_path, lambda: train(1))
+    finally:
+        settings.fp32_precision = before
+        torch.set_float32_matmul_precision("highest")
+    assert trace.end is not None
+    assert trace.end.unchecked == ("TF32",)

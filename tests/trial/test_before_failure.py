@@ -11,7 +11,8 @@ from dp2ddp.report.failure_text import BeforeFailure, failure_document, failure_
 from dp2ddp.runtime.run import Failure, Run
 from dp2ddp.runtime.run_folder import Heartbeat, prepare_run_folder
 from dp2ddp.runtime.stage import Stage
-from dp2ddp.trace.records import rank_folder, read_trace
+from dp2ddp.trace.record_folder import rank_folder
+from dp2ddp.trace.records import read_trace
 from dp2ddp.trace.writer import StepLine, Writer
 from dp2ddp.trial.before_failure import before_failure
 from tests.comparison.traces import GRADIENT, LAYOUT, trace, vector

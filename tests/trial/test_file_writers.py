@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.comparison.workspace import copy_folder
+from dp2ddp.copies.linked import copy_by_links
+from dp2ddp.copies.scratch import Copies
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.runtime.written_files import Write, Writes
 from dp2ddp.trial.file_writers import left_to_every_rank, written_by_many, written_outside
@@ -20,11 +21,13 @@ from dp2ddp.trial.prepare import Prepared, RunKind
 def prepared(room: Path, mode: Mode = "ddp") -> Prepared:
     original = room / "original"
     original.mkdir(parents=True)
-    workspace = copy_folder(original, room / "folder")
-    run_folder = room / "run"
+    workspace = copy_by_links(original, room / "copy", {}, (), ())
+    run_folder = room / "copy" / "run"
     run_folder.mkdir()
-    stage = Stage("train.py", mode, 2, str(workspace.folder), str(run_folder), "train.py")
-    return Prepared(RunKind(mode, "float64"), stage, (workspace,))
+    folder = str(workspace.folder)
+    places = {"scratch": str(room / "copy"), "owned": (folder,)}
+    stage = Stage("train.py", mode, 2, folder, str(run_folder), "train.py", **places)  # type: ignore[arg-type]
+    return Prepared(RunKind(mode, "float64"), stage, Copies((workspace,), None))
 
 
 def write(run: Prepared, rank: int, path: Path, text: str = "x", anew: bool = True) -> None:
@@ -74,4 +77,17 @@ def test_a_file_outside_of_the_folder_is_named(tmp_path: Path, monkeypatch: pyte
         Writes(Path(run.stage.run_folder), 0).note(os.devnull, True)
         Writes(Path(run.stage.run_folder), 0).note(tmp_path / "gone", True)
     (remark,) = written_outside(both)
-    assert remark.startswith(f"both runs wrote to {place}, outside of the folder: not compared")
+    assert remark == (
+        f"both runs wrote to {place}, outside of the folder: not compared, and overwritten by each run"
+    )
+
+
+def test_a_file_beside_the_folder_that_the_copy_caught_is_named_as_the_user_knows_it(tmp_path: Path) -> None:
+    both = prepared(tmp_path / "a" / "dp", "dp"), prepared(tmp_path / "a" / "ddp")
+    for run in both:
+        write(run, 0, run.workspaces[0].folder.parent / "beside.pt")
+    remarks = sorted(written_outside(both))
+    assert remarks == [
+        f"{who} wrote to {tmp_path}/a/{name}/beside.pt, outside of the folder: not compared"
+        for who, name in (("DDP", "ddp"), ("DataParallel", "dp"))
+    ]

@@ -13,6 +13,7 @@ from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import FLOAT64
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.run_folder import RankStatus, write_status
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import End
 from dp2ddp.trace.writer import Writer
@@ -35,6 +36,24 @@ def test_records_that_broke_off_alike_are_no_reason_to_say_the_same(tmp_path: Pa
         RunError, match="rank 0 .* could not be watched to its end: the record ends at step 0"
     ):
         _ = Pair(sides[0], sides[1], FLOAT64).compared
+
+
+@pytest.mark.parametrize("came_to_its_end", [True, False])
+def test_a_rank_that_came_to_its_end_has_a_record_of_it(tmp_path: Path, came_to_its_end: bool) -> None:
+    """One that was killed cannot: that is told beside the verdict (comparison/compare.py)."""
+    sides: list[Any] = []
+    for mode in ("dp", "ddp"):
+        folder = tmp_path / mode
+        Writer(folder / "rank0")
+        write_status(folder, 0, RankStatus(1, 0 if came_to_its_end else None))
+        stage = Stage("train.py", mode, 1, ".", str(folder), "train.py", trace=str(folder))  # type: ignore[arg-type]
+        sides.append((None, Run(stage, (0,), 1.0, None)))
+    pair = Pair(sides[0], sides[1], FLOAT64)
+    if came_to_its_end:
+        with pytest.raises(RunError, match="rank 0 .* not be watched to its end: the record has no end"):
+            _ = pair.compared
+    else:
+        assert any("ended without a word" in each for each in pair.compared.remarks)
 
 
 @pytest.mark.parametrize(

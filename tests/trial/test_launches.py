@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from dp2ddp.comparison.verdict import Verdict
 from dp2ddp.errors import RunError
 from dp2ddp.runtime.server import Server
+from dp2ddp.trial import launches
 from dp2ddp.trial.launches import find_launch, try_with_launch
 from dp2ddp.trial.options import VerifyOptions
-from dp2ddp.trial.subject import subject_of
+from dp2ddp.trial.subject import Subject, subject_of
 from tests.cli.scripts import script
 from tests.heard import Heard
 
@@ -187,3 +189,24 @@ def test_open_mpis_variables() -> None:
     found = find_launch([ast.parse("rank = int(os.environ['OMPI_COMM_WORLD_RANK'])")], (), False)
     assert found is not None
     assert dict(found.variables)["OMPI_COMM_WORLD_SIZE"] == "{world}"
+
+
+@pytest.mark.parametrize(("kind", "starts"), [("crash", 2), ("hang", 2), ("memory", 1), ("space", 1)])
+def test_another_start_is_tried_where_it_may_help(
+    kind: str, starts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = tmp_path / "port.py"
+    port.write_text(
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--local_rank', type=int)\n"
+    )
+    subject = Subject(tmp_path / "train.py", "train.py", b"", "port.py", {}, (), tmp_path, port=port)
+    tries: list[str] = []
+
+    def fails(subject: Subject, *_: object) -> Verdict:
+        tries.append(subject.launch)
+        raise RunError("no", {"mode": "ddp", "kind": kind})
+
+    monkeypatch.setattr(launches, "run_trial", fails)
+    with pytest.raises(RunError):
+        try_with_launch(subject, 2, cast("Server", None), tmp_path, Heard())
+    assert len(tries) == starts

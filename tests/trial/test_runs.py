@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,23 @@ from dp2ddp.errors import RunError
 from dp2ddp.runtime.run import Run
 from dp2ddp.runtime.stage import Mode
 from dp2ddp.trial.runs import Listener, environment, raise_or_report, users_environment
+from dp2ddp.trial.subject import chosen_hashes
 from tests.heard import Heard
 from tests.report.made_up import failed_run
+
+
+@pytest.mark.parametrize(
+    ("chosen", "used", "users"),
+    [(None, "0", ""), ("random", "0", ""), ("", "0", ""), ("0", "0", "0"), ("7", "7", "7")],
+)
+def test_hashes_of_strings_are_the_users_if_he_has_chosen_some(
+    monkeypatch: pytest.MonkeyPatch, chosen: str | None, used: str, users: str
+) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("PYTHONHASHSEED", chosen)
+    assert environment()["PYTHONHASHSEED"] == used
+    assert chosen_hashes() == users
 
 
 @pytest.mark.parametrize(("kind", "before"), [("hang", []), ("crash", ["Traceback: all of it"])])
@@ -32,14 +46,13 @@ def test_a_hang_has_no_traceback_in_front_of_where_its_ranks_stand(
 
 
 class Original:
-    """A run under DataParallel that ends when it was asked so often."""
+    """A run under DataParallel."""
 
-    def __init__(self, run: Run, asked: int) -> None:
-        self.stage, self.started, self.asked = run.stage, 0.0, asked
+    def __init__(self, run: Run) -> None:
+        self.stage, self.started = run.stage, 0.0
 
     def codes(self) -> tuple[int | None, ...] | None:
-        self.asked -= 1
-        return (1,) if self.asked < 0 else None
+        return None
 
     def kill(self) -> None:
         pass
@@ -57,8 +70,9 @@ def whole(run: Run) -> Run:
 def test_of_a_script_that_fails_by_itself_the_original_is_told_about_first() -> None:
     dp, ddp = crashed("dp"), crashed("ddp")
     told: list[Run] = []
-    listener = Listener([Original(dp, asked=3)], told.append)
+    listener = Listener([Original(dp)], told.append)
     listener.on_end(ddp)
+    listener.on_look()
     assert told == []
     listener.on_end(dp)
     assert told == [dp, ddp]
@@ -67,26 +81,43 @@ def test_of_a_script_that_fails_by_itself_the_original_is_told_about_first() -> 
 def test_a_conversion_that_fails_alone_is_told_about_when_its_original_is_over() -> None:
     dp, ddp = whole(crashed("dp")), crashed("ddp")
     told: list[Run] = []
-    listener = Listener([Original(dp, asked=0)], told.append)
+    listener = Listener([Original(dp)], told.append)
     listener.on_end(dp)
     listener.on_end(ddp)
     assert told == [dp, ddp]
 
 
 def test_a_conversion_does_not_wait_for_an_original_that_trains_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nobody sleeps meanwhile: the other runs are watched."""
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("the watch stands still"))
-    dp, ddp = crashed("dp"), crashed("ddp", seconds=30.0)
+    dp, ddp = crashed("dp"), crashed("ddp", seconds=3.0)
     told: list[Run] = []
-    listener = Listener([Original(dp, asked=10**9)], told.append)
+    now = [100.0]
+    monkeypatch.setattr("dp2ddp.trial.runs.time.monotonic", lambda: now[0])
+    listener = Listener([Original(dp)], told.append)
     listener.on_end(ddp)
-    now += 31
+    now[0] = 104.9  # as long again as it took itself, and two seconds
     listener.on_look()
     assert told == []
-    now += 2
+    now[0] = 105.0
     listener.on_look()
+    assert told == [ddp]
+
+
+def test_an_original_that_was_ended_to_make_room_is_not_waited_for() -> None:
+    dp, ddp = crashed("dp"), crashed("ddp")
+    told: list[Run] = []
+    listener = Listener([Original(dp)], told.append)
+    listener.on_end(ddp)
+    listener.report_all()
+    listener.report_all()
+    assert told == [ddp]
+
+
+def test_runs_of_the_other_precision_are_not_waited_for() -> None:
+    dp, ddp = crashed("dp"), crashed("ddp")
+    ddp = dataclasses.replace(ddp, stage=dataclasses.replace(ddp.stage, dtype="float64"))
+    assert ddp.stage.dtype != dp.stage.dtype
+    told: list[Run] = []
+    Listener([Original(dp)], told.append).on_end(ddp)
     assert told == [ddp]
 
 

@@ -9,14 +9,18 @@ from typing import Any, cast
 
 import pytest
 
+from dp2ddp.costs.readings import Timed, read_timed, write_or_say_why
 from dp2ddp.costs.result import Sameness
 from dp2ddp.errors import RunError
 from dp2ddp.progress import SILENT
+from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.run_folder import RankStatus, write_status
 from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.stage import Stage
 from dp2ddp.trial.bench_plan import BenchPlan
 from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.subject import Subject
-from dp2ddp.trial.timing import Timing, _Bencher, _sameness
+from dp2ddp.trial.timing import Timing, _Bencher, _sameness, unwritten_readings
 from tests.report.made_up import different, same
 
 SUBJECT: Any = SimpleNamespace(script=Path("train.py"), port=Path("port.py"), launch="torchrun port.py")
@@ -66,6 +70,65 @@ def test_what_an_original_says_that_lacks_an_argument_is_told(
         RunError, match="takes no optimizer step.*ends with exit code 2: train.py: error: no --data"
     ):
         bencher._compare(subject_named("train.py"), 2)
+
+
+def timed_run(folder: Path, ended: bool) -> Run:
+    """DataParallel's, over; `ended`: its process said so."""
+    folder.mkdir(exist_ok=True)
+    write_status(folder, 0, RankStatus(1, 0 if ended else None))
+    stage = Stage("train.py", "dp", 2, ".", str(folder), "train.py", timed=str(folder / "readings"))
+    return Run(stage, (0,), 1.0, None)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        (
+            "no room",
+            r"what was measured on rank 0 could not be written \(OSError: .*No space left on device\)",
+        ),
+        ("no room for the reason", r"could not be written \(nor could the reason be: is the disk full\?\)"),
+        ("another program", "as it ended in another program"),
+    ],
+)
+def test_why_there_is_no_reading_is_told_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, words: str
+) -> None:
+    run = timed_run(tmp_path, ended=how != "another program")
+    folder = tmp_path / "readings"
+    if how != "another program":
+        no_room(monkeypatch, also_of_reason=how != "no room")
+        write_or_say_why(lambda: Timed(virtual=True, steps=9), folder, 0)
+    bencher = _Bencher(
+        Timing(VerifyOptions(script=Path("train.py"))),
+        cast(Server, None),
+        tmp_path,
+        SILENT,
+        BenchPlan.of((2,), 1, 4),
+    )
+    with pytest.raises(RunError, match=f"train.py: in dp mode on 2 devices nothing was measured.*{words}"):
+        bencher._check_steps(
+            run, [reading.steps for reading in read_timed(folder, range(1))], unwritten_readings(folder, run)
+        )
+
+
+def no_room(monkeypatch: pytest.MonkeyPatch, also_of_reason: bool) -> None:
+    """A full disk: files begin, and hold nothing; a reason is short, and may still find room."""
+    write = Path.write_text
+
+    def full(path: Path, text: str, **options: Any) -> int:
+        if path.suffix != ".new" and not also_of_reason:
+            return write(path, text, **options)
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+
+
+def test_a_reading_is_written_whole(tmp_path: Path) -> None:
+    write_or_say_why(lambda: Timed(virtual=True, steps=9), tmp_path, 0)
+    assert [reading.steps for reading in read_timed(tmp_path, range(1))] == [9]
+    assert unwritten_readings(tmp_path, timed_run(tmp_path / "run", ended=True)) == ""
 
 
 def subject_named(name: str) -> Subject:

@@ -69,6 +69,7 @@ class Facts:
     devices: tuple[DeviceIndex, ...]
     effects: tuple[Effect, ...]
     mentions: tuple[FunctionMention, ...]  # of functions that write
+    own_objects: tuple[Effect, ...]  # of classes that the project derives from what writes, in all files
     places: Places
     replication: Replication  # in the project
     training: Training
@@ -297,9 +298,10 @@ def gather_facts(project: Project) -> Facts:
     """The facts about the entry script, with those about each local module that it reaches."""
     whole = _read_together(Modules(project))
     effects = {script: tuple(_effects_of_all(script, whole)) for script in whole.modules.scripts}
+    own_objects = tuple(effect for found in effects.values() for effect in found if effect.made)
     writers = Writers(whole.modules, whole.places, whole.reach, effects)
     entry, *others = (
-        _facts_of(script, whole, tuple(writers.of(script, effects[script])))
+        _facts_of(script, whole, tuple(writers.of(script, effects[script])), own_objects)
         for script in whole.modules.scripts
     )
     return replace(entry, entry=find_entry(whole.modules), others=tuple(others))
@@ -348,7 +350,9 @@ def _effects_of_all(script: Script, whole: _Whole) -> Iterator[Effect]:
             yield effect
 
 
-def _facts_of(script: Script, whole: _Whole, effects: tuple[Effect, ...]) -> Facts:
+def _facts_of(
+    script: Script, whole: _Whole, effects: tuple[Effect, ...], own_objects: tuple[Effect, ...]
+) -> Facts:
     """What is known of one file; the training is that of the whole project."""
     here = script.scopes.parents
     return Facts(
@@ -363,6 +367,7 @@ def _facts_of(script: Script, whole: _Whole, effects: tuple[Effect, ...]) -> Fac
         devices=find_device_indices(script, whole.origins),
         effects=effects,
         mentions=find_mentions(script, whole.modules),
+        own_objects=own_objects,
         places=whole.places,
         replication=whole.replication,
         training=whole.training,

@@ -23,6 +23,7 @@ from dp2ddp.codemod.facts.destinations import (
 )
 from dp2ddp.codemod.facts.methods import method_called
 from dp2ddp.codemod.facts.modules import Modules
+from dp2ddp.codemod.facts.own_writers import OwnClass, own_class
 from dp2ddp.codemod.facts.scopes import SCRIPT
 from dp2ddp.codemod.facts.script import CallSite, Script, literal
 from dp2ddp.codemod.facts.sinks import (
@@ -49,6 +50,9 @@ from dp2ddp.codemod.facts.tables import of
 TRACKERS = {
     *(
         "torch.utils.tensorboard.SummaryWriter",
+        "torch.utils.tensorboard.writer.SummaryWriter",
+        "torch.utils.tensorboard.FileWriter",
+        "torch.utils.tensorboard.writer.FileWriter",
         "tensorboardX.SummaryWriter",
         "tensorboardX.writer.SummaryWriter",
     ),
@@ -112,12 +116,16 @@ class Effect:
     kind: (
         str  # open, opener, read and written, save, file, process, saver, tracker, writer, handler, log file
     )
+    made: OwnClass | None = (
+        None  # the class of the project that is called; the call's name is that of its base
+    )
 
 
 def find_effects(script: Script, modules: Modules) -> tuple[Effect, ...]:
     finder = _Finder(script, modules)
     kinds = ((call, finder.kind(call)) for call in script.calls)
-    return tuple(Effect(call, kind) for call, kind in kinds if kind)
+    found = (Effect(call, kind) if kind else finder.own_object(call) for call, kind in kinds)
+    return tuple(effect for effect in found if effect)
 
 
 class _Finder:
@@ -149,6 +157,30 @@ class _Finder:
         if name in FUNCTIONS:
             return self._kind_of_saver(call)
         return self._kind_of_method(call) if call.name is None else self._kind_by_looks(call)
+
+    def own_object(self, call: CallSite) -> Effect | None:
+        """An object of a class of the project: by the first of its bases that writes."""
+        if call.name is None or not (call.name.startswith(SCRIPT) or self.modules.is_local(call.name)):
+            return None
+        made = own_class(self.modules, self.script, call.node.func)
+        for base in made.bases if made else ():
+            as_base = CallSite(call.node, base, call.method)
+            if made and (kind := self._kind_by_base(as_base, made)):
+                return Effect(as_base, kind, made)
+        return None
+
+    def _kind_by_base(self, call: CallSite, made: OwnClass) -> str | None:
+        name = call.name or ""
+        if name in TEMPORARY:
+            return "own writer"
+        if not made.made_by or name not in {*HANDLES, *READ_AND_WRITTEN}:
+            return self.kind(call)
+        place, keyword, usual = {**HANDLES, **READ_AND_WRITTEN}[name]
+        modes = [_mode_given(inner, place, keyword, usual) for inner in made.calls_of_base]
+        if modes and all(literal(mode) == "r" or name in HANDLES and not writes(mode) for mode in modes):
+            return None
+        is_known = modes and name in HANDLES and all(isinstance(literal(mode), str) for mode in modes)
+        return "opener" if is_known else "own writer"
 
     def _kind_of_handle(self, call: CallSite) -> str | None:
         """What is opened by its name, in a mode that writes; what is given an open file only passes it on."""
@@ -290,6 +322,25 @@ class _Finder:
         return self._is_foreign(call, inner, depth - 1)
 
 
+def writing_base(made: OwnClass) -> str | None:
+    """The base by which every object of a class writes, whatever it is given."""
+    for name in made.bases:
+        writes_by_looks = WRITING_CLASS.match(name.rpartition(".")[2]) and not name.startswith(
+            NO_WRITING_CLASS
+        )
+        if writes_by_looks or any(name in names for kind, names in _TABLE if kind in _OBJECTS):
+            return name
+    return None
+
+
+def _mode_given(call: CallSite, place: int | None, keyword: str, usual: str) -> ast.expr:
+    """The mode that a base is given by `super().__init__(...)`, `Base.__init__(self, ...)`, `...__new__(cls, ...)`."""
+    is_super = isinstance(call.node.func, ast.Attribute) and isinstance(call.node.func.value, ast.Call)
+    shifted = place if place is None or is_super and call.method == "__init__" else place + 1
+    given = call.argument(shifted, keyword)
+    return given if given is not None else ast.Constant(usual)
+
+
 def _is_nowhere(script: Script, path: ast.expr | None) -> bool:
     """`open(os.devnull, "w")`: nothing is left of what is written there."""
     return script.scopes.name(path) == "os.devnull" or literal(path) == os.devnull
@@ -327,10 +378,12 @@ _TABLE: tuple[tuple[str, set[str] | tuple[str, ...]], ...] = (
     ("tracker", TRACKERS),
     ("writer", WRITERS),
     ("handler", ("logging.FileHandler", "logging.handlers.WatchedFileHandler")),
-    ("rotating", ("logging.handlers.RotatingFileHandler", "logging.handlers.TimedRotatingFileHandler")),
+    ("rotating", of("logging.handlers", "RotatingFileHandler TimedRotatingFileHandler BaseRotatingHandler")),
     ("temporary name", TEMPORARY_NAMES),
     ("background process", ("subprocess.Popen",)),
 )
+
+_OBJECTS = ("tracker", "writer", "handler", "rotating")
 
 
 def writes(mode: ast.expr | None) -> bool:

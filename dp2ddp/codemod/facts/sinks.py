@@ -81,6 +81,7 @@ HANDLES = {
         (1, "mode", "r"),
     ),
     **dict.fromkeys(("gzip.GzipFile", "bz2.BZ2File", "lzma.LZMAFile", "wave.open"), (1, "mode", "r")),
+    "io.FileIO": (1, "mode", "r"),
     **dict.fromkeys(("tables.open_file", "netCDF4.Dataset", "soundfile.SoundFile"), (1, "mode", "r")),
     "pandas.HDFStore": (1, "mode", "a"),
     **dict.fromkeys(("zarr.open", "zarr.open_group", "zarr.open_array"), (1, "mode", "a")),

@@ -92,4 +92,4 @@ class PrintOnEveryRank(CheckRule):
 
 
 def _replaces_print(script: DDPScript) -> bool:
-    return "builtins" in script.text or "redirect_stdout" in script.text or "sys.stdout" in script.text
+    return script.names_module("builtins") or not script.names.isdisjoint({"redirect_stdout", "stdout"})

@@ -69,7 +69,7 @@ class TrackerOnEveryRank(CheckRule):
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
         on_ranks = script.trains_on_ranks and script.groups or script.whole_batch_wraps
-        if not on_ranks or "WANDB_MODE" in script.text:
+        if not on_ranks or script.mentions("WANDB_MODE"):
             return
         for call in script.script.calls_of(*TRACKERS):
             given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]

@@ -12,9 +12,7 @@ from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.problems import Level
 
-HAS_BUFFERS = re.compile(
-    r"BatchNorm|torchvision\.models|resnet|densenet|mobilenet|efficientnet|register_buffer", re.IGNORECASE
-)
+HAS_BUFFERS = re.compile(r"BatchNorm|resnet|densenet|mobilenet|efficientnet|register_buffer", re.IGNORECASE)
 
 
 class WrapperOnOneRank(CheckRule):
@@ -98,10 +96,12 @@ class WrapperOnOneRank(CheckRule):
                 if condition is None or node is wrap.node or _others_run_it(script, condition, node, mention):
                     continue
                 run = node if place == 0 else _run_in(script, node, place - 1)
-                if run is not None and (
-                    HAS_BUFFERS.search(script.text) or not script.is_without_gradient(run)
-                ):
+                if run is not None and (_may_have_buffers(script) or not script.is_without_gradient(run)):
                     yield Problem(node, *_words(script.script.text_of(mention)))
+
+
+def _may_have_buffers(script: DDPScript) -> bool:
+    return script.names_module("torchvision.models") or script.has_word(HAS_BUFFERS)
 
 
 def _whole_batches_on_one_rank(script: DDPScript) -> Iterator[Problem]:

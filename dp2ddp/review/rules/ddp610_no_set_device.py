@@ -12,7 +12,7 @@ from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.problems import Level
 
 NAMES_A_DEVICE = re.compile(
-    r"set_device|VISIBLE_DEVICES|device_ids|set_default_device|cuda\.device\(|local_rank|slurm", re.I
+    r"set_device|VISIBLE_DEVICES|device_ids|set_default_device|local_rank|slurm", re.I
 )
 
 
@@ -70,7 +70,8 @@ class NoSetDevice(CheckRule):
             not script.trains_on_ranks
             or script.is_converted
             or script.sets_up_elsewhere
-            or NAMES_A_DEVICE.search(script.text)
+            or script.has_word(NAMES_A_DEVICE)
+            or any(script.script.calls_of("torch.cuda.device"))
         ):
             return
         if not any(literal(group.argument(0, "backend")) == "nccl" for group in script.groups):

@@ -17,6 +17,7 @@ IN_FULL = re.compile(
     r"torchvision\.models\.(?:\w+\.)?(?:(?:wide_)?resnet|resnext|vgg|alexnet|densenet|mobilenet|efficientnet"
     r"|convnext|squeezenet|shufflenet|regnet|mnasnet)\w*$"
 )
+FREEZES = re.compile("requires_grad")
 BRANCHES = (ast.If, ast.IfExp, ast.For, ast.While, ast.Try, ast.With, ast.comprehension, ast.Lambda)
 CUTS = ("detach", "data")  # gradients do not come through
 
@@ -89,7 +90,7 @@ class NeedlessSearchForUnused(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        if "requires_grad" in script.text or ".module." in script.text:
+        if script.has_word(FREEZES) or _looks_inside(script):
             return
         for wrap in script.wraps:
             given = wrap.keyword("find_unused_parameters")
@@ -103,6 +104,16 @@ class NeedlessSearchForUnused(CheckRule):
                     "the model uses all its parameters, so this searches the graph in every step for nothing",
                     "leave find_unused_parameters out",
                 )
+
+
+def _looks_inside(script: DDPScript) -> bool:
+    """`model.module.head`: what is done to it there, nobody knows."""
+    mentions = script.script.by_word.get("module", ())
+    parents = ((mention, script.script.scopes.parents[mention]) for mention in mentions)
+    return any(
+        isinstance(mention, ast.Attribute) and isinstance(parent, ast.Attribute)
+        for mention, parent in parents
+    )
 
 
 def _makers(script: DDPScript, node: ast.AST, depth: int = 5) -> Iterator[ast.AST]:

@@ -72,7 +72,7 @@ class AttributeOfTheWrapper(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        if any(word in script.text for word in ("hasattr(", "getattr(", "setattr(")):
+        if any(name.strip("_") in ("hasattr", "getattr", "setattr") for name in script.names):
             return
         stored = {
             node.attr

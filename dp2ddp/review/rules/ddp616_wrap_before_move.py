@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.facts.script import CallSite, literal
@@ -10,6 +11,8 @@ from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.problems import Level
+
+DEFAULT_DEVICE = re.compile("default_device|default_tensor_type")
 
 
 class WrapBeforeMove(CheckRule):
@@ -82,7 +85,7 @@ class WrapBeforeMove(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        if "default_device" in script.text or "default_tensor_type" in script.text:
+        if script.has_word(DEFAULT_DEVICE):
             return
         for call in script.script.calls:
             if not _moves_to_gpu(script, call):

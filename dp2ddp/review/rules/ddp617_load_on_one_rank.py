@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.problems import Level
+
+SENDS = re.compile("broadcast(?!_buffers)|sync_module|sync_param")
 
 
 class LoadOnOneRank(CheckRule):
@@ -65,7 +68,7 @@ class LoadOnOneRank(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        if any(word in script.text for word in ("broadcast(", "broadcast_", "sync_module", "sync_param")):
+        if any(map(SENDS.search, script.script.by_word)):  # no keyword: `broadcast_buffers=` sends no weights
             return
         for call in script.script.calls:
             condition = script.ranks.one_rank_condition(call.node)

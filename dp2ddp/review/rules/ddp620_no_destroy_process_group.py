@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import InsertAfter
+from dp2ddp.codemod.facts.iterations import FUNCTIONS
 from dp2ddp.codemod.facts.script import CallSite, literal
 from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.problems import Level
 
-TAKES_DOWN = re.compile(
-    r"destroy_process_group|cleanup|clean_up|destroy_dist|shutdown|tear_?down", re.IGNORECASE
-)
+TAKES_DOWN = re.compile(r"cleanup|clean_up|destroy_dist|shutdown|tear_?down", re.IGNORECASE)
 
 
 class NoDestroyProcessGroup(CheckRule):
@@ -120,12 +120,7 @@ class NoDestroyProcessGroup(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        if (
-            script.has_framework
-            or script.is_converted
-            or TAKES_DOWN.search(script.text)
-            or not _is_started(script)
-        ):
+        if script.has_framework or script.is_converted or _may_take_down(script) or not _is_started(script):
             return
         for group in [group for group in script.groups if literal(group.argument(0, "backend")) != "gloo"][
             :1
@@ -136,6 +131,34 @@ class NoDestroyProcessGroup(CheckRule):
                 "call destroy_process_group() when all is done",
                 _fix(script, group),
             )
+
+
+def _may_take_down(script: DDPScript) -> bool:
+    """Whether the file destroys a group, or calls a function out of sight that may, or hands one on to be called."""
+    if script.mentions("destroy_process_group"):
+        return True
+    matching = (
+        mention
+        for word, mentions in script.script.by_word.items()
+        if TAKES_DOWN.search(word)
+        for mention in mentions
+    )
+    return any(_is_called(script, mention) and _is_out_of_sight(script, mention) for mention in matching)
+
+
+def _is_called(script: DDPScript, mention: ast.AST) -> bool:
+    """`cleanup()`, `atexit.register(cleanup)`, `@cleanup`; no option, `args.shutdown_hook`."""
+    parent = script.script.scopes.parents[mention]
+    if isinstance(parent, ast.Call):
+        return True
+    return isinstance(parent, (*FUNCTIONS, ast.ClassDef)) and mention in parent.decorator_list
+
+
+def _is_out_of_sight(script: DDPScript, function: ast.AST) -> bool:
+    """Of a function of this file it is seen that it takes nothing down, and of Python's own it is known."""
+    name = script.script.scopes.name(function) or ""
+    in_file = script.script.scopes.definition(function) is not None
+    return not in_file and name.split(".")[0] not in sys.stdlib_module_names
 
 
 def _is_started(script: DDPScript) -> bool:

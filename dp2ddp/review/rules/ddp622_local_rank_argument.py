@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Replace
@@ -11,6 +12,8 @@ from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.problems import Level
+
+LOCAL_RANK = re.compile("LOCAL_RANK")
 
 
 class LocalRankArgument(CheckRule):
@@ -86,7 +89,7 @@ class LocalRankArgument(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        if script.has_framework or "LOCAL_RANK" in script.text or not (script.groups or script.wraps):
+        if script.has_framework or script.has_word(LOCAL_RANK) or not (script.groups or script.wraps):
             return
         if script.is_converted:  # its own way of starting ranks is to stay out
             return

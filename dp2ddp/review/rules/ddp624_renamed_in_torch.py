@@ -87,7 +87,7 @@ class RenamedInTorch(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        if not (script.groups or script.wraps or "torch.distributed" in script.text):
+        if not (script.groups or script.wraps or script.names_module("torch.distributed")):
             return
         said: set[str] = set()
         for node in sorted(script.script.nodes(ast.Name, ast.Attribute), key=_place):

@@ -6,12 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
+from dp2ddp.codemod.facts.script import literal
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.problems import Level
 
-EVENS = re.compile(r"\bjoin\(\)|\bJoin\(|//|ceil|pad|drop|cycle|infinite|max_steps|total_size|while True")
+EVENS = re.compile(r"^Join$|ceil|pad|drop|cycle|infinite|max_steps|total_size")
 
 
 class UnevenShards(CheckRule):
@@ -74,7 +75,7 @@ class UnevenShards(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        if not script.trains_on_ranks or EVENS.search(script.text):
+        if not script.trains_on_ranks or script.has_word(EVENS) or _evens(script):
             return
         for node in script.script.nodes(ast.Subscript):
             match node:
@@ -87,6 +88,16 @@ class UnevenShards(CheckRule):
                             "the ranks' shares are not equally long, so one may wait for ranks that are done",
                             "cut or pad to a multiple of the number of ranks, or train under model.join()",
                         )
+
+
+def _evens(script: DDPScript) -> bool:
+    """`model.join()`, a number that is cut (`//`), a loop without an end."""
+    if any(call.method == "join" and not call.node.args for call in script.script.calls):
+        return True
+    operations = script.script.nodes(ast.BinOp, ast.AugAssign)
+    if any(isinstance(getattr(operation, "op", None), ast.FloorDiv) for operation in operations):
+        return True
+    return any(isinstance(loop, ast.While) and literal(loop.test) for loop in script.script.nodes(ast.While))
 
 
 def _is_trained_on(script: DDPScript, values: ast.AST, steps: int = 4) -> bool:

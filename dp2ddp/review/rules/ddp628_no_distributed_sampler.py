@@ -12,7 +12,7 @@ from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.problems import Level
 
-SHARES = re.compile(r"[sS]ampler|Iterable|webdataset|dali|shard|prepare\(|split_dataset", re.IGNORECASE)
+SHARES = re.compile(r"[sS]ampler|Iterable|webdataset|dali|shard|prepare$|split_dataset", re.IGNORECASE)
 
 
 class NoDistributedSampler(CheckRule):
@@ -78,7 +78,7 @@ class NoDistributedSampler(CheckRule):
     )
 
     def find(self, script: DDPScript) -> Iterator[Problem]:
-        if not script.trains_on_ranks or not script.groups or SHARES.search(script.text):
+        if not script.trains_on_ranks or not script.groups or script.has_word(SHARES):
             return
         if any(_is_seeded_by_rank(script, call) for call in script.script.calls):
             return

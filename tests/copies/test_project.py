@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from dp2ddp.copies import project as project_copy
+from dp2ddp.copies.project import RECORD, Copy, Wishes, copy_project
 from dp2ddp.errors import SourceError
-from dp2ddp.source import project_copy
-from dp2ddp.source.folders import project_root, refuse_unkept, undo_commands
-from dp2ddp.source.project_copy import Copy, copy_project
+from dp2ddp.source import survey
+from dp2ddp.source.folders import project_root
 
 
 @pytest.fixture
@@ -41,11 +43,17 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def copied(project: Path, *others: Path, target: str = "../copy", force: bool = False) -> Copy:
+def copied(
+    project: Path, *others: Path, target: str = "../copy", force: bool = False, written: tuple[str, ...] = (),
+    wishes: Wishes | None = None,
+) -> Copy:  # fmt: skip
     """A copy in which the script, and others, say `new`."""
-    return copy_project(
-        project / "train.py", dict.fromkeys((project / "train.py", *others), b"new"), Path(target), force
-    )
+    files = dict.fromkeys((project / "train.py", *others), b"new")
+    return copy_project(project / "train.py", files, Path(target), force, written, wishes or Wishes())
+
+
+def links(copy: Path) -> set[str]:
+    return {str(path.relative_to(copy)) for path in copy.rglob("*") if path.is_symlink()}
 
 
 def test_the_copy_is_whole_but_for_version_control_caches_and_environments(project: Path) -> None:
@@ -61,31 +69,81 @@ def test_the_copy_is_whole_but_for_version_control_caches_and_environments(proje
         "data/small.txt",
         "data/large.bin",
         "checkpoints",
+        RECORD,
     }
     assert (copy / "train.py").read_text() == "new"
     assert (project / "train.py").read_text() == "train.py"
 
 
-def test_what_is_large_or_binary_is_a_link_and_is_named(project: Path) -> None:
-    write(project / "data/weights.pt", "\0" * (2**16 + 1))
-    write(project / "data/notes.txt", "x" * (2**16 + 1))
+def test_what_is_large_is_a_link_and_is_named_with_its_size(project: Path) -> None:
+    write(project / "data/weights.npy", "\0" * 2**20)
     write(project / "lib/long.py", "x" * (2**20 + 1))
 
     copy = copied(project)
 
-    assert copy.linked == (Path("data/large.bin"), Path("data/weights.pt"))
-    links = {path.name for path in (project.parent / "copy").rglob("*") if path.is_symlink()}
-    assert links == {"large.bin", "weights.pt"}
+    assert copy.linked == ("data/large.bin (1.05 MB)",)
+    assert links(project.parent / "copy") == {"data/large.bin"}
     assert (project.parent / "copy/data/large.bin").resolve() == project / "data/large.bin"
 
 
 def test_a_folder_of_very_many_files_is_a_link(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project_copy, "MANY", 3)
+    monkeypatch.setattr(survey, "MANY", 3)
     for number in range(4):
         write(project / "data/images" / f"{number}.txt", "x")
         write(project / "lib" / f"m{number}.py", "x")
 
-    assert copied(project).linked == (Path("data/images"), Path("data/large.bin"))
+    copied(project)
+
+    assert links(project.parent / "copy") == {"data/images", "data/large.bin"}
+
+
+class TestResults:
+    """Runs of the copy write where runs of the original wrote: a link there would lead them to the original's."""
+
+    @pytest.fixture(autouse=True)
+    def limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(project_copy, "RESULT_COPIED", 2**21)
+
+    def test_they_are_copied_or_left_out_and_named(self, project: Path) -> None:
+        write(project / "best.pt", "x" * (2**20 + 1))
+        write(project / "runs/deep/events.out.tfevents.1", "x" * (2**20 + 1))
+        write(project / "checkpoints/huge.bin", "x" * (2**21 + 1))
+
+        copy = copied(project)
+
+        assert links(project.parent / "copy") == {"data/large.bin"}
+        assert (project.parent / "copy/best.pt").stat().st_size == 2**20 + 1
+        assert (project.parent / "copy/runs/deep/events.out.tfevents.1").exists()
+        assert copy.left_out == ("checkpoints/huge.bin (2.1 MB)",)
+
+    def test_what_the_script_writes_to_is_one_whatever_it_is_called(self, project: Path) -> None:
+        write(project / "data/table.npy", "x" * (2**20 + 1))
+        copied(project, written=("./data/table.npy",))
+        assert links(project.parent / "copy") == {"data/large.bin"}
+
+    def test_a_folder_that_the_script_writes_into_is_no_link(
+        self, project: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(survey, "MANY", 3)
+        for number in range(4):
+            write(project / "data" / f"{number}.jpg", "x")
+        copied(project, written=("data/cache.pt",))
+        write(project.parent / "copy/data/cache.pt", "theirs")
+        assert not (project / "data/cache.pt").exists()
+        assert "data/3.jpg" in links(project.parent / "copy")
+
+    def test_a_link_of_the_users_to_one_is_no_link(self, project: Path) -> None:
+        write(project.parent / "elsewhere.pt", "x" * (2**20 + 1))
+        (project / "best.pt").symlink_to(project.parent / "elsewhere.pt")
+        copied(project)
+        assert links(project.parent / "copy") == {"data/large.bin"}
+
+    def test_wishes_decide_otherwise(self, project: Path) -> None:
+        write(project / "checkpoints/huge.bin", "x" * (2**21 + 1))
+        wishes = Wishes(link=("checkpoints/*",), copy=("data",))
+        copy = copied(project, wishes=wishes)
+        assert links(project.parent / "copy") == {"checkpoints/huge.bin"}
+        assert copy.left_out == ()
 
 
 def test_what_git_ignores_is_there_too(project: Path) -> None:
@@ -139,6 +197,7 @@ class TestTargets:
     def test_inside_of_the_project_it_does_not_hold_itself(self, project: Path) -> None:
         copied(project, target="copy")
         assert sorted(path.name for path in (project / "copy").iterdir()) == [
+            RECORD,
             "checkpoints",
             "data",
             "lib",
@@ -151,17 +210,62 @@ class TestTargets:
             copied(project, target=target, force=True)
         assert (project / "train.py").read_text() == "train.py"
 
-    def test_with_force_it_is_laid_over_what_is_there(self, project: Path) -> None:
+    @pytest.mark.parametrize("target", ["data", "lib"])
+    def test_a_folder_of_the_originals_own_is_refused(self, project: Path, target: str) -> None:
+        with pytest.raises(SourceError, match="belongs to the project"):
+            copied(project, target=target, force=True)
+
+    def test_with_force_code_is_replaced_and_all_else_stays(self, project: Path) -> None:
         copied(project)
-        write(project.parent / "copy/mine.txt", "mine")
+        copy = project.parent / "copy"
+        write(copy / "mine.txt", "mine")
+        write(copy / "data/small.txt", "what a run of the copy wrote")
+        write(project / "lib/net.py", "changed")
 
         with pytest.raises(SourceError, match="exists already"):
             copied(project)
+        assert copied(project, force=True).kept == ()
+
+        assert (copy / "mine.txt").read_text() == "mine"
+        assert (copy / "data/small.txt").read_text() == "what a run of the copy wrote"
+        assert (copy / "lib/net.py").read_text() == "changed"
+        assert (copy / "data/large.bin").is_symlink()
+        assert not list(project.parent.glob(".copy-*"))
+
+    def test_with_force_code_that_its_owner_changed_stays_beside(self, project: Path) -> None:
+        copied(project)
+        write(project.parent / "copy/train.py", "mine")
+        assert copied(project, force=True).kept == ("train.py is train.py.mine now",)
+        assert (project.parent / "copy/train.py").read_text() == "new"
+        assert (project.parent / "copy/train.py.mine").read_text() == "mine"
+
+    def test_with_force_no_link_below_it_is_followed(self, project: Path) -> None:
+        """The owner shares checkpoints; the original's was once replaced by a link to itself."""
+        best = write(project / "checkpoints/best.pt", "x" * (2**20 + 1))
+        copied(project)
+        shutil.rmtree(project.parent / "copy/checkpoints")
+        (project.parent / "copy/checkpoints").symlink_to("../project/checkpoints")
+
         copied(project, force=True)
 
-        assert (project.parent / "copy/mine.txt").read_text() == "mine"
-        assert (project.parent / "copy/data/large.bin").is_symlink()
-        assert not list((project.parent / "copy").glob(".copy-*"))
+        assert best.stat().st_size == 2**20 + 1
+        assert not best.is_symlink()
+        assert [path.name for path in best.parent.iterdir()] == ["best.pt"]
+
+    def test_with_force_code_is_not_put_behind_a_link(self, project: Path) -> None:
+        copied(project)
+        shutil.rmtree(project.parent / "copy/lib")
+        (project.parent / "copy/lib").symlink_to("../project/lib")
+        with pytest.raises(SourceError, match="is a link"):
+            copied(project, project / "lib/net.py", force=True)
+        assert (project / "lib/net.py").read_text() == "lib/net.py"
+
+    def test_a_private_project_has_a_private_copy(self, project: Path) -> None:
+        project.chmod(0o700)
+        (project / "lib").chmod(0o710)
+        copied(project)
+        assert (project.parent / "copy").stat().st_mode & 0o777 == 0o700
+        assert (project.parent / "copy/lib").stat().st_mode & 0o777 == 0o710
 
     def test_a_failure_in_the_middle_leaves_nothing(
         self, project: Path, monkeypatch: pytest.MonkeyPatch
@@ -194,32 +298,6 @@ class TestRoot:
         monkeypatch.setenv("HOME", str(project.parent))
         git(project.parent, "init")
         assert project_root(project / "train.py", [project / "lib/net.py"]) == project
-
-
-class TestGit:
-    def test_a_link_under_another_name_is_asked_for_by_the_name_of_its_file(self, project: Path) -> None:
-        git(project, "init")
-        git(project, "add", "lib/net.py")
-        git(project, "commit", "-m", "all")
-        (project / "link.py").symlink_to("lib/net.py")
-        refuse_unkept([project / "link.py"])
-
-        (project / "lib/net.py").write_text("not committed")
-        with pytest.raises(SourceError, match="not committed"):
-            refuse_unkept([project / "link.py"])
-
-    def test_one_command_undoes_all(self, project: Path) -> None:
-        git(project, "init")
-        git(project, "add", "train.py", "lib")
-        git(project, "commit", "-m", "all")
-        files = [write(project / name, "new") for name in ("train.py", "ddp helpers.py")]
-
-        (command,) = undo_commands(files)
-        subprocess.run(command, shell=True, check=True, capture_output=True, cwd=project)
-
-        assert (project / "train.py").read_text() == "train.py"
-        assert not (project / "ddp helpers.py").exists()
-        assert (project / "data/small.txt").exists()
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -1,0 +1,79 @@
+"""Paths that a project's text hands to what writes: a copy of the project must hold no links at those places.
+
+Over-reported: each text in a call that may write counts, and so does what the names in the call were once given, here
+or as the default of an option.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+
+_WRITES = re.compile(
+    r"save|dump|write|makedirs|mkdir|touch|extract|download|to_(?:csv|json|parquet|pickle|hdf)|log|handler|connect",
+    re.IGNORECASE,
+)
+_OPENS = re.compile(r"open$|^File$|memmap$|HDFStore$")
+_MODE = re.compile(r"[rwaxbt+]{1,4}")
+_OPTION = re.compile(r"add_argument$|option$|field$", re.IGNORECASE)
+_LONG = 200  # characters; a longer text is no path
+
+
+def written_paths(trees: Iterable[ast.AST]) -> frozenset[str]:
+    """Texts that may be paths of what is written, from the syntax trees of a project's files."""
+    calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, (ast.Call, ast.Assign))]
+    given = _given(calls)
+    found: set[str] = set()
+    for call in calls:
+        if isinstance(call, ast.Call) and _writes(call):
+            for node in ast.walk(call):
+                found.update(_texts(node, given))
+    return frozenset(text for text in found if text.strip("./ ") and len(text) <= _LONG)
+
+
+def _writes(call: ast.Call) -> bool:
+    """Whether it may; what opens a file does where its mode says so."""
+    name = _name(call.func)
+    if not _OPENS.search(name):
+        return bool(_WRITES.search(name))
+    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+    modes = [text for each in arguments for text in _constant(each) if _MODE.fullmatch(text)]
+    return any(set("wax+") & set(mode) for mode in modes)
+
+
+def _given(nodes: Iterable[ast.Call | ast.Assign]) -> dict[str, set[str]]:
+    """Name -> texts that it is given: by an assignment, by a keyword, as the default of an option."""
+    given: dict[str, set[str]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            texts = {text for each in ast.walk(node.value) for text in _constant(each)}
+            for target in node.targets:
+                given.setdefault(_name(target), set()).update(texts)
+            continue
+        for keyword in node.keywords:
+            given.setdefault(keyword.arg or "", set()).update(_constant(keyword.value))
+        if _OPTION.search(_name(node.func)):
+            for option in (text for argument in node.args for text in _constant(argument)):
+                for keyword in node.keywords:
+                    name = option.lstrip("-").replace("-", "_")
+                    given.setdefault(name, set()).update(
+                        _constant(keyword.value) if keyword.arg == "default" else ()
+                    )
+    return given
+
+
+def _texts(node: ast.AST, given: dict[str, set[str]]) -> Iterator[str]:
+    yield from _constant(node)
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        yield from given.get(_name(node), ())
+
+
+def _constant(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+
+
+def _name(node: ast.AST) -> str:
+    """The last part of a name."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

@@ -1,0 +1,239 @@
+"""A copy of the user's folder where no mount can be made: code and small things are copied, data are links.
+
+The run opens links up where it writes (unfolding.py). What the tool itself puts there replaces a link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from dp2ddp.copies.cloning import clone
+from dp2ddp.copies.disguise import is_ours, link
+from dp2ddp.copies.leavings import FilesLeft, is_as_it_was
+from dp2ddp.copies.originals import Original, changed, look_at
+from dp2ddp.source.left_out import is_left_out
+from dp2ddp.source.survey import Entry, Kind, survey
+
+LARGE_COPIED = 8 * 2**20  # bytes of a file above survey.SMALL that is copied all the same
+ALL_COPIED = 256 * 2**20  # bytes of such files in all
+NEIGHBOURS = 500  # things beside the folder that can be found from the copy
+SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".txt", ".sh", ".env")
+
+
+@dataclass(frozen=True)
+class LinkedCopy:
+    """A copy of a folder, what was in it at the start, and what of it are links to the user's files."""
+
+    original: Path
+    folder: Path
+    before: Mapping[str, tuple[int, int]]  # path -> size and time of the last change, of files and links
+    folders: frozenset[str]
+    linked: tuple[Original, ...]
+
+    @property
+    def inside(self) -> tuple[Path, ...]:
+        """Where the run has it."""
+        return (self.folder,)
+
+    def here(self, argument: str) -> str:
+        """An argument of the script, with each path below the original as the same path of the copy."""
+        return _moved(argument, str(self.original), str(self.folder))
+
+    def left_behind(self) -> FilesLeft:
+        """What the run wrote and removed."""
+        after = _inventory(self.folder)
+        touched = (path for path in after if after[path] != self.before.get(path))
+        written = sorted(path for path in touched if not self._is_as_it_was(path))
+        gone = {path for path in self.before.keys() - after.keys() if not (self.folder / path).is_dir()}
+        for path in self.before.keys() - after.keys() - gone:  # opened up
+            gone.update(self._missing(path))
+        now = {name for name in _folders(self.folder) if not self._is_unfolded(name)}
+        return FilesLeft(self.folder, tuple(written), tuple(sorted(gone)), frozenset(now ^ self.folders))
+
+    def _is_as_it_was(self, path: str) -> bool:
+        new, old = self.folder / path, self.original / path
+        if is_ours(new) and os.path.realpath(new) == os.path.realpath(old):
+            return True  # in a folder that was opened up
+        return (path in self.before or not new.is_symlink()) and is_as_it_was(new, old)
+
+    def _is_unfolded(self, path: str) -> bool:
+        return path not in self.folders and (self.original / path).is_dir()
+
+    def _missing(self, path: str) -> Iterator[str]:
+        """What was removed from a folder that was opened up."""
+        here = self.folder / path
+        for entry in os.scandir(self.original / path):
+            name = f"{path}/{entry.name}"
+            if not os.path.lexists(here / entry.name):
+                yield name
+            elif entry.is_dir() and not (here / entry.name).is_symlink():
+                yield from self._missing(name)
+
+    def changed_originals(self) -> tuple[Path, ...]:
+        """Files of the user's that only links lead to, and that are not as they were before the run."""
+        return changed(self.linked)
+
+
+def copy_by_links(
+    original: Path, room: Path, files: Mapping[Path, bytes], named: Iterable[Path], without: Iterable[Path]
+) -> LinkedCopy:
+    """Copy a folder into `room`, with `files` in it in the place of the user's.
+
+    named: files that lie in the copy as files, however much there is beside them. without: what is passed over.
+    """
+    making = _Making(original, _beside_its_neighbours(original, room, set(without)))
+    for entry in survey(original, (*named, *files), without):
+        making.put(entry)
+    for path, data in files.items():
+        if path.is_relative_to(original):
+            _replace(making.place(path), data)
+    folder = making.folder
+    return LinkedCopy(
+        original, folder, _inventory(folder), frozenset(_folders(folder)), tuple(map(look_at, making.linked))
+    )
+
+
+class _Making:
+    """From `original` to `folder`."""
+
+    def __init__(self, original: Path, folder: Path) -> None:
+        self.original, self.folder = original, folder
+        self.linked: list[Path] = []
+        self._copied = 0  # bytes of large files
+        self._make = {
+            Kind.FOLDER: self._folder,
+            Kind.CODE: self._copy,
+            Kind.SMALL: self._copy_small,
+            Kind.LARGE: self._copy_or_link,
+            Kind.DATA: self._link,
+            Kind.LINK: self._follow,
+        }
+
+    def put(self, entry: Entry) -> None:
+        """Put a thing of the folder into the copy."""
+        self._make[entry.kind](entry)
+
+    def place(self, path: Path) -> Path:
+        """Where it is in the copy."""
+        return self.folder / path.relative_to(self.original)
+
+    def _folder(self, entry: Entry) -> None:
+        place = self.place(entry.path)
+        place.mkdir()
+        place.chmod(entry.path.stat().st_mode | 0o700)
+
+    def _copy(self, entry: Entry) -> None:
+        try:
+            shutil.copy2(entry.path, self.place(entry.path))
+        except PermissionError:  # the run can read no more of it than we
+            self.place(entry.path).unlink(missing_ok=True)
+            self._link(entry)
+
+    def _copy_small(self, entry: Entry) -> None:
+        self._copy(entry)
+        place = self.place(entry.path)
+        if place.suffix in SETTINGS and not place.is_symlink():
+            _move_paths(place, str(self.original), str(self.folder))
+
+    def _copy_or_link(self, entry: Entry) -> None:
+        if clone(entry.path, self.place(entry.path)):
+            return
+        if entry.size <= LARGE_COPIED and self._copied + entry.size <= ALL_COPIED:
+            self._copied += entry.size
+            self._copy(entry)
+        else:
+            self._link(entry)
+
+    def _link(self, entry: Entry) -> None:
+        link(entry.path, self.place(entry.path))
+        self.linked.append(entry.path)
+
+    def _follow(self, entry: Entry) -> None:
+        """A link within the folder leads to the same place of the copy, one out of it to where it led."""
+        there = Path(os.path.realpath(entry.path))
+        if there.is_relative_to(self.original) and not _is_below_left_out(there, self.original):
+            there = self.place(there)
+        else:
+            self.linked.append(entry.path)
+        self.place(entry.path).symlink_to(there)
+
+
+def _beside_its_neighbours(original: Path, room: Path, without: set[Path]) -> Path:
+    """The folder for the copy; `..` and `../..` lead to links to what is beside the original."""
+    above = [parent for parent in list(original.parents)[:2] if parent != parent.parent]
+    here = room.joinpath("tree", *(parent.name for parent in reversed(above)))
+    here.mkdir(parents=True)
+    for depth, parent in enumerate(above):
+        own = original if depth == 0 else above[0]
+        place = here if depth == 0 else here.parent
+        with contextlib.suppress(PermissionError), os.scandir(parent) as entries:
+            for entry in islice(entries, NEIGHBOURS):
+                if Path(entry.path) not in {own, *without}:
+                    link(entry.path, place / entry.name)
+    folder = here / original.name
+    folder.mkdir()
+    folder.chmod(original.stat().st_mode | 0o700)
+    return folder
+
+
+def _is_below_left_out(path: Path, root: Path) -> bool:
+    return any(
+        is_left_out(str(each)) for each in (path, *path.parents) if each != root and each.is_relative_to(root)
+    )
+
+
+def _replace(place: Path, data: bytes) -> None:
+    """A link is replaced, and what it leads to is the user's."""
+    place.unlink(missing_ok=True)
+    place.write_bytes(data)
+
+
+def _move_paths(file: Path, old: str, new: str) -> None:
+    """Paths below the original in a file of settings lead into the copy."""
+    try:
+        text = file.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        return
+    moved = _moved(text, old, new)
+    if moved != text:
+        file.chmod(file.stat().st_mode | 0o200)
+        file.write_bytes(moved.encode("utf-8"))
+
+
+def _moved(text: str, old: str, new: str) -> str:
+    """`text` with the folder `old` as `new`, wherever a path begins with it."""
+    return re.sub(rf"(?<![\w./-]){re.escape(old)}(?![\w.-])", lambda _: new, text)
+
+
+def _inventory(root: Path) -> dict[str, tuple[int, int]]:
+    states = ((path, os.lstat(root / path)) for path in _files(root))
+    return {path: (state.st_size, state.st_mtime_ns) for path, state in states}
+
+
+def _walk(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    for folder, names, files in os.walk(root):
+        names[:] = [name for name in names if not is_left_out(os.path.join(folder, name))]
+        yield folder, names, files
+
+
+def _files(root: Path) -> Iterator[str]:
+    """Files and links; no sockets, no pipes."""
+    for folder, names, files in _walk(root):
+        for name in (*names, *files):
+            path = os.path.join(folder, name)
+            if os.path.islink(path) or os.path.isfile(path):
+                yield os.path.relpath(path, root)
+
+
+def _folders(root: Path) -> Iterator[str]:
+    for folder, names, _ in _walk(root):
+        for name in names:
+            if not os.path.islink(os.path.join(folder, name)):
+                yield os.path.relpath(os.path.join(folder, name), root)

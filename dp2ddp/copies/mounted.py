@@ -1,0 +1,267 @@
+"""A layer over the user's folder, which only the run sees: the folder keeps its path, and nothing is copied."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from pathlib import Path
+
+from dp2ddp.copies import namespace
+from dp2ddp.copies.disguise import is_ours
+from dp2ddp.copies.leavings import FilesLeft, is_as_it_was
+from dp2ddp.copies.namespace import READY, Layer
+from dp2ddp.errors import RunError
+from dp2ddp.source.folders import holds_too_much
+from dp2ddp.source.left_out import is_left_out
+from dp2ddp.source.survey import Kind, survey
+
+SWITCH = "DP2DDP_MOUNTS"  # "0": go without
+_OF_THE_SYSTEM = {
+    (),
+    ("bin",),
+    ("boot",),
+    ("dev",),
+    ("etc",),
+    ("lib",),
+    ("proc",),
+    ("run",),
+    ("sys",),
+    ("usr",),
+}
+_MOST_LED_TO = 20  # folders elsewhere that links lead to
+_REMOVED_TOLD = 1000  # files of a removed folder that are named, at most
+
+
+@dataclass(frozen=True)
+class MountedCopy:
+    """What a run has in the place of a folder of the user's."""
+
+    original: Path
+    folder: Path  # where we find what the run sees
+    layers: Sequence[Layer]
+    put: Mapping[Path, bytes]  # files that were put there before the run, by their paths in the user's folder
+
+    @property
+    def inside(self) -> tuple[Path, ...]:
+        """Where the run has it: all that is written below is caught."""
+        return tuple(Path(layer.folder) for layer in self.layers)
+
+    def here(self, argument: str) -> str:
+        """An argument of the script, for the run."""
+        return argument
+
+    def left_behind(self) -> FilesLeft:
+        """What the layers hold."""
+        written: list[str] = []
+        removed: list[str] = []
+        folders: set[str] = set()
+        for layer in self.layers:
+            for each in _changes(Path(layer.upper), Path(layer.folder)):
+                name = os.path.relpath(each.path, self.original)
+                if each.is_folder:
+                    folders.add(name)
+                elif each.is_removed:
+                    removed.append(name)
+                elif not self._is_as_it_was(each.path, self.folder / name):
+                    written.append(name)
+        root = str(self.folder)[: -len(str(self.original))]
+        return FilesLeft(
+            self.folder, tuple(sorted(written)), tuple(sorted(removed)), frozenset(folders), root
+        )
+
+    def _is_as_it_was(self, path: Path, now: Path) -> bool:
+        if is_ours(now) and os.path.realpath(now) == os.path.realpath(path):
+            return True  # in a folder behind a link of the user's that was opened up
+        if path in self.put:
+            return now.is_file() and now.read_bytes() == self.put[path]
+        return is_as_it_was(now, path)
+
+    def changed_originals(self) -> tuple[Path, ...]:
+        """None can: the layer catches every kind of writer."""
+        return ()
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A path of the user's that is another one in the layer."""
+
+    path: Path
+    is_removed: bool = False
+    is_folder: bool = False  # that was made, or removed
+
+
+def _changes(upper: Path, original: Path) -> Iterator[_Change]:
+    """What of a folder a layer hides, replaces or adds.
+
+    A name that is gone is a character device 0, 0; of a folder that was removed and made again nothing of the old one
+    is seen any more, and an attribute says so.
+    """
+    is_new = not original.is_dir() or original.is_symlink()
+    hidden = set() if is_new or not _is_opaque(upper) else set(os.listdir(original)) - set(os.listdir(upper))
+    for name in sorted(hidden):
+        yield from _removed(original / name)
+    with os.scandir(upper) as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            path = original / entry.name
+            state = entry.stat(follow_symlinks=False)
+            if stat.S_ISCHR(state.st_mode) and state.st_rdev == 0:
+                yield from _removed(path)
+            elif stat.S_ISDIR(state.st_mode):
+                if not is_left_out(entry.path):
+                    if not path.is_dir() or path.is_symlink():
+                        yield _Change(path, is_folder=True)
+                    yield from _changes(Path(entry.path), path)
+            elif stat.S_ISREG(state.st_mode) or stat.S_ISLNK(state.st_mode):
+                yield _Change(path)
+
+
+def _is_opaque(upper: Path) -> bool:
+    return any(f"{space}.overlay.opaque" in os.listxattr(upper) for space in ("user", "trusted"))
+
+
+def _removed(path: Path) -> Iterator[_Change]:
+    if not path.is_dir() or path.is_symlink():
+        yield _Change(path, is_removed=True)
+        return
+    yield _Change(path, is_folder=True)
+    below = (Path(folder) / name for folder, _, names in os.walk(path) for name in names)
+    yield from (_Change(each, is_removed=True) for each in islice(below, _REMOVED_TOLD))
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a run's mounts. They are gone when it and the run have ended."""
+
+    process: subprocess.Popen[str]
+    layers: Sequence[Layer]
+
+    def view(self, path: Path) -> Path:
+        """Where we find what the run sees at a path."""
+        return Path(f"/proc/{self.process.pid}/root{path}")
+
+    def close(self) -> None:
+        """End it; what the layers caught can be removed from now on. A second time it does nothing."""
+        if self.process.stdin:
+            self.process.stdin.close()
+        self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+        for layer in self.layers:
+            for folder in Path(layer.work).glob("*"):
+                folder.chmod(0o700)  # the kernel makes one that not even its owner may look into
+
+
+def mount(
+    trees: Mapping[Path, Path], files: Mapping[Path, bytes], room: Path
+) -> tuple[list[MountedCopy], Holder]:
+    """Lay a layer over each tree, with `files` in it from the start.
+
+    trees: folder of the user's -> what lies under the layer, which is that folder or one above it.
+    room: a folder for what is written. RunError where the system does not do it.
+    """
+    mine = {
+        folder: _layers(tree, room / f"layer{number}") for number, (folder, tree) in enumerate(trees.items())
+    }
+    every = [layer for layers in mine.values() for layer in layers]
+    for path, data in files.items():
+        _put(path, data, every)
+    holder = _hold(every)
+    copies = [MountedCopy(folder, holder.view(folder), layers, files) for folder, layers in mine.items()]
+    return copies, holder
+
+
+def _hold(layers: Sequence[Layer]) -> Holder:
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", namespace.__file__, json.dumps(layers)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,  # Ctrl-C is for us; the end of stdin ends it
+    )
+    holder = Holder(process, layers)
+    answer = (process.stdout.readline() if process.stdout else "").strip()
+    if answer != READY:
+        holder.close()
+        raise RunError(
+            f"{layers[0].folder}: no layer could be laid over it ({answer or 'no answer'}); {SWITCH}=0 goes without"
+        )
+    return holder
+
+
+def _layers(folder: Path, room: Path) -> list[Layer]:
+    """One for the folder, one for each that links in it lead to, and one for each other file system mounted below."""
+    layers = []
+    places = [folder, *_led_to(folder)]
+    for number, point in enumerate(each for place in places for each in (place, *_mounted_below(place))):
+        layer = Layer(str(point), str(room / f"{number}"), str(room / f"{number}.work"))
+        os.makedirs(layer.upper)
+        os.mkdir(layer.work)
+        shutil.copymode(point, layer.upper)
+        os.chmod(layer.upper, os.stat(layer.upper).st_mode | 0o700)
+        layers.append(layer)
+    return layers
+
+
+def _led_to(folder: Path) -> list[Path]:
+    """Folders of the user's elsewhere that links lead to: data and results on a larger disk."""
+    ends = (Path(os.path.realpath(entry.path)) for entry in survey(folder) if entry.kind is Kind.LINK)
+    led_to = {end for end in ends if end.is_dir() and not end.is_relative_to(folder) and _may_hold_data(end)}
+    return sorted(end for end in led_to if not led_to.intersection(end.parents))[:_MOST_LED_TO]
+
+
+def _may_hold_data(folder: Path) -> bool:
+    """The system's folders, and those that hold home or all that is temporary, stay as they are."""
+    return (
+        not holds_too_much(folder) and folder.parts[1:2] not in _OF_THE_SYSTEM and os.access(folder, os.W_OK)
+    )
+
+
+def _mounted_below(folder: Path) -> Iterable[Path]:
+    """In the order in which they are to be mounted again."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    points = {Path(_unescaped(line.split()[4])) for line in lines}
+    return sorted(point for point in points if folder in point.parents)
+
+
+def _unescaped(text: str) -> str:
+    """As the kernel writes blanks: octal digits behind a backslash."""
+    return os.fsdecode(text.encode("utf-8", "surrogateescape").decode("unicode_escape").encode("latin-1"))
+
+
+def _put(path: Path, data: bytes, layers: Sequence[Layer]) -> None:
+    """Into the innermost layer; folders on the way look as the user's do."""
+    layer = max(
+        (each for each in layers if path.is_relative_to(each.folder)), key=lambda each: len(each.folder)
+    )
+    place = Path(layer.upper)
+    for name in path.relative_to(layer.folder).parent.parts:
+        place /= name
+        if not place.exists():
+            place.mkdir()
+            shutil.copymode(Path(layer.folder) / place.relative_to(layer.upper), place)
+            place.chmod(place.stat().st_mode | 0o700)
+    (place / path.name).write_bytes(data)
+
+
+@cache
+def can_mount(folders: tuple[Path, ...], room: Path) -> bool:
+    """Asked once: all runs of a trial have copies of one kind."""
+    apart = not any(room.is_relative_to(folder) for folder in folders)  # a layer cannot lie over itself
+    if sys.platform != "linux" or os.environ.get(SWITCH) == "0" or not apart:
+        return False
+    try:
+        mount(dict(zip(folders, folders, strict=True)), {}, room)[1].close()
+    except (RunError, OSError):
+        return False
+    finally:  # `close` has made all of it removable
+        shutil.rmtree(room, ignore_errors=True)
+    return True

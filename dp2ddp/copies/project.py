@@ -1,0 +1,344 @@
+"""A converted copy of a project, which can be trained in and moved away: `convert -o FOLDER`.
+
+Code and small files are copied. Data are links, a folder of very many files as a whole. Results of training (and
+whatever the script writes to) are no links, for the copy's own runs would write through them: they are copied as long
+as they are not large, and else left out. Below the target no link is followed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from dp2ddp.copies.cloning import clone
+from dp2ddp.errors import SourceError
+from dp2ddp.source.folders import as_typed, project_root
+from dp2ddp.source.left_out import is_left_out
+from dp2ddp.source.survey import MANY, Entry, Kind, survey
+
+COPIED = 2**20  # bytes of a file that is copied, whatever it is
+RESULT_COPIED = 200 * 2**20  # bytes of a result of training that is copied
+RESULTS_COPIED = 500 * 2**20  # bytes of all of them
+RESULT_FILES = (".pt", ".pth", ".ckpt", ".safetensors", ".log")
+RESULT_FOLDERS = {
+    "checkpoint", "checkpoints", "ckpt", "ckpts", "exp", "experiments", "lightning_logs", "log", "logs", "mlruns",
+    "output", "outputs", "result", "results", "run", "runs", "save", "saved", "saved_models", "tensorboard", "wandb",
+    "weights",
+}  # fmt: skip
+RECORD = ".dp2ddp-copy.json"  # path -> hash of what convert wrote: what its owner has changed since is known
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is to be linked or copied whatever it is: names, or patterns of names, relative to the project."""
+
+    link: tuple[str, ...] = ()
+    copy: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What was made: the script to start; what of the copy is a link to the original; what is not in it.
+
+    kept: files that their owner had changed since convert wrote them, under their new names.
+    """
+
+    script: Path
+    linked: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+
+def copy_project(
+    entry: Path | None,
+    files: Mapping[Path, bytes],
+    target: Path,
+    force: bool,
+    written: Collection[str] = (),
+    wishes: Wishes = Wishes(),
+) -> Copy:
+    """Copy the project that holds the entry script and the converted `files`.
+
+    written: paths that the script writes to, as they stand in its text.
+    The copy is made beside its place and moved there when it is whole; with `force` it is laid over one that is there:
+    code that changed is replaced, all else stays. A SourceError where something is in the way.
+    """
+    if entry is None:
+        raise SourceError("<stdin>: a script from stdin has no project; name the file")
+    entry = entry.resolve()
+    converted = {path.resolve(): data for path, data in files.items()}
+    root = project_root(entry, list(converted))
+    target = Path(os.path.realpath(target))
+    _refuse_target(target, root, force)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as room:
+            copying = _Copying(root, Path(room) / target.name, target, wishes, _places(written, root, entry))
+            copying.run(converted)
+            kept = _move(copying.whole, target)
+    except OSError as error:
+        raise SourceError(f"{error.filename or target}: cannot be written ({error.strerror})") from error
+    script = as_typed(target / entry.relative_to(root))
+    return Copy(script, tuple(copying.linked), tuple(copying.left_out), tuple(kept))
+
+
+def _places(written: Iterable[str], root: Path, entry: Path) -> frozenset[Path]:
+    """Where the texts may lead, from the script's folder or the project's."""
+    every = (Path(os.path.normpath(start / text)) for start in {root, entry.parent} for text in written)
+    return frozenset(path for path in every if root in path.parents)
+
+
+def _refuse_target(target: Path, root: Path, force: bool) -> None:
+    if target.exists() and not target.is_dir():
+        raise SourceError(f"{target}: is a file; name a folder for the project with -o")
+    if root.is_relative_to(target):
+        raise SourceError(f"{target}: holds the project itself; name another folder, or use --in-place")
+    if not target.exists() or not any(target.iterdir()):
+        return
+    if root in target.parents and not (target / RECORD).is_file():
+        raise SourceError(f"{target}: belongs to the project; name a folder that is not there yet")
+    if not force:
+        raise SourceError(f"{target}: exists already; use --force to overwrite it, or -o to write elsewhere")
+
+
+class _Copying:
+    """From `root` to `whole`, which will lie at `target` in the end."""
+
+    def __init__(
+        self, root: Path, whole: Path, target: Path, wishes: Wishes, written: frozenset[Path]
+    ) -> None:
+        self.root, self.whole, self.target = root, whole, target
+        self.linked: list[str] = []
+        self.left_out: list[str] = []
+        self._wishes = wishes
+        self._written = written
+        self._results = 0  # bytes copied
+        self._inner: dict[Path, Path] = {}  # files behind links out of the project -> where they are copied
+        self._put: dict[Kind, Callable[[Entry, Path], None]] = {
+            Kind.FOLDER: self._folder,
+            Kind.CODE: self._copy,
+            Kind.SMALL: self._copy,
+            Kind.LARGE: self._large,
+            Kind.DATA: self._data,
+        }
+
+    def run(self, converted: Mapping[Path, bytes]) -> None:
+        outside = [path for path in converted if not path.is_relative_to(self.root)]
+        self.whole.mkdir()
+        shutil.copymode(self.root, self.whole)
+        opened = [*converted, *(path / "a new file" for path in self._written), *self._wished_paths()]
+        for entry in survey(self.root, opened, (self.target, self.whole.parent)):
+            if entry.path.suffix != ".pyc" and entry.path.name != RECORD:
+                self._put_entry(entry, entry.path.relative_to(self.root), outside)
+        for path, data in converted.items():
+            place = self.whole / self._place(path)
+            place.unlink(missing_ok=True)
+            place.write_bytes(data)
+        self._leave_record()
+
+    def _wished_paths(self) -> list[Path]:
+        return [self.root / name for name in (*self._wishes.copy, *self._wishes.link)]
+
+    def _leave_record(self) -> None:
+        code = (path for path in self.whole.rglob("*.py") if not path.is_symlink())
+        record = {str(path.relative_to(self.whole)): _hash(path) for path in code}
+        (self.whole / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
+
+    def _place(self, path: Path) -> Path:
+        if path.is_relative_to(self.root):
+            return path.relative_to(self.root)
+        if path not in self._inner:
+            raise SourceError(
+                f"{path}: lies outside of the project {self.root}; use --in-place, or move it there"
+            )
+        return self._inner[path]
+
+    def _put_entry(self, entry: Entry, place: Path, outside: list[Path]) -> None:
+        if entry.kind is Kind.LINK:
+            self._put_link(entry.path, place, outside)
+        else:
+            self._put[entry.kind](entry, place)
+
+    def _folder(self, entry: Entry, place: Path) -> None:
+        (self.whole / place).mkdir(parents=True, exist_ok=True)
+        (self.whole / place).chmod(entry.path.stat().st_mode | 0o700)
+
+    def _copy(self, entry: Entry, place: Path) -> None:
+        try:
+            shutil.copy2(entry.path, self.whole / place)
+        except PermissionError:  # whoever starts the copy can read no more of the original
+            (self.whole / place).unlink(missing_ok=True)
+            self._leave_out(place, "cannot be read")
+
+    def _large(self, entry: Entry, place: Path) -> None:
+        size = entry.size
+        if clone(entry.path, self.whole / place):
+            return
+        if size <= COPIED or self._wished(place, self._wishes.copy):
+            self._copy(entry, place)
+        elif not self._is_result(entry.path, place) or self._wished(place, self._wishes.link):
+            self._link(entry.path, place, size_text(size))
+        elif size <= RESULT_COPIED and self._results + size <= RESULTS_COPIED:
+            self._results += size
+            self._copy(entry, place)
+        else:
+            self._leave_out(place, size_text(size))
+
+    def _data(self, entry: Entry, place: Path) -> None:
+        what = f"a folder of more than {MANY} things" if entry.path.is_dir() else ""
+        if not os.access(entry.path, os.R_OK):
+            what = "cannot be read"
+        if self._wished(place, self._wishes.copy):
+            self._copy_all(entry.path, place)
+        elif self._is_result(entry.path, place) and not self._wished(place, self._wishes.link):
+            self._leave_out(place, what)
+            if entry.path.is_dir():
+                (self.whole / place).mkdir()
+        else:
+            self._link(entry.path, place, what)
+
+    def _copy_all(self, path: Path, place: Path) -> None:
+        if path.is_dir():
+            shutil.copytree(path, self.whole / place, symlinks=True)
+        else:
+            shutil.copy2(path, self.whole / place)
+
+    def _is_result(self, path: Path, place: Path) -> bool:
+        """Whether training makes it: what a link to it led to would be written."""
+        if path in self._written:
+            return True
+        in_results = any(
+            part.lower() in RESULT_FOLDERS for part in place.parts[: None if path.is_dir() else -1]
+        )
+        return in_results or path.suffix in RESULT_FILES or ".tfevents." in path.name
+
+    def _wished(self, place: Path, patterns: tuple[str, ...]) -> bool:
+        """Whether it, or a folder that it lies in, is named."""
+        names = [str(each) for each in (place, *place.parents)]
+        return any(fnmatch(name, pattern.rstrip("/")) for name in names for pattern in patterns)
+
+    def _link(self, path: Path, place: Path, what: str) -> None:
+        (self.whole / place).symlink_to(path)
+        self.linked.append(_named(place, what))
+
+    def _leave_out(self, place: Path, what: str) -> None:
+        self.left_out.append(_named(place, what))
+
+    def _put_link(self, path: Path, place: Path, outside: list[Path]) -> None:
+        """A link leads to the same place of the copy, or out of it to where it led."""
+        here, there = self.whole / place, path.resolve()
+        if not there.exists():
+            here.symlink_to(os.readlink(path))
+        elif there.is_relative_to(self.root) and not self._leads_to_left_out(there):
+            here.symlink_to(os.path.relpath(there, path.parent.resolve()))
+        elif any(link.is_relative_to(there) for link in outside) and not self.root.is_relative_to(there):
+            self._put_contents(there, place, outside)
+        elif there.is_file() and self._is_result(path, place) and not self._wished(place, self._wishes.link):
+            self._large(Entry(there, Kind.LARGE, there.stat().st_size), place)
+        elif there != self.target and not there.is_relative_to(self.target):
+            here.symlink_to(there)
+
+    def _leads_to_left_out(self, there: Path) -> bool:
+        above = (parent for parent in (there, *there.parents) if parent.is_relative_to(self.root))
+        return any(
+            parent == self.target or is_left_out(str(parent)) for parent in above if parent != self.root
+        )
+
+    def _put_contents(self, there: Path, place: Path, outside: list[Path]) -> None:
+        """Behind a link out of the project lies a file that is converted: the copy gets files of its own."""
+        if not there.is_dir():
+            self._inner[there] = place
+            self._copy(Entry(there, Kind.CODE), place)
+            return
+        (self.whole / place).mkdir(parents=True, exist_ok=True)
+        for entry in survey(there, outside):
+            inner = place / entry.path.relative_to(there)
+            self._inner[entry.path.resolve()] = inner
+            self._put_entry(entry, inner, outside)
+
+
+def _move(whole: Path, target: Path) -> list[str]:
+    """To its place at once; over a copy that is there thing by thing, each of them old or new.
+
+    Only code is replaced; of what its owner changed since the old text stays beside it. Returns the names of those.
+    """
+    if not target.exists():
+        whole.rename(target)
+        return []
+    record = _record(target)
+    return [
+        name
+        for folder, names, files in os.walk(whole)
+        for name in _move_all(Path(folder), [*files, *_links(folder, names)], whole, target, record)
+    ]
+
+
+def _links(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if os.path.islink(os.path.join(folder, name))]
+
+
+def _move_all(
+    folder: Path, names: list[str], whole: Path, target: Path, record: Mapping[str, str]
+) -> Iterator[str]:
+    inner = folder.relative_to(whole)
+    here = _own_folder(target, inner)
+    for name in names:
+        new, path = folder / name, str(inner / name)
+        is_code = new.suffix == ".py" and not new.is_symlink()
+        if here is None and is_code:
+            raise SourceError(f"{target / inner}: is a link, so {name} cannot be put there; remove the link")
+        if here is None or name != RECORD and os.path.lexists(here / name) and not is_code:
+            continue
+        place = here / name
+        if _same(new, place):
+            continue
+        if os.path.lexists(place) and name != RECORD and record.get(path) != _hash(place):
+            os.replace(place, place.with_name(f"{name}.mine"))
+            yield f"{path} is {name}.mine now"
+        os.replace(new, place)
+
+
+def _own_folder(target: Path, inner: Path) -> Path | None:
+    """The folder of the copy, made if need be; None where a link of its owner's leads elsewhere."""
+    here = target
+    for part in inner.parts:
+        here /= part
+        if here.is_symlink():
+            return None
+        here.mkdir(exist_ok=True)
+    return here
+
+
+def _same(new: Path, place: Path) -> bool:
+    return not place.is_symlink() and place.is_file() and new.read_bytes() == place.read_bytes()
+
+
+def _record(target: Path) -> Mapping[str, str]:
+    try:
+        read = json.loads((target / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(path): str(digest) for path, digest in read.items()} if isinstance(read, dict) else {}
+
+
+def _hash(path: Path) -> str:
+    return "" if path.is_symlink() or not path.is_file() else hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _named(place: Path, what: str) -> str:
+    return f"{place} ({what})" if what else str(place)
+
+
+def size_text(size: int) -> str:
+    """ "1.5 MB", "300 GB" """
+    for factor, unit in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "KB")):
+        if size >= factor:
+            return f"{size / factor:.3g} {unit}"
+    return f"{size} bytes"

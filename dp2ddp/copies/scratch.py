@@ -1,0 +1,117 @@
+"""The copies of the user's folders that one run gets, by a mount or by links; nothing of the user's is ever written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from dp2ddp.copies.leavings import FilesLeft
+from dp2ddp.copies.linked import copy_by_links
+from dp2ddp.copies.mounted import Holder, can_mount, mount
+from dp2ddp.errors import RunError
+from dp2ddp.source.folders import kept_root
+
+
+class Workspace(Protocol):
+    """A copy of a folder."""
+
+    @property
+    def original(self) -> Path:
+        """The user's folder."""
+
+    @property
+    def folder(self) -> Path:
+        """Where we find what the run has in its place."""
+
+    @property
+    def inside(self) -> tuple[Path, ...]:
+        """Where the run has it: what it writes below is caught."""
+
+    def here(self, argument: str) -> str:
+        """An argument of the script, for the run."""
+
+    def left_behind(self) -> FilesLeft:
+        """What the run wrote and removed."""
+
+    def changed_originals(self) -> tuple[Path, ...]:
+        """Files of the user's that are not as they were, though they should be."""
+
+
+@dataclass(frozen=True)
+class Copies:
+    """All that one run gets; the working folder's first."""
+
+    workspaces: tuple[Workspace, ...]
+    holder: Holder | None  # of mounts
+
+    def place(self, path: Path) -> Path:
+        """Where the run has a file of the user's."""
+        if self.holder:
+            return path
+        home = next(each for each in self.workspaces if path.is_relative_to(each.original))
+        return home.folder / path.relative_to(home.original)
+
+    def here(self, argument: str) -> str:
+        """An argument of the script, for the run."""
+        for each in self.workspaces:
+            argument = each.here(argument)
+        return argument
+
+    @property
+    def moved(self) -> tuple[tuple[str, str], ...]:
+        """Folders that are elsewhere for the run: original, copy."""
+        if self.holder:
+            return ()
+        return tuple((str(each.original), str(each.folder)) for each in self.workspaces)
+
+    def close(self) -> None:
+        """After this, the scratch folder can be removed."""
+        if self.holder:
+            self.holder.close()
+
+
+def copy_folders(
+    folders: Sequence[Path],
+    files: Mapping[Path, bytes],
+    room: Path,
+    scratch: Path,
+    named: Iterable[Path] = (),
+) -> Copies:
+    """Copies of folders, with `files` in them in the place of what the user has there, by the user's paths.
+
+    room: a new folder below `scratch` for what the run writes. named: local modules, which are found anywhere.
+    Raises RunError if a file lies in none of the folders.
+    """
+    room.mkdir(parents=True)
+    shown: dict[Path, Path] = {}  # tree -> the first of the folders in it, which its files are named from
+    for folder in folders:
+        shown.setdefault(kept_root(folder) or folder, folder)
+    trees = _outermost(shown)
+    if can_mount(tuple(trees), scratch / "trial mount"):
+        _refuse_outside(files, trees)
+        mounted, holder = mount({shown[tree]: tree for tree in trees}, files, room)
+        return Copies(tuple(mounted), holder)
+    outer = _outermost(dict.fromkeys(folders))
+    _refuse_outside(files, outer)
+    linked = [
+        copy_by_links(each, room / f"folder{number}", files, named, (scratch, *scratch.parents))
+        for number, each in enumerate(outer)
+    ]
+    return Copies(tuple(linked), None)
+
+
+def _outermost(folders: Iterable[Path]) -> list[Path]:
+    """Without those that lie in another one."""
+    every = tuple(folders)
+    return [each for each in every if not any(other in each.parents for other in every)]
+
+
+def _refuse_outside(files: Iterable[Path], folders: Sequence[Path]) -> None:
+    for path in files:
+        if not any(path.is_relative_to(folder) for folder in folders):
+            raise RunError(
+                f"{path}: belongs to the conversion, but lies outside of the working folder and of the script's; "
+                "start `dp2ddp verify` in a folder that holds both"
+            )

@@ -1,0 +1,136 @@
+"""What lies in a folder as people have it: code, small things, and data of which nobody knows how much there is.
+
+Code is found wherever it can lie. A folder of very many things without code is *data*: one entry, and nobody looks
+further into it. So is what is left when `MOST` names have been read: folders are read level by level, those that are
+one of very many come last, and those above a file that is named are read in any case.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from itertools import islice
+from pathlib import Path
+
+from dp2ddp.source.left_out import is_left_out
+
+CODE = (".py", ".pyi")
+SMALL = 2**16  # bytes of a file that is always copied
+MANY = 500  # files of one folder without code; more are data
+CROWD = 64  # folders in one folder without code; more are data
+MOST = 10_000  # names that are read in all
+
+
+class Kind(Enum):
+    """What a copy does about a thing."""
+
+    CODE = auto()
+    SMALL = auto()  # a file
+    LARGE = auto()  # a file
+    DATA = auto()  # a folder as a whole, or a file that is one of very many
+    FOLDER = auto()  # that has been looked into
+    LINK = auto()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A thing in a folder; `size` in bytes, 0 where nobody asked."""
+
+    path: Path
+    kind: Kind
+    size: int = 0
+
+
+def survey(root: Path, named: Iterable[Path] = (), without: Iterable[Path] = ()) -> Iterator[Entry]:
+    """What lies below `root`, folders before what is in them.
+
+    named: files whose folders are looked into, however much there is in them. without: what is passed over.
+    Version control, caches and environments are left out (source/left_out.py); so are pipes and sockets.
+    """
+    opened = {root, *(parent for path in named for parent in path.parents)}
+    passed = set(without)
+    waiting = [(False, 0, 0, root)]
+    number = names_read = 0
+    while waiting:
+        _, depth, _, folder = heapq.heappop(waiting)
+        things = None
+        if folder in opened or names_read < MOST:
+            things = _look_into(folder, is_opened=folder in opened)
+        if things is None:
+            yield Entry(folder, Kind.DATA)
+            continue
+        names_read += len(things.files) + len(things.folders)
+        if folder != root:
+            yield Entry(folder, Kind.FOLDER)
+        yield from (entry for entry in things.entries() if entry.path not in passed)
+        crowded = len(things.folders) > CROWD
+        for each in things.folders:
+            if each not in passed:
+                number += 1
+                heapq.heappush(waiting, (crowded and each not in opened, depth + 1, number, each))
+
+
+@dataclass(frozen=True)
+class _Things:
+    """What is in one folder."""
+
+    files: list[os.DirEntry[str]]
+    folders: list[Path]
+    links: list[Path]
+
+    @property
+    def has_code(self) -> bool:
+        return any(entry.name.endswith(CODE) for entry in self.files)
+
+    @property
+    def is_data(self) -> bool:
+        return not self.has_code and (len(self.files) + len(self.links) > MANY or len(self.folders) > CROWD)
+
+    def entries(self) -> Iterator[Entry]:
+        """Its links and files."""
+        yield from (Entry(path, Kind.LINK) for path in self.links)
+        crowded = len(self.files) > MANY
+        for entry in self.files:
+            yield Entry(Path(entry.path), *_kind_of(entry, crowded))
+
+
+def _kind_of(entry: os.DirEntry[str], crowded: bool) -> tuple[Kind, int]:
+    if entry.name.endswith(CODE):
+        return Kind.CODE, 0
+    if crowded:
+        return Kind.DATA, 0
+    size = entry.stat(follow_symlinks=False).st_size
+    return (Kind.SMALL if size <= SMALL else Kind.LARGE), size
+
+
+def _look_into(folder: Path, is_opened: bool) -> _Things | None:
+    """None: it is data, or cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            first = _sorted_out(islice(entries, MANY + CROWD + 1))
+            if first.is_data and not is_opened:
+                return None
+            rest = _sorted_out(entries)
+    except OSError:
+        return None
+    things = _Things(
+        sorted(first.files + rest.files, key=lambda entry: entry.name),
+        sorted(first.folders + rest.folders),
+        sorted(first.links + rest.links),
+    )
+    return None if things.is_data and not is_opened else things
+
+
+def _sorted_out(entries: Iterable[os.DirEntry[str]]) -> _Things:
+    things = _Things([], [], [])
+    for entry in entries:
+        if entry.is_symlink():
+            things.links.append(Path(entry.path))
+        elif entry.is_file(follow_symlinks=False):
+            things.files.append(entry)
+        elif entry.is_dir(follow_symlinks=False) and not is_left_out(entry.path):
+            things.folders.append(Path(entry.path))
+    return things

@@ -1,0 +1,147 @@
+"""How many runs go at once, and which of them are ended again, so that the memory suffices.
+
+Nobody knows beforehand what a script needs. All runs of a trial start at once where there is room for as many
+processes with torch and an empty script in them, so small scripts lose nothing. While they run, the free memory is
+looked at: below a reserve the last ones are ended, and are run again when the others are over, now by what was seen:
+as many at once as fit. One that was ended for lack of memory beside others gets all of it. Only what does not fit
+alone fails.
+
+Here is what is decided, from numbers alone; runtime/room.py reads them, rounds.py starts and ends runs.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dp2ddp.runtime.room import Room
+from dp2ddp.runtime.run import Run
+from dp2ddp.runtime.stage import Mode
+
+MB = 2**20
+_PART, _LEAST, _MOST = 10, 256 * MB, 2048 * MB
+FORKED, STARTED = 60 * MB, 400 * MB  # measured, torch 2.14: of its own, a rank that runs an empty script
+AGENT = 300 * MB  # torchrun's own
+_MORE = 1.25  # a peak is what was seen of it, a few times a second
+_SAID = (  # what Python, torch, C++ and a loader say; only where a run has failed
+    "MemoryError",
+    "can't allocate memory",
+    "Cannot allocate memory",
+    "std::bad_alloc",
+    "killed by signal: Killed",
+)
+
+
+@dataclass(frozen=True)
+class Need:
+    """What is known of a run before it starts; `alone`: it was ended for lack of memory beside others."""
+
+    bytes: int
+    alone: bool = False
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen while a run ran: the most that it held, and how little was free."""
+
+    held: int  # bytes, the most
+    before: Room  # at the start of its round
+    lowest: Room
+    kills: int = 0  # processes that the kernel ended meanwhile for lack of memory, also of others
+
+
+def reserve(room: Room) -> int:
+    """Bytes that stay free: two processors fill about 150 MB between two looks, and a process's end takes a while."""
+    return min(max(room.limit // _PART, _LEAST), _MOST)
+
+
+def empty_need(processes: int, *, torchrun: bool) -> int:
+    """What so many processes take at least."""
+    return AGENT + processes * STARTED if torchrun else processes * FORKED
+
+
+def expected_need(mode: Mode, world: int, least: int, peaks: Mapping[Mode, int]) -> int:
+    """What a run will take, from the largest peak of each mode so far.
+
+    Of DDP alone nothing is known at first: each rank holds no more than DataParallel's one process, which has the
+    model, a copy of it for each device, and all rows.
+    """
+    peak = peaks.get(mode) or (peaks.get("dp", 0) * world if mode == "ddp" else peaks.get("ddp", 0))
+    return max(least, int(peak * _MORE))
+
+
+def how_many_at_once(room: Room, needs: Sequence[Need]) -> int:
+    """How many of these runs, from the first on, fit into what is free; at least one, which has to be tried."""
+    if not needs or needs[0].alone:
+        return len(needs[:1])
+    left, count = room.free - reserve(room), 0
+    for need in needs:
+        left -= need.bytes
+        if need.alone or left < 0:
+            break
+        count += 1
+    return max(1, count)
+
+
+def how_many_to_end(room: Room, held: Sequence[int], coming_back: int = 0) -> int:
+    """How many of these runs, from the last on, are ended because the memory goes: as few as make it twice the reserve.
+
+    held: what each has now; coming_back: what those had that have been ended and are not gone yet. The first goes on
+    whatever happens: it has to be tried.
+    """
+    free, enough = room.free + coming_back, reserve(room)
+    if free >= enough:
+        return 0
+    count = 0
+    while count < len(held) - 1 and free < 2 * enough:
+        count += 1
+        free += held[-count]
+    return count
+
+
+def lacked_memory(run: Run, seen: Seen) -> bool:
+    """Whether a run failed because the system gave it no more memory.
+
+    A SIGKILL that is not ours may come from anybody: it counts where the kernel says that it ended a process for that,
+    or where (nearly) nothing was free (a daemon in its place).
+    """
+    if run.failure is None or run.failure.kind != "crash":
+        return False
+    if any(words in run.failure.text for words in _SAID):
+        return True
+    killed = -signal.SIGKILL in run.codes
+    return killed and (seen.kills > 0 or seen.lowest.free < reserve(seen.lowest))
+
+
+ADVICE = (
+    "a smaller batch or model, by arguments of the script (behind --); fewer devices (-n); fewer steps (--steps), "
+    "where it keeps what it computes; or a machine with more memory"
+)
+
+
+def memory_text(run: Run, seen: Seen) -> str:
+    """What a run held that lacked memory when it ran alone, what there was, and how it ended."""
+    assert run.failure is not None
+    ended = "the system ended one (SIGKILL)" if -signal.SIGKILL in run.codes else run.failure.text
+    who = "it" if run.stage.mode == "dp" else "its ranks"
+    held = f"{who} held {size(seen.held)}, " if seen.held else ""  # 0: it was over before anybody looked
+    before = room_text(seen.before, "were") + _limit()
+    return f"{held}with nothing beside; before, {before}: {ended}"
+
+
+def room_text(room: Room, are: str = "are") -> str:
+    """ "1.2 GB are free of the 4.0 GB of this machine"."""
+    return f"{size(room.free)} {are} free of the {size(room.limit)} of {room.of}"
+
+
+def _limit() -> str:
+    """What a single process may have, where somebody has set that."""
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return "" if most == resource.RLIM_INFINITY else f", and a process may have {size(most)} (ulimit -v)"
+
+
+def size(count: int) -> str:
+    """Bytes for people: "512 MB", "9.3 GB"."""
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

@@ -1,0 +1,139 @@
+"""The runs of a trial, as many at once as there is memory for.
+
+A round: as many runs as memory.py says are started, and watched until all are over. One that was ended on the way,
+so that the others have enough, gets a new scratch copy and comes again in a next round.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dp2ddp.comparison.verdict import HeldMemory
+from dp2ddp.errors import RunError
+from dp2ddp.progress import Progress
+from dp2ddp.runtime.room import read_room
+from dp2ddp.runtime.run import Look, Run
+from dp2ddp.runtime.server import Server
+from dp2ddp.runtime.stage import Mode, Stage
+from dp2ddp.trial.memory import Need, empty_need, expected_need, how_many_at_once, room_text
+from dp2ddp.trial.memory_watch import MemoryWatch
+from dp2ddp.trial.prepare import Prepared, RunKind, originals_kept
+from dp2ddp.trial.runs import Listener, is_torchrun, name_of, raise_or_report, reference_of, show, start
+from dp2ddp.trial.space import check_space, free_space
+from dp2ddp.trial.subject import Subject
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """A run that is still to come; `place`: of those that were asked for."""
+
+    place: int
+    kind: RunKind
+    alone: bool = False  # it lacked memory beside others
+
+    @property
+    def order(self) -> tuple[bool, int]:
+        """What is judged comes first: it counts, and torchrun takes longest to start."""
+        return self.kind.dtype != "float64", self.place
+
+
+@dataclass
+class Rounds:
+    """Runs all that a trial asks for; keeps what the runs held, by which the next ones are let in."""
+
+    subject: Subject
+    world: int
+    server: Server
+    scratch: Path
+    progress: Progress
+    prepare: Callable[[RunKind], Prepared]
+    peaks: dict[Mode, int] = field(default_factory=dict)  # bytes: the most that a run of a mode held
+    memory: tuple[HeldMemory, ...] = ()  # of all runs
+    in_turn: bool = False  # they did not all run at once
+
+    def run(self, kinds: Sequence[RunKind], *, together: bool = False) -> list[tuple[Prepared, Run]]:
+        """All these runs, in their order; RunError if one fails.
+
+        together: each waits for the others, so all have to run at once.
+        """
+        done: dict[int, tuple[Prepared, Run]] = {}
+        waiting = [_Waiting(*each) for each in enumerate(kinds)]
+        while waiting:
+            waiting.sort(key=lambda each: each.order)
+            count = self._count_at_once(waiting, together)
+            self.in_turn |= count < len(waiting)
+            now, waiting = waiting[:count], waiting[count:]
+            prepared = self._prepare(now, copies=len(now) + len(waiting))
+            self.progress.begin("training")
+            stages = [ready.stage for ready in (*(ready for ready, _ in done.values()), *prepared)]
+            runs, memory_watch = self._run_round(prepared, stages, together)
+            for each, ready, run in zip(now, prepared, runs, strict=True):
+                folder = run.stage.run_folder
+                if folder in memory_watch.aside:
+                    ready.copies.close()
+                    shutil.rmtree(str(ready.stage.scratch), ignore_errors=True)
+                    again = replace(each.kind, again=each.kind.again + 1)
+                    waiting.append(
+                        _Waiting(each.place, again, each.alone or memory_watch.aside[folder].lacked)
+                    )
+                    self.in_turn = True
+                else:
+                    self._note(run, memory_watch.peaks.get(folder, 0))
+                    done[each.place] = ready, run
+        return [done[place] for place in range(len(kinds))]
+
+    def _prepare(self, now: Sequence[_Waiting], copies: int) -> list[Prepared]:
+        """Scratch copies; the first one shows what space all that are still to come will take."""
+        self.progress.begin("copying the folder")
+        check_space(self.scratch, 0, copies)
+        before = free_space(self.scratch)
+        prepared = [self.prepare(now[0].kind)]
+        check_space(self.scratch, before - free_space(self.scratch), copies - 1)
+        return [*prepared, *(self.prepare(each.kind) for each in now[1:])]
+
+    def _run_round(
+        self, prepared: Sequence[Prepared], stages: Sequence[Stage], together: bool
+    ) -> tuple[list[Run], MemoryWatch]:
+        """`stages`: also of the runs that are over, for whoever asks what DataParallel did."""
+        with originals_kept(prepared), ExitStack() as stack:
+            runnings = []
+            for each in prepared:
+                running = start(self.subject, each.stage, self.server, stack)
+                stack.callback(running.kill)
+                runnings.append(running)
+            listener = Listener(
+                runnings,
+                lambda run: raise_or_report(run, self.progress, self.subject, reference_of(run, stages)),
+            )
+            may_wait = len(runnings) > 1 and not together
+            memory_watch = MemoryWatch(runnings, self.server, self.scratch, self.progress, may_wait=may_wait)
+
+            def on_look(looks: Sequence[Look]) -> None:
+                listener.on_look()
+                show(looks, self.progress)
+
+            runs = memory_watch.watch(self.subject.timeout, listener.on_end, on_look)
+            listener.report_all()
+        return runs, memory_watch
+
+    def _count_at_once(self, waiting: Sequence[_Waiting], together: bool) -> int:
+        room = read_room()
+        count = how_many_at_once(room, [self._need(each) for each in waiting])
+        if together and count < len(waiting):
+            raise RunError(f"{len(waiting)} runs have to run at once, and do not fit: {room_text(room)}")
+        return count
+
+    def _need(self, waiting: _Waiting) -> Need:
+        mode = waiting.kind.mode
+        processes = 1 if mode == "dp" else self.world
+        least = empty_need(processes, torchrun=is_torchrun(self.subject, waiting.kind))
+        return Need(expected_need(mode, self.world, least, self.peaks), waiting.alone)
+
+    def _note(self, run: Run, held: int) -> None:
+        mode = run.stage.mode
+        self.peaks[mode] = max(held, self.peaks.get(mode, 0))
+        self.memory = (*self.memory, HeldMemory(name_of(run.stage), held))

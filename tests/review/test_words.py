@@ -1,0 +1,273 @@
+"""What makes a rule silent is asked of the code: no comment, no docstring and no sentence answers it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.rule import code_of
+from dp2ddp.review.check_rule import check_rules
+from dp2ddp.review.ddp_script import DDPScript
+from dp2ddp.review.one_file import problems_of
+from dp2ddp.source.files import SourceFile
+
+HEAD = """
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler
+dist.init_process_group("nccl")
+"""
+PLAIN_HEAD = """
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
+dist.init_process_group("nccl")
+"""
+EVALUATION = """
+model = DistributedDataParallel(net)
+loader = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
+correct = 0
+with torch.no_grad():
+    for x, y in loader:
+        correct += (model(x).argmax(1) == y).sum().item()
+"""
+PRINTS = """
+model = DistributedDataParallel(net)
+for epoch in range(3):
+    print(epoch)
+"""
+TRACKS = """
+import wandb
+model = DistributedDataParallel(net)
+wandb.init(project="a")
+"""
+ON_DEVICE = "model = DistributedDataParallel(net.cuda())\n"
+SEARCHES = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = torch.nn.Linear(2, 2)
+    def forward(self, x):
+        return self.one(x)
+model = DistributedDataParallel(Net(), find_unused_parameters=True)
+"""
+ATTRIBUTE = "model = DistributedDataParallel(net)\nout = model.features(x)\n"
+MOVES = "class Net(torch.nn.Module):\n    pass\nmodel = DistributedDataParallel(Net()).cuda()\n"
+LOADS = """
+model = DistributedDataParallel(net)
+if dist.get_rank() == 0:
+    model.module.load_state_dict(torch.load("a.pt", map_location="cpu"))
+"""
+MAIN = """
+def main():
+    model = DistributedDataParallel(net)
+if __name__ == "__main__":
+    main()
+"""
+ARGUMENT = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int)
+torch.cuda.set_device(parser.parse_args().local_rank)
+"""
+SHARES = """
+model = DistributedDataParallel(net)
+for name in files[rank::world]:
+    model(name).mean().backward()
+"""
+ALL_DATA = """
+model = DistributedDataParallel(net)
+loader = DataLoader(data, batch_size=32, shuffle=True)
+for x, y in loader:
+    model(x).mean().backward()
+"""
+# code of the rule: a script that it finds, words that stood for an answer, lines of code that are one
+ASKED = {
+    "DDP602": (HEAD + EVALUATION, "metric reduce gather", ["dist.all_reduce(total)", "from torchmetrics import A"]),
+    "DDP605": (
+        PLAIN_HEAD + PRINTS,
+        "builtins sys.stdout redirect_stdout",
+        [
+            "import builtins\nbuiltins.print = quiet",
+            "import sys\nsys.stdout = nowhere",
+            "from contextlib import redirect_stdout",
+        ],
+    ),
+    "DDP606": (PLAIN_HEAD + TRACKS, "WANDB_MODE", ['os.environ["WANDB_MODE"] = "disabled"']),
+    "DDP610": (
+        PLAIN_HEAD + ON_DEVICE,
+        "set_device local_rank slurm",
+        [
+            "torch.cuda.set_device(3)",
+            'os.environ["CUDA_VISIBLE_DEVICES"] = "1"',
+            "with torch.cuda.device(index): pass",
+            "place = args.local_rank",
+        ],
+    ),
+    "DDP613": (
+        PLAIN_HEAD + SEARCHES,
+        "requires_grad model.module.one",
+        [
+            "weight.requires_grad = False",
+            "net.requires_grad_(False)",
+            "head = model.module.one",
+            'setattr(weight, "requires_grad", False)',
+        ],
+    ),
+    "DDP615": (PLAIN_HEAD + ATTRIBUTE, "hasattr() getattr() setattr()", ["a = getattr(model, name)"]),
+    "DDP616": (PLAIN_HEAD + MOVES, "default_device", ['torch.set_default_device("cuda")']),
+    "DDP617": (
+        PLAIN_HEAD + LOADS,
+        "broadcast() broadcast_ sync_params()",
+        ["dist.broadcast(weight, 0)", "sync_params(model)", "net.apply(broadcast_weights)"],
+    ),
+    "DDP620": (
+        PLAIN_HEAD + MAIN,
+        "destroy_process_group cleanup shutdown teardown",
+        [
+            "dist.destroy_process_group()",
+            "import atexit\natexit.register(dist.destroy_process_group)",
+            "from utils import cleanup\ncleanup()",
+            "trainer.teardown()",
+            "import atexit\natexit.register(trainer.shutdown)",
+            'getattr(dist, "destroy_process_group")()',
+        ],
+    ),
+    "DDP622": (
+        PLAIN_HEAD + ARGUMENT,
+        "LOCAL_RANK",
+        ['place = os.environ["LOCAL_RANK"]', 'place = os.environ["OMPI_COMM_WORLD_LOCAL_RANK"]'],
+    ),
+    "DDP626": (
+        PLAIN_HEAD + SHARES,
+        "// ceil pad drop_last while True join()",
+        [
+            "count = len(files) // world",
+            "count //= world",
+            "count = math.ceil(a)",
+            "padded = more(files)",
+            "with model.join(): pass",
+            "from torch.distributed.algorithms.join import Join",
+            "while True: pass",
+        ],
+    ),
+    "DDP628": (
+        PLAIN_HEAD + ALL_DATA,
+        "sampler shard webdataset prepare()",
+        ["import webdataset", "data = shard(data)", "loader = accelerator.prepare(loader)", 'kind = cfg["sampler"]'],
+    ),
+}  # fmt: skip
+
+
+def found_in(text: str) -> set[str]:
+    return {rule.code for rule, _ in problems_of(Script(SourceFile(None, code_of(text))), check_rules())}
+
+
+@pytest.mark.parametrize("code", ASKED)
+@pytest.mark.parametrize(
+    "way",
+    [
+        "# {}\n",
+        '"""{} and more."""\n',
+        "def unused():\n    '''{}, in a sentence'''\n",
+        "text = 'no {} here'\n",
+    ],
+)
+def test_a_word_in_a_comment_or_a_sentence_answers_nothing(code: str, way: str) -> None:
+    text, words, _ = ASKED[code]
+
+    assert code in found_in(text)
+    assert code in found_in(f"{text}{way.format(words)}")
+
+
+@pytest.mark.parametrize(
+    ("code", "line"), [(code, line) for code, (_, _, lines) in ASKED.items() for line in lines]
+)
+def test_code_answers(code: str, line: str) -> None:
+    assert code not in found_in(f"{ASKED[code][0]}{line}\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "hook = args.shutdown_hook",
+        "if args.shutdown_hook: pass",
+        "def cleanup():\n    pass\ncleanup()",
+        "import logging\nlogging.shutdown()",
+        "cleanup = None",
+    ],
+)
+def test_what_takes_no_group_down_silences_nothing(line: str) -> None:
+    assert "DDP620" in found_in(f"{ASKED['DDP620'][0]}{line}\n")
+
+
+def test_a_keyword_of_the_wrapper_sends_no_weights() -> None:
+    text = ASKED["DDP617"][0].replace(
+        "DistributedDataParallel(net)", "DistributedDataParallel(net, broadcast_buffers=False)"
+    )
+
+    assert "DDP617" in found_in(text)
+
+
+BUFFERS = """
+@torch.no_grad()
+def test(net):
+    return net(x)
+model = DistributedDataParallel(net)
+for epoch in range(3):
+    if dist.get_rank() == 0:
+        test(model)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "is_found"),
+    [
+        ("# no BatchNorm, no torchvision.models, no resnet here", False),
+        ("'''As resnet has it.'''", False),
+        ("import torchvision.models as models", True),
+        ("import torchvision\nnet = torchvision.models.vgg11()", True),
+        ("from torchvision.models import vgg11", True),
+        ("net = timm.create_model('resnet50')", True),
+        ("layer = torch.nn.BatchNorm2d(3)", True),
+    ],
+)
+def test_buffers_are_looked_for_in_the_code(line: str, is_found: bool) -> None:
+    """Here words make the rule speak."""
+    assert ("DDP609" in found_in(f"{PLAIN_HEAD}{line}\n{BUFFERS}")) == is_found
+
+
+@pytest.mark.parametrize(
+    ("line", "is_found"),
+    [
+        ("# with torch.distributed", False),
+        ("import torch.distributed as dist", True),
+        ("from torch import distributed", True),
+        ("from torch.distributed import get_rank", True),
+        ("from torch.distributed import *", True),
+        ("torch.distributed.barrier()", True),
+    ],
+)
+def test_old_names_are_said_where_torch_distributed_is(line: str, is_found: bool) -> None:
+    text = f"import torch\n{line}\nwith torch.cuda.amp.autocast():\n    model(x)\n"
+
+    assert ("DDP624" in found_in(text)) == is_found
+
+
+def test_the_words_of_a_file() -> None:
+    text = '''
+        """Docstring"""
+        import a.b as c
+        from d.e import f
+        class G:
+            def h(self, i: int = 1, *, j=2, **k):
+                """Docstring"""
+                self.m.n(o="term", p="two words")  # comment
+    '''
+    script = DDPScript(Script(SourceFile(None, code_of(text))))
+
+    assert script.names - {""} == {*"abcdefGhijkmnop", "self", "int"}
+    assert script.terms == {"term"}
+    assert {"a.b", "d.e.f"} <= script.imports
