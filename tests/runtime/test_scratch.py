@@ -96,11 +96,11 @@ def test_links_files_and_other_names_stay_and_so_do_folders_of_other_users(
 def test_a_second_signal_does_not_break_the_removal_off(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal sends Ctrl-C as often as somebody presses it; `timeout` and some shells send TERM twice."""
 
-    def impatient(folder: Path) -> None:
+    def remove_late(folder: Path) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         remove_folder(folder)
 
-    monkeypatch.setattr(scratch, "remove_folder", impatient)
+    monkeypatch.setattr(scratch, "remove_folder", remove_late)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), scratch_folder() as folder:
         (folder / "copy").touch()
