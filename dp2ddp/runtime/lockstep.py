@@ -52,11 +52,7 @@ class _Run:
         self._steps = 0
         self._known: WeakKeyDictionary[Any, KnownOptimizer] = WeakKeyDictionary()
         self._over: set[str] = set()
-<<<<<<< HEAD
-        self._requested: dict[str, float] = {}
-=======
         self._looked_at: dict[str, float] = {}
->>>>>>> h-runtime
         folder.mkdir(parents=True, exist_ok=True)
         note = folder / f"{name}.new"
         note.write_text(str(os.getpid()))
@@ -115,13 +111,8 @@ class _Run:
     def _is_over(self, name: str) -> bool:
         """Whether a run has begun, and ended."""
         now = time.monotonic()
-<<<<<<< HEAD
-        if name not in self._over and now - self._requested.get(name, -math.inf) >= _ALIVE:
-            self._requested[name] = now
-=======
         if name not in self._over and now - self._looked_at.get(name, -math.inf) >= _ALIVE:
             self._looked_at[name] = now
->>>>>>> h-runtime
             note = self._folder / f"{name}.pid"
             if note.exists() and has_ended(int(note.read_text())):
                 self._over.add(name)

@@ -35,11 +35,7 @@ from dp2ddp.runtime.run_folder import (
 from dp2ddp.runtime.scratch import scratch_folder
 from dp2ddp.runtime.stacks import RankPosition
 from dp2ddp.runtime.stage import Mode, Stage
-<<<<<<< HEAD
-from dp2ddp.runtime.stillness import Stillness
-=======
 from dp2ddp.runtime.timeout import Timeout
->>>>>>> h-runtime
 from dp2ddp.runtime.written_files import read_writes
 
 _LOOK = 0.02  # seconds between two looks
@@ -163,11 +159,7 @@ def watch(
 ) -> list[Run]:
     """Wait until all are over, and return them in their order.
 
-<<<<<<< HEAD
-    A run of which no rank moves or computes (stillness.py) for `timeout` seconds is killed, and its failure says where
-=======
     A run of which no rank moves or computes (timeout.py) for `timeout` seconds is killed, and its failure says where
->>>>>>> h-runtime
     each rank was; None waits for ever. Start-up and the end of the interpreter have some seconds more. `on_end` gets
     each run as it ends, `on_look` what is seen of all of them, many times a second.
     """
@@ -188,11 +180,7 @@ class _Watched:
     def __init__(self, running: Running, timeout: float | None) -> None:
         self._running = running
         self._heartbeats: tuple[tuple[int, int], ...] = ()
-<<<<<<< HEAD
-        self._stillness = Stillness(timeout)
-=======
         self._timeout = Timeout(timeout)
->>>>>>> h-runtime
         self._positions: tuple[RankPosition, ...] = ()  # when the first rank failed
         self.run: Run | None = None
 
@@ -213,21 +201,12 @@ class _Watched:
         heartbeats = read_heartbeats(Path(self._running.stage.run_folder))
         if heartbeats != self._heartbeats:
             self._heartbeats = heartbeats
-<<<<<<< HEAD
-            self._stillness.moved()
-            if not self._positions and some_failed(self._running.stage):
-                self._positions = ask_positions(self._running.stage)
-                request_stacks(Path(self._running.stage.run_folder))
-        self._stillness.look(self._processes())
-        if self._stillness.is_over() and self._stillness.is_over(self._allowance(heartbeats)):
-=======
             self._timeout.moved()
             if not self._positions and some_failed(self._running.stage):
                 self._positions = ask_positions(self._running.stage)
                 request_stacks(Path(self._running.stage.run_folder))
         self._timeout.look(self._processes())
         if self._timeout.is_over() and self._timeout.is_over(self._allowance(heartbeats)):
->>>>>>> h-runtime
             failure = self._given_up()
             self._running.kill()
             self.run = self._ended(rank_codes(self._running.stage, None), failure)
@@ -246,11 +225,7 @@ class _Watched:
             crash = _crash(stage, rank_codes(stage, None), self._positions or ask_positions(stage))
             if crash:
                 return crash
-<<<<<<< HEAD
-        return _hang(stage, self._stillness.why)
-=======
         return _hang(stage, self._timeout.why)
->>>>>>> h-runtime
 
     def _allowance(self, heartbeats: Sequence[tuple[int, int]]) -> float:
         """Seconds more where no script is expected to move."""

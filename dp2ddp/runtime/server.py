@@ -17,11 +17,7 @@ from dp2ddp.runtime.processes import kill_tree, parent_variable, signals_wait
 from dp2ddp.runtime.run import rank_codes
 from dp2ddp.runtime.run_folder import prepare_run_folder, read_status
 from dp2ddp.runtime.stage import Stage
-<<<<<<< HEAD
-from dp2ddp.runtime.stillness import Stillness
-=======
 from dp2ddp.runtime.timeout import Timeout
->>>>>>> h-runtime
 
 _LOOK = 0.005  # seconds between two looks
 _GRACE = 5.0  # seconds that ranks have to end after one has failed; torchrun does not give more
@@ -62,21 +58,12 @@ class Server:
         None: it was ended, as it neither ended nor computed for `timeout` seconds.
         """
         key = f"call {time.monotonic_ns()}"
-<<<<<<< HEAD
-        stillness = Stillness(timeout)
-        self._ask({"key": key, "call": name, "arguments": arguments})
-        while 0 not in self.ended.get(key, {}):
-            self.check()
-            stillness.look([self._process.pid])  # it may have to import torch first
-            if stillness.is_over():
-=======
         limit = Timeout(timeout)
         self._ask({"key": key, "call": name, "arguments": arguments})
         while 0 not in self.ended.get(key, {}):
             self.check()
             limit.look([self._process.pid])  # it may have to import torch first
             if limit.is_over():
->>>>>>> h-runtime
                 self.end(key)
                 return None
             time.sleep(_LOOK)

@@ -21,11 +21,7 @@ LONGEST = 30  # times as long, and it is given up although it computes: a loop m
 _GPUS = ("/dev/nvidia", "/dev/kfd")
 
 
-<<<<<<<< HEAD:dp2ddp/runtime/stillness.py
-class Stillness:
-========
 class Timeout:
->>>>>>>> h-runtime:dp2ddp/runtime/timeout.py
     """`timeout`: seconds without a movement and without computing; None: for ever."""
 
     def __init__(self, timeout: float | None) -> None:

@@ -23,11 +23,7 @@ _GRACE = 2.0  # seconds
 
 
 def environment() -> dict[str, str]:
-<<<<<<< HEAD
-    """For runs that are compared: one thread a process, whatever the user's environment says.
-=======
     """The environment of runs that are compared: one thread a process, whatever the user's environment says.
->>>>>>> h-runtime
 
     A verdict is the same on any machine then, and runs that go on at once do not take the processors from each other.
     """

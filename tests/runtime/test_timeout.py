@@ -10,13 +10,8 @@ from pathlib import Path
 
 import pytest
 
-<<<<<<<< HEAD:tests/runtime/test_stillness.py
-from dp2ddp.runtime import stillness
-from dp2ddp.runtime.stillness import LONGEST, Stillness, processor_time
-========
 from dp2ddp.runtime import timeout
 from dp2ddp.runtime.timeout import LONGEST, Timeout, processor_time
->>>>>>>> h-runtime:tests/runtime/test_timeout.py
 
 BURN = "import time\nwhile time.process_time() < 0.5: pass\n"
 WAIT = "print(flush=True); import sys; sys.stdin.read()"
@@ -27,26 +22,15 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.taken = 100.0, 50.0
-<<<<<<<< HEAD:tests/runtime/test_stillness.py
-        monkeypatch.setattr(stillness.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(stillness, "processor_time", lambda pid: self.taken)
-
-    def go_on(self, stillness: Stillness, seconds: float, share: float) -> None:
-========
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
         monkeypatch.setattr(timeout, "processor_time", lambda pid: self.taken)
 
     def go_on(self, limit: Timeout, seconds: float, share: float) -> None:
->>>>>>>> h-runtime:tests/runtime/test_timeout.py
         """Look at it once a second."""
         for _ in range(round(seconds)):
             self.now += 1
             self.taken += share
-<<<<<<<< HEAD:tests/runtime/test_stillness.py
-            stillness.look([1])
-========
             limit.look([1])
->>>>>>>> h-runtime:tests/runtime/test_timeout.py
 
 
 @pytest.fixture
@@ -58,39 +42,6 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_who_computes_is_alive_and_who_looks_and_sleeps_is_not(
     machine: Machine, share: float, is_over: bool
 ) -> None:
-<<<<<<<< HEAD:tests/runtime/test_stillness.py
-    stillness = Stillness(60)
-    machine.go_on(stillness, 61, share)
-    assert stillness.is_over() is is_over
-
-
-def test_who_stops_computing_has_the_whole_time_again(machine: Machine) -> None:
-    stillness = Stillness(60)
-    machine.go_on(stillness, 600, 1)
-    machine.go_on(stillness, 50, 0)
-    assert not stillness.is_over()
-    machine.go_on(stillness, 15, 0)
-    assert stillness.is_over()
-    assert not stillness.is_over(allowance=60)
-    assert stillness.why == "nothing moved for 60 seconds"
-    stillness.moved()
-    assert not stillness.is_over()
-
-
-def test_who_computes_for_ever_is_given_up(machine: Machine) -> None:
-    stillness = Stillness(10)
-    machine.go_on(stillness, 10 * LONGEST - 1, 1)
-    assert not stillness.is_over()
-    machine.go_on(stillness, 2, 1)
-    assert stillness.is_over()
-    assert stillness.why.startswith("no step, no backward and no batch for 300 seconds, though it computes")
-
-
-def test_no_timeout_waits_for_ever(machine: Machine) -> None:
-    stillness = Stillness(None)
-    machine.go_on(stillness, 10**4, 0)
-    assert not stillness.is_over()
-========
     limit = Timeout(60)
     machine.go_on(limit, 61, share)
     assert limit.is_over() is is_over
@@ -122,7 +73,6 @@ def test_no_timeout_waits_for_ever(machine: Machine) -> None:
     limit = Timeout(None)
     machine.go_on(limit, 10**4, 0)
     assert not limit.is_over()
->>>>>>>> h-runtime:tests/runtime/test_timeout.py
 
 
 # ---- real processes
@@ -165,10 +115,6 @@ def test_a_process_with_a_gpu_may_spin(tmp_path: Path, monkeypatch: pytest.Monke
         assert child.stdout is not None
         child.stdout.readline()
         assert processor_time(child.pid) > 0.4
-<<<<<<<< HEAD:tests/runtime/test_stillness.py
-        monkeypatch.setattr(stillness, "_GPUS", str(tmp_path / "nvidia"))
-========
         monkeypatch.setattr(timeout, "_GPUS", str(tmp_path / "nvidia"))
->>>>>>>> h-runtime:tests/runtime/test_timeout.py
         assert processor_time(child.pid) == 0.0
         child.communicate()
