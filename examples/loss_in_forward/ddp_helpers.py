@@ -1,10 +1,11 @@
-"""What scripts need that dp2ddp converted (edition ef52dca5): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 040938fa): yours now, it needs torch alone."""
 
 import atexit
 import gc
 import multiprocessing
 import os
 import random
+import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,51 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_map_only
+
+
+def save_completely(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+    """torch.save into a hidden folder beside the file, then moved into place: a kill leaves the old file.
+
+    Only its owner may look into the folder; what a kill leaves there, the next save takes away. The file has its own
+    name in it, which torch writes into the archive. Where there is no room for two files, or another file would not
+    be the same to others, it is torch.save alone.
+    """
+    if not hasattr(f, "write") and may_be_replaced(f):
+        place, name = os.path.split(os.fspath(f))
+        folder = os.path.join(place, f".{name}.unfinished")
+        unfinished = os.path.join(folder, name)
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            os.mkdir(folder, 0o700)
+            if os.path.exists(f):
+                make_alike(unfinished, f)
+            torch.save(obj, unfinished, *args, **kwargs)
+            with open(unfinished, "rb+") as file:
+                os.fsync(file.fileno())  # or a crash of the machine might leave the new name and no content
+            os.replace(unfinished, f)
+            return
+        except (OSError, RuntimeError):  # torch's way to say that the disk is full
+            pass
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    torch.save(obj, f, *args, **kwargs)
+
+
+def may_be_replaced(f: Any) -> bool:
+    """Whether a file may be moved to this path: there is none, or a plain one, of one name, that may be written to."""
+    if not os.path.lexists(f):
+        return True
+    is_plain = os.path.isfile(f) and not os.path.islink(f) and os.stat(f).st_nlink == 1
+    return is_plain and os.access(f, os.W_OK)
+
+
+def make_alike(path: str, old: Any) -> None:
+    """An empty file with the owner, the group and the rights of an old one."""
+    with open(path, "xb") as file:
+        made, wanted = os.fstat(file.fileno()), os.stat(old)
+    if (made.st_uid, made.st_gid) != (wanted.st_uid, wanted.st_gid):
+        os.chown(path, wanted.st_uid, wanted.st_gid)
+    shutil.copystat(old, path)
 
 
 def init_distributed(map_location: Any = None) -> None:
@@ -115,8 +161,8 @@ def ask_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def save_on_rank0(*args: Any, **kwargs: Any) -> None:
-    """torch.save, on rank 0 alone."""
-    run_on_rank0(torch.save, *args, **kwargs)
+    """torch.save, on rank 0 alone; an interrupted run leaves the old file."""
+    run_on_rank0(save_completely, *args, **kwargs)
 
 
 @contextmanager
@@ -125,9 +171,26 @@ def open_on_rank0(path: Any, mode: str = "r", buffering: int = -1, **options: An
     dist.barrier()
     if mode[0] in "wax" and dist.get_rank() > 0:
         path, mode = os.devnull, mode.replace("x", "w")
-    with open(path, mode, buffering, **options) as file:
+    with sharing_errors():
+        file = open(path, mode, buffering, **options)  # noqa: SIM115
+    with file:
         yield file
-    dist.barrier()
+        with sharing_errors():
+            file.close()
+
+
+@contextmanager
+def sharing_errors() -> Iterator[None]:
+    """A block behind which all ranks meet; what fails on rank 0 alone, as on a full disk, is raised on all."""
+    error = None
+    try:
+        yield
+    except Exception as raised:
+        error = raised
+    news = [error]
+    dist.broadcast_object_list(news)
+    if any_error := error or news[0]:
+        raise any_error
 
 
 class CopyToRanks(torch.autograd.Function):
