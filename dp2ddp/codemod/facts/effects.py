@@ -124,8 +124,8 @@ class Effect:
 def find_effects(script: Script, modules: Modules) -> tuple[Effect, ...]:
     finder = _Finder(script, modules)
     kinds = ((call, finder.kind(call)) for call in script.calls)
-    found = (Effect(call, kind) if kind else finder.own_object(call) for call, kind in kinds)
-    return tuple(effect for effect in found if effect)
+    effects = (Effect(call, kind) if kind else finder.own_object(call) for call, kind in kinds)
+    return tuple(effect for effect in effects if effect)
 
 
 class _Finder:

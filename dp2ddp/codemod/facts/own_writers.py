@@ -32,7 +32,7 @@ class OwnClass:
     @cached_property
     def made_by(self) -> tuple[Part, ...]:
         """Its own __init__ and __new__: what its base is given is theirs to say."""
-        return tuple((home, one) for home, one in self.methods if one.name in MAKES)
+        return tuple((home, method) for home, method in self.methods if method.name in MAKES)
 
     @cached_property
     def methods(self) -> tuple[tuple[Script, ast.FunctionDef], ...]:
@@ -110,7 +110,7 @@ def reads_of_answers(script: Script, owner: OwnClass) -> Iterator[ast.Attribute]
 
 
 def _is_of_others(script: Script, value: ast.expr) -> bool:
-    """Of a module, of the settings, of the object itself, of `super()`."""
+    """Whether it is a module, the settings, the object itself, `super()`."""
     if isinstance(value, ast.Name) and value.id in {*SETTINGS, "self", "cls"}:
         return True
     is_super = isinstance(value, ast.Call) and script.scopes.name(value.func) == "builtins.super"
