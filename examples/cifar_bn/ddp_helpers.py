@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 4079c3fc): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition 2d7191bc): yours now, it needs torch alone."""
 
 import atexit
 import gc
@@ -60,9 +60,9 @@ def may_be_replaced(f: Any) -> bool:
 def make_alike(path: str, old: Any) -> None:
     """An empty file with the owner, the group and the rights of an old one."""
     with open(path, "xb") as file:
-        made, old_state = os.fstat(file.fileno()), os.stat(old)
-    if (made.st_uid, made.st_gid) != (old_state.st_uid, old_state.st_gid):
-        os.chown(path, old_state.st_uid, old_state.st_gid)
+        new, kept = os.fstat(file.fileno()), os.stat(old)
+    if (new.st_uid, new.st_gid) != (kept.st_uid, kept.st_gid):
+        os.chown(path, kept.st_uid, kept.st_gid)
     shutil.copystat(old, path)
 
 

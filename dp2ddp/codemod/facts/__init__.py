@@ -298,7 +298,7 @@ def gather_facts(project: Project) -> Facts:
     """The facts about the entry script, with those about each local module that it reaches."""
     whole = _read_together(Modules(project))
     effects = {script: tuple(_effects_of_all(script, whole)) for script in whole.modules.scripts}
-    own_objects = tuple(effect for each in effects.values() for effect in each if effect.made)
+    own_objects = tuple(effect for kinds in effects.values() for effect in kinds if effect.made)
     writers = Writers(whole.modules, whole.places, whole.reach, effects)
     entry, *others = (
         _facts_of(script, whole, tuple(writers.of(script, effects[script])), own_objects)

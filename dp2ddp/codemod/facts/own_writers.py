@@ -110,7 +110,7 @@ def reads_of_answers(script: Script, owner: OwnClass) -> Iterator[ast.Attribute]
 
 
 def _is_of_others(script: Script, value: ast.expr) -> bool:
-    """Whether it is of a module, of the settings, of the object itself, of `super()`."""
+    """Whether it is a module, the settings, the object itself, `super()`."""
     if isinstance(value, ast.Name) and value.id in {*SETTINGS, "self", "cls"}:
         return True
     is_super = isinstance(value, ast.Call) and script.scopes.name(value.func) == "builtins.super"

@@ -26,9 +26,11 @@ class TorchSave(Rule):
     When every rank saves to one path and loads from it, 88 of 120 loads failed and 19 gave a mixture of two ranks.
 
     ## Safety
-    Rank 0 writes into a folder beside the file and moves the file into place; the others wait until it is there. The
-    bytes are the same, `module.` keys included. A wrapper that is saved as a whole is pickled as the DataParallel
-    that it stands for: any script can load it, and this one makes its own wrapper of it again (DDP505).
+    Rank 0 writes into a hidden folder beside the file and moves the file into place; the others wait until it is there.
+    The bytes are the same, `module.` keys included, and so are the owner and the rights. Links are followed, a file
+    that must not be written is refused, and where there is room for one file alone it is written over, as ever. A
+    wrapper that is saved as a whole is pickled as the DataParallel that it stands for: any script can load it, and this
+    one makes its own wrapper of it again (DDP505).
 
     ## References
     docs/semantics.md#wrapper, docs/semantics.md#saving.

@@ -10,6 +10,7 @@ from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.effects import writing_base
 from dp2ddp.codemod.facts.handed_on import is_helper
 from dp2ddp.codemod.facts.own_writers import MAKES, OwnClass, own_class, reads_of_answers
+from dp2ddp.codemod.facts.script import Script
 from dp2ddp.codemod.rule import Flags, Rule, Untouched
 from dp2ddp.codemod.strategy import Strategy
 
@@ -113,7 +114,8 @@ class OwnWriter(Rule):
             for read in reads_of_answers(facts.script, made):
                 text = f"`{made.name}`, which rank 0 alone has, is asked for `{read.attr}`"
                 yield Hazard(read, text, "keep what you ask for in a variable of the script")
-        yield from _handed_on(facts)
+        if any(_has_writers(script, facts) for script in facts.modules.scripts):
+            yield from _handed_on(facts)
 
 
 def _classes(facts: Facts) -> Iterator[tuple[str, OwnClass]]:
@@ -136,6 +138,12 @@ def _done_in_methods(facts: Facts, made: OwnClass) -> Iterator[Finding]:
             yield Hazard(effect.call.node, text, "do it outside of the class")
 
 
+def _has_writers(script: Script, facts: Facts) -> bool:
+    """Whether a class of a file is derived from what writes: most projects have none."""
+    classes = (own_class(facts.modules, script, node) for node in script.nodes(ast.ClassDef))
+    return any(made and writing_base(made) for made in classes)
+
+
 def _handed_on(facts: Facts) -> Iterator[Finding]:
     """`{"file": Log}`, `partial(Log, path)`: whoever calls it makes an object on every rank."""
     for node in facts.script.nodes(ast.Name, ast.Attribute):
@@ -155,14 +163,15 @@ def _is_value(facts: Facts, node: ast.expr) -> bool:
     while isinstance(parent, (ast.keyword, ast.Dict, ast.List, ast.Tuple)):
         parent, inside = scopes.parents[parent], parent  # type: ignore[assignment]  # a keyword is no expression
     if isinstance(parent, ast.Call):
-        given = [facts.script.text_of(each) for each in (parent.func, *parent.args)]
+        given = [facts.script.text_of(argument) for argument in (parent.func, *parent.args)]
         names_kind = scopes.name(parent.func) in (
             "builtins.isinstance",
             "builtins.issubclass",
             "builtins.super",
         )
         return parent.func is not node and not names_kind and not any(map(is_helper, given))
-    return isinstance(parent, ast.Return) or inside is not node and not isinstance(parent, ast.ClassDef)
+    is_type = isinstance(parent, ast.ClassDef) or isinstance(parent, ast.Subscript) and parent.slice is inside
+    return isinstance(parent, ast.Return) or inside is not node and not is_type
 
 
 _OBJECT = "open it here with open(path, mode), which is converted, or let the class say its mode itself"

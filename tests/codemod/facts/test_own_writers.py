@@ -196,6 +196,7 @@ NOTHING = {
     "print(h.count())\n",
     "asked for a path": "import logging\nclass H(logging.FileHandler):\n    def __init__(self, path):\n"
     "        self.path = path\nh = H\nprint(isinstance(net, (H, int)))\n",
+    "in a type": "import logging\nclass H(logging.FileHandler): pass\nkinds: dict[str, H] = {}\n",
     "a class of the project alone": "class G: pass\nclass H(G): pass\nh = H()\n",
 }
 
