@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 2d7191bc): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition ef5dbd1e): yours now, it needs torch alone."""
 
 import atexit
 import contextlib
@@ -1303,7 +1303,9 @@ def scaled_rows(numbers: torch.Tensor, sizes: Sequence[int], dim: int, times: fl
 
 def softmax_gradient(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The gradients of softmax and log_softmax: what the gradient that comes holds more, that which goes holds, too."""
-    gradient = args[0]
+    gradient, output = args[:2]
+    if is_parted(output) and not output.held.is_contiguous():  # torch 2.4 reads it as if it were
+        args = gradient, RowsOnRanks.of(output.held, output.sizes, output.part_dim), *args[2:]
     if not is_parted(gradient) or gradient.family.times == 1:
         return map_along_dims(func, args, kwargs)
     layout = None, gradient.shape, gradient.stride()

@@ -1,4 +1,4 @@
-"""What scripts need that dp2ddp converted (edition 2d7191bc): yours now, it needs torch alone."""
+"""What scripts need that dp2ddp converted (edition ef5dbd1e): yours now, it needs torch alone."""
 
 import atexit
 import gc
