@@ -17,6 +17,7 @@ from pathlib import Path
 from dp2ddp.copies.cloning import clone
 from dp2ddp.copies.disguise import is_stand_in, link
 from dp2ddp.copies.leavings import FilesLeft, is_as_it_was
+from dp2ddp.copies.links_out import links_out
 from dp2ddp.copies.originals import Original, changed, look_at
 from dp2ddp.source.left_out import is_left_out
 from dp2ddp.source.survey import EntryKind, FolderEntry, survey
@@ -36,6 +37,9 @@ class LinkedCopy:
     before: Mapping[str, tuple[int, int]]  # path -> size and time of the last change, of files and links
     folders: frozenset[str]
     linked: tuple[Original, ...]
+    kept: tuple[
+        Path, ...
+    ]  # folders of the user's where nothing is written: the original, and where links lead to
 
     @property
     def inside(self) -> tuple[Path, ...]:
@@ -96,7 +100,12 @@ def copy_by_links(
             _replace(making.place(path), data)
     folder = making.folder
     return LinkedCopy(
-        original, folder, _inventory(folder), frozenset(_folders(folder)), tuple(map(look_at, making.linked))
+        original,
+        folder,
+        _inventory(folder),
+        frozenset(_folders(folder)),
+        tuple(map(look_at, making.linked)),
+        (original, *links_out(original).folders),
     )
 
 

@@ -17,26 +17,13 @@ from pathlib import Path
 from dp2ddp.copies import namespace
 from dp2ddp.copies.disguise import is_stand_in
 from dp2ddp.copies.leavings import FilesLeft, is_as_it_was
+from dp2ddp.copies.links_out import LinksOut, links_out
 from dp2ddp.copies.namespace import READY, Layer
+from dp2ddp.copies.originals import Original, changed, look_at
 from dp2ddp.errors import RunError
-from dp2ddp.source.folders import holds_too_much
 from dp2ddp.source.left_out import is_left_out
-from dp2ddp.source.survey import EntryKind, survey
 
 SWITCH = "DP2DDP_MOUNTS"  # "0": go without
-_OF_THE_SYSTEM = {
-    (),
-    ("bin",),
-    ("boot",),
-    ("dev",),
-    ("etc",),
-    ("lib",),
-    ("proc",),
-    ("run",),
-    ("sys",),
-    ("usr",),
-}
-_MOST_LED_TO = 20  # folders elsewhere that links lead to
 _REMOVED_TOLD = 1000  # files of a removed folder that are named, at most
 
 
@@ -48,11 +35,17 @@ class MountedCopy:
     folder: Path  # where we find what the run sees
     layers: Sequence[Layer]
     put: Mapping[Path, bytes]  # files that were put there before the run, by their paths in the user's folder
+    linked: tuple[Original, ...]  # files elsewhere that links lead to: no layer lies over them
 
     @property
     def inside(self) -> tuple[Path, ...]:
         """Where the run has it: all that is written below is caught."""
         return tuple(Path(layer.folder) for layer in self.layers)
+
+    @property
+    def kept(self) -> tuple[Path, ...]:
+        """Folders of the user's that the run could write to: none, since the layers catch it."""
+        return ()
 
     def here(self, argument: str) -> str:
         """An argument of the script, for the run."""
@@ -85,8 +78,8 @@ class MountedCopy:
         return is_as_it_was(now, path)
 
     def changed_originals(self) -> tuple[Path, ...]:
-        """None can: the layer catches every kind of writer."""
-        return ()
+        """Of what the layers cover none can; files elsewhere that only links lead to are asked."""
+        return changed(self.linked)
 
 
 @dataclass(frozen=True)
@@ -167,14 +160,21 @@ def mount(
     trees: folder of the user's -> what lies under the layer, which is that folder or one above it.
     room: a folder for what is written. RunError where the system does not do it.
     """
+    out = {folder: links_out(tree) for folder, tree in trees.items()}
     mine = {
-        folder: _layers(tree, room / f"layer{number}") for number, (folder, tree) in enumerate(trees.items())
+        folder: _layers(tree, out[folder], room / f"layer{number}")
+        for number, (folder, tree) in enumerate(trees.items())
     }
     every = [layer for layers in mine.values() for layer in layers]
     for path, data in files.items():
         _put(path, data, every)
     holder = _hold(every)
-    copies = [MountedCopy(folder, holder.view(folder), layers, files) for folder, layers in mine.items()]
+    copies = [
+        MountedCopy(
+            folder, holder.view(folder), layers, files, tuple(map(look_at, out[folder].files.values()))
+        )
+        for folder, layers in mine.items()
+    ]
     return copies, holder
 
 
@@ -197,10 +197,10 @@ def _hold(layers: Sequence[Layer]) -> Holder:
     return holder
 
 
-def _layers(folder: Path, room: Path) -> list[Layer]:
+def _layers(folder: Path, out: LinksOut, room: Path) -> list[Layer]:
     """One for the folder, one for each that links in it lead to, and one for each other file system mounted below."""
     layers = []
-    places = [folder, *_led_to(folder)]
+    places = [folder, *(each for each in out.folders if os.access(each, os.W_OK))]
     for number, point in enumerate(each for place in places for each in (place, *_mounted_below(place))):
         layer = Layer(str(point), str(room / f"{number}"), str(room / f"{number}.work"))
         os.makedirs(layer.upper)
@@ -209,20 +209,6 @@ def _layers(folder: Path, room: Path) -> list[Layer]:
         os.chmod(layer.upper, os.stat(layer.upper).st_mode | 0o700)
         layers.append(layer)
     return layers
-
-
-def _led_to(folder: Path) -> list[Path]:
-    """Folders of the user's elsewhere that links lead to: data and results on a larger disk."""
-    ends = (Path(os.path.realpath(entry.path)) for entry in survey(folder) if entry.kind is EntryKind.LINK)
-    led_to = {end for end in ends if end.is_dir() and not end.is_relative_to(folder) and _may_hold_data(end)}
-    return sorted(end for end in led_to if not led_to.intersection(end.parents))[:_MOST_LED_TO]
-
-
-def _may_hold_data(folder: Path) -> bool:
-    """The system's folders, and those that hold home or all that is temporary, stay as they are."""
-    return (
-        not holds_too_much(folder) and folder.parts[1:2] not in _OF_THE_SYSTEM and os.access(folder, os.W_OK)
-    )
 
 
 def _mounted_below(folder: Path) -> Iterable[Path]:

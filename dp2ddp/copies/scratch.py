@@ -29,6 +29,10 @@ class Workspace(Protocol):
     def inside(self) -> tuple[Path, ...]:
         """Where the run has it: what it writes below is caught."""
 
+    @property
+    def kept(self) -> tuple[Path, ...]:
+        """Folders of the user's that the run could write to."""
+
     def here(self, argument: str) -> str:
         """An argument of the script, for the run."""
 
@@ -65,6 +69,11 @@ class Copies:
         if self.holder:
             return ()
         return tuple((str(each.original), str(each.folder)) for each in self.workspaces)
+
+    @property
+    def kept(self) -> tuple[Path, ...]:
+        """Folders of the user's in which the kernel is to refuse what a run writes: those that no layer covers."""
+        return tuple(folder for each in self.workspaces for folder in each.kept)
 
     def close(self) -> None:
         """After this, the scratch folder can be removed."""

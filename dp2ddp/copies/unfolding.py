@@ -24,16 +24,25 @@ _HERE, _EXCHANGE = -100, 2  # linux/fcntl.h, linux/fs.h
 
 
 class Unfolding:
-    """Keeps what is written below `roots` there; `lock` is a file that all ranks of a run share."""
+    """Keeps what is written below `roots` there; `lock` is a file that all ranks of a run share.
 
-    def __init__(self, roots: Sequence[Path], lock: Path) -> None:
+    kept: folders of the user's that the roots are copies of, where nothing is written by any path.
+    """
+
+    def __init__(self, roots: Sequence[Path], lock: Path, kept: Sequence[Path] = ()) -> None:
         self._roots = [os.path.realpath(root) for root in roots]
+        self._kept = [os.path.realpath(folder) for folder in kept]
         self._lock = lock
+
+    def copies(self, path: str | bytes | os.PathLike[str]) -> bool:
+        """Whether a path is below one of the roots, as it is spelled."""
+        return _is_in(os.path.join(os.getcwd(), os.fsdecode(path)), self._roots)
 
     def own(self, path: str, through: bool, empty: bool = False) -> None:
         """Open up each link out of the roots on the way to `path`; the last one only if it is written `through`.
 
-        empty: what the file holds goes away in any case.
+        empty: what the file holds goes away in any case. PermissionError for a path in what is kept: a script that
+        knows its folder by an absolute path.
         """
         done, rest = "/", os.path.join(os.getcwd(), path).split(os.sep)
         links = 0
@@ -41,11 +50,11 @@ class Unfolding:
             name = rest.pop(0)
             here = os.path.normpath(os.path.join(done, name))  # `done` has no link in it
             target = _target(here)
-            if target is None:
+            if target is None or not rest and not through:
                 done = here
-            elif not rest and not through:
-                return
-            elif self._is_inside(here) and not self._is_inside(os.path.realpath(os.path.join(done, target))):
+            elif _is_in(here, self._roots) and not _is_in(
+                os.path.realpath(os.path.join(done, target)), self._roots
+            ):
                 self._open_up(here, empty and not rest)
                 done = here
             elif (links := links + 1) > _MOST_LINKS:
@@ -53,9 +62,12 @@ class Unfolding:
             else:
                 rest = target.split(os.sep) + rest
                 done = "/" if os.path.isabs(target) else done
-
-    def _is_inside(self, path: str) -> bool:
-        return any(path == root or path.startswith(root + os.sep) for root in self._roots)
+        if _is_in(done, self._kept) and not _is_in(done, self._roots):
+            raise PermissionError(
+                errno.EACCES,
+                "dp2ddp keeps your folder as it is, and this is its absolute path; name it relatively",
+                done,
+            )
 
     def _open_up(self, place: str, empty: bool) -> None:
         with self._alone():
@@ -80,6 +92,10 @@ class Unfolding:
             yield
         finally:
             os.close(file)
+
+
+def _is_in(path: str, folders: Sequence[str]) -> bool:
+    return any(path == folder or path.startswith(folder + os.sep) for folder in folders)
 
 
 def _target(path: str) -> str | None:

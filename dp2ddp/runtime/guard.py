@@ -62,6 +62,15 @@ class LinkGuard:
         if self._writes:
             self._writes.note(path, anew=anew)
 
+    def enters(self, path: Any) -> None:
+        """A folder is about to be where paths begin: it is to be one of the run's own."""
+        if (
+            isinstance(path, (str, bytes, os.PathLike))
+            and os.path.isdir(path)
+            and self._unfolding.copies(path)
+        ):
+            self.writes(path, through=True)
+
     def opens_folder(self, path: Any) -> None:
         """A folder is about to be moved or removed with all that is in it: one of ours is to be one."""
         if is_stand_in(path) and os.path.isdir(path):
@@ -70,9 +79,13 @@ class LinkGuard:
     def hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         """For sys.addaudithook."""
         if event == "open":
-            path, _, flags = arguments
+            path, mode, flags = arguments
             if isinstance(flags, int) and flags & _WRITING:
                 self.opens(path, anew=bool(flags & os.O_TRUNC))
+            elif mode is None:  # os.open; what is written later may be named from this folder
+                self.enters(path)
+        elif event == "os.chdir":
+            self.enters(arguments[0])
         elif event in _NAMES:
             for index in _NAMES[event]:
                 self.writes(arguments[index], through=False)
@@ -87,12 +100,13 @@ class LinkGuard:
                 self.writes(path, through=True)
 
 
-def guard(owned: Sequence[Path], lock: Path, writes: Writes | None = None) -> None:
+def guard(owned: Sequence[Path], lock: Path, writes: Writes | None = None, kept: Sequence[Path] = ()) -> None:
     """From now on, for the rest of this process and the children it forks; `writes` is told what they write.
 
-    owned: folders that the run may write to. lock: a file that all ranks share.
+    owned: folders that the run may write to. lock: a file that all ranks share. kept: the user's folders, which the
+    run has copies of.
     """
-    guarding = LinkGuard(Unfolding(owned, lock), writes)
+    guarding = LinkGuard(Unfolding(owned, lock, kept), writes)
     disguise(guarding.is_busy)
     sys.addaudithook(guarding.hook)
     _watch_torch(guarding)

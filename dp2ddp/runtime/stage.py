@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -51,6 +53,7 @@ class Stage:
     owned: tuple[str, ...] = ()  # folders where links out of them must not be written through (guard.py)
     holder: int | None = None  # the process that holds the mounts which the run sees (copies/namespace.py)
     moved: tuple[tuple[str, str], ...] = ()  # folders that the run has copies of: original, copy
+    kept: tuple[str, ...] = ()  # folders of the user's in which the run must not write (copies/fence.py)
     own_hashes: bool = False  # strings have other hashes on each rank, as in real life
     replaced: tuple[tuple[str, str], ...] = ()  # files that run in the words of others (overlay.py)
     capture: bool = False  # the ranks' stdout and stderr go to files in the run folder
@@ -88,7 +91,7 @@ class Stage:
         fields = json.loads(text)
         names = ("moved", "replaced", "variables")
         pairs = {name: tuple((own, other) for own, other in fields[name]) for name in names}
-        texts = {name: tuple(fields[name]) for name in ("arguments", "owned")}
+        texts = {name: tuple(fields[name]) for name in ("arguments", "owned", "kept")}
         return cls(**{**fields, **texts, **pairs})
 
     def write(self) -> Path:
@@ -151,10 +154,15 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
         elif not stage.starts_ranks:
             first_weights.take_over(Path(stage.aligned), rank, stage.world)
     if stage.scratch:
+        from dp2ddp.copies.fence import fence
         from dp2ddp.runtime.guard import guard, rename_across_layers
 
         owned = [Path(folder) for folder in (stage.scratch, *stage.owned)]
-        guard(owned, Path(stage.run_folder) / "unfolding.lock", writes)
+        kept = [Path(folder) for folder in stage.kept]
+        guard(owned, Path(stage.run_folder) / "unfolding.lock", writes, kept)
+        if kept:
+            have_own_temporary_folder(Path(stage.scratch) / "tmp")
+            fence(kept, [_topmost_without(kept, Path(stage.scratch))])
         if stage.holder:
             rename_across_layers()
     if stage.mode == "ddp" and writes:
@@ -164,6 +172,22 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
 
         have_own_ports(Path(stage.run_folder))
     return start_recorder(stage, rank) if stage.trace and not stage.starts_ranks else None
+
+
+def have_own_temporary_folder(folder: Path) -> None:
+    """The user's folder may lie among the temporary ones, and beside it nothing new can be made (copies/fence.py)."""
+    import tempfile
+
+    folder.mkdir(exist_ok=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+
+
+def _topmost_without(kept: Sequence[Path], place: Path) -> Path:
+    """The highest folder above a place that holds none of those that are kept."""
+    free = (
+        each for each in (place, *place.parents) if not any(folder.is_relative_to(each) for folder in kept)
+    )
+    return list(free)[-1]
 
 
 def _change_sums(stage: Stage) -> None:

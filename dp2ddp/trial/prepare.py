@@ -89,6 +89,7 @@ def prepare(subject: Subject, kind: RunKind, world: int, scratch: Path) -> Prepa
         owned=tuple(str(folder) for each in copies.workspaces for folder in each.inside),
         holder=copies.holder.process.pid if copies.holder else None,
         moved=copies.moved,
+        kept=tuple(map(str, copies.kept)),
         trace=str(room / "trace"),
         steps=subject.steps,
         every=subject.every,

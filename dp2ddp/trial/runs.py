@@ -145,6 +145,8 @@ def _original(subject: Subject) -> Original | None:
 
 
 def _about_original(run: Run) -> str:
+    if run.failure and run.stage.kept and run.failure.text.startswith("PermissionError"):
+        return ". In a copy with links a run may not write into your folder (docs/verify.md, Your folder)"
     fault = fault_of_original(run.failure.text) if run.failure else None
     return f". {fault.title} {fault.advice}" if fault else ". It is the original that fails, as it is"
 
