@@ -12,9 +12,10 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
+from itertools import count
 from pathlib import Path
 
 from dp2ddp.copies.cloning import clone
@@ -61,7 +62,7 @@ def copy_project(
     files: Mapping[Path, bytes],
     target: Path,
     force: bool,
-    written: Collection[str] = (),
+    written: Iterable[str] = (),
     wishes: Wishes = Wishes(),
 ) -> Copy:
     """Copy the project that holds the entry script and the converted `files`.
@@ -77,11 +78,13 @@ def copy_project(
     root = project_root(entry, list(converted))
     target = Path(os.path.realpath(target))
     _refuse_target(target, root, force)
+    wishes = Wishes(*(tuple(_named_in(root, name) for name in names) for names in (wishes.link, wishes.copy)))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as room:
             copying = _Copying(root, Path(room) / target.name, target, wishes, _places(written, root, entry))
             copying.run(converted)
+            copying.refuse_unmatched()
             kept = _move(copying.whole, target)
     except OSError as error:
         raise SourceError(f"{error.filename or target}: cannot be written ({error.strerror})") from error
@@ -89,10 +92,34 @@ def copy_project(
     return Copy(script, tuple(copying.linked), tuple(copying.left_out), tuple(kept))
 
 
-def _places(written: Iterable[str], root: Path, entry: Path) -> frozenset[Path]:
+@dataclass(frozen=True)
+class _Written:
+    """What the script writes to, by the texts in it: paths, and beginnings and ends of names that it puts together."""
+
+    paths: frozenset[Path]
+    beginnings: tuple[str, ...]
+    ends: tuple[str, ...]
+
+    def may_name(self, name: str) -> bool:
+        return name.startswith(self.beginnings) or name.endswith(self.ends)
+
+
+def _places(written: Iterable[str], root: Path, entry: Path) -> _Written:
     """Where the texts may lead, from the script's folder or the project's."""
-    every = (Path(os.path.normpath(start / text)) for start in {root, entry.parent} for text in written)
-    return frozenset(path for path in every if root in path.parents)
+    texts = tuple(written)
+    every = (Path(os.path.normpath(start / text)) for start in {root, entry.parent} for text in texts)
+    names = {os.path.basename(text) for text in texts}
+    return _Written(
+        frozenset(path for path in every if root in path.parents),
+        tuple(name for name in names if len(name) > 2 and name.endswith(("_", "-", "."))),
+        tuple(name for name in names if len(name) > 2 and name.startswith(("_", "-", "."))),
+    )
+
+
+def _named_in(root: Path, name: str) -> str:
+    """A name or a pattern, relative to the project; as people type it, it may be absolute, or begin with ./"""
+    path = os.path.normpath(name)
+    return os.path.relpath(path, root) if os.path.isabs(path) else path
 
 
 def _refuse_target(target: Path, root: Path, force: bool) -> None:
@@ -111,9 +138,7 @@ def _refuse_target(target: Path, root: Path, force: bool) -> None:
 class _Copying:
     """From `root` to `whole`, which will lie at `target` in the end."""
 
-    def __init__(
-        self, root: Path, whole: Path, target: Path, wishes: Wishes, written: frozenset[Path]
-    ) -> None:
+    def __init__(self, root: Path, whole: Path, target: Path, wishes: Wishes, written: _Written) -> None:
         self.root, self.whole, self.target = root, whole, target
         self.linked: list[str] = []
         self.left_out: list[str] = []
@@ -133,7 +158,7 @@ class _Copying:
         outside = [path for path in converted if not path.is_relative_to(self.root)]
         self.whole.mkdir()
         shutil.copymode(self.root, self.whole)
-        opened = [*converted, *(path / "a new file" for path in self._written), *self._wished_paths()]
+        opened = [*converted, *(path / "a new file" for path in self._written.paths), *self._wished_paths()]
         for entry in survey(self.root, opened, (self.target, self.whole.parent)):
             if entry.path.suffix != ".pyc" and entry.path.name != RECORD:
                 self._put_entry(entry, entry.path.relative_to(self.root), outside)
@@ -206,13 +231,13 @@ class _Copying:
 
     def _copy_all(self, path: Path, place: Path) -> None:
         if path.is_dir():
-            shutil.copytree(path, self.whole / place, symlinks=True)
+            shutil.copytree(path, self.whole / place, symlinks=True, ignore=_no_files)
         else:
             shutil.copy2(path, self.whole / place)
 
     def _is_result(self, path: Path, place: Path) -> bool:
         """Whether training makes it: what a link to it led to would be written."""
-        if path in self._written:
+        if path in self._written.paths or self._written.may_name(path.name):
             return True
         in_results = any(
             part.lower() in RESULT_FOLDERS for part in place.parts[: None if path.is_dir() else -1]
@@ -222,7 +247,15 @@ class _Copying:
     def _wished(self, place: Path, patterns: tuple[str, ...]) -> bool:
         """Whether it, or a folder that it lies in, is named."""
         names = [str(each) for each in (place, *place.parents)]
-        return any(fnmatch(name, pattern.rstrip("/")) for name in names for pattern in patterns)
+        return any(fnmatch(name, pattern) for name in names for pattern in patterns)
+
+    def refuse_unmatched(self) -> None:
+        """SourceError for a wish that names nothing: its owner would take for done what is not."""
+        for pattern in (*self._wishes.link, *self._wishes.copy):
+            if not any(True for _ in self.root.glob(pattern)):
+                raise SourceError(
+                    f"{pattern}: names nothing in {self.root}; names are relative to the project"
+                )
 
     def _link(self, path: Path, place: Path, what: str) -> None:
         (self.whole / place).symlink_to(path)
@@ -240,10 +273,18 @@ class _Copying:
             here.symlink_to(os.path.relpath(there, path.parent.resolve()))
         elif any(link.is_relative_to(there) for link in outside) and not self.root.is_relative_to(there):
             self._put_contents(there, place, outside)
-        elif there.is_file() and self._is_result(path, place) and not self._wished(place, self._wishes.link):
-            self._large(FolderEntry(there, EntryKind.LARGE, there.stat().st_size), place)
+        elif self._is_result(path, place) and not self._wished(place, self._wishes.link):
+            self._put_result(there, place)
         elif there != self.target and not there.is_relative_to(self.target):
             here.symlink_to(there)
+
+    def _put_result(self, there: Path, place: Path) -> None:
+        """Behind a link out of the project lies what runs of the copy write to."""
+        if there.is_file():
+            self._large(FolderEntry(there, EntryKind.LARGE, there.stat().st_size), place)
+        else:
+            (self.whole / place).mkdir()
+            self._leave_out(place, f"a link to {there}")
 
     def _leads_to_left_out(self, there: Path) -> bool:
         above = (parent for parent in (there, *there.parents) if parent.is_relative_to(self.root))
@@ -300,9 +341,15 @@ def _move_all(
         if _same(new, place):
             continue
         if os.path.lexists(place) and name != RECORD and record.get(path) != _hash(place):
-            os.replace(place, place.with_name(f"{name}.mine"))
-            yield f"{path} is {name}.mine now"
+            beside = _free_name(place)
+            os.replace(place, beside)
+            yield f"{path} is {beside.name} now"
         os.replace(new, place)
+
+
+def _free_name(place: Path) -> Path:
+    names = (place.with_name(f"{place.name}.mine{number or ''}") for number in count())
+    return next(name for name in names if not os.path.lexists(name))
 
 
 def _own_folder(target: Path, inner: Path) -> Path | None:
@@ -330,6 +377,16 @@ def _record(target: Path) -> Mapping[str, str]:
 
 def _hash(path: Path) -> str:
     return "" if path.is_symlink() or not path.is_file() else hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _no_files(folder: str, names: list[str]) -> list[str]:
+    """Pipes and sockets, which cannot be copied."""
+    paths = {name: os.path.join(folder, name) for name in names}
+    return [
+        name
+        for name, path in paths.items()
+        if not (os.path.islink(path) or os.path.isfile(path) or os.path.isdir(path))
+    ]
 
 
 def _named(place: Path, what: str) -> str:

@@ -98,15 +98,13 @@ def copy_folders(
     for folder in folders:
         shown.setdefault(kept_root(folder) or folder, folder)
     trees = _outermost(shown)
+    _refuse_outside(files, trees)
     if can_mount(tuple(trees), scratch / "trial mount"):
-        _refuse_outside(files, trees)
         mounted, holder = mount({shown[tree]: tree for tree in trees}, files, room)
         return Copies(tuple(mounted), holder)
-    outer = _outermost(dict.fromkeys(folders))
-    _refuse_outside(files, outer)
     linked = [
-        copy_by_links(each, room / f"folder{number}", files, named, (scratch, *scratch.parents))
-        for number, each in enumerate(outer)
+        copy_by_links(tree, room / f"folder{number}", files, named, (scratch, *scratch.parents))
+        for number, tree in enumerate(trees)
     ]
     return Copies(tuple(linked), None)
 

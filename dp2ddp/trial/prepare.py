@@ -115,9 +115,9 @@ def _files(subject: Subject, mode: Mode, converted: Path) -> dict[Path, bytes]:
     files = {_real(path): data for path, data in subject.mended.items()}
     if not subject.port and (mode == "ddp" or converted != subject.script.resolve()):
         files[converted] = subject.converted
-    if mode == "ddp":
-        files |= {_real(path): data for path, data in subject.modules.items()}
-    return files
+    modules = {_real(path): data for path, data in subject.modules.items()}
+    # a script that counts or copies its own code finds as many files in both runs
+    return files | {path: data for path, data in modules.items() if mode == "ddp" or not path.exists()}
 
 
 def _real(path: Path) -> Path:

@@ -132,6 +132,21 @@ class TestResults:
         assert not (project / "data/cache.pt").exists()
         assert "data/3.jpg" in links(project.parent / "copy")
 
+    def test_a_folder_of_them_behind_a_link_is_no_link(self, project: Path) -> None:
+        """Training in the copy overwrote the original's checkpoint on another disk."""
+        write(project.parent / "disk/best.pt", "x")
+        (project / "checkpoints").rmdir()
+        (project / "checkpoints").symlink_to(project.parent / "disk")
+        copy = copied(project)
+        assert links(project.parent / "copy") == {"data/large.bin"}
+        assert copy.left_out == (f"checkpoints (a link to {project.parent / 'disk'})",)
+
+    def test_a_name_that_the_script_puts_together_may_be_one(self, project: Path) -> None:
+        for name in ("tb/best_model.onnx", "model.raw", "other.npy"):
+            write(project / name, "x" * (2**20 + 1))
+        copied(project, written=("best_", ".raw"))
+        assert links(project.parent / "copy") == {"data/large.bin", "other.npy"}
+
     def test_a_link_of_the_users_to_one_is_no_link(self, project: Path) -> None:
         write(project.parent / "elsewhere.pt", "x" * (2**20 + 1))
         (project / "best.pt").symlink_to(project.parent / "elsewhere.pt")
@@ -144,6 +159,26 @@ class TestResults:
         copy = copied(project, wishes=wishes)
         assert links(project.parent / "copy") == {"checkpoints/huge.bin"}
         assert copy.left_out == ()
+
+    @pytest.mark.parametrize("name", ["./data", "{}/data", "data/"])
+    def test_wishes_are_names_as_people_type_them(self, project: Path, name: str) -> None:
+        copied(project, wishes=Wishes(copy=(name.format(project),)))
+        assert links(project.parent / "copy") == set()
+
+    def test_a_wish_that_names_nothing_is_refused(self, project: Path) -> None:
+        with pytest.raises(SourceError, match="wheights: names nothing"):
+            copied(project, wishes=Wishes(copy=("wheights",)))
+        assert not (project.parent / "copy").exists()
+
+    def test_a_pipe_among_what_is_wished_for_is_passed_over(
+        self, project: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(survey, "MANY", 3)
+        for number in range(4):
+            write(project / "images" / f"{number}.jpg", "x")
+        os.mkfifo(project / "images/pipe")
+        copied(project, wishes=Wishes(copy=("images",)))
+        assert sorted(os.listdir(project.parent / "copy/images")) == [f"{number}.jpg" for number in range(4)]
 
 
 def test_what_git_ignores_is_there_too(project: Path) -> None:
@@ -238,6 +273,10 @@ class TestTargets:
         assert copied(project, force=True).kept == ("train.py is train.py.mine now",)
         assert (project.parent / "copy/train.py").read_text() == "new"
         assert (project.parent / "copy/train.py.mine").read_text() == "mine"
+        write(project.parent / "copy/train.py", "mine again")
+        copied(project, force=True)
+        assert (project.parent / "copy/train.py.mine").read_text() == "mine"
+        assert (project.parent / "copy/train.py.mine1").read_text() == "mine again"
 
     def test_with_force_no_link_below_it_is_followed(self, project: Path) -> None:
         """The owner shares checkpoints; the original's was once replaced by a link to itself."""
