@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dp2ddp.cli import main
+from dp2ddp.copies.project import RECORD
 from dp2ddp.runtime.server import Server
 from dp2ddp.trial.options import VerifyOptions
 from dp2ddp.trial.subject import subject_of
@@ -124,7 +125,8 @@ class TestFolder:
         assert result.exit_code == 0, result.output
         before, after = contents(project), contents(project.parent / "ddp")
         assert before == FILES
-        assert after.keys() - before.keys() == {"ddp_helpers.py"}
+        assert after.keys() - before.keys() == {"ddp_helpers.py", RECORD}
+        del after[RECORD]  # of what was written, by which owners' edits are known
         assert sorted(name for name in after if after[name] != before.get(name)) == CHANGED
         assert after["lib/models/net.py"] == MODELS.replace(
             "import torch.nn as nn\n", "import torch.nn as nn\nfrom ddp_helpers import OneStreamParallel\n"
@@ -160,11 +162,11 @@ class TestFolder:
         assert convert("train.py", "-o", "../ddp").exit_code == 3
         assert contents(project.parent / "ddp") == {"mine.txt": "mine"}
         assert convert("train.py", "-o", "../ddp", "--force").exit_code == 0
-        assert contents(project.parent / "ddp").keys() == {*FILES, "ddp_helpers.py", "mine.txt"}
+        assert contents(project.parent / "ddp").keys() == {*FILES, "ddp_helpers.py", "mine.txt", RECORD}
 
     def test_a_copy_inside_the_project_does_not_copy_itself(self, project: Path) -> None:
         assert convert("train.py", "-o", "ddp").exit_code == 0
-        assert contents(project / "ddp").keys() == {*FILES, "ddp_helpers.py"}
+        assert contents(project / "ddp").keys() == {*FILES, "ddp_helpers.py", RECORD}
 
     def test_a_second_conversion_changes_nothing(
         self, project: Path, monkeypatch: pytest.MonkeyPatch
