@@ -27,6 +27,7 @@ SHARED_BY_FILE = {
     "tests/templates/test_compiled.py",
     "tests/templates/test_ddp.py",
     "tests/templates/test_faults.py",
+    "tests/templates/test_faulty_disk.py",
     "tests/templates/test_parted.py",
     "tests/templates/test_plain.py",
     "tests/templates/test_shared.py",

@@ -24,9 +24,10 @@ def main() -> None:
     """`python agent.py RUN-FOLDER TORCHRUN-ARGUMENTS...`"""
     die_with_parent()
     adopt_orphans()
-    stage = Stage.from_json((Path(sys.argv[1]) / "stage.json").read_text(encoding="utf-8"))
-    if stage.holder:
-        enter(stage.holder)  # and the ranks with it
+    stage_file = Path(sys.argv[1]) / "stage.json"  # the doctor's ranks have none
+    holder = Stage.from_json(stage_file.read_text(encoding="utf-8")).holder if stage_file.exists() else None
+    if holder:
+        enter(holder)  # and the ranks with it
     os.environ.update(parent_variable())
     sys.stderr = (Path(sys.argv[1]) / "torchrun.err").open("w", buffering=1)
     from torch.distributed.run import main as torchrun  # after: its loggers take sys.stderr as they find it

@@ -7,6 +7,7 @@ import itertools
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,17 +68,22 @@ class Suite:
         self._count = itertools.count()
         self._references: dict[tuple[str, bool], tuple[Prepared, Run]] = {}
         self._lock = threading.RLock()
+        self._kept = ExitStack()  # the copies of the references
 
     def __enter__(self) -> Suite:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self._kept.close()
         self._server.close()
 
     def judge(self, change: Change) -> Verdict | str:
         """The verdict; the words of a failure if the port does not come to its end."""
-        room = self._scratch / f"{next(self._count)}"
-        other = self._run(subject_of(change), RunKind("ddp", "float64"), room)
+        with ExitStack() as copies:
+            return self._judge(change, self._scratch / f"{next(self._count)}", copies)
+
+    def _judge(self, change: Change, room: Path, copies: ExitStack) -> Verdict | str:
+        other = self._run(subject_of(change), RunKind("ddp", "float64"), room, copies)
         if other[1].failure:
             return f"{other[1].failure.kind}: {other[1].failure.text}"
         pair = Pair(self._reference(change.base), other, FLOAT64, port=True)
@@ -87,15 +93,16 @@ class Suite:
         verdict = judge(subject, pair, None, self._server, room)
         if verdict.float64.same or _is_clear(verdict):
             return verdict
-        return judge(subject, pair, None, self._server, room, self._aligned(subject, room))
+        return judge(subject, pair, None, self._server, room, self._aligned(subject, room, copies))
 
     def judge_all(self, changes: Sequence[Change]) -> list[Verdict | str]:
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             return list(pool.map(self.judge, changes))
 
-    def _aligned(self, subject: Subject, room: Path) -> Aligned:
+    def _aligned(self, subject: Subject, room: Path, copies: ExitStack) -> Aligned:
         """With the same random numbers; verify runs this for every port that differs."""
-        left, right = (self._run(subject, RunKind(mode, "float64", aligned=True), room) for mode in MODES)
+        kinds = [RunKind(mode, "float64", aligned=True) for mode in MODES]
+        left, right = (self._run(subject, kind, room, copies) for kind in kinds)
         pair = Pair(left, right, FLOAT64, port=True)
         return aligned_pair(subject, pair, order_folder("float64", self._world, room), self._server, room)
 
@@ -105,14 +112,15 @@ class Suite:
 
     def _made(self, base: str, nudged: bool) -> tuple[Prepared, Run]:
         kind = RunKind("dp", "float64", nudged)
-        prepared, run = self._run(subject_of(Change(base, base, ())), kind, self._scratch / base)
+        prepared, run = self._run(subject_of(Change(base, base, ())), kind, self._scratch / base, self._kept)
         if run.failure:
             raise RunError(f"{base}/train.py: {run.failure.text}: {run.output(0, 'err')}")
         self._references[base, nudged] = prepared, run
         return prepared, run
 
-    def _run(self, subject: Subject, kind: RunKind, room: Path) -> tuple[Prepared, Run]:
+    def _run(self, subject: Subject, kind: RunKind, room: Path, copies: ExitStack) -> tuple[Prepared, Run]:
         prepared = prepare(subject, kind, self._world, room)
+        copies.callback(prepared.copies.close)
         running = self._server.start(prepared.stage)
         try:
             return prepared, watch([running], TIMEOUT)[0]
