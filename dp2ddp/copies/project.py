@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 
 from dp2ddp.copies.cloning import clone
@@ -25,6 +25,7 @@ from dp2ddp.source.left_out import is_left_out
 from dp2ddp.source.survey import MANY, EntryKind, FolderEntry, survey
 
 COPIED = 2**20  # bytes of a file that is copied, whatever it is
+LINKED_EACH = 20_000  # files of a folder that is not linked as a whole
 RESULT_COPIED = 200 * 2**20  # bytes of a result of training that is copied
 RESULTS_COPIED = 500 * 2**20  # bytes of all of them
 RESULT_FILES = (".pt", ".pth", ".ckpt", ".safetensors", ".log")
@@ -226,8 +227,19 @@ class _Copying:
             self._leave_out(place, what)
             if entry.path.is_dir():
                 (self.whole / place).mkdir()
+        elif entry.path.is_dir() and os.access(entry.path, os.R_OK) and _holds_few(entry.path):
+            self._link_each(entry.path, place)
         else:
             self._link(entry.path, place, what)
+
+    def _link_each(self, folder: Path, place: Path) -> None:
+        """A folder of links to files: what is new in it is the copy's."""
+        self.linked.append(_named(place, "its files"))
+        for here, _, files in os.walk(folder):
+            target = self.whole / place / os.path.relpath(here, folder)
+            target.mkdir(exist_ok=True)
+            for name in files:
+                (target / name).symlink_to(Path(here) / name)
 
     def _copy_all(self, path: Path, place: Path) -> None:
         if path.is_dir():
@@ -237,7 +249,7 @@ class _Copying:
 
     def _is_result(self, path: Path, place: Path) -> bool:
         """Whether training makes it: what a link to it led to would be written."""
-        if path in self._written.paths or self._written.may_name(path.name):
+        if self.root / place in self._written.paths or self._written.may_name(path.name):
             return True
         in_results = any(
             part.lower() in RESULT_FOLDERS for part in place.parts[: None if path.is_dir() else -1]
@@ -266,17 +278,23 @@ class _Copying:
 
     def _put_link(self, path: Path, place: Path, outside: list[Path]) -> None:
         """A link leads to the same place of the copy, or out of it to where it led."""
-        here, there = self.whole / place, path.resolve()
+        here, there = self.whole / place, Path(os.path.realpath(path))
         if not there.exists():
             here.symlink_to(os.readlink(path))
         elif there.is_relative_to(self.root) and not self._leads_to_left_out(there):
             here.symlink_to(os.path.relpath(there, path.parent.resolve()))
-        elif any(link.is_relative_to(there) for link in outside) and not self.root.is_relative_to(there):
+        elif self._needs_contents(there, place, outside):
             self._put_contents(there, place, outside)
         elif self._is_result(path, place) and not self._wished(place, self._wishes.link):
             self._put_result(there, place)
         elif there != self.target and not there.is_relative_to(self.target):
             here.symlink_to(there)
+
+    def _needs_contents(self, there: Path, place: Path, outside: list[Path]) -> bool:
+        """Whether a converted file lies behind a link, or one that the script writes to."""
+        is_written_into = any(self.root / place in path.parents for path in self._written.paths)
+        is_above = self.root.is_relative_to(there)
+        return (is_written_into or any(link.is_relative_to(there) for link in outside)) and not is_above
 
     def _put_result(self, there: Path, place: Path) -> None:
         """Behind a link out of the project lies what runs of the copy write to."""
@@ -293,7 +311,7 @@ class _Copying:
         )
 
     def _put_contents(self, there: Path, place: Path, outside: list[Path]) -> None:
-        """Behind a link out of the project lies a file that is converted: the copy gets files of its own."""
+        """Behind a link out of the project lies what is converted or written: the copy gets files of its own."""
         if not there.is_dir():
             self._inner[there] = place
             self._copy(FolderEntry(there, EntryKind.CODE), place)
@@ -377,6 +395,12 @@ def _record(target: Path) -> Mapping[str, str]:
 
 def _hash(path: Path) -> str:
     return "" if path.is_symlink() or not path.is_file() else hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _holds_few(folder: Path) -> bool:
+    """Whether a link for each file below a folder takes no time."""
+    names = (name for _, folders, files in os.walk(folder) for name in (*folders, *files))
+    return next(islice(names, LINKED_EACH, None), None) is None
 
 
 def _no_files(folder: str, names: list[str]) -> list[str]:

@@ -43,7 +43,10 @@ def holds_too_much(folder: Path) -> bool:
 
 
 def _behind_links(folder: Path) -> Iterator[Path]:
-    links = (entry.path.resolve() for entry in survey(folder) if entry.kind is EntryKind.LINK)
+    entries = (entry for entry in survey(folder) if entry.kind is EntryKind.LINK)
+    links = (
+        Path(os.path.realpath(entry.path)) for entry in entries
+    )  # which stands a link that leads to itself
     yield from (link for link in links if not folder.is_relative_to(link))
 
 

@@ -86,8 +86,30 @@ def test_what_is_large_is_a_link_and_is_named_with_its_size(project: Path) -> No
     assert (project.parent / "copy/data/large.bin").resolve() == project / "data/large.bin"
 
 
+def test_of_a_folder_of_many_files_each_is_a_link_and_what_is_new_is_the_copys(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(survey, "MANY", 3)
+    for number in range(4):
+        write(project / "data/images" / f"{number % 2}/{number}.jpg", "x")
+        write(project / "data/images" / f"{number}.jpg", "x")
+
+    copied(project)
+    write(project.parent / "copy/data/images/0/new.jpg", "mine")
+
+    assert (project.parent / "copy/data/images/1/3.jpg").resolve() == project / "data/images/1/3.jpg"
+    assert not (project / "data/images/0/new.jpg").exists()
+
+
+def test_links_that_lead_nowhere_or_to_themselves_are_kept(project: Path) -> None:
+    (project / "round").symlink_to("round")
+    copied(project)
+    assert os.readlink(project.parent / "copy/round") == "round"
+
+
 def test_a_folder_of_very_many_files_is_a_link(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(survey, "MANY", 3)
+    monkeypatch.setattr(project_copy, "LINKED_EACH", 3)
     for number in range(4):
         write(project / "data/images" / f"{number}.txt", "x")
         write(project / "lib" / f"m{number}.py", "x")
@@ -140,6 +162,15 @@ class TestResults:
         copy = copied(project)
         assert links(project.parent / "copy") == {"data/large.bin"}
         assert copy.left_out == (f"checkpoints (a link to {project.parent / 'disk'})",)
+
+    def test_a_folder_that_the_script_writes_into_behind_a_link_is_one_of_the_copys_own(
+        self, project: Path
+    ) -> None:
+        write(project.parent / "disk/log.txt", "x")
+        (project / "theirs").symlink_to(project.parent / "disk")
+        copied(project, written=("theirs/log.txt",))
+        write(project.parent / "copy/theirs/log.txt", "y")
+        assert (project.parent / "disk/log.txt").read_text() == "x"
 
     def test_a_name_that_the_script_puts_together_may_be_one(self, project: Path) -> None:
         for name in ("tb/best_model.onnx", "model.raw", "other.npy"):
