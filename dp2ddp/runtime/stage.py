@@ -105,6 +105,7 @@ class Stage:
 
 def import_equipment() -> None:
     """Import what stages install. A parent does it once for all the runs that it forks (0.1 s for each)."""
+    import dp2ddp.copies.fence
     import dp2ddp.runtime.aligned_draws
     import dp2ddp.runtime.collectives
     import dp2ddp.runtime.decisions
