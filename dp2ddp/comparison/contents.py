@@ -10,6 +10,15 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 
+# Stores in which processes note themselves, by number: LMDB's (beside a folder's data.mdb, or a single file), SQLite's.
+_NOTES_OF_PROCESSES = ("lock.mdb", ".mdb-lock", ".lmdb-lock", "-shm")
+
+
+def notes_processes(path: str) -> bool:
+    """Whether a file says which processes have another open: it differs between any two runs."""
+    return path.endswith(_NOTES_OF_PROCESSES)
+
+
 def opened(path: Path) -> IO[bytes]:
     """A file, to be read; a compressed one by what is in it, since its head says when it was written."""
     openers: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}

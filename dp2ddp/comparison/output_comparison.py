@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from dp2ddp.comparison.clock_texts import Columns, without_clock, without_times
-from dp2ddp.comparison.contents import content_hash, opened
+from dp2ddp.comparison.contents import content_hash, notes_processes, opened
 from dp2ddp.comparison.events import event_lines, is_event_file
 from dp2ddp.comparison.spelling import Spelling
 from dp2ddp.comparison.tolerance import Tolerance
@@ -191,6 +191,8 @@ def compare_files(
             different += [FileDifference(path, f"leads to {ways[1]} instead of {ways[0]}")] * (
                 ways[0] != ways[1]
             )
+            continue
+        if notes_processes(path):
             continue
         hashes = content_hash(here), content_hash(there)
         if hashes[0] in (hashes[1], code.digests.get(hashes[1])):

@@ -139,6 +139,12 @@ def test_a_file_on_one_side_is_a_difference(tmp_path: Path) -> None:
     assert leave(tmp_path, {"a": ""}, {"a": "", "b": ""}) == ["b is written by DDP only"]
 
 
+@pytest.mark.parametrize("name", ["data/lock.mdb", "a.mdb-lock", "runs.db-shm"])
+def test_which_processes_had_a_store_open_is_no_difference(tmp_path: Path, name: str) -> None:
+    assert leave(tmp_path, {name: "process 1"}, {name: "process 2"}) == []
+    assert leave(tmp_path / "other", {"data/data.mdb": "a"}, {"data/data.mdb": "b"}) != []
+
+
 def test_another_line_in_a_text_file_is_named(tmp_path: Path) -> None:
     (found,) = leave(tmp_path, {"a.csv": "1\n2\n"}, {"a.csv": "1\n3\n"})
     assert found == "a.csv line 2: '2' under DataParallel, '3' under DDP"
