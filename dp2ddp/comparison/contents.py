@@ -9,7 +9,6 @@ import lzma
 from pathlib import Path
 from typing import IO, Any, cast
 
-
 # Stores in which processes note themselves, by number: LMDB's (beside a folder's data.mdb, or a single file), SQLite's.
 _NOTES_OF_PROCESSES = ("lock.mdb", ".mdb-lock", ".lmdb-lock", "-shm")
 
