@@ -1,0 +1,1 @@
+"""The new codemod, while it stands beside the old one (issue 27)."""

@@ -1,0 +1,1 @@
+"""The helpers of the new codemod, while it stands beside the old one (issue 27)."""

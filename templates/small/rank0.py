@@ -1,0 +1,65 @@
+"""What rank 0 does for all."""
+
+import io
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from .ranks import own_rank, ranks_apart, tell_all, together
+
+
+def ask_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function on rank 0 alone; every rank gets its answer, or its error."""
+    if not together():
+        return function(*args, **kwargs)
+    dist.barrier()  # a rank may still be asking whether the folder is there that rank 0 is about to make
+    news = None
+    if dist.get_rank() == 0:
+        try:
+            with ranks_apart():
+                news = function(*args, **kwargs), None
+        except Exception as error:
+            news = None, error
+    answer, error = tell_all(news)
+    if error is not None:
+        raise error
+    return answer
+
+
+def run_on_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Call a function on rank 0 alone, for what it does; its end, or its error, is that of all."""
+    if any(isinstance(each, (io.BytesIO, io.StringIO)) for each in (*args, *kwargs.values())):
+        function(*args, **kwargs)  # into memory: each rank has its own
+    elif together() or own_rank() == 0:
+        ask_rank0(lambda: function(*args, **kwargs) and None)
+
+
+def rank0_first(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function on every rank, on rank 0 before the others: they find what it has downloaded."""
+    made = []
+    ask_rank0(lambda: made.append(function(*args, **kwargs)))
+    with ranks_apart():
+        return made[0] if made else function(*args, **kwargs)
+
+
+def save_on_rank0(thing: Any, file: Any, *args: Any, **kwargs: Any) -> None:
+    """torch.save on rank 0 alone. A file is written beside its place and moved there: it is never half a checkpoint."""
+
+    def save() -> None:
+        if not isinstance(file, (str, os.PathLike)):
+            return torch.save(thing, file, *args, **kwargs)  # an open file
+        beside = f"{os.fspath(file)}.part"
+        try:
+            torch.save(thing, beside, *args, **kwargs)
+            os.replace(beside, file)
+        finally:
+            if os.path.exists(beside):
+                os.remove(beside)
+
+    if isinstance(file, io.BytesIO):
+        torch.save(thing, file, *args, **kwargs)
+    else:
+        run_on_rank0(save)
