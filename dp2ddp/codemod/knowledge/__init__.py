@@ -1,1 +1,7 @@
-"""What functions of libraries do, as data."""
+"""What functions of libraries do, as data: `what_is("os.makedirs")` is a row, `canonical(name)` the one spelling of a name."""
+
+from dp2ddp.codemod.knowledge.functions import Does, Row, knows, what_is
+from dp2ddp.codemod.knowledge.methods import MethodDoes, method
+from dp2ddp.codemod.knowledge.names import canonical
+
+__all__ = ["Does", "MethodDoes", "Row", "canonical", "knows", "method", "what_is"]

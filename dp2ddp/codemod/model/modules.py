@@ -1,0 +1,179 @@
+"""One file of a program: its tree, and what the expressions in it name."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from dp2ddp.codemod.facts.positions import Positions
+from dp2ddp.codemod.model.nodes import FUNCTIONS, Function
+from dp2ddp.codemod.model.scopes import Binding, Binds, Reader, Scope
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.parsing import parse
+
+if TYPE_CHECKING:
+    from dp2ddp.codemod.model.program import Program
+
+Node = TypeVar("Node", bound=ast.AST)
+Seen = frozenset[tuple[str, str, int]]  # of a name that is being followed: no circle is followed twice
+IMPORTING = ("importlib.import_module", "builtins.__import__")
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A call, and the dotted name of what is called; None where it cannot be told."""
+
+    node: ast.Call
+    name: str | None
+
+    @property
+    def method(self) -> str:
+        """`to_csv` of `frame.to_csv(...)`; empty for a plain name."""
+        return self.node.func.attr if isinstance(self.node.func, ast.Attribute) else ""
+
+    def argument(self, position: int | None, keyword: str | None = None) -> ast.expr | None:
+        """What is given at a position or by a keyword; None too where `*` or `**` may bring it."""
+        for given in self.node.keywords:
+            if keyword is not None and given.arg == keyword:
+                return given.value
+        positional = self.node.args[: self._starred()]
+        return positional[position] if position is not None and position < len(positional) else None
+
+    def keyword(self, name: str) -> ast.keyword | None:
+        return next((given for given in self.node.keywords if given.arg == name), None)
+
+    def _starred(self) -> int:
+        """How many arguments stand before the first `*`."""
+        places = [place for place, each in enumerate(self.node.args) if isinstance(each, ast.Starred)]
+        return places[0] if places else len(self.node.args)
+
+    @property
+    def may_have_more(self) -> bool:
+        """Whether `*args` or `**kwargs` may bring arguments that are not seen here."""
+        return self._starred() < len(self.node.args) or any(given.arg is None for given in self.node.keywords)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is called without any argument."""
+        return not self.node.args and not self.node.keywords
+
+
+class Module:
+    """A file that is started or imported."""
+
+    def __init__(self, source: SourceFile, dotted: str, program: Program, package: tuple[str, ...]) -> None:
+        self.source, self.dotted, self.program = source, dotted, program
+        self.tree = parse(source)
+        self.positions = Positions(source.text)
+        reader = Reader(self.tree, package)
+        self.top, self.nodes = reader.top, reader.nodes
+        self.parents, self.scope_of, self.stars = reader.parents, reader.scope_of, reader.stars
+        self.home_of = reader.home_of
+
+    @property
+    def shown(self) -> str:
+        """The path of the file as its owner would type it."""
+        path = self.source.path
+        return self.source.name if path is None else os.path.relpath(path)
+
+    @property
+    def is_package(self) -> bool:
+        return Path(self.source.name).name == "__init__.py"
+
+    # --- nodes
+
+    @cached_property
+    def _by_kind(self) -> dict[type, list[ast.AST]]:
+        kinds: dict[type, list[ast.AST]] = {}
+        for node in self.nodes:
+            kinds.setdefault(type(node), []).append(node)
+        return kinds
+
+    def all(self, kind: type[Node]) -> list[Node]:
+        """All nodes of a kind, in the order of the text."""
+        return self._by_kind.get(kind, [])  # type: ignore[return-value]
+
+    @cached_property
+    def calls(self) -> tuple[Call, ...]:
+        return tuple(Call(node, self.name(node.func)) for node in self.all(ast.Call))
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes that a node stands in, from the inside."""
+        while (parent := self.parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def function_around(self, node: ast.AST) -> Function | None:
+        """The innermost function that a node stands in; None at module level (and in the body of a class there)."""
+        return next((each for each in self.around(node) if isinstance(each, FUNCTIONS)), None)
+
+    def class_around(self, node: ast.AST) -> ast.ClassDef | None:
+        """The class whose method (or whose body) a node stands in."""
+        return next((each for each in self.around(node) if isinstance(each, ast.ClassDef)), None)
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that a node is, or stands in."""
+        if isinstance(node, ast.stmt):
+            return node
+        return next(each for each in self.around(node) if isinstance(each, ast.stmt))
+
+    def text(self, node: ast.AST) -> str:
+        """A node as it is written."""
+        return self.positions.source(node)
+
+    # --- names
+
+    def name(self, node: ast.AST | None, *, follow: bool = True, seen: Seen = frozenset()) -> str | None:
+        """The dotted name of what an expression means: "torch.nn.DataParallel"; None where it cannot be told.
+
+        `follow`: also through `name = expression`; without it, a mention of the thing itself is asked for.
+        """
+        match node:
+            case ast.Name(id=name):
+                return self._name_of(node, name, follow, seen)
+            case ast.Attribute(value=value, attr=attr):
+                owner = self.name(value, follow=follow, seen=seen)
+                return self.program.canonical(f"{owner}.{attr}", seen) if owner else None
+            case ast.Call(func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(attr)), *_]):
+                owner = self.name(value, follow=follow, seen=seen)
+                return self.program.canonical(f"{owner}.{attr}", seen) if owner else None
+            case ast.Call(func=func, args=[ast.Constant(value=str(text))]):
+                return text if self.name(func, follow=follow, seen=seen) in IMPORTING else None
+        return None
+
+    def _name_of(self, node: ast.Name, name: str, follow: bool, seen: Seen) -> str | None:
+        scope = self.scope_of[node].lookup(name)
+        if scope is not None:
+            return self.meaning(name, scope, follow=follow, seen=seen)
+        if starred := self.program.starred(self, name, seen):
+            return starred
+        return f"builtins.{name}" if hasattr(builtins, name) else None
+
+    def meaning(
+        self, name: str, scope: Scope, *, follow: bool = True, seen: Seen = frozenset()
+    ) -> str | None:
+        """What a name of a scope is bound to: an import if there is one, a definition of the file, one value."""
+        key = (self.dotted, name, id(scope))
+        if key in seen:
+            return None
+        seen = seen | {key}
+        bindings = scope.bindings[name]
+        for binding in bindings:
+            if binding.how is Binds.IMPORT:
+                return self.program.canonical(binding.dotted, seen)
+        if any(binding.how is Binds.DEFINITION for binding in bindings):
+            return f"{self.dotted}.{name}" if scope is self.top else None
+        if follow and len(bindings) == 1 and bindings[0].how is Binds.VALUE:
+            return self.name(bindings[0].node, follow=follow, seen=seen)
+        return None
+
+    def bindings(self, node: ast.Name) -> list[Binding]:
+        """What binds a name that is used somewhere."""
+        scope = self.scope_of[node].lookup(node.id)
+        return scope.bindings[node.id] if scope else []

@@ -1,0 +1,128 @@
+"""All files of a program, as one model: names are followed from file to file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+
+from dp2ddp.codemod.model.modules import Module, Seen
+from dp2ddp.codemod.model.nodes import Definition
+from dp2ddp.codemod.model.scopes import Binds
+from dp2ddp.source.projects import Project
+
+MAIN = "__main__"
+Spelling = Callable[[str], str]
+
+
+class Program:
+    """The script that is started, and the local modules that its imports reach.
+
+    `spelling` gives things of libraries that have several names one; `knows` says which names a library has, for
+    `from library import *`. Both come from tables: the model itself knows no library.
+    """
+
+    def __init__(
+        self, project: Project, spelling: Spelling = str, knows: Callable[[str], bool] = bool
+    ) -> None:
+        self.project, self.spelling, self.knows = project, spelling, knows
+        entry = project.entry_module or (project.entry.path.stem if project.entry.path else MAIN)
+        self.by_name: dict[str, Module] = {}
+        self.entry = Module(project.entry, entry, self, tuple(entry.split(".")[:-1]))
+        for name in (entry, *project.entry_names):
+            self.by_name[name] = self.entry
+        for local in project.modules:
+            is_package = Path(local.source.name).name == "__init__.py"
+            parts = tuple(local.name.split("."))
+            module = Module(local.source, local.name, self, parts if is_package else parts[:-1])
+            for name in (local.name, *local.other_names):
+                self.by_name[name] = module
+
+    @cached_property
+    def modules(self) -> tuple[Module, ...]:
+        """Each file once, the entry script first."""
+        return tuple(dict.fromkeys([self.entry, *self.by_name.values()]))
+
+    def is_local(self, dotted: str | None) -> bool:
+        """Whether a name is of the program's own files."""
+        return dotted is not None and self._home(dotted) is not None
+
+    def _home(self, dotted: str) -> tuple[Module, list[str]] | None:
+        """The file that a dotted name begins with, and the rest of it."""
+        parts = dotted.split(".")
+        for count in range(len(parts), 0, -1):
+            module = self.by_name.get(".".join(parts[:count]))
+            if module is not None:
+                return module, parts[count:]
+        return None
+
+    def canonical(self, dotted: str, seen: Seen = frozenset()) -> str | None:
+        """The name under which a thing is known: through the program's files to where it comes from."""
+        home = self._home(dotted)
+        if home is None:
+            return self.spelling(dotted)
+        module, rest = home
+        if not rest:
+            return dotted
+        name, *rest = rest
+        if name in module.top.bindings:
+            meant = module.meaning(name, module.top, seen=seen)
+        else:
+            meant = self.starred(module, name, seen)
+        if meant is None or not rest:
+            return meant
+        whole = ".".join([meant, *rest])
+        return self.canonical(whole, seen) if not self.is_local(meant) else whole
+
+    def starred(self, module: Module, name: str, seen: Seen = frozenset()) -> str | None:
+        """What a name means that `from library import *` may have brought."""
+        for home in module.stars:
+            key = (home, name, 0)
+            if key in seen:
+                continue
+            inner = self.by_name.get(home)
+            if inner is None:
+                dotted = self.spelling(f"{home}.{name}")
+                if self.knows(dotted):
+                    return dotted
+            elif name in inner.top.bindings:
+                return inner.meaning(name, inner.top, seen=seen | {key})
+            elif found := self.starred(inner, name, seen | {key}):
+                return found
+        return None
+
+    # --- definitions
+
+    def definition(self, dotted: str | None) -> tuple[Module, Definition] | None:
+        """The class or function of the program's own that a dotted name means."""
+        home = self._home(dotted) if dotted else None
+        if home is None or len(home[1]) != 1:
+            return None
+        module, (name,) = home
+        for binding in module.top.bindings.get(name, ()):
+            if binding.how is Binds.DEFINITION:
+                return module, binding.node  # type: ignore[return-value]  # a definition
+        return None
+
+    def bases(self, module: Module, node: ast.ClassDef) -> Iterator[str]:
+        """The dotted names of all classes that a class is derived from, near ones first."""
+        pending, seen = [(module, node)], set()
+        while pending:
+            module, node = pending.pop(0)
+            if node in seen:
+                continue
+            seen.add(node)
+            for base in node.bases:
+                name = module.name(base)
+                if name is None:
+                    continue
+                yield name
+                found = self.definition(name)
+                if found and isinstance(found[1], ast.ClassDef):
+                    pending.append((found[0], found[1]))
+
+    @cached_property
+    def methods(self) -> frozenset[str]:
+        """The names of all functions that the program defines."""
+        return frozenset(node.name for module in self.modules for node in module.all(ast.FunctionDef))

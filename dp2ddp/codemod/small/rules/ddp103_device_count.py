@@ -1,0 +1,48 @@
+"""DDP103: the number of devices."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.small.own_mode import in_own_mode
+from dp2ddp.codemod.small.rule import Finding, Rule, rename
+
+# `device_count() > 0` and the like ask whether there is any: that needs no change.
+ASKS_FOR_ANY = {(ast.Gt, 0), (ast.GtE, 1), (ast.NotEq, 0), (ast.Eq, 0), (ast.Lt, 1), (ast.LtE, 0)}
+
+
+class DeviceCount(Rule):
+    """Count the ranks where the script counts devices.
+
+    ## What it does
+    `torch.cuda.device_count()` becomes `count_ranks()`, unless it is asked whether there is any device.
+
+    ## Why
+    The number that DataParallel splits a batch by is the number of ranks, whatever a rank sees of the devices.
+    """
+
+    code = "DDP103"
+    name = "device-count"
+    nodes = ("Attribute", "Name")
+    examples = ()
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        for call in module.calls:
+            is_count = does(call.name) is Does.COUNT_DEVICES and not in_own_mode(module, call.node)
+            if is_count and not asks_for_any(module, call.node):
+                yield rename(call.node.func, "count_ranks", "as many devices as ranks")
+
+
+def asks_for_any(module: Module, node: ast.AST) -> bool:
+    """Whether a number is asked only whether it is zero."""
+    match module.parents[node]:
+        case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=value)]) if left is node:
+            return (type(op), value) in ASKS_FOR_ANY
+        case ast.UnaryOp(op=ast.Not()) | ast.BoolOp():
+            return True
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) | ast.Assert(test=test):
+            return test is node
+    return False

@@ -1,0 +1,33 @@
+"""DDP105: random states of all devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.small.mentions import replaced
+from dp2ddp.codemod.small.rule import Finding, Rule
+
+HELPERS = {
+    "torch.cuda.get_rng_state_all": "get_device_states",
+    "torch.cuda.set_rng_state_all": "set_device_states",
+}
+
+
+class DeviceRandomStates(Rule):
+    """Keep the random states of all devices.
+
+    ## What it does
+    `torch.cuda.get_rng_state_all` and `set_rng_state_all` ask and set the devices of all ranks.
+
+    ## Why
+    A rank has one device; a checkpoint holds the state of each.
+    """
+
+    code = "DDP105"
+    name = "device-random-states"
+    nodes = ("Attribute", "Name")
+    examples = ()
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        return replaced(module, HELPERS, "a device of each rank")

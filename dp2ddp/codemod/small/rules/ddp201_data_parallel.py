@@ -1,0 +1,43 @@
+"""DDP201: the wrap."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.small.mentions import mentions
+from dp2ddp.codemod.small.rule import Finding, Rule, rename
+
+WRAP = "torch.nn.DataParallel"
+PARTS = {"scatter", "gather", "replicate", "parallel_apply", "forward"}  # of DataParallel, that a subclass overrides
+
+
+class DataParallelWrap(Rule):
+    """Wrap the model for the ranks.
+
+    ## What it does
+    `nn.DataParallel` becomes `WholeBatchParallel` wherever it is named: called, derived from, asked for, handed on. A
+    class that overrides parts of DataParallel is derived from `DataParallelOnRanks`.
+
+    ## Why
+    Rank r computes chunk r of each batch, and all ranks get the outputs of the whole batch.
+    """
+
+    code = "DDP201"
+    name = "data-parallel"
+    nodes = ("Attribute", "Name")
+    examples = ()
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        for node, _ in mentions(module, {WRAP: ""}):
+            yield rename(node, _helper(module, node), "each rank computes its rows of the batch")
+
+
+def _helper(module: Module, node: ast.AST) -> str:
+    parent = module.parents[node]
+    if isinstance(parent, ast.ClassDef) and node in parent.bases:
+        own = {each.name for each in parent.body if isinstance(each, ast.FunctionDef)}
+        if own & PARTS:
+            return "DataParallelOnRanks"
+    return "WholeBatchParallel"

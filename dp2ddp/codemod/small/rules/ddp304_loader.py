@@ -1,0 +1,32 @@
+"""DDP304: loaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.small.mentions import is_only_asked_for, mentions
+from dp2ddp.codemod.small.rule import Finding, Rule, rename
+
+LOADER = "torch.utils.data.DataLoader"
+
+
+class Loader(Rule):
+    """Make each batch once.
+
+    ## What it does
+    `DataLoader` becomes `Rank0Loader`: the workers are rank 0's alone, and all ranks get its batches.
+
+    ## Why
+    Batches, their order and their random numbers are those of the one process, and workers do not run once a rank.
+    """
+
+    code = "DDP304"
+    name = "loader"
+    nodes = ("Attribute", "Name")
+    examples = ()
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        for node, _ in mentions(module, {LOADER: ""}):
+            if not is_only_asked_for(module, node):
+                yield rename(node, "Rank0Loader", "rank 0 loads each batch for all ranks")
