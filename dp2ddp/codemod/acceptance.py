@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.editable import ParsedFile
 from dp2ddp.errors import UnmatchedAcceptanceError
 from dp2ddp.source.cells import CellPlace
 
@@ -121,7 +121,7 @@ class Comment:
 class Comments:
     """Those of one file, by the lines that they speak for."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: ParsedFile) -> None:
         self._script = script
         positions = script.positions
         self._by_line: dict[int, Comment] = {}
@@ -162,7 +162,7 @@ class Comments:
     def _lines_for(self, node: ast.AST) -> Iterator[int]:
         line = getattr(node, "lineno", 1)
         yield line
-        statement = None if isinstance(node, ast.Module) else self._script.scopes.statement(node)
+        statement = None if isinstance(node, ast.Module) else self._script.statement(node)
         first = line
         if statement is not None:
             first = min(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from dp2ddp.codemod.blocks import Added, Around, Before, Blocks, Guarded, indented_as_it_is
+from dp2ddp.codemod.editable import ParsedFile
 from dp2ddp.codemod.edits import (
     Decorate,
     DropArgument,
@@ -21,14 +22,13 @@ from dp2ddp.codemod.edits import (
     SetArgument,
     TextEdit,
 )
-from dp2ddp.codemod.facts.script import Script
 from dp2ddp.codemod.header import Header
 from dp2ddp.codemod.rewriter import NodeEdits, Rewriter
 from dp2ddp.codemod.tree import Tree, deep_recursion, has_own_brackets, read_tree
 from dp2ddp.errors import ConversionError
 
 
-def edit_text(script: Script, edits: Sequence[TextEdit], header: Header | None = None) -> str:
+def edit_text(script: ParsedFile, edits: Sequence[TextEdit], header: Header | None = None) -> str:
     """The text of a file after edits, with the lines that come behind its imports."""
     try:
         return _Editor(script, edits, header).text()
@@ -42,7 +42,7 @@ def edit_text(script: Script, edits: Sequence[TextEdit], header: Header | None =
 class _Editor:
     """Edits, by the nodes of the libcst tree that they are about."""
 
-    def __init__(self, script: Script, edits: Sequence[TextEdit], header: Header | None) -> None:
+    def __init__(self, script: ParsedFile, edits: Sequence[TextEdit], header: Header | None) -> None:
         self.script = script
         self.edits = _unique(edits)
         self.header = header
@@ -90,7 +90,7 @@ class _Editor:
     def _target(self, edit: Replace) -> ast.AST:
         """The call around an argument that becomes a keyword argument, or two: these are no expressions."""
         is_argument = isinstance(edit.node, ast.keyword) or _is_expression(edit)
-        return edit.node if is_argument else self.script.scopes.parents[edit.node]
+        return edit.node if is_argument else self.script.parents[edit.node]
 
     def _replacing(self) -> Iterator[Replace]:
         return (edit for edit in self.edits if isinstance(edit, Replace))
@@ -146,7 +146,7 @@ class _Editor:
 
     def _remove(self, statement: ast.stmt) -> None:
         around, positions = self._around(statement), self.script.positions
-        parent = self.script.scopes.parents[statement]
+        parent = self.script.parents[statement]
         blocks = (getattr(parent, name, []) for name in ("body", "orelse", "finalbody"))
         around.removed = True
         around.alone = not isinstance(parent, ast.Module) and any(block == [statement] for block in blocks)

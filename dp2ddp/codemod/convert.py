@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dp2ddp.codemod.acceptance import AcceptOption, refuse_unmatched
 from dp2ddp.codemod.checks import check_result
-from dp2ddp.codemod.choices import FULL
+from dp2ddp.codemod.choices import EXACT, FULL
 from dp2ddp.codemod.facts import Facts, gather_facts
 from dp2ddp.codemod.facts.looked_up import may_look_up
 from dp2ddp.codemod.facts.traces import may_be_local
@@ -35,6 +35,9 @@ from dp2ddp.source.settings_files import find_mentions
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.idiomatic.style_differences import StyleDifference
+
+# While the new codemod stands beside this one (issue 27), DP2DDP_CODEMOD=small takes it.
+NEW_CODEMOD = "DP2DDP_CODEMOD"
 
 # A text search rejects what cannot matter, before anything is parsed.
 MENTION = re.compile(
@@ -292,6 +295,10 @@ def _plan(project: Project, options: Options, begin: Callable[[str], object]) ->
 
 
 def _convert(project: Project, options: Options, begin: Callable[[str], object]) -> Conversion:
+    if os.environ.get(NEW_CODEMOD) == "small" and options.style == EXACT:
+        from dp2ddp.codemod.small.convert import convert_small  # it stands beside this one (issue 27)
+
+        return convert_small(project, options)
     planned = _plan(project, options, begin)
     if planned is None:
         return Conversion(FileConversion(project.entry, project.entry.text))

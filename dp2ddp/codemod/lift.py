@@ -176,10 +176,10 @@ def import_lines(node: ast.stmt) -> Iterator[ImportLine]:
         yield from (ImportLine(module, alias.name, alias.asname) for alias in node.names)
 
 
-@lru_cache(maxsize=1)
-def read_templates() -> Mapping[str, str]:
+@lru_cache(maxsize=2)
+def read_templates(package: str = TEMPLATES) -> Mapping[str, str]:
     """The text of every template, by module name."""
-    spec = find_spec(TEMPLATES)  # importlib.resources loads tempfile and random, which take 9 ms
+    spec = find_spec(package)  # importlib.resources loads tempfile and random, which take 9 ms
     assert spec is not None
     assert spec.submodule_search_locations
     files = sorted(Path(spec.submodule_search_locations[0]).glob("*.py"))

@@ -46,7 +46,7 @@ def listed(edits: Iterable[Planned]) -> list[Planned]:
 class Plan:
     """What will change, what stands in the way, and how it will run."""
 
-    strategy: Strategy
+    strategy: Strategy | None
     edits: tuple[Planned, ...]
     hazards: tuple[Planned, ...]  # open ones
     accepted: tuple[Planned, ...]  # hazards that a person has answered

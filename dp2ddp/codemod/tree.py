@@ -19,8 +19,8 @@ from types import TracebackType
 import libcst as cst
 from libcst._nodes.internal import CodegenState
 
+from dp2ddp.codemod.editable import ParsedFile
 from dp2ddp.codemod.facts.positions import Positions
-from dp2ddp.codemod.facts.script import Script
 from dp2ddp.codemod.libcst_text import LibcstText
 from dp2ddp.errors import ConversionError
 
@@ -50,7 +50,7 @@ class Tree:
             return self.spelling.restored(module.code)
 
 
-def read_tree(script: Script, nodes: Iterable[ast.AST]) -> Tree:
+def read_tree(script: ParsedFile, nodes: Iterable[ast.AST]) -> Tree:
     """Parse a file and find nodes; a ConversionError for what libcst cannot read or print as it is."""
     positions, name = script.positions, script.source.name
     spelling = LibcstText(script.source.text, script.tree, positions)

@@ -1,14 +1,14 @@
 """What rank 0 does for all."""
 
 import io
-import os
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
-from .ranks import own_rank, ranks_apart, tell_all, together
+from .broadcast import tell_all
+from .ranks import own_rank, ranks_apart, together
 
 
 def ask_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -37,29 +37,24 @@ def run_on_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Non
         ask_rank0(lambda: function(*args, **kwargs) and None)
 
 
+class TemporaryFolderOnRank0(tempfile.TemporaryDirectory):  # type: ignore[type-arg]
+    """One folder for all ranks, which rank 0 makes and removes."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.name = ask_rank0(tempfile.mkdtemp, *args, **kwargs)
+
+    def cleanup(self) -> None:
+        import shutil
+
+        run_on_rank0(shutil.rmtree, self.name, ignore_errors=True)
+
+    def __repr__(self) -> str:
+        return f"<TemporaryDirectory {self.name!r}>"
+
+
 def rank0_first(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function on every rank, on rank 0 before the others: they find what it has downloaded."""
     made = []
     ask_rank0(lambda: made.append(function(*args, **kwargs)))
     with ranks_apart():
         return made[0] if made else function(*args, **kwargs)
-
-
-def save_on_rank0(thing: Any, file: Any, *args: Any, **kwargs: Any) -> None:
-    """torch.save on rank 0 alone. A file is written beside its place and moved there: it is never half a checkpoint."""
-
-    def save() -> None:
-        if not isinstance(file, (str, os.PathLike)):
-            return torch.save(thing, file, *args, **kwargs)  # an open file
-        beside = f"{os.fspath(file)}.part"
-        try:
-            torch.save(thing, beside, *args, **kwargs)
-            os.replace(beside, file)
-        finally:
-            if os.path.exists(beside):
-                os.remove(beside)
-
-    if isinstance(file, io.BytesIO):
-        torch.save(thing, file, *args, **kwargs)
-    else:
-        run_on_rank0(save)

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .streams import host_streams, set_host_streams
+from .broadcast import tell_all
+from .streams import ReplicaStreams, host_streams, set_host_streams, share_device_stream
 
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_NAME",
             "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")  # fmt: skip
@@ -41,9 +42,10 @@ def init_distributed() -> None:
     set_host_streams(tell_all(host_streams()))
     if (
         torch.cuda.is_available()
-    ):  # where no seed is set, each device begins at one of its own: the script at rank 0's
+    ):  # without a seed, each device begins at one of its own: the script at rank 0's
         own = torch.cuda.get_rng_state()
-        torch.cuda.set_rng_state(tell_all(own))
+        share_device_stream()
+        ReplicaStreams.device = {torch.cuda.initial_seed(): own}
     sys.excepthook = show_error
     if dist.get_rank():
         sys.stdout = sys.stderr = sys.__stdout__ = open(os.devnull, "w", encoding="utf-8", errors="ignore")
@@ -75,13 +77,6 @@ def end_distributed() -> None:
     if rank_process == os.getpid():
         gc.collect()
         dist.destroy_process_group()
-
-
-def tell_all(news: Any = None) -> Any:
-    """Rank 0's news, on every rank."""
-    box = [news]
-    dist.broadcast_object_list(box)
-    return box[0]
 
 
 def to_own_device(storage: Any, location: str) -> Any:

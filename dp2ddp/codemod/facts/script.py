@@ -67,6 +67,14 @@ class Script:
         return parts if Path(self.source.name).name == "__init__.py" else parts[:-1]
 
     @property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        return self.scopes.parents
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that a node is, or stands in."""
+        return self.scopes.statement(node)
+
+    @property
     def shown(self) -> str:
         """The path of the file as the user would type it."""
         path = self.source.path

@@ -1,4 +1,4 @@
-"""What functions of libraries do, as data: `what_is("os.makedirs")` is a row, `canonical(name)` the one spelling of a name."""
+"""What functions of libraries do, as data: `what_is("os.makedirs")` is a row, `canonical` the spelling of a name."""
 
 from dp2ddp.codemod.knowledge.functions import Does, Row, knows, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method

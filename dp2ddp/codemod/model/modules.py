@@ -72,8 +72,9 @@ class Module:
         self.tree = parse(source)
         self.positions = Positions(source.text)
         reader = Reader(self.tree, package)
-        self.top, self.nodes = reader.top, reader.nodes
-        self.parents, self.scope_of, self.stars = reader.parents, reader.scope_of, reader.stars
+        self.top, self._in_order = reader.top, reader.nodes
+        self.parents: dict[ast.AST, ast.AST] = reader.parents
+        self.scope_of, self.stars = reader.scope_of, reader.stars
         self.home_of = reader.home_of
 
     @property
@@ -91,13 +92,17 @@ class Module:
     @cached_property
     def _by_kind(self) -> dict[type, list[ast.AST]]:
         kinds: dict[type, list[ast.AST]] = {}
-        for node in self.nodes:
+        for node in self._in_order:
             kinds.setdefault(type(node), []).append(node)
         return kinds
 
     def all(self, kind: type[Node]) -> list[Node]:
         """All nodes of a kind, in the order of the text."""
         return self._by_kind.get(kind, [])  # type: ignore[return-value]
+
+    def nodes(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
+        """All nodes of several kinds."""
+        return (node for kind in kinds for node in self.all(kind))
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:

@@ -21,7 +21,7 @@ def mentions(module: Module, names: Mapping[str, str]) -> Iterator[tuple[ast.exp
         if isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)) or in_own_mode(module, node):
             continue
         name = module.name(node, follow=False)
-        if name in names:
+        if name is not None and name in names:
             yield node, name
 
 

@@ -10,7 +10,13 @@ from dp2ddp.codemod.small.mentions import mentions
 from dp2ddp.codemod.small.rule import Finding, Rule, rename
 
 WRAP = "torch.nn.DataParallel"
-PARTS = {"scatter", "gather", "replicate", "parallel_apply", "forward"}  # of DataParallel, that a subclass overrides
+PARTS = {
+    "scatter",
+    "gather",
+    "replicate",
+    "parallel_apply",
+    "forward",
+}  # of DataParallel, that a subclass overrides
 
 
 class DataParallelWrap(Rule):

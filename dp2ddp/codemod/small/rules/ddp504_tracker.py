@@ -37,13 +37,21 @@ class Tracker(Rule):
             if kind in HELPERS and not in_own_mode(module, call.node):
                 yield call_by(call.node, HELPERS[kind], BECAUSE)
         for node in module.all(ast.Import):
-            yield from _tracked(module, node, [(alias.name, alias.asname or alias.name.partition(".")[0]) for alias in node.names])
+            yield from _tracked(
+                module,
+                node,
+                [(alias.name, alias.asname or alias.name.partition(".")[0]) for alias in node.names],
+            )
         for imported in module.all(ast.ImportFrom):
             home = module.home_of(imported)
-            yield from _tracked(module, imported, [(home, alias.asname or alias.name) for alias in imported.names])
+            yield from _tracked(
+                module, imported, [(home, alias.asname or alias.name) for alias in imported.names]
+            )
 
 
 def _tracked(module: Module, node: ast.stmt, bound: list[tuple[str, str]]) -> Iterator[Finding]:
     for dotted, name in bound:
         if dotted.partition(".")[0] in TRACKING and not module.program.is_local(dotted):
-            yield Change(InsertAfter(node, f"{name} = library_on_rank0({name})", BECAUSE), ("library_on_rank0",))
+            yield Change(
+                InsertAfter(node, f"{name} = library_on_rank0({name})", BECAUSE), ("library_on_rank0",)
+            )

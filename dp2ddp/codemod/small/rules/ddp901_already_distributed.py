@@ -28,8 +28,14 @@ class AlreadyDistributed(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
-            is_asked = any(isinstance(each, CONDITIONS) and not is_main_guard(each) for each in module.around(call.node))
-            if does(call.name) is Does.DISTRIBUTE and not is_asked and module.function_around(call.node) is None:
+            is_asked = any(
+                isinstance(each, CONDITIONS) and not is_main_guard(each) for each in module.around(call.node)
+            )
+            if (
+                does(call.name) is Does.DISTRIBUTE
+                and not is_asked
+                and module.function_around(call.node) is None
+            ):
                 yield Hazard(
                     call.node,
                     f"this script runs as several processes already ({call.name})",

@@ -19,7 +19,8 @@ class HandMadeParallel(Rule):
     """Look at parallel code that is not DataParallel's.
 
     ## What it does
-    A hazard for wrappers of libraries, for copies between devices, and for classes that are looked up by a computed name.
+    A hazard for wrappers of libraries, for copies between devices, and for classes that are looked up by a computed
+    name.
 
     ## Why
     What they split and join cannot be read off.
@@ -41,11 +42,17 @@ def _message(module: Module, call: Call) -> str | None:
     last = (call.name or "").rpartition(".")[2] or call.method
     if does(call.name) is Does.COPY_BY_HAND:
         return f"{call.name} copies between devices of one process"
-    if call.name == "builtins.getattr" and len(call.node.args) > 1 and not isinstance(call.node.args[1], ast.Constant):
+    if (
+        call.name == "builtins.getattr"
+        and len(call.node.args) > 1
+        and not isinstance(call.node.args[1], ast.Constant)
+    ):
         owner = module.name(call.node.args[0])
         if owner in ("torch.nn", "torch.nn.parallel") and _is_named(module):
             return "a class that is looked up by name may be DataParallel"
-    is_known = does(call.name) is not None or module.program.is_local(call.name) or last in module.program.methods
+    is_known = (
+        does(call.name) is not None or module.program.is_local(call.name) or last in module.program.methods
+    )
     if call.name and WRAPPER.search(last) and not is_known:
         return f"{call.name} is a wrapper whose source is not here"
     return None
@@ -53,4 +60,6 @@ def _message(module: Module, call: Call) -> str | None:
 
 def _is_named(module: Module) -> bool:
     texts = (node.value for each in module.program.modules for node in each.all(ast.Constant))
-    return any(isinstance(text, str) and len(text) < 80 and re.search(r"\bDataParallel\b", text) for text in texts)
+    return any(
+        isinstance(text, str) and len(text) < 80 and re.search(r"\bDataParallel\b", text) for text in texts
+    )
