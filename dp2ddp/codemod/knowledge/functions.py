@@ -41,7 +41,7 @@ class Does(Enum):
 
 
 @dataclass(frozen=True)
-class Row:
+class FunctionRow:
     """What one function does; `position` and `keyword` of the argument that decides (a mode, a seed, a time)."""
 
     does: Does
@@ -54,11 +54,11 @@ def _of(home: str, words: str) -> list[str]:
     return [f"{home}.{word}" for word in words.split()]
 
 
-def _all(does: Does, names: Iterable[str], **given: object) -> dict[str, Row]:
-    return {name: Row(does, **given) for name in names}  # type: ignore[arg-type]
+def _all(does: Does, names: Iterable[str], **given: object) -> dict[str, FunctionRow]:
+    return {name: FunctionRow(does, **given) for name in names}  # type: ignore[arg-type]
 
 
-ROWS: dict[str, Row] = {
+ROWS: dict[str, FunctionRow] = {
     **_all(Does.WRITE, [
         *_of("os", "makedirs mkdir remove unlink rmdir removedirs rename renames replace symlink link truncate"),
         *_of("os", "chmod chown utime mkfifo mknod"),
@@ -72,8 +72,8 @@ ROWS: dict[str, Row] = {
         "faiss.write_index", "safetensors.torch.save_file", "safetensors.torch.save_model", "logging.config.dictConfig",
         "logging.config.fileConfig", "logging.basicConfig", "pathlib.Path.mkdir", "distutils.dir_util.mkpath", "torchvision.utils.save_image",
     ]),
-    "torch.save": Row(Does.SAVE, 1, "f"),
-    "builtins.open": Row(Does.OPEN, 1, "mode", "r"),
+    "torch.save": FunctionRow(Does.SAVE, 1, "f"),
+    "builtins.open": FunctionRow(Does.OPEN, 1, "mode", "r"),
     **_all(Does.OPEN, ["gzip.open", "bz2.open", "lzma.open"], position=1, keyword="mode", default="rb"),
     **_all(Does.OPEN, ["codecs.open", "zipfile.ZipFile", "tarfile.open", "h5py.File"], position=1, keyword="mode", default="r"),
     **_all(Does.ANSWER, [
@@ -89,19 +89,19 @@ ROWS: dict[str, Row] = {
     ]),
     **_all(Does.TRACK, ["torch.utils.tensorboard.SummaryWriter", "tensorboardX.SummaryWriter", "visdom.Visdom", "tensorboard_logger.Logger"]),
     **_all(Does.HANDLE_LOG, ["logging.FileHandler", *_of("logging.handlers", "RotatingFileHandler TimedRotatingFileHandler WatchedFileHandler")]),
-    "tempfile.TemporaryDirectory": Row(Does.FOLDER),
+    "tempfile.TemporaryDirectory": FunctionRow(Does.FOLDER),
     **_all(Does.CLOCK, [*_of("time", "time perf_counter monotonic process_time clock time_ns perf_counter_ns monotonic_ns"), "timeit.default_timer"]),
     **_all(Does.CLOCK, _of("datetime.datetime", "now utcnow today")),
-    "datetime.date.today": Row(Does.CALENDAR),
-    "time.strftime": Row(Does.CALENDAR, 1, "t"),
+    "datetime.date.today": FunctionRow(Does.CALENDAR),
+    "time.strftime": FunctionRow(Does.CALENDAR, 1, "t"),
     **_all(Does.CALENDAR, _of("time", "ctime asctime localtime gmtime"), position=0),
     **_all(Does.SEED, ["torch.manual_seed", *_of("torch.cuda", "manual_seed manual_seed_all")], position=0, keyword="seed"),
-    "random.seed": Row(Does.SEED_BY_SYSTEM, 0, "a"),
-    "numpy.random.seed": Row(Does.SEED_BY_SYSTEM, 0, "seed"),
+    "random.seed": FunctionRow(Does.SEED_BY_SYSTEM, 0, "a"),
+    "numpy.random.seed": FunctionRow(Does.SEED_BY_SYSTEM, 0, "seed"),
     **_all(Does.SEED_BY_SYSTEM, ["torch.seed", *_of("torch.cuda", "seed seed_all")]),
     **_all(Does.MAKE_STREAM, _of("numpy.random", "default_rng RandomState SeedSequence"), position=0, keyword="seed"),
-    "random.Random": Row(Does.MAKE_STREAM, 0, "x"),
-    "torch.utils.data.DataLoader": Row(Does.LOAD_BATCHES),
+    "random.Random": FunctionRow(Does.MAKE_STREAM, 0, "x"),
+    "torch.utils.data.DataLoader": FunctionRow(Does.LOAD_BATCHES),
     **_all(Does.WRAP, ["torch.nn.DataParallel", *_of("torch.nn.parallel", "data_parallel replicate parallel_apply scatter gather")]),
     **_all(Does.DISTRIBUTE, [
         "torch.distributed.init_process_group", "torch.nn.parallel.DistributedDataParallel", "torch.distributed.fsdp.FullyShardedDataParallel",
@@ -121,20 +121,20 @@ ROWS: dict[str, Row] = {
         *_of("torch.nn.parallel._functions", "Broadcast.apply ReduceAddCoalesced.apply"),
         *_of("torch.cuda.comm", "broadcast broadcast_coalesced scatter gather reduce_add reduce_add_coalesced"),
     ]),
-    "torch.cuda.device_count": Row(Does.COUNT_DEVICES),
-    "torch.cuda.set_device": Row(Does.SET_DEVICE, 0, "device"),
-    "torch.device": Row(Does.MAKE_DEVICE, 0, "device"),
-    "torch.cuda.device": Row(Does.MAKE_DEVICE, 0, "device"),
+    "torch.cuda.device_count": FunctionRow(Does.COUNT_DEVICES),
+    "torch.cuda.set_device": FunctionRow(Does.SET_DEVICE, 0, "device"),
+    "torch.device": FunctionRow(Does.MAKE_DEVICE, 0, "device"),
+    "torch.cuda.device": FunctionRow(Does.MAKE_DEVICE, 0, "device"),
     **_all(Does.DEVICE_STATES, _of("torch.cuda", "get_rng_state_all set_rng_state_all")),
-    "signal.signal": Row(Does.HANDLE_SIGNAL, 1, "handler"),
-    "hydra.main": Row(Does.NAME_BY_CLOCK),
+    "signal.signal": FunctionRow(Does.HANDLE_SIGNAL, 1, "handler"),
+    "hydra.main": FunctionRow(Does.NAME_BY_CLOCK),
 }  # fmt: skip
 
 # Libraries that report a run: what they do, rank 0 does.
 TRACKING = ("wandb", "mlflow", "clearml", "comet_ml", "aim", "neptune", "swanlab")
 
 
-def what_is(name: str | None) -> Row | None:
+def what_is(name: str | None) -> FunctionRow | None:
     """What is known of a function, by its canonical name."""
     return ROWS.get(name) if name else None
 

@@ -88,8 +88,8 @@ class Program:
                     return dotted
             elif name in inner.top.bindings:
                 return inner.meaning(name, inner.top, seen=seen | {key})
-            elif found := self.starred(inner, name, seen | {key}):
-                return found
+            elif meant := self.starred(inner, name, seen | {key}):
+                return meant
         return None
 
     # --- definitions
@@ -118,9 +118,9 @@ class Program:
                 if name is None:
                     continue
                 yield name
-                found = self.definition(name)
-                if found and isinstance(found[1], ast.ClassDef):
-                    pending.append((found[0], found[1]))
+                inner = self.definition(name)
+                if inner and isinstance(inner[1], ast.ClassDef):
+                    pending.append((inner[0], inner[1]))
 
     @cached_property
     def methods(self) -> frozenset[str]:

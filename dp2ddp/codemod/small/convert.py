@@ -14,7 +14,7 @@ from dp2ddp.codemod.lift import Library, read_templates
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small.header import make_header
-from dp2ddp.codemod.small.mentions import is_only_asked_for, mentions
+from dp2ddp.codemod.small.mentions import is_type_test, mentions
 from dp2ddp.codemod.small.plan import FilePlan, plan_file
 from dp2ddp.codemod.small.rule import all_rules
 from dp2ddp.launch.job import Job, command_line, standalone_words
@@ -41,7 +41,7 @@ def convert_small(project: Project, options: Options) -> Conversion:
 def wraps(program: Program) -> bool:
     """Whether anything of DataParallel is used, not only asked for."""
     return any(
-        not is_only_asked_for(module, node)
+        not is_type_test(module, node)
         for module in program.modules
         for name in WRAPS
         for node, _ in mentions(module, {name: ""})

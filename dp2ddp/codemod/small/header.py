@@ -9,7 +9,6 @@ from dp2ddp.codemod.header import Header
 from dp2ddp.codemod.helpers import import_texts
 from dp2ddp.codemod.lift import ImportLine
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import IMPORTS
 from dp2ddp.codemod.small.start import last_import
 from dp2ddp.source.helper_module import NAME
 
@@ -23,6 +22,4 @@ def make_header(module: Module, helpers: Set[str]) -> Header | None:
         return None
     lines = import_texts([ImportLine(NAME, helper) for helper in missing])
     anchor = last_import(module)
-    if anchor is None and isinstance(module.tree.body[0], IMPORTS):
-        anchor = module.tree.body[0]
     return Header(tuple(lines), anchor)

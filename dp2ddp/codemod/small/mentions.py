@@ -30,7 +30,7 @@ def replaced(module: Module, helpers: Mapping[str, str], because: str) -> Iterat
     return (rename(node, helpers[name], because) for node, name in mentions(module, helpers))
 
 
-def is_only_asked_for(module: Module, node: ast.AST) -> bool:
+def is_type_test(module: Module, node: ast.AST) -> bool:
     """`isinstance(x, DataLoader)`, an annotation: true of what is derived from it as well."""
     child = node
     for parent in module.around(node):

@@ -29,24 +29,24 @@ class FilePlan:
 def plan_file(module: Module, rules: Sequence[Rule], accept: Sequence[AcceptOption]) -> FilePlan:
     """Look at a file by all rules."""
     comments = Comments(module)
-    found = [(rule.code, finding) for rule in rules for finding in rule.look(module)]
+    findings = [(rule.code, finding) for rule in rules for finding in rule.look(module)]
     edits: list[tuple[Planned, tuple[str, ...]]] = []
-    told: list[Planned] = []
-    for code, finding in found:
+    answers: list[Planned] = []
+    for code, finding in findings:
         if isinstance(finding, Change):
             planned = _place(module, code, finding.edit)
             if not comments.ignoring(code, planned.line):
                 edits.append((planned, finding.helpers))
         else:
-            told.append(_answered(module, _place(module, code, finding), comments, accept))
+            answers.append(_answered(module, _place(module, code, finding), comments, accept))
     edits = _without_lost(module, edits)
-    hazards = [each for each in told if isinstance(each.finding, Hazard)]
+    hazards = [each for each in answers if isinstance(each.finding, Hazard)]
     plan = Plan(
         strategy=None,
         edits=tuple(sorted((each for each, _ in edits), key=lambda each: (each.line, each.column))),
         hazards=tuple(each for each in hazards if not each.acceptance),
         accepted=tuple(each for each in hazards if each.acceptance),
-        notes=tuple(each for each in told if isinstance(each.finding, Note)),
+        notes=tuple(each for each in answers if isinstance(each.finding, Note)),
         imports=(),
         lifts=(),
     )

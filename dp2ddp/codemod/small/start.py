@@ -12,39 +12,17 @@ from dp2ddp.codemod.model.nodes import IMPORTS, is_main_guard
 # What asks who started it: ranks forget that when they join, so they join before.
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 QUIET_HOMES = (
-    *(
-        "argparse.",
-        "os.path.",
-        "collections.",
-        "typing.",
-        "string.",
-        "math.",
-        "logging.getLogger",
-        "re.compile",
-        "os.environ",
-        "os.getenv",
-        "pathlib.",
-        "functools.",
-    ),
-    *(
-        "warnings.",
-        "sys.path",
-        "matplotlib.use",
-        "builtins.",
-        "enum.",
-        "dataclasses.",
-        "os.chdir",
-        "torch.device",
-        "torch.cuda.is_available",
-        "abc.",
-        "itertools.",
-    ),
+    *("argparse.", "os.path.", "collections.", "typing.", "string.", "math.", "logging.getLogger"),
+    *("re.compile", "os.environ", "os.getenv", "pathlib.", "functools.", "warnings.", "sys.path"),
+    *("matplotlib.use", "builtins.", "enum.", "dataclasses.", "os.chdir", "torch.device"),
+    *("torch.cuda.is_available", "abc.", "itertools."),
 )
 LOUD = {f"builtins.{name}" for name in ("print", "open", "input", "exec", "eval", "breakpoint")}
-QUIET_METHODS = set(
-    "add_argument add_argument_group add_mutually_exclusive_group set_defaults parse_args parse_known_args "
-    "split join format strip items keys values get update append insert setdefault lower upper replace".split()
-)
+QUIET_METHODS = {
+    *("add_argument", "add_argument_group", "add_mutually_exclusive_group", "set_defaults"),
+    *("parse_args", "parse_known_args", "split", "join", "format", "strip", "items", "keys", "values"),
+    *("get", "update", "append", "insert", "setdefault", "lower", "upper", "replace"),
+}
 
 
 def first_act(entry: Module) -> ast.stmt | None:
@@ -128,17 +106,13 @@ def _imported(module: Module, node: ast.Import | ast.ImportFrom) -> Iterator[str
 
 
 def last_import(module: Module) -> ast.stmt | None:
-    """The last of the imports that a file begins with; the docstring (or nothing) where it begins with none."""
-    quiet = _Quiet(module.program.entry)
+    """The last of the imports that a file begins with, above the place where the ranks join; or the docstring."""
+    act = first_act(module) if module is module.program.entry else None
     anchor = None
     for place, statement in enumerate(module.tree.body):
         is_text = not place and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if statement is act or isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            break
         if isinstance(statement, IMPORTS) or is_text:
             anchor = statement
-        elif (
-            not quiet.is_quiet(module, statement)
-            and module is module.program.entry
-            or isinstance(statement, (ast.FunctionDef, ast.ClassDef))
-        ):
-            break
     return anchor

@@ -52,18 +52,18 @@ class DeviceIndexed(Rule):
 
 def home_indices(module: Module) -> set[int]:
     """The devices that DataParallel keeps models on: the first of `device_ids`, and `output_device`."""
-    found = set()
+    indices = set()
     for each in module.program.modules:
         for call in each.calls:
             if does(call.name) is Does.WRAP:
                 ids, output = call.argument(1, "device_ids"), call.argument(2, "output_device")
                 match ids:
                     case ast.List(elts=[ast.Constant(value=int(index)), *_]):
-                        found.add(index)
+                        indices.add(index)
                 match output:
                     case ast.Constant(value=int(index)):
-                        found.add(index)
-    return found or {0}
+                        indices.add(index)
+    return indices or {0}
 
 
 def _texts(module: Module) -> Iterator[ast.expr]:

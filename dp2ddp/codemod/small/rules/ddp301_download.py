@@ -38,5 +38,7 @@ def _downloads(module: Module, call: Call) -> bool:
     if module.program.is_local(call.name):
         return False
     given = call.keyword("download")
-    is_asked = given is not None and not (isinstance(given.value, ast.Constant) and not given.value.value)
-    return is_asked or call.method == "from_pretrained"
+    is_conditional = given is not None and not (
+        isinstance(given.value, ast.Constant) and not given.value.value
+    )
+    return is_conditional or call.method == "from_pretrained"

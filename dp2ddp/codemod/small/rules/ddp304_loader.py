@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.small.mentions import is_only_asked_for, mentions
+from dp2ddp.codemod.small.mentions import is_type_test, mentions
 from dp2ddp.codemod.small.rule import Finding, Rule, rename
 
 LOADER = "torch.utils.data.DataLoader"
@@ -28,5 +28,5 @@ class Loader(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for node, _ in mentions(module, {LOADER: ""}):
-            if not is_only_asked_for(module, node):
+            if not is_type_test(module, node):
                 yield rename(node, "Rank0Loader", "rank 0 loads each batch for all ranks")

@@ -28,12 +28,12 @@ class AlreadyDistributed(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
-            is_asked = any(
+            is_conditional = any(
                 isinstance(each, CONDITIONS) and not is_main_guard(each) for each in module.around(call.node)
             )
             if (
                 does(call.name) is Does.DISTRIBUTE
-                and not is_asked
+                and not is_conditional
                 and module.function_around(call.node) is None
             ):
                 yield Hazard(

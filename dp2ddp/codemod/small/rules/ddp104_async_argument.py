@@ -1,0 +1,35 @@
+"""DDP104: an argument of old versions of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Replace
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.source.parsing import ASYNC_ARGUMENT, async_arguments
+
+BECAUSE = "`async` is a keyword of Python; torch calls it non_blocking"
+
+
+class AsyncArgument(Rule):
+    """Call `async` by its name of today.
+
+    ## What it does
+    `x.cuda(async=True)` becomes `x.cuda(non_blocking=True)`.
+
+    ## Why
+    `async` has been a keyword since Python 3.7: the script does not parse.
+    """
+
+    code = "DDP104"
+    name = "async-argument"
+    nodes = ("Arg",)
+    examples = ()
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        if not ASYNC_ARGUMENT.search(module.source.text):
+            return
+        for node in async_arguments(module.tree):
+            if module.text(node).startswith("async"):
+                yield Change(Replace(node, "non_blocking={value}", BECAUSE, {"value": node.value}))
