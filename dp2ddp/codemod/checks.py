@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from dp2ddp.codemod.editable import ParsedFile
 from dp2ddp.codemod.edits import DropArgument, Guard
-from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.positions import bounds
 from dp2ddp.codemod.plan import Plan
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.parsing import LINE_END, is_python
 
 
-def check_result(facts: Facts, plan: Plan, after: str) -> None:
+def check_result(file: ParsedFile, plan: Plan, after: str) -> None:
     """Our own promises, kept in production and not only in tests."""
-    name = facts.script.source.name
+    name = file.source.name
     if not is_python(after):
         raise ConversionError(
             f"{name}: the result would not be Python; nothing was written. Please report this script"
         )
-    if not keeps_other_lines(facts.script.source.text, touched_lines(plan), after):
+    if not keeps_other_lines(file.source.text, touched_lines(plan), after):
         raise ConversionError(
             f"{name}: a line would change that no rule asked for. Please report this script"
         )

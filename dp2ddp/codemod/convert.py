@@ -376,7 +376,7 @@ def _convert_files(
         FileConversion(file.script.source, edit_file(file, plan, place), plan) for file, plan in plans.items()
     ]
     for (file, plan), converted in zip(plans.items(), files, strict=True):
-        check_result(file, plan, converted.after)
+        check_result(file.script, plan, converted.after)
     differences, kept = _beside_sameness(facts, options.style)
     return Conversion(
         files[0],

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dp2ddp.codemod.acceptance import Acceptance, AcceptOption, Comment, Comments
+from dp2ddp.codemod.editable import ParsedFile
 from dp2ddp.codemod.edits import Edit, Finding, Hazard, Import, Lift, Note, TextEdit
 from dp2ddp.codemod.facts import Facts
+from dp2ddp.codemod.facts.positions import Positions
 from dp2ddp.codemod.gone import Gone, gone_with, new_code
 from dp2ddp.codemod.rule import Rule, all_rules
 from dp2ddp.codemod.strategy import Strategy
@@ -78,15 +80,15 @@ def make_plan(
         or isinstance(finding, (Import, Lift))
         or facts.reach.holds(facts.script, finding.node)
     ]
-    placed = (_place(facts, code, _if_present(facts, finding)) for code, finding in findings)
+    placed = (_placed(facts, code, _if_present(facts, finding)) for code, finding in findings)
     kept = [
-        _answered(facts, planned, comments, accept)
+        answered(planned, comments, accept, facts.modules.entry.source.name)
         for planned in placed
         if not _is_left_out(planned, comments) and not _is_in_helpers(facts, planned)
     ]
     positions = facts.script.positions
     gone = [(planned, text) for planned in kept if (text := gone_with(planned.finding, positions))]
-    kept = [planned for planned in kept if not _is_lost(facts, planned, gone)]
+    kept = [planned for planned in kept if not is_lost(positions, planned, gone)]
     edits = sorted(
         (planned for planned in kept if not isinstance(planned.finding, (Import, Lift, Hazard, Note))),
         key=_order(facts),
@@ -112,15 +114,19 @@ def make_plan(
     )
 
 
-def _place(facts: Facts, code: str, finding: Finding) -> Planned:
+def _placed(facts: Facts, code: str, finding: Finding) -> Planned:
     if isinstance(finding, (Import, Lift)):
         return Planned(code, 0, 0, finding, CellPlace(0))
+    return place(facts.script, code, finding, None if facts.is_entry else facts.script.shown)
+
+
+def place(file: ParsedFile, code: str, finding: TextEdit | Hazard | Note, shown: str | None) -> Planned:
+    """A finding with its place in a file; `shown`: the path of a local module."""
     node = finding.node
-    start = facts.script.positions.span(node).start
+    start = file.positions.span(node).start
     line = getattr(node, "lineno", 1)
-    column = start - facts.script.positions.line_starts[line - 1] + 1
-    place = facts.script.source.place(line)
-    return Planned(code, line, column, finding, place, None if facts.is_entry else facts.script.shown)
+    column = start - file.positions.line_starts[line - 1] + 1
+    return Planned(code, line, column, finding, file.source.place(line), shown)
 
 
 def _if_present(facts: Facts, finding: Finding) -> Finding:
@@ -149,13 +155,12 @@ def _is_left_out(planned: Planned, comments: Comments) -> bool:
     return not isinstance(planned.finding, Hazard) and comments.ignoring(planned.code, planned.line)
 
 
-def _answered(facts: Facts, planned: Planned, comments: Comments, accept: Sequence[AcceptOption]) -> Planned:
-    """A hazard with the answer that a person has given to it, if any."""
+def answered(planned: Planned, comments: Comments, accept: Sequence[AcceptOption], entry: str) -> Planned:
+    """A hazard with the answer that a person has given to it, if any; `entry` is what the script is called."""
     if not isinstance(planned.finding, Hazard):
         return planned
     if comment := comments.accepting(planned.code, planned.finding.node):
         return replace(planned, acceptance=Acceptance("comment", comment.reason))
-    entry = facts.modules.entry.source.name
     for option in accept:
         if option.answers(planned.code, planned.file, entry, planned.place):
             return replace(planned, acceptance=Acceptance("option", option.reason))
@@ -198,11 +203,11 @@ def _stale_note(facts: Facts, comment: Comment, code: str, known: set[str]) -> P
     )
 
 
-def _is_lost(facts: Facts, planned: Planned, gone: list[tuple[Planned, Gone]]) -> bool:
+def is_lost(positions: Positions, planned: Planned, gone: Sequence[tuple[Planned, Gone]]) -> bool:
     """Whether an edit would change text that another edit takes away; it has nothing left to do then."""
     if isinstance(planned.finding, (Import, Lift, Hazard, Note)):
         return False
-    own = facts.script.positions.span(planned.finding.node)
+    own = positions.span(planned.finding.node)
     return any(other is not planned and text.span != own and text.holds(own) for other, text in gone)
 
 

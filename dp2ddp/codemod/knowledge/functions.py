@@ -47,7 +47,6 @@ class FunctionRow:
     does: Does
     position: int | None = None
     keyword: str | None = None
-    default: str = ""  # of a mode
 
 
 def _of(home: str, words: str) -> list[str]:
@@ -73,9 +72,9 @@ ROWS: dict[str, FunctionRow] = {
         "logging.config.fileConfig", "logging.basicConfig", "pathlib.Path.mkdir", "distutils.dir_util.mkpath", "torchvision.utils.save_image",
     ]),
     "torch.save": FunctionRow(Does.SAVE, 1, "f"),
-    "builtins.open": FunctionRow(Does.OPEN, 1, "mode", "r"),
-    **_all(Does.OPEN, ["gzip.open", "bz2.open", "lzma.open"], position=1, keyword="mode", default="rb"),
-    **_all(Does.OPEN, ["codecs.open", "zipfile.ZipFile", "tarfile.open", "h5py.File"], position=1, keyword="mode", default="r"),
+    "builtins.open": FunctionRow(Does.OPEN, 1, "mode"),
+    **_all(Does.OPEN, ["gzip.open", "bz2.open", "lzma.open"], position=1, keyword="mode"),
+    **_all(Does.OPEN, ["codecs.open", "zipfile.ZipFile", "tarfile.open", "h5py.File"], position=1, keyword="mode"),
     **_all(Does.ANSWER, [
         "os.system", *_of("subprocess", "run call check_call check_output getoutput getstatusoutput"),
         "tempfile.mkdtemp", "tempfile.mktemp", "builtins.input", "getpass.getpass", "os.getpid", "os.getppid", "os.urandom",

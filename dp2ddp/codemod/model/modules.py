@@ -8,12 +8,11 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from dp2ddp.codemod.facts.positions import Positions
 from dp2ddp.codemod.model.nodes import FUNCTIONS, Function
-from dp2ddp.codemod.model.scopes import Binding, Binds, Reader, Scope
+from dp2ddp.codemod.model.scopes import Binds, Reader, Scope
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import parse
 
@@ -83,10 +82,6 @@ class Module:
         path = self.source.path
         return self.source.name if path is None else os.path.relpath(path)
 
-    @property
-    def is_package(self) -> bool:
-        return Path(self.source.name).name == "__init__.py"
-
     # --- nodes
 
     @cached_property
@@ -108,6 +103,21 @@ class Module:
     def calls(self) -> tuple[Call, ...]:
         return tuple(Call(node, self.name(node.func)) for node in self.all(ast.Call))
 
+    @cached_property
+    def mentions(self) -> dict[str, list[ast.expr]]:
+        """By dotted name, expressions that mean a thing itself (also by `getattr`), not a variable that holds it."""
+        calls = (
+            call
+            for call in self.all(ast.Call)
+            if isinstance(call.func, ast.Name) and call.func.id == "getattr"
+        )
+        mentions: dict[str, list[ast.expr]] = {}
+        for node in (*self.all(ast.Name), *self.all(ast.Attribute), *calls):
+            is_use = isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
+            if is_use and (name := self.name(node, follow=False)):
+                mentions.setdefault(name, []).append(node)
+        return mentions
+
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes that a node stands in, from the inside."""
         while (parent := self.parents.get(node)) is not None:
@@ -117,10 +127,6 @@ class Module:
     def function_around(self, node: ast.AST) -> Function | None:
         """The innermost function that a node stands in; None at module level (and in the body of a class there)."""
         return next((each for each in self.around(node) if isinstance(each, FUNCTIONS)), None)
-
-    def class_around(self, node: ast.AST) -> ast.ClassDef | None:
-        """The class whose method (or whose body) a node stands in."""
-        return next((each for each in self.around(node) if isinstance(each, ast.ClassDef)), None)
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement that a node is, or stands in."""
@@ -177,8 +183,3 @@ class Module:
         if follow and len(bindings) == 1 and bindings[0].how is Binds.VALUE:
             return self.name(bindings[0].node, follow=follow, seen=seen)
         return None
-
-    def bindings(self, node: ast.Name) -> list[Binding]:
-        """What binds a name that is used somewhere."""
-        scope = self.scope_of[node].lookup(node.id)
-        return scope.bindings[node.id] if scope else []

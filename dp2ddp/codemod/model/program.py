@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
 from dp2ddp.codemod.model.modules import Module, Seen
-from dp2ddp.codemod.model.nodes import Definition
-from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.source.projects import Project
 
 MAIN = "__main__"
@@ -91,36 +89,6 @@ class Program:
             elif meant := self.starred(inner, name, seen | {key}):
                 return meant
         return None
-
-    # --- definitions
-
-    def definition(self, dotted: str | None) -> tuple[Module, Definition] | None:
-        """The class or function of the program's own that a dotted name means."""
-        home = self._home(dotted) if dotted else None
-        if home is None or len(home[1]) != 1:
-            return None
-        module, (name,) = home
-        for binding in module.top.bindings.get(name, ()):
-            if binding.how is Binds.DEFINITION:
-                return module, binding.node  # type: ignore[return-value]  # a definition
-        return None
-
-    def bases(self, module: Module, node: ast.ClassDef) -> Iterator[str]:
-        """The dotted names of all classes that a class is derived from, near ones first."""
-        pending, seen = [(module, node)], set()
-        while pending:
-            module, node = pending.pop(0)
-            if node in seen:
-                continue
-            seen.add(node)
-            for base in node.bases:
-                name = module.name(base)
-                if name is None:
-                    continue
-                yield name
-                inner = self.definition(name)
-                if inner and isinstance(inner[1], ast.ClassDef):
-                    pending.append((inner[0], inner[1]))
 
     @cached_property
     def methods(self) -> frozenset[str]:

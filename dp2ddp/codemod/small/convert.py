@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from dp2ddp.codemod.apply import edit_text
+from dp2ddp.codemod.checks import check_result
 from dp2ddp.codemod.convert import Conversion, FileConversion, Options
 from dp2ddp.codemod.helpers import HelperModule, helper_module
 from dp2ddp.codemod.knowledge import canonical, knows
-from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.lift import Library, read_templates
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small.header import make_header
 from dp2ddp.codemod.small.mentions import is_type_test, mentions
+from dp2ddp.codemod.small.own_mode import OwnMode
 from dp2ddp.codemod.small.plan import FilePlan, plan_file
 from dp2ddp.codemod.small.rule import all_rules
 from dp2ddp.launch.job import Job, command_line, standalone_words
@@ -32,6 +33,8 @@ def convert_small(project: Project, options: Options) -> Conversion:
     if any(each.plan.hazards for each in plans):
         return _conversion(program, plans, [each.module.source.text for each in plans], None)
     texts = [_edited(each) for each in plans]
+    for each, text in zip(plans, texts, strict=True):
+        check_result(each.module, each.plan, text)
     needed = frozenset().union(*(each.helpers for each in plans))
     there = project.helpers or SourceFile(project.helper_path, "")
     helpers = helper_module(there, needed, small_library(), is_there=project.helpers is not None)
@@ -41,15 +44,13 @@ def convert_small(project: Project, options: Options) -> Conversion:
 def wraps(program: Program) -> bool:
     """Whether anything of DataParallel is used, not only asked for."""
     return any(
-        not is_type_test(module, node)
+        not is_type_test(module, node) and not OwnMode(module).holds(node)
         for module in program.modules
-        for name in WRAPS
-        for node, _ in mentions(module, {name: ""})
+        for node, _ in mentions(module, WRAPS)
     )
 
 
 WRAPS = ("torch.nn.DataParallel", "torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply")
-assert all(does(name) is Does.WRAP for name in WRAPS)
 
 
 @lru_cache(maxsize=1)

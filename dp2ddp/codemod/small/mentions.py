@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.small.own_mode import in_own_mode
 from dp2ddp.codemod.small.rule import Change, rename
 
 ASKING = ("builtins.isinstance", "builtins.issubclass")
 
 
-def mentions(module: Module, names: Mapping[str, str]) -> Iterator[tuple[ast.expr, str]]:
+def mentions(module: Module, names: Iterable[str]) -> Iterator[tuple[ast.expr, str]]:
     """Expressions that mean one of these names themselves (not a variable that holds it), with the name."""
-    candidates: list[ast.expr] = [*module.all(ast.Name), *module.all(ast.Attribute), *module.all(ast.Call)]
-    for node in candidates:
-        if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id == "getattr"):
-            continue
-        if isinstance(getattr(node, "ctx", None), (ast.Store, ast.Del)) or in_own_mode(module, node):
-            continue
-        name = module.name(node, follow=False)
-        if name is not None and name in names:
-            yield node, name
+    return ((node, name) for name in names for node in module.mentions.get(name, ()))
 
 
 def replaced(module: Module, helpers: Mapping[str, str], because: str) -> Iterator[Change]:

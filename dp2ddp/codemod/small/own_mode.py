@@ -9,18 +9,19 @@ from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
 
 
-def in_own_mode(module: Module, node: ast.AST) -> bool:
-    """Whether a node stands in a function that makes a process group and wraps nothing in DataParallel."""
-    return any(_makes_group(module, each) for each in module.around(node) if isinstance(each, FUNCTIONS))
+class OwnMode:
+    """The functions of a file that make a process group and wrap nothing in DataParallel."""
 
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        groups = (call.node for call in module.calls if call.name == "torch.distributed.init_process_group")
+        around = {each for node in groups for each in module.around(node) if isinstance(each, FUNCTIONS)}
+        self.functions = {function for function in around if not self._wraps(function)}
 
-def _makes_group(module: Module, function: ast.AST) -> bool:
-    known: dict[ast.AST, bool] = module.__dict__.setdefault("_making_groups", {})
-    if function not in known:
-        inside = list(ast.walk(function))
-        calls = {module.name(each.func) for each in inside if isinstance(each, ast.Call)}
-        names = (each for each in inside if isinstance(each, (ast.Name, ast.Attribute)))
-        known[function] = "torch.distributed.init_process_group" in calls and not any(
-            does(module.name(each)) is Does.WRAP for each in names
-        )
-    return known[function]
+    def _wraps(self, function: ast.AST) -> bool:
+        names = (each for each in ast.walk(function) if isinstance(each, (ast.Name, ast.Attribute)))
+        return any(does(self.module.name(each)) is Does.WRAP for each in names)
+
+    def holds(self, node: ast.AST) -> bool:
+        """Whether a node stands in one of them."""
+        return bool(self.functions) and any(each in self.functions for each in self.module.around(node))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from dp2ddp.codemod.acceptance import Acceptance, AcceptOption, Comments
+from dp2ddp.codemod.acceptance import AcceptOption, Comments
 from dp2ddp.codemod.edits import Hazard, Note, TextEdit
 from dp2ddp.codemod.gone import gone_with
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.plan import Plan, Planned
+from dp2ddp.codemod.plan import Plan, Planned, answered, is_lost, place
+from dp2ddp.codemod.small.own_mode import OwnMode
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
+
+Edits = list[tuple[Planned, tuple[str, ...]]]  # with the helpers that each needs
 
 
 @dataclass(frozen=True)
@@ -28,17 +31,18 @@ class FilePlan:
 
 def plan_file(module: Module, rules: Sequence[Rule], accept: Sequence[AcceptOption]) -> FilePlan:
     """Look at a file by all rules."""
-    comments = Comments(module)
-    findings = [(rule.code, finding) for rule in rules for finding in rule.look(module)]
-    edits: list[tuple[Planned, tuple[str, ...]]] = []
+    comments, entry = Comments(module), module.program.entry
+    shown = None if module is entry else module.shown
+    edits: Edits = []
     answers: list[Planned] = []
-    for code, finding in findings:
+    for code, finding in _found_by(rules, module):
         if isinstance(finding, Change):
-            planned = _place(module, code, finding.edit)
+            planned = place(module, code, finding.edit, shown)
             if not comments.ignoring(code, planned.line):
                 edits.append((planned, finding.helpers))
         else:
-            answers.append(_answered(module, _place(module, code, finding), comments, accept))
+            planned = place(module, code, finding, shown)
+            answers.append(answered(planned, comments, accept, entry.source.name))
     edits = _without_lost(module, edits)
     hazards = [each for each in answers if isinstance(each.finding, Hazard)]
     plan = Plan(
@@ -53,46 +57,18 @@ def plan_file(module: Module, rules: Sequence[Rule], accept: Sequence[AcceptOpti
     return FilePlan(module, plan, frozenset(name for _, helpers in edits for name in helpers))
 
 
-def _place(module: Module, code: str, finding: TextEdit | Hazard | Note) -> Planned:
-    node = finding.node
-    line = getattr(node, "lineno", 1)
-    column = getattr(node, "col_offset", 0) + 1
-    file = None if module is module.program.entry else module.shown
-    return Planned(code, line, column, finding, module.source.place(line), file)
-
-
-def _answered(
-    module: Module, planned: Planned, comments: Comments, accept: Sequence[AcceptOption]
-) -> Planned:
-    """A hazard with the answer that a person has given to it, if any."""
-    if not isinstance(planned.finding, Hazard):
-        return planned
-    if comment := comments.accepting(planned.code, planned.finding.node):
-        return replace(planned, acceptance=Acceptance("comment", comment.reason))
-    entry = module.program.entry.source.name
-    for option in accept:
-        if option.answers(planned.code, planned.file, entry, planned.place):
-            return replace(planned, acceptance=Acceptance("option", option.reason))
-    return planned
-
-
-Edits = list[tuple[Planned, tuple[str, ...]]]
+def _found_by(rules: Sequence[Rule], module: Module) -> Iterator[tuple[str, Finding]]:
+    """What rules find, with their codes; but for what stands in a distributed mode of the script's own."""
+    own_mode = OwnMode(module)
+    for rule in rules:
+        for finding in rule.look(module):
+            node = finding.edit.node if isinstance(finding, Change) else finding.node
+            if rule.everywhere or not own_mode.holds(node):
+                yield rule.code, finding
 
 
 def _without_lost(module: Module, edits: Edits) -> Edits:
     """Without edits of text that another edit takes away."""
-    spans = module.positions
-    gone = [(each, text) for each, _ in edits if (text := gone_with(_edit(each), spans))]
-
-    def is_lost(planned: Planned) -> bool:
-        own = spans.span(_edit(planned).node)
-        return any(other is not planned and text.span != own and text.holds(own) for other, text in gone)
-
-    return [(planned, helpers) for planned, helpers in edits if not is_lost(planned)]
-
-
-def _edit(planned: Planned) -> TextEdit:
-    return planned.finding  # type: ignore[return-value]  # of an edit
-
-
-__all__ = ["FilePlan", "Finding", "plan_file"]
+    positions = module.positions
+    gone = [(each, text) for each, _ in edits if (text := gone_with(each.finding, positions))]
+    return [(each, helpers) for each, helpers in edits if not is_lost(positions, each, gone)]

@@ -30,6 +30,7 @@ class Rule(DescribedRule):
     """A rule of the conversion. Subclasses are final: one a file, named after what is found."""
 
     nodes: ClassVar[tuple[str, ...]] = ()  # of libcst, that it changes
+    everywhere: ClassVar[bool] = False  # also in a distributed mode of the script's own
 
     def look(self, module: Module) -> Iterator[Finding]:
         """Edits, hazards and notes for one file; reads the model, changes nothing."""

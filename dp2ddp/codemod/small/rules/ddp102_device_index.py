@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import DropArgument, Hazard, Remove, Replace
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.small.own_mode import in_own_mode
 from dp2ddp.codemod.small.rule import Change, Finding, Rule, rename
 
 BECAUSE = "the rank's own device"
@@ -41,13 +40,11 @@ class DeviceIndexed(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         homes = home_indices(module)
         for node in _texts(module):
-            if not in_own_mode(module, node):
-                yield from _checked(module, node, homes)
-                quote = "'" if module.text(node).lstrip("fFrRbBuU(").startswith("'") else '"'
-                yield Change(Replace(node, f"{quote}cuda{quote}", BECAUSE))
+            yield from _checked(module, node, homes)
+            quote = "'" if module.text(node).lstrip("fFrRbBuU(").startswith("'") else '"'
+            yield Change(Replace(node, f"{quote}cuda{quote}", BECAUSE))
         for call in module.calls:
-            if not in_own_mode(module, call.node):
-                yield from _of_call(module, call, homes)
+            yield from _of_call(module, call, homes)
 
 
 def home_indices(module: Module) -> set[int]:

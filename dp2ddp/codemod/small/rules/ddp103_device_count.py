@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.small.own_mode import in_own_mode
 from dp2ddp.codemod.small.rule import Finding, Rule, rename
 
 # `device_count() > 0` and the like ask whether there is any: that needs no change.
@@ -31,7 +30,7 @@ class DeviceCount(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
-            is_count = does(call.name) is Does.COUNT_DEVICES and not in_own_mode(module, call.node)
+            is_count = does(call.name) is Does.COUNT_DEVICES
             if is_count and not asks_for_any(module, call.node):
                 yield rename(call.node.func, "count_ranks", "as many devices as ranks")
 

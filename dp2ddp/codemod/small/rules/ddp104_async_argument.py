@@ -25,6 +25,7 @@ class AsyncArgument(Rule):
     code = "DDP104"
     name = "async-argument"
     nodes = ("Arg",)
+    everywhere = True
     examples = ()
 
     def look(self, module: Module) -> Iterator[Finding]:

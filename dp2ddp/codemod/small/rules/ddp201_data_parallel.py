@@ -36,7 +36,7 @@ class DataParallelWrap(Rule):
     examples = ()
 
     def look(self, module: Module) -> Iterator[Finding]:
-        for node, _ in mentions(module, {WRAP: ""}):
+        for node, _ in mentions(module, [WRAP]):
             yield rename(node, _helper(module, node), "each rank computes its rows of the batch")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.small.own_mode import in_own_mode
 from dp2ddp.codemod.small.rule import Finding, Rule, call_by
 
 
@@ -28,7 +27,7 @@ class Download(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
-            if _downloads(module, call) and not in_own_mode(module, call.node):
+            if _downloads(module, call):
                 yield call_by(call.node, "rank0_first", "rank 0 downloads, and the others find it there")
 
 

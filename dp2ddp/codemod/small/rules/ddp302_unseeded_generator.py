@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.small.own_mode import in_own_mode
 from dp2ddp.codemod.small.rule import Finding, Rule, call_by
 
 HELPERS = {Does.MAKE_STREAM: "ask_rank0", Does.SEED_BY_SYSTEM: "share_streams"}
@@ -30,5 +29,5 @@ class UnseededGenerator(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             kind = does(call.name)
-            if kind in HELPERS and call.is_bare and not in_own_mode(module, call.node):
+            if kind in HELPERS and call.is_bare:
                 yield call_by(call.node, HELPERS[kind], "all ranks draw what rank 0 draws")

@@ -27,6 +27,6 @@ class Loader(Rule):
     examples = ()
 
     def look(self, module: Module) -> Iterator[Finding]:
-        for node, _ in mentions(module, {LOADER: ""}):
+        for node, _ in mentions(module, [LOADER]):
             if not is_type_test(module, node):
                 yield rename(node, "Rank0Loader", "rank 0 loads each batch for all ranks")

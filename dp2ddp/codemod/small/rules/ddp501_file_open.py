@@ -9,7 +9,6 @@ from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.small.own_mode import in_own_mode
 from dp2ddp.codemod.small.rule import Finding, Rule, call_by, rename
 
 BECAUSE = "rank 0 writes the file"
@@ -32,8 +31,7 @@ class FileOpen(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
-            if not in_own_mode(module, call.node):
-                yield from _look_at(module, call)
+            yield from _look_at(module, call)
 
 
 def _look_at(module: Module, call: Call) -> Iterator[Finding]:

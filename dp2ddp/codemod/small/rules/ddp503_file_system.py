@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.small.own_mode import in_own_mode
 from dp2ddp.codemod.small.rule import Finding, Rule, call_by, rename
 
 BECAUSE = "one run does it once"
@@ -32,8 +31,6 @@ class FileSystem(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
-            if in_own_mode(module, call.node):
-                continue
             kind = does(call.name)
             if kind in HELPERS:
                 yield call_by(call.node, HELPERS[kind], BECAUSE)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import InsertAfter
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.small.own_mode import in_own_mode
 from dp2ddp.codemod.small.rule import Change, Finding, Rule, call_by
 
 HELPERS = {Does.TRACK: "make_on_rank0", Does.HANDLE_LOG: "make_handler_on_rank0"}
@@ -34,7 +33,7 @@ class Tracker(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             kind = does(call.name)
-            if kind in HELPERS and not in_own_mode(module, call.node):
+            if kind in HELPERS:
                 yield call_by(call.node, HELPERS[kind], BECAUSE)
         for node in module.all(ast.Import):
             yield from _tracked(

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.functions import Does, what_is
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.small.own_mode import in_own_mode
 from dp2ddp.codemod.small.rule import Finding, Rule, call_by
 
 SHOWS = {
@@ -50,7 +49,7 @@ class OwnClock(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             row = what_is(call.name)
-            if row is None or in_own_mode(module, call.node):
+            if row is None:
                 continue
             asks_now = row.does is Does.CALENDAR and call.argument(row.position, row.keyword) is None
             if row.does is Does.CLOCK or asks_now:

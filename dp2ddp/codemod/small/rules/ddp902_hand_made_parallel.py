@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.small.own_mode import in_own_mode
 from dp2ddp.codemod.small.rule import Finding, Rule
 
 WRAPPER = re.compile(r"[Dd]ata_?[Pp]arallel|replication_callback")
@@ -34,7 +33,7 @@ class HandMadeParallel(Rule):
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             message = _message(module, call)
-            if message and not in_own_mode(module, call.node):
+            if message:
                 yield Hazard(call.node, message, "write nn.DataParallel, then convert again")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.small.own_mode import in_own_mode
 from dp2ddp.codemod.small.rule import Finding, Rule
 
 
@@ -28,5 +27,5 @@ class AsksAPerson(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
-            if does(call.name) is Does.ASK_PERSON and not in_own_mode(module, call.node):
+            if does(call.name) is Does.ASK_PERSON:
                 yield Hazard(call.node, f"{call.name}: a debugger waits for one rank", "take it out")

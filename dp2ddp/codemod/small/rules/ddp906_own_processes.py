@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.small.own_mode import in_own_mode
 from dp2ddp.codemod.small.rule import Finding, Rule
 
 
@@ -28,7 +27,7 @@ class OwnProcesses(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
-            if does(call.name) is Does.HAND_OVER and not in_own_mode(module, call.node):
+            if does(call.name) is Does.HAND_OVER:
                 yield Hazard(
                     call.node,
                     f"{call.name}: threads and processes of the script hand over in an order of their own",

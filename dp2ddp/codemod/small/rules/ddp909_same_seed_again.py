@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import LOOPS
-from dp2ddp.codemod.small.own_mode import in_own_mode
 from dp2ddp.codemod.small.rule import Finding, Rule, call_by
 
 
@@ -28,7 +27,7 @@ class SameSeedAgain(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
-            if does(call.name) is not Does.SEED or in_own_mode(module, call.node):
+            if does(call.name) is not Does.SEED:
                 continue
             may_repeat = module.function_around(call.node) or any(
                 isinstance(each, LOOPS) for each in module.around(call.node)

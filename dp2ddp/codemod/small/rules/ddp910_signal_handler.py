@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.small.own_mode import in_own_mode
 from dp2ddp.codemod.small.rule import Finding, Rule
 
 
@@ -30,5 +29,5 @@ class SignalHandler(Rule):
         for call in module.calls:
             handler = call.argument(1, "handler")
             is_own = not (module.name(handler) or "").startswith("signal.")
-            if does(call.name) is Does.HANDLE_SIGNAL and is_own and not in_own_mode(module, call.node):
+            if does(call.name) is Does.HANDLE_SIGNAL and is_own:
                 yield Note(call.node, "a signal reaches one process of several")
