@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.small.mentions import mentions
 from dp2ddp.codemod.small.rule import Finding, Rule, rename
+from dp2ddp.codemod.small.wrapper import wrapper
 
 WRAP = "torch.nn.DataParallel"
 PARTS = {
@@ -46,4 +47,4 @@ def _helper(module: Module, node: ast.AST) -> str:
         own = {each.name for each in parent.body if isinstance(each, ast.FunctionDef)}
         if own & PARTS:
             return "DataParallelOnRanks"
-    return "WholeBatchParallel"
+    return wrapper(module.program)
