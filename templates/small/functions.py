@@ -4,15 +4,14 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils._pytree import tree_leaves, tree_map_only
 
+from .draws import ReplicaDraws
 from .model import WholeBatchParallel
+from .one_rank import share_tree
 from .ranks import together
-from .replicas import share_tensors
-from .rows import Form, from_rank
-from .streams import share_device_stream
-from .sums import CopyToRanks, Crossing
-from .turns import ReplicaRun
+from .replicas import make_replica, share_tensors
+from .sums import CopyToRanks, GradientSums
+from .trees import map_tensors, tensors_of
 
 
 class DataParallelOnRanks(WholeBatchParallel):
@@ -98,45 +97,22 @@ def parallel_apply_on_ranks(
     if count > world:
         raise RuntimeError(f"{count} replicas need as many ranks")
     networks = [*dict.fromkeys(getattr(module, "module_of_all", module) for module in modules)]
-    parts = [*dict.fromkeys(part for network in networks for part in network.modules())]
-    parameters = [*dict.fromkeys(p for part in parts for p in part._parameters.values() if p is not None)]
+    parameters = [*dict.fromkeys(p for network in networks for p in network.parameters())]
+    copies = {p: p.view_as(p) for p in parameters}
     trained = [p for p in parameters if p.requires_grad and torch.is_grad_enabled()]
-    copies = [*Crossing(trained, False, parts).copies(trained)] if trained else []
-    chunks = [
-        leaf
-        for leaf in tree_leaves((inputs, kwargs_tup))
-        if isinstance(leaf, torch.Tensor) and leaf.requires_grad
-    ]
+    if trained:
+        copies.update(GradientSums(trained, [], wait=True).copies())
+    chunks = [leaf for leaf in tensors_of((inputs, kwargs_tup)) if leaf.requires_grad]
     entered = dict(zip(map(id, chunks), CopyToRanks.apply(*chunks))) if chunks else {}
-    inputs, kwargs_tup = tree_map_only(
-        torch.Tensor, lambda leaf: entered.get(id(leaf), leaf), (inputs, kwargs_tup)
-    )
-    mine = modules[rank] if rank < count else modules[0]
-    own_parts = [*getattr(mine, "module_of_all", mine).modules()]
-    run = ReplicaRun(
-        mine if isinstance(mine, torch.nn.Module) else own_parts[0],
-        own_parts,
-        dict(zip(trained, copies)),
-        rank < count,
-    )
-    outputs = run(
-        inputs[rank] if rank < count else inputs[0], kwargs_tup[rank] if rank < count else kwargs_tup[0]
-    )
-    if any(part.training for part in parts):
-        share_tensors([*dict.fromkeys(b for part in parts for b in part._buffers.values() if b is not None)])
-    if torch.cuda.is_available():
-        share_device_stream()
-    leaves = [*copies, *entered.values()]
-    return [receive(outputs if owner == rank else None, owner, leaves) for owner in range(count)]
-
-
-def receive(outputs: Any, owner: int, ties: list[torch.Tensor]) -> Any:
-    """The outputs of one rank, on all of them."""
-    is_own = dist.get_rank() == owner
-    box = [tree_map_only(torch.Tensor, lambda leaf: Form(leaf), outputs) if is_own else None]
-    dist.broadcast_object_list(box, owner)
-    leaves = iter([leaf for leaf in tree_leaves(outputs) if isinstance(leaf, torch.Tensor)] if is_own else [])
-    return tree_map_only(Form, lambda form: from_rank(form, owner, next(leaves, None), ties), box[0])
+    inputs, kwargs_tup = map_tensors(lambda leaf: entered.get(id(leaf), leaf), (inputs, kwargs_tup))
+    number = rank if rank < count else 0
+    mine = getattr(modules[number], "module_of_all", modules[number])
+    with ReplicaDraws()(rank < count):
+        outputs = make_replica(mine, copies)(*inputs[number], **kwargs_tup[number])
+    if any(network.training for network in networks):
+        share_tensors([*dict.fromkeys(b for network in networks for b in network.buffers())])
+    leaves = [*copies.values(), *entered.values()]
+    return [share_tree(outputs, owner, leaves) for owner in range(count)]
 
 
 def gather_on_ranks(outputs: Any, target_device: Any = None, dim: int = 0) -> Any:

@@ -2,18 +2,18 @@
 
 import copy
 import copyreg
-from typing import Any
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
-from torch.utils._pytree import tree_map_only
 
+from .draws import ReplicaDraws
+from .meeting import SideEffects, meet
 from .ranks import together
-from .replicas import share_tensors
-from .rows import JoinRows, TakeRows
-from .streams import share_device_stream
-from .sums import Crossing
-from .turns import ReplicaRun, norms_of
+from .replicas import make_replica, share_tensors
+from .rows import Rows
+from .sums import GradientSums
+from .trees import map_tensors, tensors_of
 
 
 class WholeBatchParallel(torch.nn.Module):
@@ -27,17 +27,19 @@ class WholeBatchParallel(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.module, self.dim = module, dim
-        self.device_ids = list(range(dist.get_world_size())) if device_ids is None else list(device_ids)
-        self.output_device = (
-            self.device_ids[0] if output_device is None and self.device_ids else output_device
-        )
+        self.device_ids = [*range(dist.get_world_size())] if device_ids is None else [*device_ids]
+        first = self.device_ids[0] if self.device_ids else None
+        self.output_device = first if output_device is None else output_device
         share_tensors([*module.parameters(), *module.buffers()])
         torch.nn.DataParallel.__setstate__ = WholeBatchParallel.take_place  # of one that comes out of a file
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
             return self.module(*inputs, **kwargs)
-        return compute_own_rows(self, self.module, self.dim, inputs, kwargs)
+        return compute_own_rows(self.module, self.dim, self.run_replica, inputs, kwargs)
+
+    def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
+        return replica(*inputs, **kwargs)
 
     def _get_name(self) -> str:
         return "DataParallel" if type(self) is WholeBatchParallel else type(self).__name__
@@ -50,19 +52,11 @@ class WholeBatchParallel(torch.nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """In a file it is the DataParallel that it stands for."""
-        if type(self) is WholeBatchParallel:
-            state = {
-                name: value
-                for name, value in vars(self).items()
-                if name not in ("in_turn", "has_run", "has_trained")
-            }
-            first = torch.device("cuda", self.device_ids[0]) if self.device_ids else None
-            return (
-                copyreg._reconstructor,
-                (torch.nn.DataParallel, object, None),
-                {**state, "src_device_obj": first},
-            )
-        return super().__reduce_ex__(protocol)
+        if type(self) is not WholeBatchParallel:
+            return super().__reduce_ex__(protocol)
+        first = torch.device("cuda", self.device_ids[0]) if self.device_ids else None
+        kind = (torch.nn.DataParallel, object, None)
+        return copyreg._reconstructor, kind, {**vars(self), "src_device_obj": first}  # type: ignore[attr-defined]
 
     def take_place(self, state: Any) -> None:
         if type(self) is torch.nn.DataParallel:
@@ -79,56 +73,60 @@ def data_parallel_on_ranks(
     device_ids: Any = None,
     output_device: Any = None,
     dim: int = 0,
-    module_kwargs: Any = None,
+    module_kwargs: Optional[Dict[str, Any]] = None,
 ) -> Any:
     """torch.nn.parallel.data_parallel, over the ranks."""
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     if dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1:
         return module(*inputs, **(module_kwargs or {}))
-    return compute_own_rows(module, module, dim, inputs, module_kwargs or {})
+
+    def run_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
+        return replica(*inputs, **kwargs)
+
+    return compute_own_rows(module, dim, run_replica, inputs, module_kwargs or {})
 
 
-def compute_own_rows(wrapper: Any, module: torch.nn.Module, dim: int, inputs: Any, kwargs: Any) -> Any:
+def compute_own_rows(module: torch.nn.Module, dim: int, run_replica: Any, inputs: Any, kwargs: Any) -> Any:
     """The outputs of the whole batch, of which this rank computes its chunk."""
-    rank, world = dist.get_rank(), dist.get_world_size()
-    parts = [*module.modules()]
-    parameters = [*dict.fromkeys(p for part in parts for p in part._parameters.values() if p is not None)]
+    parameters, rows, draws = [*module.parameters()], Rows(dim), ReplicaDraws()
+    if not inputs and not kwargs:  # then DataParallel runs on one device
+        rows.has_any = dist.get_rank() == 0
     device = parameters[0].device if parameters else None
-    trained = [p for p in parameters if p.requires_grad and torch.is_grad_enabled()]
-    has_rows, early = (
-        rank == 0 or bool(inputs or kwargs),
-        True,
-    )  # without arguments, DataParallel runs on one device
-
-    def take_rows(tensor: torch.Tensor) -> torch.Tensor:
-        nonlocal has_rows, early
-        early = early and not tensor.requires_grad
-        size = -(-tensor.shape[dim] // world)
-        counts = [max(0, min(size, tensor.shape[dim] - k * size)) for k in range(world)]
-        rows = TakeRows.apply(tensor, counts, dim)
-        if not counts[rank]:  # a rank without rows runs two, and keeps nothing of them
-            has_rows, rows = False, torch.cat([rows, tensor.narrow(dim, 0, min(2, size)).detach()], dim)
-        return rows.to(device or rows.device)
-
-    def join_rows(output: torch.Tensor) -> Any:
-        rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
-        at = dim if output.dim() else 0
-        return JoinRows.apply(rows if has_rows else rows.narrow(at, 0, 0), None, at)
-
-    buffers = [*dict.fromkeys(b for part in parts for b in part._buffers.values() if b is not None)]
-    if vars(wrapper).get("has_trained"):  # a checkpoint's recomputation may have changed them since
-        share_tensors(buffers)
-    inputs, kwargs = tree_map_only(torch.Tensor, take_rows, (inputs, kwargs))
-    copies = Crossing(trained, early, parts).copies(trained) if trained else ()
-    norms = norms_of(parameters)
-    outputs = ReplicaRun(wrapper, parts, dict(zip(trained, copies)), has_rows)(inputs, kwargs)
-    changed = torch.tensor([float(torch.equal(norms, norms_of(parameters)))], dtype=torch.float32)
-    dist.all_reduce(changed, dist.ReduceOp.MIN)
-    if not changed.item():  # a forward that writes into weights: those of replica 0 stay
+    inputs, kwargs = map_tensors(lambda tensor: rows.take(tensor, device), (inputs, kwargs))
+    outputs, error, before = None, None, versions_of(module)
+    with draws(rows.has_any):
+        try:
+            outputs = run_replica(make_replica(module, copies_of(module, rows)), rows.has_any, inputs, kwargs)
+        except Exception as raised:
+            error = raised if rows.has_any else None
+    own = SideEffects(draws.on_host, draws.on_device, *changes_of(module, before))
+    sizes = [rows.kept(output).shape[dim] for output in tensors_of(outputs)]
+    effects, counts = meet(error, own, sizes)
+    draws.go_on(effects.drew_on_host, effects.drew_on_device)
+    if effects.changed_buffers:
+        share_tensors([*module.buffers()])
+    if effects.changed_parameters:  # a forward that writes into weights: those of replica 0 stay
         share_tensors(parameters)
-    vars(wrapper)["has_trained"] = any(part.training for part in parts)
-    if vars(wrapper)["has_trained"]:  # else no buffer has changed
-        share_tensors(buffers)
-    if torch.cuda.is_available():
-        share_device_stream()
-    return tree_map_only(torch.Tensor, join_rows, outputs)
+    next_counts = iter(counts)
+    return map_tensors(lambda output: rows.join(output, next(next_counts)), outputs)
+
+
+def copies_of(module: torch.nn.Module, rows: Rows) -> Dict[Any, torch.Tensor]:
+    """What stands for parameters in the replica of this rank: their gradients are summed over the ranks."""
+    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in module.parameters()}
+    trained = [p for p in copies if p.requires_grad and torch.is_grad_enabled()]
+    sparse = [part.weight for part in module.modules() if getattr(part, "sparse", False) is True]
+    if trained:
+        copies.update(GradientSums(trained, sparse, wait=rows.want_gradient).copies())
+    return copies
+
+
+def versions_of(module: torch.nn.Module) -> Tuple[List[int], List[int]]:
+    """Numbers that change with buffers and parameters."""
+    return [each._version for each in module.buffers()], [each._version for each in module.parameters()]
+
+
+def changes_of(module: torch.nn.Module, before: Any) -> List[bool]:
+    """Whether a forward has changed buffers, and parameters."""
+    now, trains = versions_of(module), any(part.training for part in module.modules())
+    return [trains or now[0] != before[0], now[1] != before[1]]

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from .broadcast import tell_all
-from .streams import ReplicaStreams, host_streams, set_host_streams, share_device_stream
+from .streams import ReplicaStream, host_streams, set_host_streams, share_device_stream
 
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_NAME",
             "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")  # fmt: skip
@@ -40,12 +40,9 @@ def init_distributed() -> None:
     rank_process = os.getpid()
     atexit.register(end_distributed)
     set_host_streams(tell_all(host_streams()))
-    if (
-        torch.cuda.is_available()
-    ):  # without a seed, each device begins at one of its own: the script at rank 0's
-        own = torch.cuda.get_rng_state()
+    if torch.cuda.is_available():  # without a seed, each device begins at one of its own
+        ReplicaStream.begin(torch.cuda.get_rng_state())
         share_device_stream()
-        ReplicaStreams.device = {torch.cuda.initial_seed(): own}
     sys.excepthook = show_error
     if dist.get_rank():
         sys.stdout = sys.stderr = sys.__stdout__ = open(os.devnull, "w", encoding="utf-8", errors="ignore")

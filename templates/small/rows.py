@@ -1,16 +1,16 @@
-"""Rows of a rank."""
+"""Rows of a batch: a rank's own, and those of all."""
 
-from typing import Any
+from typing import Any, List
 
 import torch
 import torch.distributed as dist
 
 
 class TakeRows(torch.autograd.Function):
-    """A rank's rows of a tensor that all ranks hold alike; counts are the numbers of rows of each rank."""
+    """This rank's rows of a tensor that all ranks hold; counts are the numbers of rows of all ranks."""
 
     @staticmethod
-    def forward(ctx: Any, whole: torch.Tensor, counts: list[int], dim: int) -> torch.Tensor:
+    def forward(ctx: Any, whole: torch.Tensor, counts: List[int], dim: int) -> torch.Tensor:
         ctx.counts, ctx.dim = counts, dim
         return whole.split(counts, dim)[dist.get_rank()].clone()
 
@@ -20,53 +20,46 @@ class TakeRows(torch.autograd.Function):
 
 
 class JoinRows(torch.autograd.Function):
-    """The rows of all ranks, in rank order."""
+    """The rows of all ranks, in rank order. All ranks compute the same with them, so a rank's gradient is that of its rows."""
 
     @staticmethod
-    def forward(ctx: Any, rows: torch.Tensor, counts: list[int] | None, dim: int) -> torch.Tensor:
-        rows = rows.movedim(dim, 0)
-        if counts is None:
-            each = [torch.empty(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
-            dist.all_gather(each, torch.tensor([len(rows)]))
-            counts = [int(count) for count in each]
+    def forward(ctx: Any, rows: torch.Tensor, counts: List[int], dim: int) -> torch.Tensor:
         ctx.counts, ctx.dim = counts, dim
+        rows = rows.transpose(0, dim)
         padded = rows.new_zeros(max(counts), *rows.shape[1:])  # all_gather wants equal shapes
         padded[: len(rows)] = rows
         gathered = [torch.empty_like(padded) for _ in counts]
         dist.all_gather(gathered, padded)
-        return torch.cat([part[:count] for part, count in zip(gathered, counts)]).movedim(0, dim).contiguous()
+        parts = [part[:count].transpose(0, dim) for part, count in zip(gathered, counts)]
+        return torch.cat(parts, dim)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         return TakeRows.apply(gradient, ctx.counts, ctx.dim), None, None
 
 
-def from_rank(form: Any, owner: int, tensor: Any, ties: list[torch.Tensor]) -> torch.Tensor:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    if tensor is None:
-        tensor = torch.empty(form.shape, dtype=form.dtype, device=ties[0].device if ties else device)
-    return FromRank.apply(owner, form.requires_grad, tensor, *ties)
+class Rows:
+    """Which rows of a batch this rank computes: DataParallel's chunk of its number."""
 
+    def __init__(self, dim: int) -> None:
+        self.dim, self.has_any, self.want_gradient = dim, True, False
 
-class Form:
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.shape, self.dtype, self.requires_grad = tensor.shape, tensor.dtype, tensor.requires_grad
+    def take(self, tensor: torch.Tensor, device: Any) -> torch.Tensor:
+        """The own rows of a tensor. A rank that has none computes two of others', and keeps nothing of them."""
+        counts = [chunk.shape[self.dim] for chunk in tensor.chunk(dist.get_world_size(), self.dim)]
+        counts += [0] * (dist.get_world_size() - len(counts))
+        self.want_gradient |= tensor.requires_grad
+        if counts[dist.get_rank()]:
+            return TakeRows.apply(tensor, counts, self.dim).to(device or tensor.device)
+        self.has_any = False
+        others = tensor.detach().narrow(self.dim, 0, min(2, tensor.shape[self.dim]))
+        rows = torch.cat([TakeRows.apply(tensor, counts, self.dim), others], self.dim)
+        return rows.to(device or tensor.device)
 
+    def kept(self, output: torch.Tensor) -> torch.Tensor:
+        """The rows of an output that are this rank's; a number is a row, as DataParallel makes a vector of them."""
+        rows = output if output.dim() else output.reshape(1)
+        return rows if self.has_any else rows.narrow(self.dim, 0, 0)
 
-class FromRank(torch.autograd.Function):
-    """A tensor of one rank, on all ranks; ties are what all ranks go back to when one of them does."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, owner: int, requires_grad: bool, tensor: torch.Tensor, *ties: torch.Tensor
-    ) -> torch.Tensor:
-        ctx.own, ctx.count = owner == dist.get_rank(), len(ties)
-        whole = tensor.detach().clone().contiguous()
-        dist.broadcast(whole, owner)
-        if not requires_grad:
-            ctx.mark_non_differentiable(whole)
-        return whole
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        return None, None, gradient if ctx.own else None, *(None,) * ctx.count
+    def join(self, output: torch.Tensor, counts: List[int]) -> torch.Tensor:
+        return JoinRows.apply(self.kept(output), counts, self.dim)

@@ -1,10 +1,8 @@
-"""Random numbers: what ranks draw alike, and what replicas draw."""
+"""Random numbers: the script's, which all ranks draw alike, and those of the ranks' devices."""
 
 import random
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from typing import Any, Callable, List, Optional
 
 import torch
 import torch.distributed as dist
@@ -12,72 +10,65 @@ import torch.distributed as dist
 from .broadcast import tell_all
 
 
-def host_streams() -> list[Any]:
+def host_streams() -> List[Any]:
+    """The states of Python's, torch's and numpy's random numbers on the host."""
     numpy = sys.modules.get("numpy")
     return [random.getstate(), torch.get_rng_state(), numpy and numpy.random.get_state()]
 
 
-def set_host_streams(states: list[Any]) -> None:
+def set_host_streams(states: List[Any]) -> None:
     random.setstate(states[0])
     torch.set_rng_state(states[1])
-    if "numpy" in sys.modules and states[2]:
+    if states[2] and "numpy" in sys.modules:
         sys.modules["numpy"].random.set_state(states[2])
 
 
-class ReplicaStreams:
-    """What replicas draw from on their devices.
-
-    On a GPU the first device's stream is the script's and replica 0's in turn, as under DataParallel: all ranks go on with it.
-    """
-
-    device: dict[int, torch.Tensor] = {}  # by the seed, with which it begins anew
-
-    @contextmanager
-    def __call__(self, has_rows: bool) -> Iterator[None]:
-        kind = ReplicaStreams
-        apart_device = torch.cuda.is_available() and dist.get_rank() > 0
-        if apart_device:
-            seed = torch.cuda.initial_seed()
-            if seed not in kind.device:
-                kind.device = {seed: torch.Generator("cuda").manual_seed(seed).get_state()}
-            torch.cuda.set_rng_state(kind.device[seed])
-        try:
-            yield
-        finally:
-            if apart_device and has_rows:
-                kind.device[seed] = torch.cuda.get_rng_state()
-
-
-def seed_all_streams(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """torch.manual_seed, where the same seed may be set more than once: the replicas' streams begin anew, too."""
-    function(*args, **kwargs)
-    ReplicaStreams.device = {}
-
-
 def share_streams(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Something that seeds a stream from the operating system: all ranks go on with rank 0's."""
+    """Call what seeds a stream from the operating system: all ranks go on with rank 0's."""
     result = function(*args, **kwargs)
     set_host_streams(tell_all(host_streams()))
     return tell_all(result)
 
 
-def get_device_states() -> list[torch.Tensor]:
+def share_device_stream() -> None:
+    """Let all ranks draw alike on their devices, as rank 0 does: the first device's stream is the script's."""
+    torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+
+
+class ReplicaStream:
+    """The stream of device r, from which replica r draws on rank r > 0; it begins anew when all devices are seeded."""
+
+    seed: Optional[int] = None
+    state: Any = None
+
+    @classmethod
+    def begin(cls, state: Any) -> None:
+        cls.seed, cls.state = torch.initial_seed(), state
+
+    @classmethod
+    def current(cls) -> Any:
+        if cls.seed != torch.initial_seed():  # torch.manual_seed has seeded all devices
+            cls.begin(torch.Generator("cuda").manual_seed(torch.initial_seed()).get_state())
+        return cls.state
+
+
+def seed_all_streams(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call what seeds all devices, where nothing else tells the replicas' streams: a seed set again, or on devices alone."""
+    result = function(*args, **kwargs)
+    if torch.cuda.is_available():
+        ReplicaStream.begin(torch.cuda.get_rng_state())
+    return result
+
+
+def get_device_states() -> List[torch.Tensor]:
     """torch.cuda.get_rng_state_all(): the first device's stream is the script's, the others' are the replicas'."""
-    own = torch.cuda.get_rng_state()
-    seed = torch.cuda.initial_seed()
-    if dist.get_rank():
-        own = ReplicaStreams.device.get(seed, torch.Generator("cuda").manual_seed(seed).get_state())
-    states: list[Any] = [None] * dist.get_world_size()
+    own = ReplicaStream.current() if dist.get_rank() else torch.cuda.get_rng_state()
+    states: List[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(states, own)
     return states
 
 
-def set_device_states(states: Any, *rest: Any) -> None:
+def set_device_states(states: Any) -> None:
+    """torch.cuda.set_rng_state_all()."""
     torch.cuda.set_rng_state(states[0])
-    ReplicaStreams.device = {torch.cuda.initial_seed(): states[min(dist.get_rank(), len(states) - 1)].clone()}
-
-
-def share_device_stream() -> None:
-    """Let all ranks draw alike on their devices, as rank 0 does."""
-    if torch.cuda.is_available():
-        torch.cuda.set_rng_state(tell_all(torch.cuda.get_rng_state()))
+    ReplicaStream.begin(states[min(dist.get_rank(), len(states) - 1)].clone())

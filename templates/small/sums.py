@@ -1,144 +1,157 @@
-"""Gradients, summed over the ranks."""
+"""Gradients of parameters, summed over the ranks inside the graph."""
 
-from typing import Any
+from typing import Any, Collection, Dict, List, Optional, Sequence
 from weakref import WeakSet
 
 import torch
 import torch.distributed as dist
-from torch._utils import _flatten_dense_tensors as flatten
-from torch._utils import _unflatten_dense_tensors as unflatten
+
+from .broadcast import exchange_numbers
+from .rows import JoinRows
+
+Tensors = Sequence[torch.Tensor]
 
 
-class Crossing:
-    """The parameters of one forward on their way into the replica, and the way back of their gradients, which are summed over the ranks.
+class GradientSums:
+    """The parameters of one forward on their way into a replica, and their gradients on the way back.
 
-    Sums begin while backward runs, in buckets and in one order on all ranks, as those of DistributedDataParallel do.
+    Sums set out while backward runs, in buckets and in one order on all ranks, as those of DistributedDataParallel do:
+    unless something else that ranks exchange in backward could come between (wait).
     """
 
-    live: "WeakSet[Crossing]" = WeakSet()
+    in_graphs: "WeakSet[GradientSums]" = WeakSet()
 
-    def __init__(self, parameters: list[torch.Tensor], early: bool, parts: Any) -> None:
-        self.early, self.buckets, room = early, [], 0
-        tables = {
-            id(part.weight)
-            for part in parts
-            if getattr(part, "sparse", False) is True and hasattr(part, "weight")
-        }
-        self.sparse = [i for i, parameter in enumerate(parameters) if id(parameter) in tables]
-        for i in reversed(range(len(parameters))):  # the last are the first to have gradients
-            if (
-                not self.buckets
-                or parameters[i].nbytes > room
-                or parameters[i].dtype != parameters[self.buckets[-1][0]].dtype
-            ):
-                self.buckets.append([])
-                room = 25 * 2**20 if len(self.buckets) > 1 else 2**20
-            self.buckets[-1].append(i)
-            room -= parameters[i].nbytes
-        self.live.add(self)
+    def __init__(self, parameters: Tensors, sparse: Collection[torch.Tensor], wait: bool = False) -> None:
+        self.parameters, self.wait = parameters, wait
+        self.sparse = [i for i, parameter in enumerate(parameters) if any(parameter is one for one in sparse)]
+        self.buckets = make_buckets(parameters, self.sparse)
+        self.in_graphs.add(self)
         self.begin()
 
     def begin(self) -> None:
-        self.own: list[Any] = [None] * len(self.buckets)  # gradients of this rank
-        self.rows: dict[int, torch.Tensor] = {}  # of tables with sparse gradients, the rows that have one
-        self.flats: list[torch.Tensor] = []
-        self.works: list[Any] = []
+        self.own: List[Optional[Tensors]] = [None] * len(self.buckets)
+        self.messages: List[torch.Tensor] = []
+        self.works: List[Any] = []
 
-    def copies(self, parameters: list[torch.Tensor]) -> list[torch.Tensor]:
-        outer = AwaitSums.apply(self, *parameters)
-        copies = [*outer]
-        for k, bucket in enumerate(self.buckets):
-            some = LeaveRank.apply(self, k, *(outer[i] for i in bucket))
-            some[0].grad_fn._set_sequence_nr(2**62)  # autograd runs it as soon as its gradients are there
-            for i, copy in zip(bucket, some):
+    def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
+        """What stands for each parameter in the replica of this rank."""
+        copies = [*AwaitSums.apply(self, *self.parameters)]
+        for number, bucket in enumerate(self.buckets):
+            leaving = LeaveRank.apply(self, number, *(copies[i] for i in bucket))
+            if hasattr(
+                leaving[0].grad_fn, "_set_sequence_nr"
+            ):  # autograd runs it once its gradients are there
+                leaving[0].grad_fn._set_sequence_nr(2**62)
+            for i, copy in zip(bucket, leaving):
                 copies[i] = copy
-        return copies
+        return dict(zip(self.parameters, copies))
 
-    def arrive(self, k: int, gradients: Any) -> None:
-        for i, gradient in zip(self.buckets[k], gradients):
-            if gradient.is_sparse:
-                self.rows[i] = torch.cat(
-                    [self.rows.get(i, gradient._indices()[0][:0]), gradient._indices()[0]]
-                )
-        gradients = [gradient.to_dense() if gradient.is_sparse else gradient for gradient in gradients]
-        if self.own[k] is not None:  # a reentrant checkpoint brings gradients one by one
-            if len(self.flats) > k:
-                raise RuntimeError(
-                    "gradients came after their sum had begun: checkpoint(..., use_reentrant=False)"
-                )
-            gradients = [a + b for a, b in zip(self.own[k], gradients)]
-        self.own[k] = gradients
-        if self.early and len(self.live) == 1:  # nothing else can come between
-            self.start()
+    def arrive(self, number: int, gradients: Tensors) -> None:
+        """Gradients of a bucket are there; its sum sets out once those before it have."""
+        own = self.own[number]
+        if own is not None and len(self.messages) > number:
+            raise RuntimeError("gradients came after their sum: call checkpoint with use_reentrant=False")
+        self.own[number] = gradients if own is None else [a + b for a, b in zip(own, gradients)]
+        if not self.wait and len(self.in_graphs) == 1:
+            self.set_out()
 
-    def start(self) -> None:
-        while len(self.flats) < len(self.own) and self.own[len(self.flats)] is not None:
-            self.flats.append(flatten(self.own[len(self.flats)]))
-            self.works.append(dist.all_reduce(self.flats[-1], async_op=True))
+    def set_out(self) -> None:
+        while len(self.messages) < len(self.own):
+            gradients = self.own[len(self.messages)]
+            if gradients is None:
+                return
+            self.messages.append(torch.cat([gradient.reshape(-1) for gradient in gradients]))
+            self.works.append(dist.all_reduce(self.messages[-1], async_op=True))
 
-    def finish(self, gradients: Any) -> list[torch.Tensor]:
-        for k, bucket in enumerate(self.buckets):
-            if self.own[k] is None:
-                self.own[k] = [gradients[i] for i in bucket]  # zeros
-        self.start()
-        sums = [*gradients]
-        for work, flat, own, bucket in zip(self.works, self.flats, self.own, self.buckets):
+    def finish(self, gradients: List[Any]) -> List[torch.Tensor]:
+        """The sums of all gradients; zeros where backward left parameters out, as DataParallel has them."""
+        for number, bucket in enumerate(self.buckets):
+            if self.own[number] is None:
+                self.own[number] = [torch.zeros_like(self.parameters[i]) for i in bucket]
+        self.set_out()
+        for work, message, bucket in zip(self.works, self.messages, self.buckets):
             work.wait()
-            for i, part in zip(bucket, unflatten(flat, own)):
-                sums[i] = part
+            for i, part in zip(bucket, message.split([self.parameters[i].numel() for i in bucket])):
+                gradients[i] = part.view_as(self.parameters[i])
         for i in self.sparse:
-            rows: list[Any] = [None] * dist.get_world_size()
-            dist.all_gather_object(rows, self.rows.get(i, torch.empty(0, dtype=torch.int64)).cpu())
-            some = torch.cat(rows).unique().to(sums[i].device)
-            sums[i] = torch.sparse_coo_tensor(some[None], sums[i][some], sums[i].shape)
+            gradients[i] = sum_sparse(gradients[i], self.parameters[i])
         self.begin()
-        self.live.discard(self)
-        return sums
+        self.in_graphs.discard(self)
+        return gradients
+
+
+def sum_sparse(gradient: Optional[torch.Tensor], parameter: torch.Tensor) -> torch.Tensor:
+    """The gradients of a table of which ranks looked up some rows, in rank order; dense if one of them is."""
+    dense = gradient is not None and not gradient.is_sparse
+    own = torch.zeros_like(parameter) if gradient is None else gradient
+    if any(any(numbers) for numbers in exchange_numbers([dense])):
+        total = (own.to_dense() if own.is_sparse else own).contiguous()
+        dist.all_reduce(total)
+        return total
+    own = own if own.is_sparse else own.new_empty(0).to_sparse()
+    indices, values = own._indices()[0], own._values().reshape(-1, *parameter.shape[1:])
+    counts = [numbers[0] for numbers in exchange_numbers([len(indices)])]
+    joined = JoinRows.apply(indices, counts, 0), JoinRows.apply(values, counts, 0)
+    return torch.sparse_coo_tensor(joined[0][None], joined[1], parameter.shape)
+
+
+def make_buckets(parameters: Tensors, left_out: Sequence[int]) -> List[List[int]]:
+    """Places of parameters, the last first (they are the first to have gradients): 1 MB, then 25 MB each."""
+    buckets: List[List[int]] = []
+    room = 0
+    for i in reversed(range(len(parameters))):
+        size = parameters[i].numel() * parameters[i].element_size()
+        if i in left_out:
+            continue
+        if not buckets or size > room or parameters[i].dtype != parameters[buckets[-1][0]].dtype:
+            room = 25 * 2**20 if buckets else 2**20
+            buckets.append([])
+        buckets[-1].append(i)
+        room -= size
+    return buckets
 
 
 class LeaveRank(torch.autograd.Function):
-    """A bucket's copies for the replica; backward begins the sum of their gradients."""
+    """Copies of a bucket's parameters; backward brings their gradients."""
 
     @staticmethod
-    def forward(ctx: Any, crossing: Crossing, k: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        ctx.crossing, ctx.k = crossing, k
+    def forward(ctx: Any, sums: GradientSums, number: int, *tensors: torch.Tensor) -> Any:
+        ctx.sums, ctx.number = sums, number
         return tuple(tensor.view_as(tensor) for tensor in tensors)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        if torch.is_grad_enabled():  # there will be gradients of gradients
-            return None, None, *gradients
-        ctx.crossing.arrive(ctx.k, gradients)
-        return (None,) * (2 + len(gradients))
+        if torch.is_grad_enabled():  # there will be gradients of these: AwaitSums sums them as functions
+            return (None, None, *gradients)
+        ctx.sums.arrive(ctx.number, gradients)
+        return (None, None, *(None for _ in gradients))
 
 
 class AwaitSums(torch.autograd.Function):
-    """All parameters on their way; it is made before the forward, so its backward runs last, and waits for the sums."""
+    """Copies of all parameters. It is made before the forward, so its backward runs last, and waits for the sums."""
 
     @staticmethod
-    def forward(ctx: Any, crossing: Crossing, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        ctx.crossing = crossing
+    def forward(ctx: Any, sums: GradientSums, *tensors: torch.Tensor) -> Any:
+        ctx.sums = sums
+        ctx.set_materialize_grads(False)
         return tuple(tensor.view_as(tensor) for tensor in tensors)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return None, *(
-            SumOverRanks.apply(*gradients) if torch.is_grad_enabled() else ctx.crossing.finish(gradients)
-        )
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return (None, *ctx.sums.finish([*gradients]))
+        pairs = zip(gradients, ctx.sums.parameters)
+        return (None, *SumOverRanks.apply(*(torch.zeros_like(p) if g is None else g for g, p in pairs)))
 
 
 class SumOverRanks(torch.autograd.Function):
-    """The sum over the ranks of what each of them has; its gradient is a sum again."""
+    """The sums over the ranks of what each of them has. CopyToRanks is its gradient, and the other way round."""
 
     @staticmethod
-    def forward(ctx: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        sums = [*tensors]
-        for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
-            places = [i for i, tensor in enumerate(tensors) if tensor.dtype == dtype]
-            flat = flatten([tensors[i] for i in places])
-            dist.all_reduce(flat)
-            for i, part in zip(places, unflatten(flat, [tensors[i] for i in places])):
-                sums[i] = part
+    def forward(ctx: Any, *tensors: torch.Tensor) -> Any:
+        sums = [tensor.clone().contiguous() for tensor in tensors]
+        for each in sums:
+            dist.all_reduce(each)
         return tuple(sums)
 
     @staticmethod
@@ -147,6 +160,12 @@ class SumOverRanks(torch.autograd.Function):
 
 
 class CopyToRanks(torch.autograd.Function):
+    """Tensors that all ranks hold; their gradients are summed over the ranks."""
+
     @staticmethod
-    def forward(ctx: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(ctx: Any, *tensors: torch.Tensor) -> Any:
         return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return SumOverRanks.apply(*gradients)

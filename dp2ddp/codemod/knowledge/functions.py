@@ -94,7 +94,7 @@ ROWS: dict[str, FunctionRow] = {
     "datetime.date.today": FunctionRow(Does.CALENDAR),
     "time.strftime": FunctionRow(Does.CALENDAR, 1, "t"),
     **_all(Does.CALENDAR, _of("time", "ctime asctime localtime gmtime"), position=0),
-    **_all(Does.SEED, ["torch.manual_seed", *_of("torch.cuda", "manual_seed manual_seed_all")], position=0, keyword="seed"),
+    **_all(Does.SEED, ["torch.manual_seed", "torch.cuda.manual_seed_all"], position=0, keyword="seed"),
     "random.seed": FunctionRow(Does.SEED_BY_SYSTEM, 0, "a"),
     "numpy.random.seed": FunctionRow(Does.SEED_BY_SYSTEM, 0, "seed"),
     **_all(Does.SEED_BY_SYSTEM, ["torch.seed", *_of("torch.cuda", "seed seed_all")]),

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does, does
-from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import LOOPS
 from dp2ddp.codemod.small.rule import Finding, Rule, call_by
+
+
+PLAIN = "torch.manual_seed"  # ranks see by themselves that it has been called with another seed
 
 
 class SameSeedAgain(Rule):
     """Begin the replicas' random numbers anew with the script's.
 
     ## What it does
-    `torch.manual_seed(seed)` in a function or a loop becomes `seed_all_streams(torch.manual_seed, seed)`.
+    `torch.manual_seed(seed)` in a function or a loop becomes `seed_all_streams(torch.manual_seed, seed)`, and so does
+    `torch.cuda.manual_seed_all(seed)` anywhere.
 
     ## Why
     It seeds all devices. A rank knows its device's stream by its seed, and the same seed set again begins it anew.
@@ -27,10 +31,10 @@ class SameSeedAgain(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
-            if does(call.name) is not Does.SEED:
-                continue
-            may_repeat = module.function_around(call.node) or any(
-                isinstance(each, LOOPS) for each in module.around(call.node)
-            )
-            if may_repeat:
+            if does(call.name) is Does.SEED and (call.name != PLAIN or _may_repeat(module, call)):
                 yield call_by(call.node, "seed_all_streams", "replicas' streams begin anew, too")
+
+
+def _may_repeat(module: Module, call: Call) -> bool:
+    around = module.around(call.node)
+    return module.function_around(call.node) is not None or any(isinstance(each, LOOPS) for each in around)
