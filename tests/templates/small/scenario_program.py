@@ -1,4 +1,4 @@
-"""The scenarios with the small helpers' wrappers on forked ranks: python scenario_program.py FOLDER WORLD [WORLD ...]."""
+"""The scenarios with the small helpers, on forked ranks: python scenario_program.py FOLDER WORLDS [NAME ...]."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import numpy as np
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-import scenarios  # noqa: E402
 import torch  # noqa: E402
 from dp2ddp.templates.small.model import WholeBatchParallel  # noqa: E402
 from dp2ddp.templates.small.ranks import init_distributed  # noqa: E402

@@ -9,7 +9,6 @@ from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import LOOPS
 from dp2ddp.codemod.small.rule import Finding, Rule, call_by
 
-
 PLAIN = "torch.manual_seed"  # ranks see by themselves that it has been called with another seed
 
 
