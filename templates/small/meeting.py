@@ -1,9 +1,8 @@
 """Behind a forward: what ranks must know of each other before they go on."""
 
-import pickle
 from typing import List, NamedTuple, Optional, Tuple
 
-from .broadcast import exchange_numbers, tell_all
+from .broadcast import exchange_numbers, sendable, tell_all
 
 AT_ONCE = 8  # sizes of outputs that go with the first message
 
@@ -28,7 +27,7 @@ def meet(
     all_numbers = exchange_numbers([error is not None, *own, len(sizes), *first])
     failed = [numbers[0] for numbers in all_numbers]
     if any(failed):
-        raise share_error(error, failed.index(1))
+        raise error or tell_all(sendable(None, error), failed.index(1))[1]
     if len({numbers[5] for numbers in all_numbers}) > 1:
         raise RuntimeError("replicas give different numbers of outputs: DataParallel cannot gather them")
     columns = [[*map(bool, column)] for column in zip(*all_numbers)][1:5]
@@ -37,14 +36,3 @@ def meet(
     if len(sizes) > AT_ONCE:
         counts = exchange_numbers(sizes)
     return effects, [[*column] for column in zip(*counts)][: len(sizes)]
-
-
-def share_error(error: Optional[Exception], source: int) -> Exception:
-    """The error of a rank, on all ranks; one that cannot be sent is told in words."""
-    sent = error
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        sent = RuntimeError(f"{type(error).__name__}: {error}")
-    told: Exception = tell_all(sent, source)
-    return error or told

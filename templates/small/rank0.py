@@ -1,28 +1,32 @@
 """What rank 0 does for all."""
 
 import io
+import shutil
 import tempfile
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Callable
 
 import torch.distributed as dist
 
-from .broadcast import tell_all
+from .broadcast import Host, sendable, tell_all
 from .ranks import own_rank, ranks_apart, together
 
 
 def ask_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function on rank 0 alone; every rank gets its answer, or its error."""
+    """Call a function on rank 0 alone, once all ranks have come here; every rank gets its answer, or its error."""
     if not together():
         return function(*args, **kwargs)
-    dist.barrier()  # a rank may still be asking whether the folder is there that rank 0 is about to make
-    news = None
+    dist.barrier(
+        Host.group
+    )  # a rank may still be asking whether the folder is there that rank 0 is about to make
+    news: Any = None
     if dist.get_rank() == 0:
+        answer = error = None
         try:
             with ranks_apart():
-                news = function(*args, **kwargs), None
-        except Exception as error:
-            news = None, error
+                answer = function(*args, **kwargs)
+        except Exception as raised:
+            error = raised
+        news = sendable(answer, error)
     answer, error = tell_all(news)
     if error is not None:
         raise error
@@ -37,6 +41,14 @@ def run_on_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Non
         ask_rank0(lambda: function(*args, **kwargs) and None)
 
 
+def rank0_first(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function on every rank, on rank 0 before the others: they find what it has downloaded."""
+    made = []
+    ask_rank0(lambda: made.append(function(*args, **kwargs)))
+    with ranks_apart():
+        return made[0] if made else function(*args, **kwargs)
+
+
 class TemporaryFolderOnRank0(tempfile.TemporaryDirectory):  # type: ignore[type-arg]
     """One folder for all ranks, which rank 0 makes and removes."""
 
@@ -44,17 +56,7 @@ class TemporaryFolderOnRank0(tempfile.TemporaryDirectory):  # type: ignore[type-
         self.name = ask_rank0(tempfile.mkdtemp, *args, **kwargs)
 
     def cleanup(self) -> None:
-        import shutil
-
         run_on_rank0(shutil.rmtree, self.name, ignore_errors=True)
 
     def __repr__(self) -> str:
         return f"<TemporaryDirectory {self.name!r}>"
-
-
-def rank0_first(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function on every rank, on rank 0 before the others: they find what it has downloaded."""
-    made = []
-    ask_rank0(lambda: made.append(function(*args, **kwargs)))
-    with ranks_apart():
-        return made[0] if made else function(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""One process of several: joining, ending, and what all ranks are told."""
+"""One process of several: joining, and ending."""
 
 import atexit
 import gc
@@ -7,51 +7,68 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, Iterator
 
 import torch
 import torch.distributed as dist
 
-from .broadcast import tell_all
+from .broadcast import Host, tell_all
 from .streams import ReplicaStream, host_streams, set_host_streams, share_device_stream
 
-LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_NAME",
-            "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")  # fmt: skip
-apart = False  # inside rank0_first: ranks are not together, so nobody waits
-rank_process = 0  # the process id of the rank; workers of loaders and pools have others
+LAUNCHER = (  # what torchrun says to the processes that it starts
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"),
+    *("ROLE_WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"),
+)
+
+
+class Rank:
+    """This process among the ranks."""
+
+    process = 0  # its number; workers of loaders and pools have others
+    is_alone = False  # while rank 0 does something that the others do not
 
 
 def init_distributed() -> None:
-    """Become one rank of the run that torchrun started; without torchrun, the only one. Rank r uses cuda:r."""
-    global rank_process
+    """Become one rank of the run that torchrun started; without torchrun, the only one.
+
+    Rank r uses cuda:r. All ranks begin with rank 0's random numbers, so they shuffle and initialize alike, and only
+    rank 0 prints.
+    """
     if multiprocessing.current_process().name != "MainProcess" or has_joined():
-        return  # a worker of a DataLoader that imports the script; a notebook that runs it once more
-    torch.serialization.register_package(0, lambda storage: None, to_own_device)
+        return  # a worker of a DataLoader that imports the script; a notebook that runs this once more
+    backend, timeout = "gloo", timedelta(hours=2)
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
-    if "RANK" not in os.environ:
-        dist.init_process_group("gloo", init_method="tcp://localhost:0", rank=0, world_size=1)
+        torch.serialization.register_package(0, lambda storage: None, load_on_own_device)
+        backend = "nccl" if dist.is_nccl_available() else "gloo"
+    if "RANK" in os.environ:
+        dist.init_process_group(backend, timeout=timeout)
+        Host.group = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
     else:
-        nccl = torch.cuda.is_available() and dist.is_nccl_available()
-        dist.init_process_group("cpu:gloo,cuda:nccl" if nccl else "gloo", timeout=timedelta(hours=2))
-    rank_process = os.getpid()
+        dist.init_process_group("gloo", init_method="tcp://localhost:0", rank=0, world_size=1)
+    Rank.process = os.getpid()
     atexit.register(end_distributed)
+    sys.excepthook = show_error
+    if dist.get_rank() > 0:
+        sys.stdout = sys.stderr = sys.__stdout__ = open(os.devnull, "w", encoding="utf-8", errors="ignore")
     set_host_streams(tell_all(host_streams()))
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
         ReplicaStream.begin(torch.cuda.get_rng_state())
         share_device_stream()
-    sys.excepthook = show_error
-    if dist.get_rank():
-        sys.stdout = sys.stderr = sys.__stdout__ = open(os.devnull, "w", encoding="utf-8", errors="ignore")
-    for name in LAUNCHER:  # who asks whether there are ranks is told what it was told under DataParallel: no
+    hide_ranks()
+
+
+def hide_ranks() -> None:
+    """Libraries that ask whether there are ranks hear what they heard under DataParallel: no."""
+    for name in LAUNCHER:
         os.environ.pop(name, None)
     dist.is_initialized = lambda: False
 
 
 def has_joined() -> bool:
+    """dist.is_initialized(), also behind hide_ranks()."""
     return dist.distributed_c10d.is_initialized()
 
 
@@ -59,49 +76,47 @@ def own_rank() -> int:
     return dist.get_rank() if has_joined() else 0
 
 
+def count_ranks() -> int:
+    """How many ranks there are: as many as there were devices."""
+    return dist.get_world_size()
+
+
 def together() -> bool:
-    """Whether the other ranks do the same now: not in workers, in threads, and while rank 0 is alone."""
-    return not apart and rank_process == os.getpid() and threading.current_thread() is threading.main_thread()
+    """Whether the other ranks do the same now: not in workers and threads, and not while rank 0 is alone."""
+    in_main = threading.current_thread() is threading.main_thread()
+    return in_main and not Rank.is_alone and Rank.process == os.getpid()
+
+
+@contextmanager
+def ranks_apart() -> Iterator[None]:
+    """A block in which ranks do not wait for each other."""
+    before, Rank.is_alone = Rank.is_alone, True
+    try:
+        yield
+    finally:
+        Rank.is_alone = before
 
 
 def show_error(*error: Any) -> None:
-    """sys.excepthook of every rank. NCCL's end would wait for the other ranks; torchrun ends them."""
+    """sys.excepthook of every rank. Its end must not wait for the other ranks: torchrun ends them."""
     traceback.print_exception(*error, file=sys.__stderr__)
     atexit.unregister(end_distributed)
 
 
 def end_distributed() -> None:
-    if rank_process == os.getpid():
+    if Rank.process == os.getpid():
         gc.collect()
         dist.destroy_process_group()
 
 
-def to_own_device(storage: Any, location: str) -> Any:
-    """A map_location for torch.load: what was saved on any GPU comes to this rank's."""
-    on_gpu = location.startswith("cuda") and torch.cuda.is_available()
-    return storage.cuda(torch.cuda.current_device()) if on_gpu else None
+def load_on_own_device(storage: Any, location: str) -> Any:
+    """For torch.load: what was saved on any GPU comes to this rank's."""
+    return storage.cuda(torch.cuda.current_device()) if location.startswith("cuda") else None
 
 
-def count_ranks() -> int:
-    return dist.get_world_size()
-
-
-def own_device(device: Any, index: Any = None) -> Any:
+def own_device(device: Any) -> Any:
     """The rank's device, where a script names one by its number."""
-    if (
-        isinstance(device, (int, str, torch.device))
-        and not isinstance(device, bool)
-        and (isinstance(device, int) or str(device).startswith("cuda"))
-    ):
+    is_number = isinstance(device, int) and not isinstance(device, bool)
+    if is_number or isinstance(device, (str, torch.device)) and str(device).startswith("cuda"):
         return torch.device("cuda")
     return torch.device(device) if isinstance(device, str) else device
-
-
-@contextmanager
-def ranks_apart() -> Iterator[None]:
-    global apart
-    before, apart = apart, True
-    try:
-        yield
-    finally:
-        apart = before

@@ -5,6 +5,8 @@ from typing import Any, List
 import torch
 import torch.distributed as dist
 
+from .broadcast import group_of
+
 
 class TakeRows(torch.autograd.Function):
     """This rank's rows of a tensor that all ranks hold; counts are the numbers of rows of all ranks."""
@@ -29,7 +31,7 @@ class JoinRows(torch.autograd.Function):
         padded = rows.new_zeros(max(counts), *rows.shape[1:])  # all_gather wants equal shapes
         padded[: len(rows)] = rows
         gathered = [torch.empty_like(padded) for _ in counts]
-        dist.all_gather(gathered, padded)
+        dist.all_gather(gathered, padded, group_of(padded))
         parts = [part[:count].transpose(0, dim) for part, count in zip(gathered, counts)]
         return torch.cat(parts, dim)
 
