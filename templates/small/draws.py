@@ -8,7 +8,7 @@ from typing import Any, Iterator, List
 import torch
 import torch.distributed as dist
 
-from .streams import ReplicaStream, host_streams, set_host_streams, share_device_stream
+from .streams import ReplicaStream, host_streams, same_streams, set_host_streams, share_device_stream
 
 
 class ReplicaDraws:
@@ -60,11 +60,3 @@ def seed_host_streams(seed: int) -> List[Any]:
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed % 2**32)
     return host_streams()
-
-
-def same_streams(one: List[Any], other: List[Any]) -> bool:
-    return same_numpy(one[2], other[2]) and one[0] == other[0] and torch.equal(one[1], other[1])
-
-
-def same_numpy(one: Any, other: Any) -> bool:
-    return one is other or bool((one[1] == other[1]).all()) and one[2:] == other[2:]

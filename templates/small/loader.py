@@ -1,99 +1,70 @@
-"""Batches that rank 0 loads for all."""
+"""A DataLoader whose batches rank 0 makes for all."""
 
-import os
-from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, Iterable, Iterator, List
 
 import torch
 import torch.distributed as dist
-from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.data import DataLoader
 
+from .batches import share_batch
 from .broadcast import tell_all
 from .ranks import ranks_apart, together
-from .streams import host_streams, set_host_streams
-
-SMALL = 2**16  # bytes of a tensor that go inside the message
+from .streams import host_streams, same_streams, set_host_streams
 
 
-class Lent:
-    """A tensor of rank 0's, as another process of the node can map it."""
+class Rank0Loader(DataLoader):  # type: ignore[type-arg]
+    """A DataLoader whose workers rank 0 alone starts; all ranks get its batches. Without workers, all ranks load alike."""
 
-    def __init__(self, tensor: torch.Tensor) -> None:
-        storage = tensor.untyped_storage()
-        fd, self.nbytes = storage._share_fd_cpu_()
-        self.fd = os.dup(fd)
-        self.form = tensor.dtype, tensor.storage_offset(), tensor.shape, tensor.stride()
-
-    def borrow(self, pid: int) -> torch.Tensor:
-        """The same numbers in private pages: what this rank writes there, no other sees."""
-        memory = torch.from_file(
-            f"/proc/{pid}/fd/{self.fd}", shared=False, size=self.nbytes, dtype=torch.uint8
-        )
-        return torch.empty(0, dtype=self.form[0]).set_(memory.untyped_storage(), *self.form[1:])
-
-
-def is_lent(leaf: Any) -> bool:
-    plain = type(leaf) is torch.Tensor and leaf.layout == torch.strided and leaf.device.type == "cpu"
-    return plain and leaf.nbytes > SMALL and not leaf.requires_grad
-
-
-class Rank0Loader(DataLoader):
-    """A DataLoader whose workers rank 0 alone starts; all ranks get its batches. Without workers, all ranks make the same batches."""
-
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Any:
         if self.num_workers == 0 or not together():
             return super().__iter__()
-        batches = iter(())
         if dist.get_rank() == 0:
             with ranks_apart():
-                batches = super().__iter__()
-        set_host_streams(tell_all(host_streams()))
-        return hand_out(
-            batches,
-            [
-                each
-                for each in (self.generator, *map(generator_of, (self.sampler, self.batch_sampler)))
-                if each is not None
-            ],
-        )
+                batches: Iterator[Any] = super().__iter__()
+        else:
+            batches = self.follow_sampler()
+        set_host_streams(tell_all(host_streams()))  # making the iterator draws a seed for the workers
+        return hand_out(batches)
+
+    def follow_sampler(self) -> Iterator[None]:
+        """What rank 0's loop does to the sampler, done on another rank: it may count, or draw from its own generator."""
+        indices = iter(self._index_sampler)
+        if self.generator is not None:
+            torch.empty((), dtype=torch.int64).random_(generator=self.generator)
+        ahead = [*islice(indices, self.num_workers * (self.prefetch_factor or 2))]
+        return advance(ahead, indices)
 
 
-def generator_of(sampler: Any) -> Any:
-    own = getattr(sampler, "generator", None)
-    return own if own is not None else getattr(getattr(sampler, "sampler", None), "generator", None)
+def advance(ahead: List[Any], indices: Iterator[Any]) -> Iterator[None]:
+    """Take one more from the sampler for each batch, as a DataLoader with workers does."""
+    while ahead:
+        ahead = [*ahead[1:], *islice(indices, 1)]
+        yield None
 
 
-def hand_out(batches: Iterator[Any], generators: list[Any]) -> Iterator[Any]:
-    """Rank 0's batches, and its random numbers, on every rank of the node."""
-    lent: list[Lent] = []
+def iterate_on_rank0(iterable: Iterable[Any]) -> Iterator[Any]:
+    """What rank 0 gets of an iterable, on all ranks: threads and processes hand over in an order of their own."""
+    return hand_out(iter(iterable if dist.get_rank() == 0 else ()))
+
+
+def hand_out(batches: Iterator[Any]) -> Iterator[Any]:
+    """Rank 0's batches on every rank, where its random streams stand behind each, and its errors."""
     while True:
-        news = None
-        if dist.get_rank() == 0:
-            try:
-                with ranks_apart():
-                    batch, error = list(islice(batches, 1)), None
-            except Exception as raised:
-                batch, error = [], raised
-            states = [generator.get_state() for generator in generators]
-            news = (
-                os.getpid(),
-                tree_map(lambda leaf: Lent(leaf) if is_lent(leaf) else leaf, batch),
-                host_streams(),
-                states,
-                error,
-            )
-        pid, batch, streams, states, error = tell_all(news)
-        set_host_streams(streams)
-        for generator, state in zip(generators, states):
-            generator.set_state(state)
-        if error is not None:
+        batch: List[Any] = []
+        error, before = None, host_streams()
+        try:
+            with ranks_apart():
+                batch = [*islice(batches, 1)]
+        except Exception as raised:
+            error = raised
+        after = host_streams()
+        news = None if same_streams(before, after) else after, error
+        batch, (streams, error) = share_batch(batch, news)
+        if streams:
+            set_host_streams(streams)
+        if error:
             raise error
-        mine = tree_map_only(Lent, lambda leaf: leaf.borrow(pid), batch)
-        for old in lent:
-            os.close(old.fd)
-        lent = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, Lent)] if dist.get_rank() == 0 else []
         if not batch:
             return
-        yield mine[0]
+        yield batch[0]

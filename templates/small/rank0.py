@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 import torch.distributed as dist
 
-from .broadcast import Host, sendable, tell_all
+from .broadcast import Host, tell_all
 from .ranks import own_rank, ranks_apart, together
 
 
@@ -26,7 +26,7 @@ def ask_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
                 answer = function(*args, **kwargs)
         except Exception as raised:
             error = raised
-        news = sendable(answer, error)
+        news = answer, error
     answer, error = tell_all(news)
     if error is not None:
         raise error
