@@ -23,13 +23,11 @@ class ReplicaDraws:
 
     @contextmanager
     def __call__(self, has_rows: bool) -> Iterator[None]:
+        device_stream = self.enter_device() if torch.cuda.is_available() else None
         script = host_streams()
         seed = int(torch.randint(2**62, (), device="cpu")) + dist.get_rank()
         self.after = torch.get_rng_state()
         begun = seed_host_streams(seed)
-        device_stream = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
-        if device_stream is not None and dist.get_rank():
-            torch.cuda.set_rng_state(ReplicaStream.current())
         try:
             yield
         finally:
@@ -37,6 +35,12 @@ class ReplicaDraws:
             set_host_streams(script)
             if device_stream is not None:
                 self.leave_device(device_stream, has_rows)
+
+    def enter_device(self) -> torch.Tensor:
+        script = torch.cuda.get_rng_state()
+        if dist.get_rank():
+            torch.cuda.set_rng_state(ReplicaStream.current())
+        return script
 
     def leave_device(self, script: torch.Tensor, has_rows: bool) -> None:
         end = torch.cuda.get_rng_state()

@@ -114,7 +114,7 @@ def load_on_own_device(storage: Any, location: str) -> Any:
     return storage.cuda(torch.cuda.current_device()) if location.startswith("cuda") else None
 
 
-def own_device(device: Any) -> Any:
+def own_device(device: Any, index: Any = None) -> Any:
     """The rank's device, where a script names one by its number."""
     is_number = isinstance(device, int) and not isinstance(device, bool)
     if is_number or isinstance(device, (str, torch.device)) and str(device).startswith("cuda"):
