@@ -2,6 +2,7 @@
 
 import atexit
 import copy
+import copyreg
 import weakref
 from typing import Any, List
 
@@ -25,7 +26,8 @@ class WholeBatchDDP(DistributedDataParallel):
     """
 
     def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
-        super().__init__(module.cuda() if torch.cuda.is_available() else module, broadcast_buffers=False)
+        super().__init__(module.cuda() if torch.cuda.is_available() else module)
+        self.broadcast_buffers = False  # before forwards: they are shared behind them
         refuse(dim != 0, "batches are not cut along dimension 0")
         self.is_alone = dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1
         self.trained = trained_parameters(module)
@@ -88,7 +90,8 @@ class WholeBatchDDP(DistributedDataParallel):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """In a file it is the DataParallel that it stands for."""
-        return torch.nn.DataParallel(self.module).train(self.training).__reduce_ex__(protocol)
+        kind = (torch.nn.DataParallel, object, None)
+        return copyreg._reconstructor, kind, vars(torch.nn.DataParallel(self.module).train(self.training))
 
 
 class GatherRows(torch.autograd.Function):
