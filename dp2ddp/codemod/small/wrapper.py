@@ -2,10 +2,192 @@
 
 from __future__ import annotations
 
+import ast
+from collections import Counter
+from collections.abc import Iterator
+
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small.forwards import fills_something
+from dp2ddp.codemod.small.mentions import is_type_test, mentions
+
+WRAP = "torch.nn.DataParallel"
+# What DistributedDataParallel does not do as DataParallel does, or sees too late; float16 could not hold gradients
+# that are multiplied by the number of ranks on their way.
+SPECIAL_HOMES = (
+    *(
+        "torch.autograd.grad",
+        "torch.autograd.functional",
+        "torch.func.",
+        "functorch.",
+        "torch.utils.checkpoint",
+    ),
+    *(
+        "torch.cuda.amp",
+        "torch.amp",
+        "torch.autocast",
+        "torch.float16",
+        "torch.half",
+        "torch.nn.SyncBatchNorm",
+    ),
+)
+SPECIAL_NAMES = {
+    *("half", "requires_grad", "requires_grad_", "register_hook", "register_post_accumulate_grad_hook"),
+    *("register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook"),
+    *("device_ids", "output_device", "src_device_obj", "no_sync", "scatter", "gather", "replicate"),
+}
+SPECIAL_KEYWORDS = {"create_graph", "retain_graph", "requires_grad", "sparse"}
+NARROW = {"KeyboardInterrupt", "ImportError", "ModuleNotFoundError", "FileNotFoundError", "OSError", "FileExistsError",
+          "StopIteration", "KeyError", "AttributeError", "SystemExit", "EOFError", "IOError"}  # fmt: skip
 
 
 def wrapper(program: Program) -> str:
     """The helper that takes DataParallel's place."""
-    return "WholeBatchInTurns" if fills_something(program) else "WholeBatchParallel"
+    if fills_something(program):
+        return "WholeBatchInTurns"
+    return "WholeBatchDDP" if is_ordinary(program) else "WholeBatchParallel"
+
+
+def is_ordinary(program: Program) -> bool:
+    """Whether a program trains one model by one forward and one backward a step, which DistributedDataParallel is for.
+
+    What cannot be told is not ordinary. What the text does not show, as what a library does with gradients, the wrapper
+    refuses when it happens.
+    """
+    if any(_has_special(module) or _may_go_on_after_errors(module) for module in program.modules):
+        return False
+    name = _name_of_wrapped(program)
+    backwards = [
+        (module, call) for module in program.modules for call in module.calls if call.method == "backward"
+    ]
+    return name is not None and len(backwards) == 1 and _is_plain_step(*backwards[0], name)
+
+
+def _has_special(module: Module) -> bool:
+    """Whether a file names anything that DistributedDataParallel is not for."""
+    attributes = {node.attr for node in module.all(ast.Attribute)}
+    keywords = {given.arg for given in module.all(ast.keyword)}
+    names = (name for name in module.mentions if name.startswith(SPECIAL_HOMES))
+    return bool(attributes & SPECIAL_NAMES or keywords & SPECIAL_KEYWORDS) or next(names, None) is not None
+
+
+# --- the wrap
+
+
+def _name_of_wrapped(program: Program) -> str | None:
+    """`net` of `net = DataParallel(net)`: None if it is not wrapped so, once, along dim 0."""
+    wraps = [
+        (module, node)
+        for module in program.modules
+        for node, _ in mentions(module, [WRAP])
+        if not is_type_test(module, node)
+    ]
+    if len(wraps) != 1:
+        return None
+    module, node = wraps[0]
+    call = module.parents[node]
+    if not isinstance(call, ast.Call) or call.func is not node:
+        return None
+    given = Call(call, WRAP)
+    if given.may_have_more or given.argument(3, "dim") is not None:
+        return None
+    statement = module.statement(call)
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    return _last_name(statement.targets[0])
+
+
+def _last_name(node: ast.AST) -> str | None:
+    """`model` of `model` and of `self.model`."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return None
+
+
+# --- the step
+
+
+def _is_plain_step(module: Module, backward: Call, name: str) -> bool:
+    """`zero_grad` and one call of the model in the same round of the same loop as the backward, and nothing beside that adds
+    to gradients: what comes from several passes is added up in another order than under DataParallel."""
+    function, loop = module.function_around(backward.node), _loop_around(module, backward.node)
+    if loop is None or backward.node.args or backward.node.keywords:
+        return False
+    calls = [call for call in module.calls if module.function_around(call.node) is function]
+    in_loop = [call for call in calls if loop in module.around(call.node)]
+    zeroing = [
+        call for call in in_loop if call.method == "zero_grad" and _runs_each_round(module, call.node, loop)
+    ]
+    called = Counter(_last_name(call.node.func) for call in in_loop if call.name is None)
+    attributes = {
+        node.attr for call in in_loop for node in ast.walk(call.node) if isinstance(node, ast.Attribute)
+    }
+    return (
+        bool(zeroing)
+        and called[name] == 1
+        and _runs_each_round(module, backward.node, loop)
+        and not attributes & {"module"}
+        and not any(_asks_for_parameters(module, call) for call in in_loop)
+    )
+
+
+def _loop_around(module: Module, node: ast.AST) -> ast.AST | None:
+    for each in module.around(node):
+        if isinstance(each, LOOPS):
+            return each
+        if isinstance(each, FUNCTIONS):
+            return None
+    return None
+
+
+def _runs_each_round(module: Module, node: ast.AST, loop: ast.AST) -> bool:
+    """Whether nothing but the loop decides whether a node runs."""
+    return module.parents[module.statement(node)] is loop
+
+
+def _asks_for_parameters(module: Module, call: Call) -> bool:
+    """`sum(p.norm() for p in model.parameters())`: not what clips gradients."""
+    if call.method not in ("parameters", "named_parameters"):
+        return False
+    around = (each for each in module.around(call.node) if isinstance(each, ast.Call))
+    return not any("clip_grad" in (module.name(each.func) or "") for each in around)
+
+
+# --- errors
+
+
+def _may_go_on_after_errors(module: Module) -> bool:
+    """Whether a rank might catch an error of its own rows, and go on without the others."""
+    return any(_catches_much(each) and _runs_something(module, each) for each in module.all(ast.Try))
+
+
+def _catches_much(node: ast.Try) -> bool:
+    return any(not _is_narrow(handler) and not _raises(handler) for handler in node.handlers)
+
+
+def _is_narrow(handler: ast.ExceptHandler) -> bool:
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return all(isinstance(kind, ast.Name) and kind.id in NARROW for kind in kinds)
+
+
+def _raises(handler: ast.ExceptHandler) -> bool:
+    return isinstance(handler.body[-1], ast.Raise)
+
+
+def _runs_something(module: Module, node: ast.Try) -> bool:
+    """Whether it may call a model: `model(x)`, or a function of the program."""
+    return any(_may_run_model(module, each) for statement in node.body for each in _calls(statement))
+
+
+def _calls(statement: ast.stmt) -> Iterator[ast.Call]:
+    return (each for each in ast.walk(statement) if isinstance(each, ast.Call))
+
+
+def _may_run_model(module: Module, call: ast.Call) -> bool:
+    name = module.name(call.func)
+    if name is None:
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        return not method or method == "backward" or method in module.program.methods
+    return module.program.is_local(name)
