@@ -2,55 +2,82 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.checks import check_result
-from dp2ddp.codemod.convert import Conversion, FileConversion, Options
-from dp2ddp.codemod.helpers import HelperModule, helper_module
+from dp2ddp.codemod.convert import MENTION, Conversion, FileConversion, Options
+from dp2ddp.codemod.facts.looked_up import may_look_up
+from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.lift import Library, read_templates
-from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small.header import make_header
-from dp2ddp.codemod.small.mentions import is_type_test, mentions
-from dp2ddp.codemod.small.own_mode import OwnMode
+from dp2ddp.codemod.small.launch import launch_line, named_devices
+from dp2ddp.codemod.small.lookups import LOOKUPS
+from dp2ddp.codemod.small.ours import of_the_user, refuse_other_helpers
 from dp2ddp.codemod.small.plan import FilePlan, plan_file
-from dp2ddp.codemod.small.rule import all_rules
-from dp2ddp.launch.job import Job, command_line, standalone_words
+from dp2ddp.codemod.small.rule import Rule, pick_rules
+from dp2ddp.codemod.small.start import join_of
+from dp2ddp.codemod.small.wraps import WRAPS, find_wraps, world_of
 from dp2ddp.source.files import SourceFile
+from dp2ddp.source.parsing import parse
 from dp2ddp.source.projects import Project
+from dp2ddp.source.settings_files import find_mentions
+
+# Of a project that does not use DataParallel these alone have something to say: it may be there in disguise.
+OF_OTHERS = ("DDP902",)
+FOREIGN = re.compile("replication_callback")
 
 
 def convert_small(project: Project, options: Options) -> Conversion:
     """Convert the entry script of a project and its local modules; nothing is imported, run or written."""
-    program = Program(project, canonical, knows)
-    if not wraps(program):
+    rules = pick_rules(options.select, options.ignore)
+    if not _may_matter(project):
+        parse(project.entry)  # a file that is no Python is an error all the same
         return Conversion(FileConversion(project.entry, project.entry.text))
-    rules = [rule for rule in all_rules() if not options.ignore or not rule.code.startswith(options.ignore)]
-    plans = [plan_file(module, rules, options.accept) for module in program.modules]
+    for module in project.modules:  # half a conversion helps nobody
+        if MENTION.search(module.source.text):
+            parse(module.source)
+    program = Program(project, canonical, knows, LOOKUPS)
+    refuse_other_helpers(program, frozenset(small_library().names))
+    if not any(not wrap.is_single for wrap in find_wraps(program)):
+        return _without_wraps(program, rules, options)
+    plans = [plan_file(module, rules, options.accept) for module in of_the_user(program)]
     if any(each.plan.hazards for each in plans):
         return _conversion(program, plans, [each.module.source.text for each in plans], None)
-    texts = [_edited(each) for each in plans]
+    place = options.helpers
+    if place is HelperPlace.IN_SCRIPT and _is_project(program, plans):
+        place = HelperPlace.BESIDE  # several files need them
+    texts = [_edited(each, place) for each in plans]
     for each, text in zip(plans, texts, strict=True):
         check_result(each.module, each.plan, text)
-    needed = frozenset().union(*(each.helpers for each in plans))
-    there = project.helpers or SourceFile(project.helper_path, "")
-    helpers = helper_module(there, needed, small_library(), is_there=project.helpers is not None)
+    helpers = _helpers(project, plans, options) if place is HelperPlace.BESIDE else None
     return _conversion(program, plans, texts, helpers)
 
 
-def wraps(program: Program) -> bool:
-    """Whether anything of DataParallel is used, not only asked for."""
-    return any(
-        not is_type_test(module, node) and not OwnMode(module).holds(node)
-        for module in program.modules
-        for node, _ in mentions(module, WRAPS)
-    )
+def _may_matter(project: Project) -> bool:
+    """Whether DataParallel is named anywhere, or may be looked up by a name that a file of settings gives."""
+    texts = [project.entry.text, *(module.source.text for module in project.modules)]
+    if any(MENTION.search(text) or FOREIGN.search(text) for text in texts):
+        return True
+    path = project.entry.path
+    return path is not None and any(map(may_look_up, texts)) and any(find_mentions(path.parent))
 
 
-WRAPS = ("torch.nn.DataParallel", "torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply")
+def _without_wraps(program: Program, rules: Sequence[Rule], options: Options) -> Conversion:
+    """Nothing is changed: a note says where a wrap is one for one device, a hazard what may be DataParallel."""
+    codes = {*OF_OTHERS}
+    if find_wraps(program):
+        codes.add("DDP201")
+    elif join_of(program.entry) is None and any(
+        module.mentions.get(name) for module in of_the_user(program) for name in WRAPS
+    ):
+        codes.add("DDP101")  # nothing runs, so nothing wraps
+    chosen = [rule for rule in rules if rule.code in codes]
+    plans = [plan_file(module, chosen, options.accept) for module in of_the_user(program)]
+    return _conversion(program, plans, [each.module.source.text for each in plans], None)
 
 
 @lru_cache(maxsize=1)
@@ -59,35 +86,49 @@ def small_library() -> Library:
     return Library(read_templates("dp2ddp.templates.small"))
 
 
-def _edited(each: FilePlan) -> str:
-    header = make_header(each.module, each.helpers)
-    return edit_text(each.module, each.edits, header) if each.edits or header else each.module.source.text
+def _edited(each: FilePlan, place: HelperPlace) -> str:
+    """The new text of a file."""
+    header = make_header(each, place, small_library())
+    if not each.edits and not header:
+        return each.module.source.text
+    from dp2ddp.codemod.apply import edit_text  # libcst takes longer to import than most files to convert
+
+    return edit_text(each.module, each.edits, header)
+
+
+def _helpers(project: Project, plans: Sequence[FilePlan], options: Options) -> HelperModule | None:
+    """The module with the helpers: in the folder that is first on sys.path, where every file finds it."""
+    needed = frozenset().union(*(each.helpers for each in plans))
+    there = project.helpers or SourceFile(project.helper_path, "")
+    is_there, renew = project.helpers is not None, options.renew_helpers
+    return helper_module(there, needed, small_library(), is_there=is_there, renew=renew) if needed else None
+
+
+def _is_project(program: Program, plans: Sequence[FilePlan]) -> bool:
+    """Whether more than the script itself changes, or its name must stay."""
+    return bool(program.project.entry_names) or any(
+        each.edits for each in plans if each.module is not program.entry
+    )
 
 
 def _conversion(
     program: Program, plans: Sequence[FilePlan], texts: Sequence[str], helpers: HelperModule | None
 ) -> Conversion:
-    files = [
-        FileConversion(each.module.source, text, each.plan) for each, text in zip(plans, texts, strict=True)
-    ]
-    keeps_name = bool(program.project.entry_names)
-    is_project = keeps_name or any(file.changed for file in files[1:])
+    files = {
+        each.module: FileConversion(each.module.source, text, each.plan)
+        for each, text in zip(plans, texts, strict=True)
+    }
+    entry = files.pop(program.entry, None) or FileConversion(program.entry.source, program.entry.source.text)
+    world = world_of(find_wraps(program)) or named_devices(program.entry)
     return Conversion(
-        files[0],
+        entry,
         tuple(
-            file for file in files[1:] if file.changed or file.plan and (file.plan.hazards or file.plan.notes)
+            each
+            for each in files.values()
+            if each.changed or each.plan and (each.plan.hazards or each.plan.notes)
         ),
         helpers,
-        keeps_name,
-        launch=launch_line(program.entry, is_project),
+        keeps_name=bool(program.project.entry_names),
+        world=world,
+        launch=launch_line(program, world, _is_project(program, plans)),
     )
-
-
-def launch_line(entry: Module, is_project: bool) -> str:
-    """The torchrun line; `gpu` lets torchrun count the GPUs."""
-    source = entry.source
-    path = source.output if is_project else source.beside
-    name = str(path) if path else "train_ddp.py"
-    package = entry.program.project.entry_module.rpartition(".")[0]
-    module = f"{package}.{name.rpartition('/')[2].removesuffix('.py')}" if package else None
-    return command_line(standalone_words(Job(name, module, gpus=None)), {})

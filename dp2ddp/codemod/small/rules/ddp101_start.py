@@ -2,39 +2,95 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Hazard, InsertBefore
+from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.small.ours import has_joined
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
-from dp2ddp.codemod.small.start import first_act
+from dp2ddp.codemod.small.start import join_of
+from dp2ddp.codemod.small.visible import Join, devices_set, settings, visible_text
+from dp2ddp.codemod.small.wraps import WRAPS, find_wraps, world_of
 
 
 class Start(Rule):
     """Join the ranks before the script does anything.
 
     ## What it does
-    `init_distributed()` comes before the first statement that does more than define.
+    `init_distributed()` comes before the first statement that does more than define. A setting of
+    `CUDA_VISIBLE_DEVICES` stays before it, also in a function that is called from there; one that comes later goes into
+    the launch line. A note says where the number of ranks cannot be read off.
 
     ## Why
-    What is done before, every rank does by itself: prints, random numbers, files.
+    What is done before, every rank does by itself: prints, random numbers, files. Joining chooses the rank's device.
     """
 
     code = "DDP101"
     name = "start"
-    nodes = ("Module",)
+    nodes = ("BaseStatement",)
+    everywhere = True
     examples = ()
 
     def look(self, module: Module) -> Iterator[Finding]:
-        if module is not module.program.entry or not module.tree.body:
+        entry = module.program.entry
+        if module is not entry:
+            yield from (_too_late(each) for each in settings(module) if module.function_around(each))
             return
-        act = first_act(module)
-        if act is None:
-            yield Hazard(
-                module.tree.body[0],
-                "nothing is run here: where do the ranks begin?",
-                "convert the script that is started",
+        if not module.tree.body or has_joined(module):
+            return
+        join = join_of(module)
+        if join is None:
+            yield _nothing_runs(module)
+            return
+        edit = InsertBefore(
+            join.before, "init_distributed()", "each rank joins here, before anything is done"
+        )
+        yield Change(edit, ("init_distributed",))
+        if join.late is not None:
+            yield _too_late(join.late)
+        yield from _unknown_world(module, join)
+
+
+def _nothing_runs(module: Module) -> Hazard:
+    wraps = [node for name in WRAPS for node in module.mentions.get(name, ())]
+    return Hazard(
+        wraps[0] if wraps else module.tree.body[0],
+        "nothing runs when this file is started, so there is no place where the ranks could join",
+        "convert the script that starts the training",
+    )
+
+
+def _too_late(setting: ast.stmt) -> Note:
+    return Note(
+        setting,
+        "CUDA_VISIBLE_DEVICES is set here after the ranks have chosen their devices, so it does nothing any more: set "
+        "it where the script is started (CUDA_VISIBLE_DEVICES=0,1 torchrun ...)",
+    )
+
+
+def _unknown_world(module: Module, join: Join) -> Iterator[Note]:
+    """Devices that the script chooses in a way that cannot be read."""
+    wraps = find_wraps(module.program)
+    visible = devices_set(module)
+    if visible is not None and not join.late and world_of(wraps) is None and visible_text(module) is None:
+        yield Note(visible, "start one rank for each device that CUDA_VISIBLE_DEVICES is set to here")
+    for wrap in wraps:
+        given = wrap.device_ids
+        if (
+            wrap.module is module
+            and given is not None
+            and wrap.count is None
+            and not _counts_all(module, given)
+        ):
+            yield Note(
+                given, "these device_ids cannot be read: start one rank for each of them (--nproc-per-node)"
             )
-        else:
-            edit = InsertBefore(act, "init_distributed()", "each rank joins here, before anything is done")
-            yield Change(edit, ("init_distributed",))
+
+
+def _counts_all(module: Module, given: ast.expr) -> bool:
+    """`range(torch.cuda.device_count())`, `None`."""
+    value = module.value(given)
+    calls = (node for node in ast.walk(value) if isinstance(node, ast.Call))
+    is_none = isinstance(value, ast.Constant) and value.value is None
+    return is_none or any(module.name(call.func) == "torch.cuda.device_count" for call in calls)

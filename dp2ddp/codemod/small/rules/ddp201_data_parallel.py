@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.small.mentions import mentions
 from dp2ddp.codemod.small.rule import Finding, Rule, rename
 from dp2ddp.codemod.small.wrapper import wrapper
+from dp2ddp.codemod.small.wraps import find_wraps
 
 WRAP = "torch.nn.DataParallel"
 PARTS = {
@@ -37,8 +39,22 @@ class DataParallelWrap(Rule):
     examples = ()
 
     def look(self, module: Module) -> Iterator[Finding]:
+        wraps = {wrap.node: wrap for wrap in find_wraps(module.program)}
         for node, _ in mentions(module, [WRAP]):
+            if node in wraps and wraps[node].is_single:
+                yield _for_one_device(node, all(wrap.is_single for wrap in wraps.values()))
+                continue
             yield rename(node, _helper(module, node), "each rank computes its rows of the batch")
+
+
+def _for_one_device(node: ast.expr, are_all: bool) -> Finding:
+    if are_all:
+        return Note(node, "one device: DataParallel is a plain call there, so it stays as it is")
+    return Hazard(
+        node,
+        "this DataParallel has one device, beside others with more",
+        "take it away here if its `module.` is not needed, then convert again",
+    )
 
 
 def _helper(module: Module, node: ast.AST) -> str:
