@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dp2ddp.codemod.model.modules import Module, Seen
+from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.source.projects import Project
 
 MAIN = "__main__"
@@ -54,6 +55,15 @@ class Program:
             if module is not None:
                 return module, parts[count:]
         return None
+
+    def definition(self, dotted: str | None) -> tuple[Module, ast.AST] | None:
+        """The function or class of the program's own files that a dotted name is, and its file."""
+        home = self._home(dotted) if dotted else None
+        if home is None or len(home[1]) != 1:
+            return None
+        module, (name,) = home
+        made = (each.node for each in module.top.bindings.get(name, ()) if each.how is Binds.DEFINITION)
+        return next(((module, node) for node in made if node), None)
 
     def canonical(self, dotted: str, seen: Seen = frozenset()) -> str | None:
         """The name under which a thing is known: through the program's files to where it comes from."""
