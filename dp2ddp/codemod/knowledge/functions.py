@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dp2ddp.codemod.knowledge.function_rows import ROWS, TRACKING
 from dp2ddp.codemod.knowledge.kinds import Does, FunctionRow
 from dp2ddp.codemod.knowledge.names import SPELLINGS
-from dp2ddp.codemod.knowledge.table import ROWS, TRACKING
 
 __all__ = ["TRACKING", "Does", "FunctionRow", "does", "knows", "what_is"]
 

@@ -38,7 +38,7 @@ def may_be_none(module: Module, node: ast.AST, depth: int = DEPTH) -> bool:
 
 
 def _may_bring_none(module: Module, node: ast.Name, depth: int) -> Iterator[bool]:
-    """Of each thing that a name is bound by."""
+    """Whether None may come by each of the ways in which a name is bound."""
     scope = module.scope_of[node].lookup(node.id)
     if scope is None:
         yield True
@@ -89,7 +89,7 @@ def _is_a_number_elsewhere(module: Module, node: ast.AST) -> bool:
 
 
 def _defaults(module: Module, option: str) -> Iterator[bool]:
-    """Of each `add_argument` of this option, whether it may leave None."""
+    """Whether each `add_argument` of this option may leave None."""
     for each in module.program.modules:
         for call in each.calls:
             names = [str(given.value) for given in call.node.args if isinstance(given, ast.Constant)]

@@ -53,27 +53,23 @@ def base_in_library(module: Module, name: str | None, depth: int = DEPTH) -> str
         return None
     for base in definition.bases:
         dotted = home.name(base)
-        found = base_in_library(home, dotted, depth - 1) if home.program.is_local(dotted) else dotted
-        if found:
-            return found
+        above = base_in_library(home, dotted, depth - 1) if home.program.is_local(dotted) else dotted
+        if above:
+            return above
     return None
 
 
 def is_foreign(module: Module, node: ast.AST | None, depth: int = DEPTH) -> bool:
     """Whether an object surely is a library's: `Image.fromarray(x)`, `ToPILImage()(x).convert("L")`."""
-    if not depth:
-        return False
-    for value in module.values(node):
-        if isinstance(value, ast.Call):
-            name = module.name(value.func)
-            if name is not None:
-                found = not name.startswith("builtins.") and not module.program.is_local(name)
-            else:
-                owner = value.func.value if isinstance(value.func, ast.Attribute) else value.func
-                found = is_foreign(module, owner, depth - 1)
-            if found:
-                return True
-    return False
+    made = (each for each in module.values(node) if isinstance(each, ast.Call))
+    return bool(depth) and any(_is_made_by_library(module, each, depth - 1) for each in made)
+
+
+def _is_made_by_library(module: Module, made: ast.Call, depth: int) -> bool:
+    name = module.name(made.func)
+    if name is not None:
+        return not name.startswith("builtins.") and not module.program.is_local(name)
+    return is_foreign(module, made.func.value if isinstance(made.func, ast.Attribute) else made.func, depth)
 
 
 _GIVE_PATHS = {
@@ -90,27 +86,21 @@ _GIVE_PATHS = {
 
 def is_path(module: Module, node: ast.AST | None, depth: int = DEPTH) -> bool:
     """Whether an object surely is a pathlib.Path: `Path(x)`, `folder / "x"`, `path.parent`, or a name for one."""
-    if not depth:
-        return False
-    for value in module.values(node):
-        match value:
-            case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in _GIVE_PATHS:
-                found = is_path(module, owner, depth - 1)
-            case ast.Call(func=func):
-                found = (module.name(func) or "").startswith("pathlib.")
-            case ast.BinOp(op=ast.Div(), left=left, right=right):
-                is_text = (
-                    isinstance(right, ast.JoinedStr)
-                    or isinstance(right, ast.Constant)
-                    and isinstance(right.value, str)
-                )
-                found = is_text or is_path(module, left, depth - 1)
-            case ast.Attribute(value=owner, attr="parent"):
-                found = is_path(module, owner, depth - 1)
-            case _:
-                found = False
-        if found:
+    return bool(depth) and any(_is_made_a_path(module, each, depth - 1) for each in module.values(node))
+
+
+def _is_made_a_path(module: Module, made: ast.AST, depth: int) -> bool:
+    match made:
+        case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in _GIVE_PATHS:
+            return is_path(module, owner, depth)
+        case ast.Call(func=func):
+            return (module.name(func) or "").startswith("pathlib.")
+        case ast.BinOp(op=ast.Div(), right=ast.JoinedStr() | ast.Constant(value=str())):
             return True
+        case ast.BinOp(op=ast.Div(), left=left):
+            return is_path(module, left, depth)
+        case ast.Attribute(value=owner, attr="parent"):
+            return is_path(module, owner, depth)
     return False
 
 

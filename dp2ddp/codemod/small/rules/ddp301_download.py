@@ -77,8 +77,8 @@ def _downloads(module: Module, call: Call) -> bool:
     if _is_own(module, call):
         return False
     given = call.keyword("download")
-    is_asked = given is not None and not (isinstance(given.value, ast.Constant) and not given.value.value)
-    return is_asked or call.method == "from_pretrained"
+    may_download = given is not None and not (isinstance(given.value, ast.Constant) and not given.value.value)
+    return may_download or call.method == "from_pretrained"
 
 
 def _is_own(module: Module, call: Call) -> bool:

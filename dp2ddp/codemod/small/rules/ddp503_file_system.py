@@ -34,8 +34,8 @@ class FileSystem(Rule):
 
     ## What it does
     `os.makedirs(path)` becomes `run_on_rank0(os.makedirs, path)`; `input()` becomes `ask_rank0(input)`: all ranks get
-    rank 0's answer. So it is for a function that writes, where its answer is used. What nobody has heard of, and writes by its
-    name (`frame.to_csv(path)`), is called by `write_on_rank0`.
+    rank 0's answer. So it is for a function that writes, where its answer is used. What nobody has heard of,
+    and writes by its name (`frame.to_csv(path)`), is called by `write_on_rank0`.
 
     ## Why
     Ranks that make or remove one path at once fail; a fresh name or a temporary folder differs in each.
