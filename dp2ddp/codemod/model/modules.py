@@ -118,6 +118,23 @@ class Module:
                 mentions.setdefault(name, []).append(node)
         return mentions
 
+    @cached_property
+    def by_word(self) -> dict[str, list[ast.Name | ast.Attribute]]:
+        """Names and attributes, by what they are called."""
+        words: dict[str, list[ast.Name | ast.Attribute]] = {}
+        for name in self.all(ast.Name):
+            words.setdefault(name.id, []).append(name)
+        for attribute in self.all(ast.Attribute):
+            words.setdefault(attribute.attr, []).append(attribute)
+        return words
+
+    def values(self, node: ast.AST | None) -> list[ast.AST]:
+        """The expressions that a name is set to by `name = expression`; of another expression itself."""
+        scope = self.scope_of[node].lookup(node.id) if isinstance(node, ast.Name) else None
+        if scope is None or not isinstance(node, ast.Name):
+            return [node] if node is not None else []
+        return [each.node for each in scope.bindings[node.id] if each.how is Binds.VALUE and each.node]
+
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes that a node stands in, from the inside."""
         while (parent := self.parents.get(node)) is not None:

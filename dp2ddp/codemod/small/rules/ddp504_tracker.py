@@ -5,12 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import InsertAfter
-from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
-from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.edits import Hazard, InsertAfter
+from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
+from dp2ddp.codemod.knowledge.methods import WRITING_CLASS, MethodDoes, method
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule, call_by
+from dp2ddp.codemod.small.uses import base_in_library, is_harmless, row_of
 
 HELPERS = {Does.TRACK: "make_on_rank0", Does.HANDLE_LOG: "make_handler_on_rank0"}
+MEETS = (Does.WRITE, Does.SAVE, Does.ANSWER, Does.OPEN)  # where all ranks meet
 BECAUSE = "one run has one log: rank 0's"
 
 
@@ -19,38 +23,130 @@ class Tracker(Rule):
 
     ## What it does
     `SummaryWriter(path)` becomes `make_on_rank0(SummaryWriter, path)`; under `import wandb` comes
-    `wandb = library_on_rank0(wandb)`: on other ranks calls of these do nothing.
+    `wandb = library_on_rank0(wandb)`: on other ranks calls of these do nothing. The same for log files of `logging`,
+    classes of the program that are derived from such, and writers of libraries (`cv2.VideoWriter`).
 
     ## Why
     Every rank would report a run of its own.
+
+    ## Safety
+    Lines that log stay as they are. What is read of an object that rank 0 alone has ends the run on the others. A
+    hazard for what starts the training itself (`wandb.agent`), and for a class of the program whose methods, on rank 0
+    alone, would do what all ranks meet for.
+
+    ## References
+    docs/semantics.md#trackers.
     """
 
     code = "DDP504"
     name = "tracker"
-    nodes = ("Call", "Import")
-    examples = ()
+    nodes = ("BaseStatement", "Call")
+    examples = (
+        Rewrites(
+            before="""
+                import importlib
+                import logging
+                import wandb
+                from torch.utils.tensorboard import SummaryWriter
+                writer = SummaryWriter("runs")
+                other = importlib.import_module(module).SummaryWriter("runs")
+                logger.addHandler(logging.FileHandler("run.log"))
+                run = wandb.init(config=args)
+            """,
+            after="""
+                import importlib
+                import logging
+                import wandb
+                wandb = library_on_rank0(wandb)
+                from torch.utils.tensorboard import SummaryWriter
+                writer = make_on_rank0(SummaryWriter, "runs")
+                other = make_on_rank0(importlib.import_module(module).SummaryWriter, "runs")
+                logger.addHandler(make_handler_on_rank0(logging.FileHandler, "run.log"))
+                run = wandb.init(config=args)
+            """,
+        ),
+        Rewrites(
+            before="""
+                import logging
+                class Log(logging.FileHandler):
+                    pass
+                logger.addHandler(Log("run.log"))
+            """,
+            after="""
+                import logging
+                class Log(logging.FileHandler):
+                    pass
+                logger.addHandler(make_handler_on_rank0(Log, "run.log"))
+            """,
+        ),
+        Flags("import wandb\nwandb.agent('sweep', function=train)", "starts the training itself"),
+        Flags(
+            before="""
+                import logging
+                class Log(logging.FileHandler):
+                    def emit(self, record):
+                        with open("last.txt", "w") as file:
+                            file.write(record.getMessage())
+                logger.addHandler(Log("all.txt"))
+            """,
+            message="which rank 0 alone has",
+        ),
+        Untouched(
+            "import sys\nfrom loguru import logger\nlogger.add(sys.stderr)\nwriter.add_scalar('loss', 1.0, 0)"
+        ),
+    )
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
-            kind = does(call.name)
-            if kind in HELPERS:
-                yield call_by(call.node, HELPERS[kind], BECAUSE)
+            yield from _made(module, call)
         for node in module.all(ast.Import):
-            yield from _tracked(
-                module,
-                node,
-                [(alias.name, alias.asname or alias.name.partition(".")[0]) for alias in node.names],
-            )
+            bound = [(alias.name, alias.asname or alias.name.partition(".")[0]) for alias in node.names]
+            yield from _tracked(module, node, bound)
         for imported in module.all(ast.ImportFrom):
             home = module.home_of(imported)
             yield from _tracked(
                 module, imported, [(home, alias.asname or alias.name) for alias in imported.names]
             )
+        yield from _meetings_of_one(module)
+
+
+def _made(module: Module, call: Call) -> Iterator[Finding]:
+    row = row_of(module, call)
+    kind = row.does if row else None
+    if kind is Does.START_TRAINING:
+        yield Hazard(
+            call.node, f"{call.name} starts the training itself", "start each run by a command of its own"
+        )
+    elif row and kind in HELPERS and not is_harmless(module, call, row):
+        yield call_by(call.node, HELPERS[kind], BECAUSE)
+    elif row is None and not call.is_bare and _makes_writer(module, call):
+        yield call_by(call.node, "make_on_rank0", BECAUSE)
+
+
+def _makes_writer(module: Module, call: Call) -> bool:
+    """By its name: `import_module(x).SummaryWriter(...)`, `lib.FFmpegWriter(path)`."""
+    if call.name is None:
+        return method(call.method) is MethodDoes.TRACK
+    is_of_library = not module.program.is_local(call.name) and call.name.partition(".")[0] not in TRACKING
+    return is_of_library and bool(WRITING_CLASS.fullmatch(call.name))
 
 
 def _tracked(module: Module, node: ast.stmt, bound: list[tuple[str, str]]) -> Iterator[Finding]:
     for dotted, name in bound:
         if dotted.partition(".")[0] in TRACKING and not module.program.is_local(dotted):
-            yield Change(
-                InsertAfter(node, f"{name} = library_on_rank0({name})", BECAUSE), ("library_on_rank0",)
-            )
+            code = f"{name} = library_on_rank0({name})"
+            yield Change(InsertAfter(node, code, BECAUSE), ("library_on_rank0",))
+
+
+def _meetings_of_one(module: Module) -> Iterator[Finding]:
+    """What all ranks meet for, in a method of a class of which rank 0 alone has objects."""
+    for call in module.calls:
+        around = (each for each in module.around(call.node) if isinstance(each, ast.ClassDef))
+        owner = next(around, None)
+        if owner is None or does(call.name) not in MEETS:
+            continue
+        row = what_is(call.name)
+        made_from = what_is(base_in_library(module, f"{module.dotted}.{owner.name}"))
+        if made_from and made_from.does in HELPERS and row and not is_harmless(module, call, row):
+            message = f"{call.name} in a method of {owner.name}, which rank 0 alone has"
+            yield Hazard(call.node, message, "do it outside of the class")
