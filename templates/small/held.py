@@ -61,7 +61,9 @@ class HeldByRank0:
     def __exit__(self, kind: Any, *rest: Any) -> Any:
         if kind is None:
             return ask_held(self, lambda held: held.__exit__(kind, *rest))
-        return vars(self)["held"].__exit__(kind, *rest) if own_rank() == 0 else None  # others may not come here
+        return (
+            vars(self)["held"].__exit__(kind, *rest) if own_rank() == 0 else None
+        )  # others may not come here
 
 
 def itself(given: Any) -> Any:

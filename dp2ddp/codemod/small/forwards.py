@@ -15,16 +15,38 @@ from dp2ddp.codemod.knowledge.reading import COMPUTING_HOMES, FILLING, LOOKING, 
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, Function
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.small.sharing import Level, Sharing
+from dp2ddp.codemod.small.sharing import Sharing
 
 MODULE = "torch.nn.Module"
 WRAP = "torch.nn.DataParallel"  # whose own methods run once, not for each replica
 OF_FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
-NO_MODULES = ("builtins.", "torch.utils.", "torch.optim.", "abc.", "enum.", "typing.", "collections.", "argparse.", "threading.")
+NO_MODULES = (
+    "builtins.",
+    "torch.utils.",
+    "torch.optim.",
+    "abc.",
+    "enum.",
+    "typing.",
+    "collections.",
+    "argparse.",
+    "threading.",
+)
 HARMLESS = (None, Does.WRAP, Does.COUNT_DEVICES, Does.MAKE_DEVICE, Does.SET_DEVICE, Does.CLOCK)
 BUILDING = ("__init__", "__new__", "__post_init__", "__init_subclass__", "__setstate__")
 SHOWING = ("__repr__", "__str__", "__del__", "__getstate__", "__reduce__")
-CONSUMED = ("iter", "zip", "map", "filter", "enumerate", "reversed", "defaultdict", "ChainMap", "cycle", "count", "chain")
+CONSUMED = (
+    "iter",
+    "zip",
+    "map",
+    "filter",
+    "enumerate",
+    "reversed",
+    "defaultdict",
+    "ChainMap",
+    "cycle",
+    "count",
+    "chain",
+)
 
 
 def fills_something(program: Program) -> bool:
@@ -73,7 +95,11 @@ class Forwards:
                 if self.is_part(module, node):
                     self._add_part(module, node)
             for call in module.calls:
-                is_hook = call.method.startswith("register_") and "hook" in call.method and "step" not in call.method
+                is_hook = (
+                    call.method.startswith("register_")
+                    and "hook" in call.method
+                    and "step" not in call.method
+                )
                 if is_hook and call.method not in self.methods:
                     for given in call.node.args:
                         self._hand_on(module, given)
@@ -82,12 +108,16 @@ class Forwards:
                     for given in (*call.node.args, *(each.value for each in call.node.keywords)):
                         self._hand_on(module, given)
             for assigned in module.all(ast.Assign):
-                if any(isinstance(each, ast.Attribute) and each.attr == "forward" for each in assigned.targets):
+                if any(
+                    isinstance(each, ast.Attribute) and each.attr == "forward" for each in assigned.targets
+                ):
                     self._hand_on(module, assigned.value)
 
     def _add_part(self, module: Module, node: ast.ClassDef) -> None:
         bases = {module.name(base) for base in node.bases}
-        is_whole = all(base == MODULE or self._class(base) for base in bases)  # else its forward may be a library's
+        is_whole = all(
+            base == MODULE or self._class(base) for base in bases
+        )  # else its forward may be a library's
         for function in functions_of(node):
             if function.name in BUILDING:
                 self.building[function] = module
@@ -109,7 +139,12 @@ class Forwards:
         there = self.program.by_name.get(home)
         found = [each.node for each in there.top.bindings.get(name, ())] if there else []
         functions = [(there, each) for each in found if isinstance(each, FUNCTIONS)]
-        if functions or not isinstance(node, ast.Attribute) or name and not self.program.is_local(module.name(node)):
+        if (
+            functions
+            or not isinstance(node, ast.Attribute)
+            or name
+            and not self.program.is_local(module.name(node))
+        ):
             return functions  # type: ignore[return-value]
         return self.methods.get(node.attr, [])
 
@@ -165,7 +200,12 @@ class Forwards:
         is_function = any(module.name(base) in OF_FUNCTION for base in node.bases)
         for function in functions_of(node):
             is_called = function.name.startswith("__") and function.name not in SHOWING
-            if is_called and function.name not in BUILDING or is_function and function.name in ("forward", "backward"):
+            if (
+                is_called
+                and function.name not in BUILDING
+                or is_function
+                and function.name in ("forward", "backward")
+            ):
                 self._run(module, function)
 
     def _use_variable(self, module: Module, node: ast.Name) -> None:
@@ -191,13 +231,19 @@ class Forwards:
             if not runs and node is not function and isinstance(node, FUNCTIONS) and node not in applied:
                 self._run(module, node)
             is_use = isinstance(getattr(node, "ctx", None), ast.Load)
-            if is_use and isinstance(node, (ast.Name, ast.Attribute)) and not self._is_of_library(module, node):
+            if (
+                is_use
+                and isinstance(node, (ast.Name, ast.Attribute))
+                and not self._is_of_library(module, node)
+            ):
                 self._mention(module, node, runs=runs or node not in called and node not in applied)
 
     def _is_of_library(self, module: Module, node: ast.AST) -> bool:
         """`parts.append`, of a list that is made here, and `x.view`."""
         if not isinstance(node, ast.Attribute) or node.attr not in READING | FILLING:
-            return isinstance(node, ast.Attribute) and node.attr in BUILDING  # of bases, which are looked at by themselves
+            return (
+                isinstance(node, ast.Attribute) and node.attr in BUILDING
+            )  # of bases, which are looked at by themselves
         return not self.sharing.is_shared(module, node.value)
 
     # --- what is handed in
@@ -240,7 +286,11 @@ class Forwards:
         found = {name for name, each in values.items() if any(_is_consumed(*value) for value in each)}
         for module in self.program.modules:
             for name, bindings in module.top.bindings.items():
-                found |= {name for each in bindings if isinstance(each.node, ast.expr) and _is_consumed(module, each.node)}
+                found |= {
+                    name
+                    for each in bindings
+                    if isinstance(each.node, ast.expr) and _is_consumed(module, each.node)
+                }
         return found
 
     def is_layer(self, node: ast.expr) -> bool:
@@ -257,7 +307,9 @@ class Forwards:
     def _is_module(self, module: Module, value: ast.expr | None) -> bool:
         for _ in range(4):
             if isinstance(value, ast.Name) and (scope := module.scope_of[value].lookup(value.id)):
-                value = next((each.node for each in scope.bindings[value.id] if isinstance(each.node, ast.expr)), None)
+                value = next(
+                    (each.node for each in scope.bindings[value.id] if isinstance(each.node, ast.expr)), None
+                )
         if isinstance(value, ast.Constant):
             return value.value is None
         while isinstance(value, (ast.Call, ast.Attribute, ast.Subscript)) and module.name(value) is None:
@@ -283,7 +335,9 @@ class Writing:
                 return True
             case ast.Attribute(value=owner, ctx=ast.Store() | ast.Del()):
                 if self.is_own_self(owner):
-                    return isinstance(self.module.parents[node], ast.AugAssign) and self._may_be_container(node)
+                    return isinstance(self.module.parents[node], ast.AugAssign) and self._may_be_container(
+                        node
+                    )
                 return self.is_shared(owner)
             case ast.Subscript(value=owner, ctx=ast.Store() | ast.Del()):
                 return self.is_shared(owner)
@@ -316,7 +370,8 @@ class Writing:
         name = owner.attr if isinstance(owner, ast.Attribute) else ""
         values = self.sharing.attributes.values.get(name, [])
         return bool(values) and not any(
-            isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.Constant)) or value is None
+            isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.Constant))
+            or value is None
             for _, value in values
         )
 
@@ -366,7 +421,9 @@ class Writing:
             return True
         if is_inplace:
             return bool(call.node.args) and self.is_shared(call.node.args[0])
-        return not name.startswith(("torch.", "torchvision.", "math.", "einops.", "copy.", "typing.", "timm.", "types."))
+        return not name.startswith(
+            ("torch.", "torchvision.", "math.", "einops.", "copy.", "typing.", "timm.", "types.")
+        )
 
     def _method_fills(self, call: Call, function: ast.expr) -> bool:
         if not isinstance(function, ast.Attribute) or self.is_own_self(function.value):
@@ -383,7 +440,12 @@ class Writing:
 
 def functions_of(node: ast.ClassDef) -> list[ast.FunctionDef]:
     """Methods of a class, also those under `if`."""
-    inner = [each for statement in node.body if isinstance(statement, (ast.If, ast.Try)) for each in ast.walk(statement)]
+    inner = [
+        each
+        for statement in node.body
+        if isinstance(statement, (ast.If, ast.Try))
+        for each in ast.walk(statement)
+    ]
     return [each for each in (*node.body, *inner) if isinstance(each, ast.FunctionDef)]
 
 
@@ -402,14 +464,24 @@ def _first(function: Function) -> list[str]:
 
 def _is_static(function: Function, *kinds: str) -> bool:
     decorators = getattr(function, "decorator_list", [])
-    return any(isinstance(each, ast.Name) and each.id in (kinds or ("staticmethod", "classmethod")) for each in decorators)
+    return any(
+        isinstance(each, ast.Name) and each.id in (kinds or ("staticmethod", "classmethod"))
+        for each in decorators
+    )
 
 
 def _with_own_defaults(function: Function) -> list[str]:
     """Parameters with a default that all calls share: `def forward(self, x, seen=[])`."""
     given = function.args
-    pairs = [*zip(reversed([*given.posonlyargs, *given.args]), reversed(given.defaults)), *zip(given.kwonlyargs, given.kw_defaults)]
-    return [each.arg for each, default in pairs if not isinstance(default, (ast.Constant, ast.UnaryOp, type(None)))]
+    pairs = [
+        *zip(reversed([*given.posonlyargs, *given.args]), reversed(given.defaults)),
+        *zip(given.kwonlyargs, given.kw_defaults),
+    ]
+    return [
+        each.arg
+        for each, default in pairs
+        if not isinstance(default, (ast.Constant, ast.UnaryOp, type(None)))
+    ]
 
 
 def _is_consumed(module: Module, value: ast.expr | None) -> bool:

@@ -25,7 +25,6 @@ from dp2ddp.templates.small.turns import WholeBatchInTurns  # noqa: E402
 from forked_ranks import fork_ranks  # noqa: E402
 from reference import Devices, ReferenceDataParallel  # noqa: E402
 from scenario_program import RacelessDataParallel  # noqa: E402
-from torch import nn  # noqa: E402
 
 from tests.codemod.forward_mutations import ALL  # noqa: E402
 
@@ -56,7 +55,9 @@ class TorchsReplicas(ReferenceDataParallel):
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
         sizes = [tensor.numel() for tensor in tensors]
         rows = flat.expand(len(devices), -1).unbind(0)
-        return [[part.view(t.shape) for part, t in zip(row.split(sizes), tensors, strict=True)] for row in rows]
+        return [
+            [part.view(t.shape) for part, t in zip(row.split(sizes), tensors, strict=True)] for row in rows
+        ]
 
 
 class ReplicasOfOneProcess(RacelessDataParallel, TorchsReplicas):
