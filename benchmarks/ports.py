@@ -24,7 +24,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PORTS = HERE / "ports"
-NAMES = ("cnn", "lm", "inside", "contrastive", "gan", "tiny")
+NAMES = ("cnn", "images", "lm", "inside", "contrastive", "gan", "tiny")
 KINDS = {
     "converted": "train_converted",
     "port": "train_ddp",
