@@ -122,8 +122,10 @@ def _saves_whole(module: Module, name: str) -> bool:
 
 
 def _is_plain_step(module: Module, backward: Call, name: str) -> bool:
-    """Whether `zero_grad` and one call of the model stand in the same round of the same loop as the backward, and no more
-    adds to gradients: what comes from several passes is added up in another order than under DataParallel."""
+    """Whether one call of the model and `zero_grad` stand in the same round of the same loop as the backward.
+
+    And nothing else in that loop adds to gradients: sums of several passes are added up in another order.
+    """
     function, loop = module.function_around(backward.node), _loop_around(module, backward.node)
     if loop is None or backward.node.args or backward.node.keywords:
         return False
