@@ -91,8 +91,14 @@ def sum_sparse(gradient: Optional[torch.Tensor], parameter: torch.Tensor) -> tor
     own = own if own.is_sparse else own.new_empty(0).to_sparse()
     indices, values = own._indices()[0], own._values().reshape(-1, *parameter.shape[1:])
     counts = [numbers[0] for numbers in exchange_numbers([len(indices)])]
-    joined = JoinRows.apply(indices, counts, 0), JoinRows.apply(values, counts, 0)
-    return torch.sparse_coo_tensor(joined[0][None], joined[1], parameter.shape)
+    all_indices, all_values = JoinRows.apply(indices, counts, 0), JoinRows.apply(values, counts, 0)
+    parts = zip(all_indices.split(counts), all_values.split(counts))
+    total, *others = [
+        torch.sparse_coo_tensor(rows[None], numbers, parameter.shape) for rows, numbers in parts
+    ]
+    for other in others:  # as DataParallel adds them: the order of entries decides how they are rounded
+        total = total + other
+    return total
 
 
 def make_buckets(parameters: Tensors, left_out: Sequence[int]) -> List[List[int]]:

@@ -6,6 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
+from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
 from dp2ddp.codemod.model.program import Program
@@ -58,10 +59,12 @@ def is_ordinary(program: Program) -> bool:
     if any(_has_special(module) or _may_go_on_after_errors(module) for module in program.modules):
         return False
     name = _name_of_wrapped(program)
+    if name is None or any(_saves_whole(module, name) for module in program.modules):
+        return False
     backwards = [
         (module, call) for module in program.modules for call in module.calls if call.method == "backward"
     ]
-    return name is not None and len(backwards) == 1 and _is_plain_step(*backwards[0], name)
+    return len(backwards) == 1 and _is_plain_step(*backwards[0], name)
 
 
 def _has_special(module: Module) -> bool:
@@ -106,12 +109,23 @@ def _last_name(node: ast.AST) -> str | None:
     return None
 
 
+def _saves_whole(module: Module, name: str) -> bool:
+    """Whether `torch.save(model, path)` may be met: what comes out of the file is a DataParallel."""
+    things = (call.argument(0, "obj") for call in module.calls if does(call.name) is Does.SAVE)
+    nodes = (node for thing in things if thing is not None for node in ast.walk(thing))
+    return any(
+        _last_name(node) == name and not isinstance(module.parents[node], ast.Attribute) for node in nodes
+    )
+
+
 # --- the step
 
 
 def _is_plain_step(module: Module, backward: Call, name: str) -> bool:
-    """`zero_grad` and one call of the model in the same round of the same loop as the backward, and nothing beside that adds
-    to gradients: what comes from several passes is added up in another order than under DataParallel."""
+    """Whether one call of the model and `zero_grad` stand in the same round of the same loop as the backward.
+
+    And nothing else in that loop adds to gradients: sums of several passes are added up in another order.
+    """
     function, loop = module.function_around(backward.node), _loop_around(module, backward.node)
     if loop is None or backward.node.args or backward.node.keywords:
         return False
