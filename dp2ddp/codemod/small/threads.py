@@ -28,11 +28,24 @@ MEETING_POINTS = {
     *(
         f"{home}multiprocessing.{name}"
         for home in ("", "torch.")
-        for name in ("Queue", "SimpleQueue", "JoinableQueue", "Event", "Condition", "Semaphore", "Value", "Array")
+        for name in (
+            "Queue",
+            "SimpleQueue",
+            "JoinableQueue",
+            "Event",
+            "Condition",
+            "Semaphore",
+            "Value",
+            "Array",
+        )
     ),
 }
 BY_CONTEXT = {"Process", "Pool"}  # of `multiprocessing.get_context("spawn")`
-WAITS_FOR_MANY = ("concurrent.futures.as_completed", "concurrent.futures.wait", "multiprocessing.connection.wait")
+WAITS_FOR_MANY = (
+    "concurrent.futures.as_completed",
+    "concurrent.futures.wait",
+    "multiprocessing.connection.wait",
+)
 QUEUE_METHODS = {"get", "get_nowait", "put", "put_nowait", "set", "clear", "shutdown", "task_done"}
 RUNS_IN_POOL = {"submit", "map", "imap", "imap_unordered", "apply_async", "map_async", "starmap"}
 Part = tuple[Module, ast.AST]
@@ -43,16 +56,16 @@ def is_starter(module: Module, call: Call) -> bool:
     if call.name in STARTERS or call.name is None and call.method in BY_CONTEXT:
         return True
     found = module.definition(call.node.func)
-    return found is not None and isinstance(found[1], ast.ClassDef) and _is_thread_class(*found, set())
+    return found is not None and _is_thread_class(*found, set())
 
 
-def _is_thread_class(module: Module, owner: ast.ClassDef, seen: set[ast.AST]) -> bool:
+def _is_thread_class(module: Module, owner: ast.AST, seen: set[ast.AST]) -> bool:
     seen.add(owner)
-    for base in owner.bases:
+    for base in getattr(owner, "bases", ()):
         found = module.definition(base)
         if module.name(base) in STARTERS:
             return True
-        if found and isinstance(found[1], ast.ClassDef) and found[1] not in seen and _is_thread_class(*found, seen):  # type: ignore[arg-type]
+        if found and found[1] not in seen and _is_thread_class(*found, seen):
             return True
     return False
 
@@ -132,7 +145,11 @@ def _names_model(module: Module, node: ast.AST) -> bool:
 def _leaks(parts: list[Part], target: ast.AST) -> Iterator[str]:
     """What the functions change that is not their own, nor the thread's."""
     for module, function in parts:
-        own = {each.id for each in ast.walk(function) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        own = {
+            each.id
+            for each in ast.walk(function)
+            if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+        }
         own |= {each.arg for each in ast.walk(function) if isinstance(each, ast.arg)}
         for node in ast.walk(function):
             if isinstance(node, (ast.Global, ast.Nonlocal)):
@@ -140,7 +157,11 @@ def _leaks(parts: list[Part], target: ast.AST) -> Iterator[str]:
             changed = _changed(module, node)
             root = _root(changed)
             is_of_thread = root == "self" and isinstance(target, ast.ClassDef)
-            if changed is not None and root is not None and (root not in own or root == "self" and not is_of_thread):
+            if (
+                changed is not None
+                and root is not None
+                and (root not in own or root == "self" and not is_of_thread)
+            ):
                 yield ast.unparse(changed)
 
 

@@ -9,7 +9,14 @@ from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.codemod.small.own_mode import is_guarded
 from dp2ddp.codemod.small.rule import Finding, Rule, call_by
-from dp2ddp.codemod.small.threads import MEETING_POINTS, WAITS_FOR_MANY, is_starter, leak_of, runs_in_pool, why_not
+from dp2ddp.codemod.small.threads import (
+    MEETING_POINTS,
+    WAITS_FOR_MANY,
+    is_starter,
+    leak_of,
+    runs_in_pool,
+    why_not,
+)
 
 ENDS = ("os._exit", "os.fork", "os.kill", "os.abort")
 SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
@@ -51,7 +58,10 @@ class OwnProcesses(Rule):
             """,
             message="threading.Thread() changes `found`",
         ),
-        Flags(before="import os\nimport torch\nnet = torch.nn.DataParallel(net)\nos._exit(0)", message="os._exit"),
+        Flags(
+            before="import os\nimport torch\nnet = torch.nn.DataParallel(net)\nos._exit(0)",
+            message="os._exit",
+        ),
         Untouched("""
             import torch
             import torch.multiprocessing as mp
@@ -75,13 +85,19 @@ class OwnProcesses(Rule):
             elif call.name in MEETING_POINTS and _has_starters(module):
                 yield call_by(call.node, "hold_on_rank0", BECAUSE)
             elif call.name in WAITS_FOR_MANY:
-                yield Hazard(call.node, f"{call.name}() waits for what only rank 0 has", "ask each for its result()")
+                yield Hazard(
+                    call.node, f"{call.name}() waits for what only rank 0 has", "ask each for its result()"
+                )
             elif call.name in ENDS or call.name in SPAWNS and not _is_other_mode(module, call):
-                yield Hazard(call.node, f"{call.name}() makes the ranks differ, or leaves some of them waiting", APART)
+                yield Hazard(
+                    call.node, f"{call.name}() makes the ranks differ, or leaves some of them waiting", APART
+                )
         for call, part in runs_in_pool(module) if _has_starters(module) else ():
             leak = leak_of(part)
             if leak:
-                yield Hazard(call.node, f"what runs here changes `{leak}`, which the other ranks do not see", HAND_OVER)
+                yield Hazard(
+                    call.node, f"what runs here changes `{leak}`, which the other ranks do not see", HAND_OVER
+                )
 
 
 def _has_starters(module: Module) -> bool:
