@@ -2,19 +2,18 @@
 
 import io
 import pickle
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Callable
 
 from .broadcast import tell_all
 from .ranks import own_rank, ranks_apart, together
-from .streams import host_streams, set_host_streams
+from .streams import host_streams, same_streams, set_host_streams
 
 
 def hold_on_rank0(kind: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Make a thread, a process or a queue on rank 0 alone; what stands for it elsewhere asks there."""
     if not together():
         return kind(*args, **kwargs)
-    return HeldByRank0(kind)(*args, **kwargs)
+    return ask_held(HeldByRank0(kind), lambda kind: kind(*itself(args), **itself(kwargs)), stays=True)
 
 
 class HeldByRank0:
@@ -75,21 +74,24 @@ def itself(given: Any) -> Any:
     return {key: itself(each) for key, each in given.items()} if type(given) is dict else given
 
 
-def ask_held(stands: HeldByRank0, question: Callable[[Any], Any]) -> Any:
-    """What rank 0's object answers, on every rank; its error too. The script's random numbers go on as rank 0's do."""
+def ask_held(stands: HeldByRank0, question: Callable[[Any], Any], stays: bool = False) -> Any:
+    """What rank 0's object answers, on every rank; its error too. The script's random numbers go on as rank 0's do.
+
+    What stays on rank 0, because no other process can have a copy of it or because that is asked for, is asked there.
+    """
     held = vars(stands)["held"]
     if not together():
         return question(held)
-    answer, error, streams, stays = None, None, None, False
+    answer, error, streams = None, None, None
     if own_rank() == 0:
-        before = pickle.dumps(host_streams())
+        before = host_streams()
         try:
             with ranks_apart():
                 answer = question(held)
         except Exception as raised:
             error = raised
-        streams = None if pickle.dumps(host_streams()) == before else host_streams()
-        stays = callable(answer) or hasattr(answer, "__next__") or not can_be_told(answer)
+        streams = None if same_streams(before, host_streams()) else host_streams()
+        stays = stays or callable(answer) or hasattr(answer, "__next__") or not can_be_told(answer)
     news = tell_all((None if stays else answer, error, streams, stays))
     if own_rank():
         answer, error, streams, stays = news

@@ -56,21 +56,16 @@ def is_starter(module: Module, call: Call) -> bool:
     if call.name in STARTERS or call.name is None and call.method in BY_CONTEXT:
         return True
     found = module.definition(call.node.func)
-    return found is not None and isinstance(found[1], ast.ClassDef) and _is_thread_class(*found, set())
+    return found is not None and _is_thread_class(*found, set())
 
 
-def _is_thread_class(module: Module, owner: ast.ClassDef, seen: set[ast.AST]) -> bool:
+def _is_thread_class(module: Module, owner: ast.AST, seen: set[ast.AST]) -> bool:
     seen.add(owner)
-    for base in owner.bases:
+    for base in getattr(owner, "bases", ()):
         found = module.definition(base)
         if module.name(base) in STARTERS:
             return True
-        if (
-            found
-            and isinstance(found[1], ast.ClassDef)
-            and found[1] not in seen
-            and _is_thread_class(*found, seen)
-        ):  # type: ignore[arg-type]
+        if found and found[1] not in seen and _is_thread_class(*found, seen):
             return True
     return False
 
