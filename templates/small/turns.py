@@ -265,7 +265,8 @@ def put(thing: Any, content: Any) -> None:
         items = content if isinstance(content, tuple) else content[1:]
         thing.clear()
         if isinstance(thing, dict):
-            thing.update(zip(items[::2], items[1::2]))
+            for key, value in zip(items[::2], items[1::2]):  # update() of a Counter adds
+                thing[key] = value
         else:
             (thing.update if isinstance(thing, set) else thing.extend)(items)
     elif isinstance(thing, array.array):
@@ -381,7 +382,7 @@ def set_stream(generator: Any, state: Any) -> None:
 
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    flat = tensor.detach().cpu().clone().contiguous().reshape(-1)  # numpy() would fix the size of the tensor's own storage
     return bytes(flat.view(torch.uint8).numpy().tobytes()) if flat.numel() else b""
 
 

@@ -147,14 +147,16 @@ _RANDOM = {
 
 _DEVICES = {
     "torch.utils.data.DataLoader": FunctionRow(Does.LOAD_BATCHES),
-    **_all(Does.WRAP, ["torch.nn.DataParallel", *_of("torch.nn.parallel", "data_parallel replicate parallel_apply scatter gather")]),
+    **_all(Does.WRAP, [
+        "torch.nn.DataParallel", *_of("torch.nn.parallel", "data_parallel replicate parallel_apply scatter gather scatter_kwargs"),
+        *_of("torch.nn.parallel._functions", "Broadcast.apply ReduceAddCoalesced.apply Scatter.apply"),
+    ]),
     **_all(Does.DISTRIBUTE, [
         *_of("torch.distributed", "init_process_group fsdp.FullyShardedDataParallel"), "torch.nn.parallel.DistributedDataParallel",
         "apex.parallel.DistributedDataParallel", "horovod.torch.init", "accelerate.Accelerator", "deepspeed.initialize",
         *_of("pytorch_lightning", "Trainer"), *_of("lightning", "Trainer Fabric pytorch.Trainer"),
     ]),
     **_all(Does.COPY_BY_HAND, [
-        *_of("torch.nn.parallel._functions", "Broadcast.apply ReduceAddCoalesced.apply"),
         *_of("torch.cuda.comm", "broadcast broadcast_coalesced scatter gather reduce_add reduce_add_coalesced"),
     ]),
     "torch.cuda.device_count": FunctionRow(Does.COUNT_DEVICES),

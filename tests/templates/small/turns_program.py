@@ -25,6 +25,7 @@ from dp2ddp.templates.small.turns import WholeBatchInTurns  # noqa: E402
 from forked_ranks import fork_ranks  # noqa: E402
 from reference import Devices, ReferenceDataParallel  # noqa: E402
 from scenario_program import RacelessDataParallel  # noqa: E402
+from torch import nn  # noqa: E402
 
 from tests.codemod.forward_mutations import ALL  # noqa: E402
 
@@ -47,17 +48,23 @@ class TorchsReplicas(ReferenceDataParallel):
         return self.gather(outputs)
 
     def broadcast(self, tensors: Any, devices: Any, detach: bool = False) -> Any:
-        """What is on one device, on all of them: the first has the tensors themselves where autograd is not asked."""
-        if not tensors:
-            return []
-        if detach:
+        """What is on one device, on all of them: replica 0's are the tensors themselves."""
+        if detach or not tensors:
             return [[tensor if r == 0 else tensor.clone() for tensor in tensors] for r in devices]
-        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        sizes = [tensor.numel() for tensor in tensors]
-        rows = flat.expand(len(devices), -1).unbind(0)
-        return [
-            [part.view(t.shape) for part, t in zip(row.split(sizes), tensors, strict=True)] for row in rows
-        ]
+        copies = Broadcast.apply(len(devices), *tensors)
+        return [copies[r * len(tensors) :][: len(tensors)] for r in devices]
+
+
+class Broadcast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, count: int, *tensors: torch.Tensor) -> Any:
+        ctx.count = count
+        return tuple(t.view_as(t) if r == 0 else t.clone() for r in range(count) for t in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        size = len(gradients) // ctx.count
+        return None, *(sum(gradients[i::size]) for i in range(size))
 
 
 class ReplicasOfOneProcess(RacelessDataParallel, TorchsReplicas):

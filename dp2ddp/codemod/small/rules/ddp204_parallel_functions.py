@@ -14,6 +14,10 @@ HELPERS = {
     "torch.nn.parallel.parallel_apply": "parallel_apply_on_ranks",
     "torch.nn.parallel.scatter": "scatter_on_ranks",
     "torch.nn.parallel.gather": "gather_on_ranks",
+    "torch.nn.parallel.scatter_kwargs": "scatter_kwargs_on_ranks",
+    "torch.nn.parallel._functions.Scatter.apply": "scatter_tensor_on_ranks",
+    "torch.nn.parallel._functions.Broadcast.apply": "broadcast_on_ranks",
+    "torch.nn.parallel._functions.ReduceAddCoalesced.apply": "reduce_add_on_ranks",
 }
 
 
