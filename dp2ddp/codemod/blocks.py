@@ -274,7 +274,10 @@ def _before(
     above, own_lines = _split(own.leading_lines, is_head)
     lines: list[_Line] = []
     for node in new:
-        first, *others = statements(node.code)
+        if not (code := cst.parse_module(node.code)).body:  # comments: they stay with the statement
+            own_lines = (*(line.with_changes(indent=True) for line in code.header), *own_lines)
+            continue
+        first, *others = code.body
         follows = bool(lines or above or not is_head) and not (above and above[-1].comment is None)
         if at_top and node.apart and follows:
             above = (*above, EMPTY)

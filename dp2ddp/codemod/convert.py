@@ -299,6 +299,10 @@ def _convert(project: Project, options: Options, begin: Callable[[str], object])
         from dp2ddp.codemod.small.convert import convert_small  # it stands beside this one (issue 27)
 
         return convert_small(project, options)
+    if os.environ.get(NEW_CODEMOD) == "small":
+        from dp2ddp.codemod.small_idiomatic.convert import convert_idiomatic
+
+        return convert_idiomatic(project, options)
     planned = _plan(project, options, begin)
     if planned is None:
         return Conversion(FileConversion(project.entry, project.entry.text))

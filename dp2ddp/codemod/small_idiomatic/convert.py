@@ -1,0 +1,62 @@
+"""The idiomatic style on one page: Program → rules → plans → Conversion. Read this first.
+
+It promises no sameness, so it refuses little: where nothing right can be written, a comment (`# dp2ddp: ...`) says what
+a person must decide, and the report lists what is no longer the same.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from dp2ddp.codemod.apply import edit_text
+from dp2ddp.codemod.checks import check_result
+from dp2ddp.codemod.convert import Conversion, FileConversion, Options
+from dp2ddp.codemod.knowledge import canonical, knows
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.rule import rules_in
+from dp2ddp.codemod.small.convert import launch_line, wraps
+from dp2ddp.codemod.small.plan import FilePlan, plan_file
+from dp2ddp.codemod.small.rule import Rule
+from dp2ddp.codemod.small_idiomatic.differences import find_differences, find_kept
+from dp2ddp.codemod.small_idiomatic.words import make_header
+from dp2ddp.source.projects import Project
+
+
+def convert_idiomatic(project: Project, options: Options) -> Conversion:
+    """Convert the entry script of a project and its local modules; nothing is imported, run or written."""
+    program = Program(project, canonical, knows)
+    if not wraps(program):
+        return Conversion(FileConversion(project.entry, project.entry.text))
+    rules = [rule for rule in all_rules() if not options.ignore or not rule.code.startswith(options.ignore)]
+    plans = [plan_file(module, rules, options.accept) for module in program.modules]
+    refused = any(each.plan.hazards for each in plans)
+    files = [
+        FileConversion(each.module.source, each.module.source.text if refused else edited(each), each.plan)
+        for each in plans
+    ]
+    keeps_name = bool(project.entry_names)
+    return Conversion(
+        files[0],
+        tuple(file for file in files[1:] if file.changed or file.plan and file.plan.hazards),
+        None,
+        keeps_name,
+        launch=launch_line(program.entry, keeps_name or any(file.changed for file in files[1:])),
+        differences=find_differences(program),
+        kept=find_kept(program),
+    )
+
+
+@lru_cache(maxsize=1)
+def all_rules() -> tuple[Rule, ...]:
+    """The rules of this style, by code: a rule exists by being a file."""
+    return tuple(rules_in(__package__, Rule))
+
+
+def edited(each: FilePlan) -> str:
+    """The new text of a file."""
+    header = make_header(each.module, each.helpers)
+    if not each.edits and not header:
+        return each.module.source.text
+    text = edit_text(each.module, each.edits, header)
+    check_result(each.module, each.plan, text)
+    return text

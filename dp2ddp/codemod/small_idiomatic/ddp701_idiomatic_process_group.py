@@ -1,0 +1,148 @@
+"""DDP701: the ranks join a process group, and leave it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Hazard, InsertAfter, InsertBefore
+from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.nodes import is_main_guard
+from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
+from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.small.start import first_act
+from dp2ddp.codemod.small_idiomatic.words import Words, names_cuda, words_of
+
+BECAUSE = "each rank joins, and takes its own GPU"
+LEAVES = ("sys.exit", "builtins.exit", "builtins.quit", "os._exit")
+
+
+class ProcessGroup(Rule):
+    """Join a process group before anything happens, and leave it at the end.
+
+    ## What it does
+    Puts `dist.init_process_group(...)` and `torch.cuda.set_device(local_rank)` before the first statement that does
+    more than define, with the names that other lines need, and `dist.destroy_process_group()` behind the last one.
+    Ranks other than 0 print nothing from then on. The backend is NCCL; gloo where the program names no CUDA device.
+
+    ## Why
+    torchrun starts one process for each GPU; each has to know which it is, and which GPU is its own. What is printed is
+    printed once, as torchvision's references do it.
+
+    ## Safety
+    The script needs torchrun from now on: without it LOCAL_RANK is missing, and it says so at once. A script that has a
+    distributed mode of its own is better started in that.
+
+    ## References
+    pytorch.org/tutorials/intermediate/ddp_tutorial.html; docs/idiomatic.md.
+    """
+
+    code = "DDP701"
+    name = "idiomatic-process-group"
+    nodes = ("BaseStatement",)
+    examples = (
+        Rewrites(
+            before="""
+                import os
+                import sys
+                import torch
+                from torch import nn
+                import torch.distributed as dist
+
+                BATCH = 32
+
+                print("training")
+                net = nn.DataParallel(nn.Linear(2, 2).cuda())
+            """,
+            after="""
+                import os
+                import sys
+                import torch
+                from torch import nn
+                import torch.distributed as dist
+
+                BATCH = 32
+
+                local_rank = int(os.environ["LOCAL_RANK"])
+                torch.cuda.set_device(local_rank)
+                dist.init_process_group("nccl")
+                rank, world_size = dist.get_rank(), dist.get_world_size()
+                if rank != 0:
+                    sys.stdout = open(os.devnull, "w")  # rank 0 prints
+
+                print("training")
+                net = nn.DataParallel(nn.Linear(2, 2).cuda())
+                dist.destroy_process_group()
+            """,
+        ),
+        Flags(
+            before="""
+                import torch
+                torch.distributed.init_process_group("nccl")
+                net = torch.nn.DataParallel(net)
+            """,
+            message="process group of its own",
+        ),
+        Untouched("import torch\nnet = torch.nn.Linear(2, 2)"),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        for call in module.calls:
+            if does(call.name) is Does.DISTRIBUTE:
+                yield Hazard(
+                    call.node,
+                    "the program makes a process group of its own, or leaves it to a library",
+                    "start it in that mode; or take that mode out first",
+                )
+        if module is module.program.entry and module.tree.body:
+            yield from _join(module)
+
+
+def _join(module: Module) -> Iterator[Finding]:
+    act = first_act(module)
+    if act is None:
+        yield Hazard(
+            module.tree.body[0],
+            "nothing runs when this file is started, so there is no place where the ranks could join",
+            "convert the script that starts the training",
+        )
+        return
+    needed = ("os", "sys", "dist", *(("torch",) if names_cuda(module.program) else ()))
+    needed += ("logging",) if uses_logging(module) else ()
+    yield Change(InsertBefore(act, "\n".join(_lines(module)), BECAUSE), needed)
+    guard = next((each for each in module.tree.body if is_main_guard(each) and act in each.body), None)  # type: ignore[attr-defined]  # an `if` has one
+    last = (guard or module.tree).body[-1]  # type: ignore[attr-defined]  # both have one
+    called = last.value.func if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
+    if module.name(called) not in LEAVES:
+        edit = InsertAfter(last, f"{words_of(module)['dist']}.destroy_process_group()", "the ranks leave")
+        yield Change(edit, ("dist",))
+
+
+def _lines(module: Module) -> Iterator[str]:
+    words = words_of(module)
+    index = f'int({words["os"]}.environ["LOCAL_RANK"])'
+    has_cuda = names_cuda(module.program)
+    if has_cuda and words.binds("local_rank"):
+        yield f"local_rank = {index}"
+        index = "local_rank"
+    if has_cuda:
+        yield f"{words['torch']}.cuda.set_device({index})"
+    yield f'{words["dist"]}.init_process_group("{"nccl" if has_cuda else "gloo"}")'
+    yield from _names(words)
+    yield f"if {words.rank} != 0:"
+    yield f'    {words["sys"]}.stdout = open({words["os"]}.devnull, "w")  # rank 0 prints'
+    if uses_logging(module):
+        yield f"    {words['logging']}.disable()  # and logs"
+
+
+def _names(words: Words) -> Iterator[str]:
+    names = [name for name in ("rank", "world_size") if words.binds(name)]
+    if names:
+        dist = words["dist"]
+        yield f"{', '.join(names)} = {', '.join(f'{dist}.get_{name}()' for name in names)}"
+
+
+def uses_logging(module: Module) -> bool:
+    """Whether any file of the program logs."""
+    return any(name.startswith("logging.") for each in module.program.modules for name in each.mentions)

@@ -1,0 +1,186 @@
+"""DDP704: the loader that trains."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import InsertBefore, Replace, SetArgument
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Rewrites, Untouched
+from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.small_idiomatic.epochs import epoch_of
+from dp2ddp.codemod.small_idiomatic.loaders import LOADER, Loader, Loop, loaders_of
+from dp2ddp.codemod.small_idiomatic.training import backward_loops
+from dp2ddp.codemod.small_idiomatic.words import remark, words_of
+
+BECAUSE = "each rank loads its own samples; all ranks together take the batch they took before"
+SIMPLE = (ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Subscript)
+
+
+class TrainingLoader(Rule):
+    """Give each rank its own part of the training data.
+
+    ## What it does
+    The loader whose batches train gets `sampler=DistributedSampler(dataset)`, loses `shuffle=`, and its batch size is
+    divided by the number of ranks, so that all ranks together take the batch they took before. A sampler that shuffles
+    is told each epoch's number by `loader.sampler.set_epoch(epoch)`. `drop_last=True` is the sampler's as well.
+
+    ## Why
+    Every rank would train on the same samples, W times as many in all.
+
+    ## Safety
+    The order is another than before, and so the training is: the report says in what. Where no share can be given out
+    (samplers of one's own, data sets that iterate, batches made by hand), every rank trains on the whole batch, and a
+    comment says where to cut.
+
+    ## References
+    torch/utils/data/distributed.py; docs/semantics.md#order; docs/idiomatic.md.
+    """
+
+    code = "DDP704"
+    name = "idiomatic-training-loader"
+    nodes = ("Arg", "BaseStatement", "Integer")
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                from torch.utils.data import DataLoader
+                from torch.utils.data.distributed import DistributedSampler
+                net = torch.nn.DataParallel(net)
+                loader = DataLoader(data, batch_size=64, shuffle=True, num_workers=4)
+                for epoch in range(10):
+                    for x, y in loader:
+                        loss = criterion(net(x), y)
+                        loss.backward()
+            """,
+            after="""
+                import torch
+                from torch.utils.data import DataLoader
+                from torch.utils.data.distributed import DistributedSampler
+                net = torch.nn.DataParallel(net)
+                loader = DataLoader(data, batch_size=64 // world_size, sampler=DistributedSampler(data), num_workers=4)
+                for epoch in range(10):
+                    loader.sampler.set_epoch(epoch)
+                    for x, y in loader:
+                        loss = criterion(net(x), y)
+                        loss.backward()
+            """,
+        ),
+        Rewrites(
+            before="""
+                import torch
+                from torch.utils.data import DataLoader
+                loader = DataLoader(data, batch_size=64, sampler=Balanced(data))
+                for x, y in loader:
+                    criterion(net(x), y).backward()
+            """,
+            after="""
+                import torch
+                from torch.utils.data import DataLoader
+                # dp2ddp: every rank trains on these whole batches, made by a sampler of its own: give each rank its share of what that draws, [rank::world_size]
+                loader = DataLoader(data, batch_size=64, sampler=Balanced(data))
+                for x, y in loader:
+                    criterion(net(x), y).backward()
+            """,
+        ),
+        Untouched("""
+            import torch
+            from torch.utils.data import DataLoader
+            loader = DataLoader(data, batch_size=64)
+            for x, y in loader:
+                print(net(x))
+        """),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        loaders = loaders_of(module.program)
+        for loader in loaders:
+            if loader.module is module and loader.trains:
+                yield from _shared_out(loader) if loader.is_shared else _whole(loader)
+        loops = {loop.node: loop for loader in loaders for loop in loader.loops if loop.trains}
+        for loop in loops.values():
+            through = [each for each in loaders if any(loop.node is other.node for other in each.loops)]
+            if all(each.is_shared for each in through) and any(each.shuffles for each in through):
+                yield from _told_epoch(module, loop)
+        yield from _own_loaders(module)
+        if not any(each.trains for each in loaders) and not any(
+            map(list, map(_own_loaders, module.program.modules))
+        ):
+            for node in backward_loops(module):
+                yield remark(
+                    node,
+                    "every rank trains on the whole batch here; give each its share, batch[rank::world_size]",
+                )
+
+
+def _whole(loader: Loader) -> Iterator[Finding]:
+    text = f"every rank trains on these whole batches, made {loader.refusal}"
+    yield remark(loader.module.statement(loader.call.node), text)
+
+
+def _own_loaders(module: Module) -> Iterator[Finding]:
+    """Classes that derive from DataLoader hand on what their users give them."""
+    for each in module.all(ast.ClassDef):
+        if any(module.name(base) == LOADER for base in each.bases):
+            yield remark(
+                each,
+                "every rank loads whole batches here; give super().__init__ batch_size // world size and a "
+                "DistributedSampler of what it samples",
+            )
+
+
+def _shared_out(loader: Loader) -> Iterator[Finding]:
+    module, call = loader.module, loader.call.node
+    words, dataset, size = words_of(module), loader.argument("dataset"), loader.argument("batch_size")
+    assert dataset is not None
+    assert size is not None
+    name = module.text(dataset)
+    if not isinstance(dataset, (ast.Name, ast.Attribute, ast.Subscript)):
+        name = next(
+            each for each in ("train_dataset", "train_set", "training_data") if each not in words.taken
+        )
+        yield Change(
+            InsertBefore(module.statement(call), f"{name} = {_moved(module, dataset)}", BECAUSE, False)
+        )
+        yield Change(Replace(dataset, name, BECAUSE))
+    code = "{size}" if isinstance(size, SIMPLE) else "({size})"
+    yield Change(Replace(size, f"{code} // {words.world_size}", BECAUSE, {"size": size}), ("dist",))
+    sampler = f"{words['DistributedSampler']}({', '.join((name, *_settings(loader)))})"
+    shuffle, given = loader.call.keyword("shuffle"), loader.call.argument(2)
+    if shuffle is not None:
+        yield Change(Replace(shuffle, f"sampler={sampler}", BECAUSE), ("DistributedSampler",))
+        return
+    if given is not None:
+        yield Change(Replace(given, "False", BECAUSE))
+    yield Change(SetArgument(call, "sampler", sampler, BECAUSE), ("DistributedSampler",))
+
+
+def _settings(loader: Loader) -> Iterator[str]:
+    shuffle, drop = loader.argument("shuffle"), loader.argument("drop_last")
+    if not loader.shuffles:
+        yield "shuffle=False"
+    elif not isinstance(shuffle, ast.Constant) and shuffle is not None:
+        yield f"shuffle={loader.module.text(shuffle)}"
+    if drop is not None and not (isinstance(drop, ast.Constant) and not drop.value):
+        yield f"drop_last={loader.module.text(drop)}"
+
+
+def _moved(module: Module, node: ast.expr) -> str:
+    """The text of an expression that moves to a line above: its other lines keep their place in the block."""
+    indent = " " * module.statement(node).col_offset
+    first, *rest = module.text(node).split("\n")
+    return "\n".join([first, *(line.removeprefix(indent) for line in rest)])
+
+
+def _told_epoch(module: Module, loop: Loop) -> Iterator[Finding]:
+    epoch = epoch_of(loop)
+    if epoch is None:
+        if loop.module is module:
+            loader = module.text(loop.shown)
+            text = f"call {loader}.sampler.set_epoch(...) before each pass, or all passes have the same order"
+            yield remark(module.statement(loop.node), text)
+    elif epoch.module is module:
+        line = f"{epoch.loader}.sampler.set_epoch({epoch.number})"
+        why = "another order in each epoch, the same on all ranks"
+        yield Change(InsertBefore(epoch.before, line, why, apart=False))

@@ -1,0 +1,66 @@
+"""DDP706: devices that are named by an index."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Hazard, Replace
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Rewrites, Untouched
+from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.small.rules.ddp102_device_index import BECAUSE, DeviceIndexed
+from dp2ddp.codemod.small_idiomatic.words import remark, words_of
+
+
+class OwnDevice(Rule):
+    """Use the rank's own GPU where the script names one by its number.
+
+    ## What it does
+    `"cuda:0"` becomes `"cuda"`, `.cuda(gpu)` becomes `.cuda()`: the start has set the rank's GPU, which these mean.
+
+    ## Why
+    With the index, every rank would put its model on the first GPU.
+
+    ## Safety
+    Another GPU than the model's may be model parallelism: a comment says so.
+
+    ## References
+    docs/idiomatic.md.
+    """
+
+    code = "DDP706"
+    name = "idiomatic-device"
+    nodes = ("Arg", "Expr", "FormattedString", "SimpleString")
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+                x = x.cuda(0)
+            """,
+            after="""
+                import torch
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                x = x.cuda()
+            """,
+        ),
+        Untouched('import torch\nx = x.to("cuda")'),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        for finding in DeviceIndexed().look(module):
+            if isinstance(finding, Hazard):
+                yield remark(module.statement(finding.node), "another GPU than the model's: a rank has one")
+            elif isinstance(finding, Change) and finding.helpers:
+                yield _own(module, finding.edit.node)
+            else:
+                yield finding
+
+
+def _own(module: Module, node: ast.AST) -> Change:
+    """`torch.device(gpu)` and `.to(gpu)`: what may be an index is the rank's device."""
+    parent = module.parents[node]
+    if isinstance(parent, ast.Call) and parent.func is node:
+        return Change(Replace(parent, f'{words_of(module)["torch"]}.device("cuda")', BECAUSE), ("torch",))
+    return Change(Replace(node, '"cuda"', BECAUSE))

@@ -1,0 +1,91 @@
+"""The number of the epoch, where a loop over a loader begins."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.nodes import FUNCTIONS
+from dp2ddp.codemod.small_idiomatic.loaders import Loop
+
+NAMES = re.compile(
+    r"(i_|cur_?|current_|num_)?(ep|epoch|epoch_?(id|idx|index|num|number|nr|no|i))$", re.IGNORECASE
+)
+COUNTING = ("range", "trange", "count")
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What to say before which statement."""
+
+    module: Module
+    before: ast.stmt
+    loader: str
+    number: str
+
+
+def epoch_of(loop: Loop) -> Epoch | None:
+    """Where the sampler of a loader is told its epoch: at its loop, or else where that function is called."""
+    module, shown = loop.module, loop.shown
+    if not isinstance(loop.node, ast.For) or not isinstance(shown, (ast.Name, ast.Attribute, ast.Subscript)):
+        return None
+    number = _number_at(module, loop.node) or _parameter(module.function_around(loop.node))
+    if number:
+        return Epoch(module, loop.node, module.text(shown), number)
+    function = module.function_around(loop.node)
+    found = [each for each in _at_calls(module, function, shown) if each] if function else []
+    return found[0] if found else None
+
+
+def _number_at(module: Module, node: ast.AST) -> str | None:
+    """The variable of a loop around a statement that counts epochs."""
+    for each in module.around(node):
+        if isinstance(each, FUNCTIONS):
+            return None
+        match each:
+            case ast.For(target=ast.Name(id=name), iter=ast.Call(func=called)):
+                word = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+                if word in COUNTING or NAMES.fullmatch(name):
+                    return name
+            case ast.For(target=ast.Name(id=name)) if NAMES.fullmatch(name):
+                return name
+    return None
+
+
+def _parameter(function: ast.AST | None) -> str | None:
+    if not isinstance(function, ast.FunctionDef):
+        return None
+    return next((each.arg for each in function.args.args if NAMES.fullmatch(each.arg)), None)
+
+
+def _at_calls(module: Module, function: ast.AST, shown: ast.expr) -> Iterator[Epoch | None]:
+    name = getattr(function, "name", "")
+    for each in module.program.modules:
+        for call in each.calls:
+            if name and name == (call.method or getattr(call.node.func, "id", "")):
+                number = _number_at(each, call.node)
+                loader = _seen_from(module, function, shown, each, call.node)
+                yield Epoch(each, each.statement(call.node), loader, number) if number and loader else None
+
+
+def _seen_from(
+    module: Module, function: ast.AST, shown: ast.expr, caller: Module, call: ast.Call
+) -> str | None:
+    """The loader of a function, as its caller would write it."""
+    text = module.text(shown)
+    if isinstance(shown, ast.Attribute) and text.startswith("self."):
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        return f"{caller.text(owner)}.{text.removeprefix('self.')}" if owner is not None else None
+    if not isinstance(shown, ast.Name) or not isinstance(function, ast.FunctionDef):
+        return None
+    names = [each.arg for each in function.args.args]
+    if shown.id in names:
+        place = names.index(shown.id) - (names[0] == "self")
+        by_name = next((each.value for each in call.keywords if each.arg == shown.id), None)
+        given = by_name or (call.args[place] if place < len(call.args) else None)
+        return caller.text(given) if isinstance(given, (ast.Name, ast.Attribute, ast.Subscript)) else None
+    scope = module.scope_of[shown].lookup(shown.id)
+    return text if scope is module.top and caller is module else None

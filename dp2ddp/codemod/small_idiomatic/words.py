@@ -1,0 +1,127 @@
+"""What converted files call things: torch.distributed, the rank, the device of a rank; and the imports for it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Set
+from functools import lru_cache
+
+from dp2ddp.codemod.edits import InsertBefore
+from dp2ddp.codemod.header import Header
+from dp2ddp.codemod.helpers import as_isort, import_texts
+from dp2ddp.codemod.lift import ImportLine, import_lines
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.small.rule import Change
+from dp2ddp.codemod.small.start import last_import
+
+# What a change may need, by the name that it has in new code: the imports that bring it, the first one preferred.
+IMPORTS = {
+    "os": (ImportLine("os"),),
+    "sys": (ImportLine("sys"),),
+    "torch": (ImportLine("torch"),),
+    "tempfile": (ImportLine("tempfile"),),
+    "logging": (ImportLine("logging"),),
+    "dist": (
+        ImportLine("torch.distributed", None, "dist"),
+        ImportLine("torch", "distributed", "dist"),
+        ImportLine("torch.distributed", None, "torch_dist"),
+    ),
+    "DDP": (
+        ImportLine("torch.nn.parallel", "DistributedDataParallel", "DDP"),
+        ImportLine("torch.nn.parallel", "DistributedDataParallel"),
+    ),
+    "DistributedSampler": (
+        ImportLine("torch.utils.data.distributed", "DistributedSampler"),
+        ImportLine("torch.utils.data", "DistributedSampler"),
+    ),
+}
+
+
+@lru_cache(maxsize=1000)
+def words_of(module: Module) -> Words:
+    """The names of one file, found out once."""
+    return Words(module)
+
+
+class Words:
+    """The names of one file."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.there = set(_imports_above(module))
+        self.taken = {name for scope in module.scope_of.values() for name in scope.bindings}
+        entry = module.program.entry
+        self._is_started = module is entry and not module.program.project.entry_names
+
+    def line(self, word: str) -> ImportLine:
+        """The import of a thing: one that is there, or else one whose name is free."""
+        lines = IMPORTS[word]
+        there = (line for line in lines if line in self.there)
+        free = (line for line in lines if line.bound not in self.taken)
+        return next(there, next(free, lines[-1]))
+
+    def __getitem__(self, word: str) -> str:
+        return self.line(word).bound
+
+    @property
+    def rank(self) -> str:
+        return self._of_start("rank") or f"{self['dist']}.get_rank()"
+
+    @property
+    def world_size(self) -> str:
+        return self._of_start("world_size") or f"{self['dist']}.get_world_size()"
+
+    @property
+    def index(self) -> str:
+        """The index of the rank's GPU."""
+        return self._of_start("local_rank") or f"{self['torch']}.cuda.current_device()"
+
+    @property
+    def is_rank0(self) -> str:
+        return f"{self.rank} == 0"
+
+    def _of_start(self, name: str) -> str | None:
+        """A variable that the lines of the start make, where this file can see it."""
+        return name if self.binds(name) else None
+
+    def binds(self, name: str) -> bool:
+        """Whether the lines of the start may make a variable of this name."""
+        return self._is_started and name not in self.taken
+
+
+def _imports_above(module: Module) -> Iterator[ImportLine]:
+    """The imports that have run where new imports stand."""
+    last = last_import(module)
+    for statement in module.tree.body:
+        yield from import_lines(statement)
+        if statement is last:
+            return
+
+
+def make_header(module: Module, needed: Set[str]) -> Header | None:
+    """The imports that are missing, behind those that a file begins with."""
+    words = words_of(module)
+    lines = [line for word in needed if (line := words.line(word)) not in words.there]
+    if not lines:
+        return None
+    return Header(tuple(import_texts(sorted(lines, key=as_isort))), last_import(module))
+
+
+def names_cuda(program: Program) -> bool:
+    """Whether a program names CUDA devices at all; else its ranks meet over gloo."""
+    return any(_names_cuda(module) for module in program.modules)
+
+
+def _names_cuda(module: Module) -> bool:
+    if any(call.method == "cuda" for call in module.calls):
+        return True
+    if any(name.startswith("torch.cuda") for name in module.mentions):
+        return True
+    texts = (node.value for node in module.all(ast.Constant))
+    return any(isinstance(text, str) and text.startswith("cuda") for text in texts)
+
+
+def remark(node: ast.stmt, text: str) -> Change:
+    """A comment above a statement, for the person who goes on with the script."""
+    return Change(InsertBefore(node, f"# dp2ddp: {text}", text, apart=False))
