@@ -64,7 +64,7 @@ def peak_memory() -> int:
 
 def share_beside(events: Any) -> float | None:
     """The share of the time of all_reduce in which something else was computed; None where nothing was summed."""
-    on_gpu = [each for each in events if each.device_type == torch.autograd.DeviceType.CUDA]
+    on_gpu = [each for each in events if str(each.device_type).endswith("CUDA")]
     sums = united([span(each) for each in on_gpu if "allreduce" in each.name.lower()])
     work = united([span(each) for each in on_gpu if "nccl" not in each.name.lower()])
     if not sums:  # gloo's are on the host
