@@ -73,7 +73,7 @@ def has_joined() -> bool:
 
 
 def own_rank() -> int:
-    return dist.get_rank() if has_joined() else 0
+    return dist.get_rank() if has_joined() else int(os.environ.get("RANK", 0))
 
 
 def count_ranks() -> int:
