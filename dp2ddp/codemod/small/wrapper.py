@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
@@ -14,8 +15,8 @@ from dp2ddp.codemod.small.forwards import fills_something
 from dp2ddp.codemod.small.mentions import is_type_test, mentions
 
 WRAP = "torch.nn.DataParallel"
-# What DistributedDataParallel does not do as DataParallel does, or sees too late. Gradients are multiplied by the number
-# of ranks on their way: float16 could not hold them, and a backward or a hook of the script's own would see it.
+# What DistributedDataParallel does not do as DataParallel does, or sees too late. Gradients are multiplied by the
+# number of ranks on their way: float16 could not hold them, and a backward or a hook of the script's own would see it.
 SPECIAL_HOMES = (
     *(
         "torch.autograd.grad",
@@ -42,6 +43,7 @@ NARROW = {"KeyboardInterrupt", "ImportError", "ModuleNotFoundError", "FileNotFou
           "StopIteration", "KeyError", "AttributeError", "SystemExit", "EOFError", "IOError"}  # fmt: skip
 
 
+@lru_cache(maxsize=1)
 def wrapper(program: Program) -> str:
     """The helper that takes DataParallel's place."""
     if fills_something(program):
