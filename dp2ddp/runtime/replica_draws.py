@@ -13,7 +13,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.parallel.parallel_apply
@@ -54,12 +54,14 @@ def _drawing_apart(parallel_apply: Callable[..., Any]) -> Callable[..., Any]:
 class ReplicaDraws:
     """The streams of the host around one forward of all replicas."""
 
+    observers: ClassVar[list[Callable[[], None]]] = []  # told of forwards in which several replicas draw
+
     def __init__(self) -> None:
         generator = torch.default_generator
         self._script = _states()
         self._seed = int(torch.randint(2**62, (), generator=generator, device="cpu"))
         self._after = generator.get_state()
-        self._drew = False  # replica 0 did
+        self._drew: set[int] = set()  # replicas that did
 
     def of(self, replica: int, module: Callable[..., Any]) -> Callable[..., Any]:
         """A replica's call, with its own streams."""
@@ -78,14 +80,17 @@ class ReplicaDraws:
         try:
             yield
         finally:
-            if replica == 0:
-                self._drew = not _same(begun, _states())
+            if not _same(begun, _states()):
+                self._drew.add(replica)
             _set(before)
 
     def end(self, *, failed: bool = False) -> None:
         """The script goes on."""
         _set(self._script)
-        if self._drew and not failed:
+        if len(self._drew) > 1:
+            for observe in self.observers:
+                observe()
+        if 0 in self._drew and not failed:
             torch.default_generator.set_state(self._after)
 
 

@@ -4,7 +4,7 @@ import atexit
 import copy
 import copyreg
 import weakref
-from typing import Any, List
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -30,23 +30,24 @@ class WholeBatchDDP(DistributedDataParallel):
         self.broadcast_buffers = False  # before forwards: they are shared behind them
         refuse(dim != 0, "batches are not cut along dimension 0")
         self.is_alone = dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1
-        self.trained = trained_parameters(module)
+        self.trained = [p for p in module.parameters() if p.requires_grad]
         self.sums = SumsOnce()
-        self.register_comm_hook(self.sums, sum_once)
+        self.register_comm_hook(None, self.sums.average)
         atexit.register(drop_reducer, weakref.ref(self))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.is_alone or not together():
             return self.module(*inputs, **kwargs)
         if torch.is_grad_enabled():
-            trained = trained_parameters(self.module)
-            refuse(
-                [*map(id, trained)] != [*map(id, self.trained)],
-                "other parameters are trained than at the wrap",
-            )
-            refuse(any(p._backward_hooks for p in trained), "a parameter has a hook")
+            trained = [p for p in self.module.parameters() if p.requires_grad]
+            changed = [*map(id, trained)] != [*map(id, self.trained)]
+            refuse(changed, "other parameters are trained than at the wrap")
+            hooked = [each for each in (*trained, *self.module.modules()) if each._backward_hooks]
+            refuse(bool(hooked), "a parameter or a layer has a backward hook")
             self.sums.are_done = False
         rank, world, draws = dist.get_rank(), dist.get_world_size(), ReplicaDraws()
+        buffers = [*self.module.buffers()]
+        versions = [buffer._version for buffer in buffers]
         has_rows = rank == 0 or bool(inputs or kwargs)  # without arguments, DataParallel runs on one device
 
         def take_rows(tensor: torch.Tensor) -> torch.Tensor:
@@ -61,20 +62,18 @@ class WholeBatchDDP(DistributedDataParallel):
             return rows if has_rows else rows[:0]
 
         def gather_rows(rows: torch.Tensor) -> Any:
-            return GatherRows.apply(
-                self.sums, next(counts), rows, *(self.trained if rows.requires_grad else ())
-            )
+            trained = self.trained if rows.requires_grad else []
+            return GatherRows.apply(self.sums, next(counts), rows, *trained)
 
         inputs, kwargs = map_tensors(take_rows, (inputs, kwargs))
-        versions = versions_of_buffers(self.module)
         with draws(has_rows):
             outputs = map_tensors(keep_rows, super().forward(*inputs, **kwargs))
-        changed = self.training or versions_of_buffers(self.module) != versions
+        changed = self.training or [buffer._version for buffer in buffers] != versions
         numbers = [draws.on_host, draws.on_device, changed, *map(len, tensors_of(outputs))]
         on_host, on_device, changes, *columns = zip(*exchange_numbers(numbers))
         draws.go_on(bool(on_host[0]), bool(on_device[0]))
         if any(changes):
-            share_tensors([*self.module.buffers()])
+            share_tensors(buffers)
         counts = iter(columns)
         return map_tensors(gather_rows, outputs)
 
@@ -122,32 +121,22 @@ class GatherRows(torch.autograd.Function):
 
 
 class SumsOnce:
-    """Whether DistributedDataParallel has summed gradients since the last forward: it does so once."""
+    """DistributedDataParallel sums gradients once between two forwards: this sees whether it has."""
 
     are_done = False
 
+    def average(self, group: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        self.are_done = True
+        return allreduce_hook(group, bucket)
+
     def check(self) -> None:
         refuse(not self.are_done, "autograd.grad or backward(inputs=...) asks for some gradients")
-
-
-def sum_once(sums: SumsOnce, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    sums.are_done = True
-    return allreduce_hook(dist.group.WORLD, bucket)
 
 
 def drop_reducer(model: Any) -> None:
     """At exit, before the process group ends: with gloo, a reducer that outlives it may abort the process."""
     if model() is not None:
         vars(model()).update(reducer=None, logger=None)
-
-
-def trained_parameters(module: torch.nn.Module) -> List[torch.nn.Parameter]:
-    return [parameter for parameter in module.parameters() if parameter.requires_grad]
-
-
-def versions_of_buffers(module: torch.nn.Module) -> List[int]:
-    """Numbers that change with buffers."""
-    return [buffer._version for buffer in module.buffers()]
 
 
 def refuse(condition: bool, reason: str) -> None:

@@ -11,6 +11,8 @@ import pytest
 import torch
 from torch import nn
 
+from dp2ddp.runtime.replica_draws import ReplicaDraws
+
 from .conftest import Install
 
 Draw = Callable[[], float]
@@ -118,3 +120,14 @@ def test_a_forward_that_is_run_again_from_the_same_state_draws_the_same(apart: I
     first = run(model, world=2)
     torch.set_rng_state(state)
     assert run(model, world=2) == first
+
+
+@pytest.mark.parametrize(("first", "last", "told"), [(0, 9, 1), (0, 0, 0), (1, 1, 0), (8, 9, 0)])
+def test_whoever_wants_to_know_is_told_that_replicas_would_race(
+    apart: Install, monkeypatch: pytest.MonkeyPatch, first: int, last: int, told: int
+) -> None:
+    calls: list[None] = []
+    monkeypatch.setattr(ReplicaDraws, "observers", [lambda: calls.append(None)])
+    apart(3)
+    run(Noisy(DRAWS[0][0], first, last))
+    assert len(calls) == told

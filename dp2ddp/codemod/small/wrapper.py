@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
@@ -14,35 +15,35 @@ from dp2ddp.codemod.small.forwards import fills_something
 from dp2ddp.codemod.small.mentions import is_type_test, mentions
 
 WRAP = "torch.nn.DataParallel"
-# What DistributedDataParallel does not do as DataParallel does, or sees too late; float16 could not hold gradients
-# that are multiplied by the number of ranks on their way.
+# What DistributedDataParallel does not do as DataParallel does, or sees too late. Gradients are multiplied by the
+# number of ranks on their way: float16 could not hold them, and a backward or a hook of the script's own would see it.
 SPECIAL_HOMES = (
     *(
         "torch.autograd.grad",
         "torch.autograd.functional",
-        "torch.func.",
-        "functorch.",
-        "torch.utils.checkpoint",
+        "torch.autograd.Function",
+        "torch.autograd.function.",
     ),
-    *(
-        "torch.cuda.amp",
-        "torch.amp",
-        "torch.autocast",
-        "torch.float16",
-        "torch.half",
-        "torch.nn.SyncBatchNorm",
-    ),
+    *("torch.func.", "functorch.", "torch.utils.checkpoint", "torch.nn.SyncBatchNorm", "torch.nn.parallel."),
+    *("torch.cuda.amp", "torch.amp", "torch.autocast", "torch.float16", "torch.half"),
 )
 SPECIAL_NAMES = {
-    *("half", "requires_grad", "requires_grad_", "register_hook", "register_post_accumulate_grad_hook"),
-    *("register_backward_hook", "register_full_backward_hook", "register_full_backward_pre_hook"),
-    *("device_ids", "output_device", "src_device_obj", "no_sync", "scatter", "gather", "replicate"),
+    *(
+        "half",
+        "requires_grad_",
+        "register_hook",
+        "register_post_accumulate_grad_hook",
+        "register_backward_hook",
+    ),
+    *("register_full_backward_hook", "register_full_backward_pre_hook"),
+    *("device_ids", "output_device", "src_device_obj"),
 }
 SPECIAL_KEYWORDS = {"create_graph", "retain_graph", "requires_grad", "sparse"}
 NARROW = {"KeyboardInterrupt", "ImportError", "ModuleNotFoundError", "FileNotFoundError", "OSError", "FileExistsError",
           "StopIteration", "KeyError", "AttributeError", "SystemExit", "EOFError", "IOError"}  # fmt: skip
 
 
+@lru_cache(maxsize=1)
 def wrapper(program: Program) -> str:
     """The helper that takes DataParallel's place."""
     if fills_something(program):
@@ -69,10 +70,13 @@ def is_ordinary(program: Program) -> bool:
 
 def _has_special(module: Module) -> bool:
     """Whether a file names anything that DistributedDataParallel is not for."""
-    attributes = {node.attr for node in module.all(ast.Attribute)}
-    keywords = {given.arg for given in module.all(ast.keyword)}
-    names = (name for name in module.mentions if name.startswith(SPECIAL_HOMES))
-    return bool(attributes & SPECIAL_NAMES or keywords & SPECIAL_KEYWORDS) or next(names, None) is not None
+    attributes = module.all(ast.Attribute)
+    return (
+        any(node.attr in SPECIAL_NAMES for node in attributes)
+        or any(node.attr == "requires_grad" and isinstance(node.ctx, ast.Store) for node in attributes)
+        or any(given.arg in SPECIAL_KEYWORDS for given in module.all(ast.keyword))
+        or any(name.startswith(SPECIAL_HOMES) for name in module.mentions)
+    )
 
 
 # --- the wrap

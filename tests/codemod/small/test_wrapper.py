@@ -52,7 +52,8 @@ def test_an_ordinary_script_gets_torchs_own() -> None:
             "\n\ndef main",
             "\n\ndef is_it(model):\n    return isinstance(model, nn.DataParallel)\n\n\ndef main",
         ),
-        ("def main():", "def main():\n    self.net.model = 1"),
+        ("SGD(model.parameters()", "SGD(filter(lambda p: p.requires_grad, model.parameters())"),
+        ("criterion(output", "criterion(output.gather(1, target)"),
     ],
 )
 def test_it_stays_ordinary(old: str, new: str) -> None:
@@ -71,6 +72,7 @@ def test_it_stays_ordinary(old: str, new: str) -> None:
         ("    model.train()", "    model.fc.weight.register_hook(print)"),
         ("    model.train()", "    model.fc.weight.requires_grad = False"),
         ("nn.Linear(3, 2)", "nn.Embedding(3, 2, sparse=True)"),
+        ("    model.train()", "    torch.autograd.Function.apply(model)"),
         # other sums
         ("loss = criterion(output", "loss = criterion(output + model(images)"),
         ("loss = criterion(output", "loss = criterion(output + model.module.encode(images)"),

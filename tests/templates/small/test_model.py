@@ -30,7 +30,7 @@ REFUSED = {
     "inputs_that_want_gradients": "an input needs a gradient",
     "gradients_asked_for_by_autograd_grad": "autograd.grad or backward(inputs=...) asks for some gradients",
     "gradients_of_some": "autograd.grad or backward(inputs=...) asks for some gradients",
-    "hooks_on_parameters": "a parameter has a hook",
+    "hooks_on_parameters": "a parameter or a layer has a backward hook",
     "thawed_and_replaced_after_the_wrap": "other parameters are trained than at the wrap",
     "recurrent_along_dim_1": "batches are not cut along dimension 0",
     "reentrant_checkpoints": "marked as ready twice",
