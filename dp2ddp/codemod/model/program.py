@@ -22,7 +22,8 @@ class Program:
     """The script that is started, and the local modules that its imports reach.
 
     `spelling` gives things of libraries that have several names one; `knows` says which names a library has, for
-    `from library import *`. Both come from tables: the model itself knows no library.
+    `from library import *`; `lookups` which of its functions find things by names that the text does not tell. All
+    come from tables: the model itself knows no library. `starts`: functions of the script that a command calls.
     """
 
     def __init__(
@@ -31,9 +32,10 @@ class Program:
         spelling: Spelling = str,
         knows: Callable[[str], bool] = bool,
         lookups: Lookups | None = None,
+        starts: frozenset[str] = frozenset(),
     ) -> None:
         self.project, self.spelling, self.knows = project, spelling, knows
-        self.lookups = lookups or Lookups()
+        self.lookups, self.starts = lookups or Lookups(), starts
         entry = project.entry_module or (project.entry.path.stem if project.entry.path else MAIN)
         self.by_name: dict[str, Module] = {}
         self.entry = Module(project.entry, entry, self, tuple(entry.split(".")[:-1]))
