@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
+from dp2ddp.codemod.model.flow import Flow
 from dp2ddp.codemod.model.modules import Call, Module, Seen
 from dp2ddp.codemod.model.nodes import DEFINITIONS
 from dp2ddp.codemod.model.reach import Lookups, Reach
@@ -21,7 +22,8 @@ class Program:
     """The script that is started, and the local modules that its imports reach.
 
     `spelling` gives things of libraries that have several names one; `knows` says which names a library has, for
-    `from library import *`. Both come from tables: the model itself knows no library.
+    `from library import *`; `lookups` which of its functions find things by names that the text does not tell. All
+    come from tables: the model itself knows no library. `starts`: functions of the script that a command calls.
     """
 
     def __init__(
@@ -30,9 +32,10 @@ class Program:
         spelling: Spelling = str,
         knows: Callable[[str], bool] = bool,
         lookups: Lookups | None = None,
+        starts: frozenset[str] = frozenset(),
     ) -> None:
         self.project, self.spelling, self.knows = project, spelling, knows
-        self.lookups = lookups or Lookups()
+        self.lookups, self.starts = lookups or Lookups(), starts
         entry = project.entry_module or (project.entry.path.stem if project.entry.path else MAIN)
         self.by_name: dict[str, Module] = {}
         self.entry = Module(project.entry, entry, self, tuple(entry.split(".")[:-1]))
@@ -124,6 +127,11 @@ class Program:
         """Which of its code can run when the script is started."""
         return Reach(self, self.lookups)
 
+    @cached_property
+    def flow(self) -> Flow:
+        """Where its values come from."""
+        return Flow(self)
+
     def calls_of(self, module: Module, function: ast.AST) -> Iterator[tuple[Module, Call]]:
         """The calls of a function; of a method also those of whatever has its name and cannot be told."""
         is_method = isinstance(module.parents[function], ast.ClassDef)
@@ -131,6 +139,18 @@ class Program:
             found = other.definition(call.node.func)
             if found[1] is function if found else is_method and bool(call.method):
                 yield other, call
+
+    def closure(self, module: Module, function: ast.AST) -> Iterator[tuple[Module, ast.AST]]:
+        """A function, and the functions and classes of the program that it calls, and so on."""
+        pending, seen = [(module, function)], {function}
+        while pending:
+            home, node = pending.pop()
+            yield home, node
+            for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
+                found = home.definition(call.func)
+                if found and found[1] not in seen:
+                    seen.add(found[1])
+                    pending.append(found)
 
     @cached_property
     def _calls_by_name(self) -> dict[str, list[tuple[Module, Call]]]:

@@ -144,7 +144,8 @@ class Reach:
                     waiting.setdefault(statement.name, []).append(statement)
                 elif module is self.program.entry or not is_main_guard(statement):
                     pending.append(statement)
-        names: set[str] = set()
+        names = set(self.program.starts)
+        pending += [node for name in names for node in waiting.pop(name, ())]
         while pending:
             new = {name for name in said(pending.pop()) if name not in names}
             names |= new

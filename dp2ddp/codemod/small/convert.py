@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from dp2ddp.codemod.checks import check_result
@@ -16,19 +17,21 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small.header import make_header
 from dp2ddp.codemod.small.launch import launch_line, named_devices
 from dp2ddp.codemod.small.lookups import LOOKUPS
-from dp2ddp.codemod.small.ours import of_the_user, refuse_other_helpers
+from dp2ddp.codemod.small.ours import is_of_dp2ddp, of_the_user, refuse_other_helpers
 from dp2ddp.codemod.small.plan import FilePlan, plan_file
 from dp2ddp.codemod.small.rule import Rule, pick_rules
 from dp2ddp.codemod.small.start import join_of
+from dp2ddp.codemod.small.unread import unread_libraries
 from dp2ddp.codemod.small.wraps import WRAPS, find_wraps, world_of
+from dp2ddp.source.console_scripts import console_script
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import parse
 from dp2ddp.source.projects import Project
 from dp2ddp.source.settings_files import find_mentions
 
 # Of a project that does not use DataParallel these alone have something to say: it may be there in disguise.
-OF_OTHERS = ("DDP902",)
-FOREIGN = re.compile("replication_callback")
+OF_OTHERS = ("DDP902", "DDP912")
+FOREIGN = re.compile(r"replication_callback|\bimport_module\(|\b__import__\(")
 
 
 def convert_small(project: Project, options: Options) -> Conversion:
@@ -36,11 +39,14 @@ def convert_small(project: Project, options: Options) -> Conversion:
     rules = pick_rules(options.select, options.ignore)
     if not _may_matter(project):
         parse(project.entry)  # a file that is no Python is an error all the same
-        return Conversion(FileConversion(project.entry, project.entry.text))
+        return Conversion(FileConversion(project.entry, project.entry.text), unread=unread_libraries(project))
     for module in project.modules:  # half a conversion helps nobody
         if MENTION.search(module.source.text):
             parse(module.source)
-    program = Program(project, canonical, knows, LOOKUPS)
+    project = replace(project, modules=tuple(each for each in project.modules if not is_of_dp2ddp(each.name)))
+    command = console_script(project.entry.path) if project.entry.path else None
+    starts = frozenset([command.function] if command else [])
+    program = Program(project, canonical, knows, LOOKUPS, starts)
     refuse_other_helpers(program, frozenset(small_library().names))
     if not any(not wrap.is_single for wrap in find_wraps(program)):
         return _without_wraps(program, rules, options)
@@ -69,7 +75,8 @@ def _may_matter(project: Project) -> bool:
 def _without_wraps(program: Program, rules: Sequence[Rule], options: Options) -> Conversion:
     """Nothing is changed: a note says where a wrap is one for one device, a hazard what may be DataParallel."""
     codes = {*OF_OTHERS}
-    if find_wraps(program):
+    wraps = find_wraps(program)
+    if wraps:
         codes.add("DDP201")
     elif join_of(program.entry) is None and any(
         module.mentions.get(name) for module in of_the_user(program) for name in WRAPS
@@ -77,7 +84,8 @@ def _without_wraps(program: Program, rules: Sequence[Rule], options: Options) ->
         codes.add("DDP101")  # nothing runs, so nothing wraps
     chosen = [rule for rule in rules if rule.code in codes]
     plans = [plan_file(module, chosen, options.accept) for module in of_the_user(program)]
-    return _conversion(program, plans, [each.module.source.text for each in plans], None)
+    conversion = _conversion(program, plans, [each.module.source.text for each in plans], None)
+    return conversion if wraps else replace(conversion, unread=unread_libraries(program.project))
 
 
 @lru_cache(maxsize=1)

@@ -20,8 +20,12 @@ def of_the_user(program: Program) -> tuple[Module, ...]:
     return tuple(module for module in program.modules if not _is_ours(module))
 
 
+def is_of_dp2ddp(dotted: str) -> bool:
+    return dotted == "dp2ddp" or dotted.startswith("dp2ddp.")
+
+
 def _is_ours(module: Module) -> bool:
-    return module.dotted.startswith("dp2ddp.") or is_helper_module(module.source.text)
+    return is_helper_module(module.source.text)
 
 
 def pasted_lines(module: Module) -> range:

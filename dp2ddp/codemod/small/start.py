@@ -12,8 +12,21 @@ from dp2ddp.codemod.small.visible import Join, join_place
 
 def join_of(entry: Module) -> Join | None:
     """Where the ranks join; None where nothing runs."""
-    act = first_act(entry)
+    act = first_act(entry) or _first_of_command(entry)
     return join_place(entry, act) if act is not None else None
+
+
+def _first_of_command(entry: Module) -> ast.stmt | None:
+    """The first statement of the function that a console script starts."""
+    starts = entry.program.starts
+    functions = (
+        each for each in entry.tree.body if isinstance(each, ast.FunctionDef) and each.name in starts
+    )
+    for function in functions:
+        is_text = isinstance(function.body[0], ast.Expr) and isinstance(function.body[0].value, ast.Constant)
+        body = function.body[1:] if is_text else function.body
+        return Quiet(entry).first_loud(entry, body) or function.body[-1]
+    return None
 
 
 def first_act(entry: Module) -> ast.stmt | None:

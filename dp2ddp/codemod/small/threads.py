@@ -77,7 +77,7 @@ def why_not(module: Module, call: Call) -> str | None:
         return None
     if not isinstance(target[1], (*FUNCTIONS, ast.ClassDef)):
         return "runs what cannot be followed"
-    parts = list(_closure(target))
+    parts = list(module.program.closure(*target))
     if any(_names_model(*part) for part in parts):
         return "runs the wrapped model beside the main flow"
     if call.name == "multiprocessing.Process" or call.method == "Process":
@@ -113,20 +113,7 @@ def runs_in_pool(module: Module) -> Iterator[tuple[Call, Part]]:
 
 def leak_of(part: Part) -> str | None:
     """What a function changes that is not its own."""
-    return next(_leaks(list(_closure(part)), part[1]), None)
-
-
-def _closure(target: Part) -> Iterator[Part]:
-    """A function and those of the program that it calls; not the methods of the class that is the thread."""
-    pending, seen = [target], {target[1]}
-    while pending:
-        module, node = pending.pop()
-        yield module, node
-        for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
-            found = module.definition(call.func)
-            if found and found[1] not in seen:
-                seen.add(found[1])
-                pending.append(found)
+    return next(_leaks(list(part[0].program.closure(*part)), part[1]), None)
 
 
 def _names_model(module: Module, node: ast.AST) -> bool:

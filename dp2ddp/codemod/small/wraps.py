@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
@@ -63,6 +64,7 @@ class Wrap:
         return self.count == 1
 
 
+@lru_cache(maxsize=1)
 def find_wraps(program: Program) -> tuple[Wrap, ...]:
     """All wraps that can run; not those of a distributed mode of the script's own, and no questions about types."""
     return tuple(wrap for module in of_the_user(program) for wrap in _wraps_of(module))

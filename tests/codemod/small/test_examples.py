@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dp2ddp.codemod.rule import Example, Flags, Notes, Untouched, code_of
+from dp2ddp.codemod.apply import edit_text
+from dp2ddp.codemod.rule import Example, Flags, Notes, Rewrites, Untouched, code_of
 from dp2ddp.codemod.small.convert import OF_OTHERS
 from dp2ddp.codemod.small.plan import plan_file
 from dp2ddp.codemod.small.rule import Rule, all_rules
@@ -25,6 +26,10 @@ def test_examples(rule: Rule, example: Example) -> None:
         case Notes(message=message):
             assert not hazards
             assert any(message in said for said in notes), notes
+        case Rewrites(before=before, after=after):
+            assert not hazards
+            home = module(code_of(before))
+            assert edit_text(home, plan_file(home, [rule], ()).edits) == code_of(after)
         case Untouched():
             assert (hazards, notes, plan.edits) == ([], [], ())
 

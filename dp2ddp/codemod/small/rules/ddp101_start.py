@@ -9,7 +9,7 @@ from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.small.ours import has_joined
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
-from dp2ddp.codemod.small.start import join_of
+from dp2ddp.codemod.small.start import first_act, join_of
 from dp2ddp.codemod.small.visible import Join, devices_set, settings, visible_text
 from dp2ddp.codemod.small.wraps import WRAPS, find_wraps, world_of
 
@@ -47,9 +47,19 @@ class Start(Rule):
             join.before, "init_distributed()", "each rank joins here, before anything is done"
         )
         yield Change(edit, ("init_distributed",))
+        if first_act(module) is None:
+            yield _by_command(join.before)
         if join.late is not None:
             yield _too_late(join.late)
         yield from _unknown_world(module, join)
+
+
+def _by_command(before: ast.stmt) -> Note:
+    return Note(
+        before,
+        "a console script starts this function: install the converted package, then start it by "
+        "`torchrun --nproc-per-node gpu --no-python COMMAND`",
+    )
 
 
 def _nothing_runs(module: Module) -> Hazard:
