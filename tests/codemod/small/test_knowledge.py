@@ -303,7 +303,7 @@ def test_logging_without_a_file_writes_none(folder: Path) -> None:
 
 OPENED: dict[
     str, Callable[[Any, Path], object]
-] = {  # how a file is written that can be read, for those that take no other
+] = {  # how they write what can be read
     "zipfile.ZipFile": lambda f, path: f(path, "w").close(),
     "tarfile.open": lambda f, path: f(path, "w").close(),
     "wave.open": lambda f, path: _wave(f(str(path), "w")),
