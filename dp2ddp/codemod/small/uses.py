@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import FunctionRow, what_is
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.scopes import Binds, Scope
 
 DEPTH = 6  # names for names end somewhere
 
@@ -113,21 +114,30 @@ def loads(module: Module, target: ast.AST | None) -> Iterator[tuple[Module, ast.
             yield from ((each, node) for node in nodes if isinstance(node, ast.Attribute) and _is_load(node))
     elif isinstance(target, ast.Name):
         scope = module.scope_of[target].lookup(target.id)
-        for node in module.by_word.get(target.id, ()):
-            if (
-                isinstance(node, ast.Name)
-                and _is_load(node)
-                and module.scope_of[node].lookup(target.id) is scope
-            ):
-                yield module, node
-        if scope is module.top:
-            dotted = f"{module.dotted}.{target.id}"
-            yield from (
-                (each, node)
-                for each in program.modules
-                if each is not module
-                for node in each.mentions.get(dotted, ())
-            )
+        yield from ((module, node) for node in _names_in(module, target.id, scope) if _is_load(node))
+        for each in program.modules if scope is module.top else ():
+            if each is not module:
+                yield from ((each, node) for node in _imported(each, module, target.id) if _is_load(node))
+
+
+def _names_in(module: Module, name: str, scope: Scope | None) -> Iterator[ast.Name]:
+    for node in module.by_word.get(name, ()):
+        if isinstance(node, ast.Name) and module.scope_of[node].lookup(name) is scope:
+            yield node
+
+
+def _imported(module: Module, home: Module, name: str) -> Iterator[ast.Name | ast.Attribute]:
+    """Where a file says a name of another: `from util import begin as since`, `util.begin`."""
+    for node in module.by_word.get(name, ()):
+        if (
+            isinstance(node, ast.Attribute)
+            and module.program.by_name.get(module.name(node.value) or "") is home
+        ):
+            yield node
+    for alias, bindings in module.top.bindings.items():
+        froms = [each.dotted.rpartition(".") for each in bindings if each.how is Binds.IMPORT]
+        if any(last == name and module.program.by_name.get(first) is home for first, _, last in froms):
+            yield from _names_in(module, alias, module.top)
 
 
 def _is_load(node: ast.Name | ast.Attribute) -> bool:
@@ -143,15 +153,25 @@ def is_only_written(module: Module, node: ast.AST, seen: frozenset[ast.AST] = fr
     match parent:
         case ast.Expr() | ast.Delete():
             return True
-        case ast.Attribute(ctx=ctx) | ast.Subscript(ctx=ctx) if parent.value is node:
-            if isinstance(ctx, ast.Load):
-                return is_only_written(module, parent, seen)
+        case ast.Attribute(ctx=ast.Load(), value=value) if value is node:
+            return is_only_written(module, parent, seen)
+        case ast.Attribute(value=value) | ast.Subscript(ctx=ast.Store() | ast.Del(), value=value) if (
+            value is node
+        ):
             return not isinstance(module.parents[parent], ast.AugAssign)  # which looks at it first
         case ast.Call(func=func) if func is node:
             return is_only_written(module, parent, seen)
         case ast.withitem(optional_vars=None):
             return True
         case ast.Assign(targets=[target]) | ast.AnnAssign(target=target) | ast.withitem(optional_vars=target):
-            is_name = isinstance(target, (ast.Name, ast.Attribute))
-            return is_name and all(is_only_written(home, use, seen) for home, use in loads(module, target))
+            is_kept = isinstance(target, (ast.Name, ast.Attribute)) and not _is_changed_in_place(
+                module, target
+            )
+            return is_kept and all(is_only_written(home, use, seen) for home, use in loads(module, target))
     return False
+
+
+def _is_changed_in_place(module: Module, target: ast.Name | ast.Attribute) -> bool:
+    """`rows += 1`, of any name of that spelling."""
+    word = target.id if isinstance(target, ast.Name) else target.attr
+    return any(isinstance(module.parents[each], ast.AugAssign) for each in module.by_word[word])

@@ -5,15 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dp2ddp.codemod.apply import edit_text
-from dp2ddp.codemod.knowledge import canonical, knows
-from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Example, Flags, Notes, Rewrites, Untouched, code_of
 from dp2ddp.codemod.small.plan import FilePlan, plan_file
 from dp2ddp.codemod.small.rule import Rule, all_rules
-from dp2ddp.source.files import SourceFile
-from dp2ddp.source.notebooks import RawCell, script_of
-from dp2ddp.source.projects import Project
 from tests.codemod.nodes import nodes_of, spelled
+from tests.codemod.small.scripts import module
 
 RULES = all_rules()
 EXAMPLES = [
@@ -24,12 +20,7 @@ EXAMPLES = [
 
 
 def plan_of(text: str, *rules: Rule) -> FilePlan:
-    """An example that begins with a mark is a notebook, with a cell behind each mark."""
-    source = SourceFile(None, text)
-    if text.startswith("# %%\n"):
-        source = script_of([RawCell("code", cell) for cell in text.split("# %%\n")[1:]], None)
-    program = Program(Project(source), canonical, knows)
-    return plan_file(program.entry, rules, ())
+    return plan_file(module(text), rules, ())
 
 
 def rewritten(plan: FilePlan) -> str:

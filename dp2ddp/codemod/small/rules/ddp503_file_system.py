@@ -166,9 +166,7 @@ def _by_looks(module: Module, call: Call) -> Iterator[Finding]:
         call.name.startswith(QUIET) or "." not in call.name or module.program.is_local(call.name)
     ):
         return
-    if call.name is None and (
-        function is None or name in module.program.methods and not is_foreign(module, function.value)
-    ):
+    if call.name is None and (function is None or _is_own(module, function)):
         return
     match method(name):
         case MethodDoes.WRITE if call.is_bare and name.startswith("save"):
@@ -190,3 +188,10 @@ def _by_looks(module: Module, call: Call) -> Iterator[Finding]:
 def _function(module: Module, call: Call) -> ast.Attribute | None:
     """The method that is called, also by a name for it: `save = image.save; save(path)`."""
     return next((each for each in module.values(call.node.func) if isinstance(each, ast.Attribute)), None)
+
+
+def _is_own(module: Module, function: ast.Attribute) -> bool:
+    """A method of the program's classes; what a wrapper holds (`net.module.save()`) is one of them, too."""
+    if isinstance(function.value, ast.Attribute) and function.value.attr == "module":
+        return True
+    return function.attr in module.program.methods and not is_foreign(module, function.value)

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard
-from dp2ddp.codemod.facts.draws import draws
+from dp2ddp.codemod.knowledge.functions import Does, does
+from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
 from dp2ddp.codemod.rule import Flags, Untouched
@@ -28,6 +29,12 @@ class DrawInBackward(Rule):
     ## Why
     Each device draws from a stream of its own in backward, too; a rank has its device's stream only while its replica
     runs forward.
+
+    ## Safety
+    Draws in a forward need nothing: each replica has streams of its own, on its device and on the host.
+
+    ## References
+    docs/semantics.md#device-streams, docs/semantics.md#host-draws.
     """
 
     code = "DDP905"
@@ -88,7 +95,7 @@ class DrawInBackward(Rule):
             if home is module
         }
         for call in module.calls:
-            if not draws(call.name or "", call.method):
+            if not _draws(call):
                 continue
             name = f"{call.name or f'.{call.method}'}()"
             if call.node in in_backward:
@@ -103,6 +110,10 @@ class DrawInBackward(Rule):
                     f"{name} is drawn once, and kept by functools: a rank would draw and keep its own",
                     "draw it in __init__, as a buffer of the module",
                 )
+
+
+def _draws(call: Call) -> bool:
+    return does(call.name) is Does.DRAW or call.name is None and method(call.method) is MethodDoes.DRAW
 
 
 def _backwards(module: Module) -> Iterator[ast.AST]:
