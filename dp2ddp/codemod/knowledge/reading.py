@@ -61,8 +61,46 @@ LOOKING = _names(
 )
 NEW_CONTAINERS = _names("list tuple dict set frozenset zip enumerate sorted reversed map filter OrderedDict")
 COMPUTING_HOMES = (
-    *("torch.", "torchvision.", "torchaudio.", "math.", "numpy.", "cmath.", "copy.", "itertools.", "functools."),
-    *("einops.", "scipy.", "collections.", "typing.", "operator.", "string.", "re.", "timm.", "random.", "types."),
-    *("contextlib.", "dataclasses.", "enum.", "abc.", "numbers.", "time.", "warnings.", "logging.getLogger", "PIL."),
+    *(
+        "torch.",
+        "torchvision.",
+        "torchaudio.",
+        "math.",
+        "numpy.",
+        "cmath.",
+        "copy.",
+        "itertools.",
+        "functools.",
+    ),
+    *(
+        "einops.",
+        "scipy.",
+        "collections.",
+        "typing.",
+        "operator.",
+        "string.",
+        "re.",
+        "timm.",
+        "random.",
+        "types.",
+    ),
+    *(
+        "contextlib.",
+        "dataclasses.",
+        "enum.",
+        "abc.",
+        "numbers.",
+        "time.",
+        "warnings.",
+        "logging.getLogger",
+        "PIL.",
+    ),
 )
-MODULE_HOMES = ("torch.nn.", "torchvision.", "timm.", "transformers.", "pretrainedmodels.", "segmentation_models_pytorch.")
+MODULE_HOMES = (
+    "torch.nn.",
+    "torchvision.",
+    "timm.",
+    "transformers.",
+    "pretrainedmodels.",
+    "segmentation_models_pytorch.",
+)

@@ -8,25 +8,48 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.reading import COMPUTING_HOMES, FILLING, LOOKING, MODULE_HOMES, READING
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, Function
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.small.sharing import Level, Sharing
+from dp2ddp.codemod.small.sharing import Sharing
 
 MODULE = "torch.nn.Module"
 WRAP = "torch.nn.DataParallel"  # whose own methods run once, not for each replica
 OF_FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
-NO_MODULES = ("builtins.", "torch.utils.", "torch.optim.", "abc.", "enum.", "typing.", "collections.", "argparse.", "threading.")
-HARMLESS = (None, Does.WRAP, Does.COUNT_DEVICES, Does.MAKE_DEVICE, Does.SET_DEVICE, Does.CLOCK)
+NO_MODULES = (
+    "builtins.",
+    "torch.utils.",
+    "torch.optim.",
+    "abc.",
+    "enum.",
+    "typing.",
+    "collections.",
+    "argparse.",
+    "threading.",
+)
+HARMLESS = (None, Does.WRAP, Does.DRAW, Does.COUNT_DEVICES, Does.MAKE_DEVICE, Does.SET_DEVICE, Does.CLOCK)
 BUILDING = ("__init__", "__new__", "__post_init__", "__init_subclass__", "__setstate__")
 SHOWING = ("__repr__", "__str__", "__del__", "__getstate__", "__reduce__")
-CONSUMED = ("iter", "zip", "map", "filter", "enumerate", "reversed", "defaultdict", "ChainMap", "cycle", "count", "chain")
+CONSUMED = (
+    "iter",
+    "zip",
+    "map",
+    "filter",
+    "enumerate",
+    "reversed",
+    "defaultdict",
+    "ChainMap",
+    "cycle",
+    "count",
+    "chain",
+)
 
 
+@lru_cache(maxsize=1)  # each mention of DataParallel asks
 def fills_something(program: Program) -> bool:
     """Whether a forward or a hook writes to anything but locals and plain attributes of self."""
     return next(fillings(program), None) is not None
@@ -44,11 +67,14 @@ class Forwards:
         self.program, self.sharing = program, Sharing(program)
         self.methods: dict[str, list[tuple[Module, Function]]] = {}
         for module in program.modules:
-            for function in module.all(ast.FunctionDef):
-                if isinstance(module.parents[function], ast.ClassDef):
-                    self.methods.setdefault(function.name, []).append((module, function))
+            for method in module.all(ast.FunctionDef):
+                if isinstance(module.parents[method], ast.ClassDef):
+                    self.methods.setdefault(method.name, []).append((module, method))
         self.running: dict[ast.AST, Module] = {}  # functions and lambdas of forwards and hooks
         self.building: dict[ast.AST, Module] = {}  # what runs before: what it hands on runs later
+        self.bound: set[ast.AST] = (
+            set()
+        )  # methods of the module itself: `layer.register_forward_hook(self.keep)`
         self._seen: set[ast.AST] = set()  # values and classes that were looked through
         self._begin()
         before = -1
@@ -73,7 +99,11 @@ class Forwards:
                 if self.is_part(module, node):
                     self._add_part(module, node)
             for call in module.calls:
-                is_hook = call.method.startswith("register_") and "hook" in call.method and "step" not in call.method
+                is_hook = (
+                    call.method.startswith("register_")
+                    and "hook" in call.method
+                    and "step" not in call.method
+                )
                 if is_hook and call.method not in self.methods:
                     for given in call.node.args:
                         self._hand_on(module, given)
@@ -82,12 +112,16 @@ class Forwards:
                     for given in (*call.node.args, *(each.value for each in call.node.keywords)):
                         self._hand_on(module, given)
             for assigned in module.all(ast.Assign):
-                if any(isinstance(each, ast.Attribute) and each.attr == "forward" for each in assigned.targets):
+                if any(
+                    isinstance(each, ast.Attribute) and each.attr == "forward" for each in assigned.targets
+                ):
                     self._hand_on(module, assigned.value)
 
     def _add_part(self, module: Module, node: ast.ClassDef) -> None:
         bases = {module.name(base) for base in node.bases}
-        is_whole = all(base == MODULE or self._class(base) for base in bases)  # else its forward may be a library's
+        is_whole = all(
+            base == MODULE or self._class(base) for base in bases
+        )  # else its forward may be a library's
         for function in functions_of(node):
             if function.name in BUILDING:
                 self.building[function] = module
@@ -100,8 +134,10 @@ class Forwards:
     def _class(self, dotted: str | None) -> tuple[Module, ast.ClassDef] | None:
         home, _, name = (dotted or "").rpartition(".")
         module = self.program.by_name.get(home)
-        found = module.top.bindings.get(name, ()) if module else ()
-        return next(((module, each.node) for each in found if isinstance(each.node, ast.ClassDef)), None)  # type: ignore[misc]
+        if module is None:
+            return None
+        found = (each.node for each in module.top.bindings.get(name, ()))
+        return next(((module, each) for each in found if isinstance(each, ast.ClassDef)), None)
 
     def _functions(self, module: Module, node: ast.expr) -> list[tuple[Module, Function]]:
         """The functions of the program that an expression names; methods by their names alone."""
@@ -109,7 +145,12 @@ class Forwards:
         there = self.program.by_name.get(home)
         found = [each.node for each in there.top.bindings.get(name, ())] if there else []
         functions = [(there, each) for each in found if isinstance(each, FUNCTIONS)]
-        if functions or not isinstance(node, ast.Attribute) or name and not self.program.is_local(module.name(node)):
+        if (
+            functions
+            or not isinstance(node, ast.Attribute)
+            or name
+            and not self.program.is_local(module.name(node))
+        ):
             return functions  # type: ignore[return-value]
         return self.methods.get(node.attr, [])
 
@@ -142,6 +183,7 @@ class Forwards:
             if isinstance(each, ast.Lambda):
                 self._run(module, each)
             elif isinstance(each, (ast.Name, ast.Attribute)):
+                self.bound |= {function for _, function in self._functions(module, each)}
                 self._mention(module, each, runs=True)
 
     def _mention(self, module: Module, node: ast.Name | ast.Attribute, *, runs: bool) -> None:
@@ -165,7 +207,12 @@ class Forwards:
         is_function = any(module.name(base) in OF_FUNCTION for base in node.bases)
         for function in functions_of(node):
             is_called = function.name.startswith("__") and function.name not in SHOWING
-            if is_called and function.name not in BUILDING or is_function and function.name in ("forward", "backward"):
+            if (
+                is_called
+                and function.name not in BUILDING
+                or is_function
+                and function.name in ("forward", "backward")
+            ):
                 self._run(module, function)
 
     def _use_variable(self, module: Module, node: ast.Name) -> None:
@@ -181,7 +228,7 @@ class Forwards:
                 self._hand_on(module, binding.node)
 
     def _follow(self, module: Module, function: ast.AST, *, runs: bool) -> None:
-        """What a function calls and names; what it does when it builds a model is not looked at, but what it hands on."""
+        """What a function calls and names; of one that builds a model, what it hands on."""
         called = {each.func for each in ast.walk(function) if isinstance(each, ast.Call)}
         applied = {given for each in called if isinstance(each, ast.Attribute) and each.attr == "apply"
                    for given in module.parents[each].args}  # type: ignore[attr-defined]  # fmt: skip
@@ -191,14 +238,23 @@ class Forwards:
             if not runs and node is not function and isinstance(node, FUNCTIONS) and node not in applied:
                 self._run(module, node)
             is_use = isinstance(getattr(node, "ctx", None), ast.Load)
-            if is_use and isinstance(node, (ast.Name, ast.Attribute)) and not self._is_of_library(module, node):
-                self._mention(module, node, runs=runs or node not in called and node not in applied)
+            if (
+                not is_use
+                or not isinstance(node, (ast.Name, ast.Attribute))
+                or self._is_of_library(module, node)
+            ):
+                continue
+            is_handed_on = not runs and node not in called and node not in applied
+            if is_handed_on:
+                self.bound |= {found for _, found in self._functions(module, node)}
+            self._mention(module, node, runs=runs or is_handed_on)
 
     def _is_of_library(self, module: Module, node: ast.AST) -> bool:
-        """`parts.append`, of a list that is made here, and `x.view`."""
-        if not isinstance(node, ast.Attribute) or node.attr not in READING | FILLING:
-            return isinstance(node, ast.Attribute) and node.attr in BUILDING  # of bases, which are looked at by themselves
-        return not self.sharing.is_shared(module, node.value)
+        """`parts.append`, of a list that is made here; `x.view`; `super().__init__`, which is looked at by itself."""
+        if not isinstance(node, ast.Attribute):
+            return False
+        is_known = node.attr in READING | FILLING
+        return node.attr in BUILDING or is_known and not self.sharing.is_shared(module, node.value)
 
     # --- what is handed in
 
@@ -207,7 +263,7 @@ class Forwards:
         shared = [(place, value) for place, value in given if self.sharing.level(module, value)]
         if not shared:
             return
-        for place, value in shared if runs else ():
+        for place, _ in shared if runs else ():
             self._taint(module, node.func, place)
         for _, value in given:  # `map(f, items)`, `checkpoint(self.block, x)`: to any parameter
             if isinstance(value, (ast.Name, ast.Attribute, ast.Lambda)):
@@ -219,10 +275,9 @@ class Forwards:
             functions: list[tuple[Module, Function]] = [(module, node)]
         else:
             functions = self._functions(module, node)
-        name = module.name(node)
-        if not functions and place is not None and (name is None or not name.startswith(COMPUTING_HOMES)):
-            if name is None and not (isinstance(node, ast.Attribute) and node.attr in READING | FILLING):
-                functions = [*self.methods.get("forward", ()), *self.methods.get("__call__", ())]
+        is_method = isinstance(node, ast.Attribute) and node.attr in READING | FILLING
+        if not functions and place is not None and module.name(node) is None and not is_method:  # of layers
+            functions = [*self.methods.get("forward", ()), *self.methods.get("__call__", ())]
         for home, function in functions:
             names = _parameters(function, is_method=isinstance(home.parents[function], ast.ClassDef))
             if isinstance(place, int):
@@ -240,7 +295,11 @@ class Forwards:
         found = {name for name, each in values.items() if any(_is_consumed(*value) for value in each)}
         for module in self.program.modules:
             for name, bindings in module.top.bindings.items():
-                found |= {name for each in bindings if isinstance(each.node, ast.expr) and _is_consumed(module, each.node)}
+                found |= {
+                    name
+                    for each in bindings
+                    if isinstance(each.node, ast.expr) and _is_consumed(module, each.node)
+                }
         return found
 
     def is_layer(self, node: ast.expr) -> bool:
@@ -257,7 +316,9 @@ class Forwards:
     def _is_module(self, module: Module, value: ast.expr | None) -> bool:
         for _ in range(4):
             if isinstance(value, ast.Name) and (scope := module.scope_of[value].lookup(value.id)):
-                value = next((each.node for each in scope.bindings[value.id] if isinstance(each.node, ast.expr)), None)
+                value = next(
+                    (each.node for each in scope.bindings[value.id] if isinstance(each.node, ast.expr)), None
+                )
         if isinstance(value, ast.Constant):
             return value.value is None
         while isinstance(value, (ast.Call, ast.Attribute, ast.Subscript)) and module.name(value) is None:
@@ -283,7 +344,9 @@ class Writing:
                 return True
             case ast.Attribute(value=owner, ctx=ast.Store() | ast.Del()):
                 if self.is_own_self(owner):
-                    return isinstance(self.module.parents[node], ast.AugAssign) and self._may_be_container(node)
+                    return isinstance(self.module.parents[node], ast.AugAssign) and self._may_be_container(
+                        node
+                    )
                 return self.is_shared(owner)
             case ast.Subscript(value=owner, ctx=ast.Store() | ast.Del()):
                 return self.is_shared(owner)
@@ -316,7 +379,8 @@ class Writing:
         name = owner.attr if isinstance(owner, ast.Attribute) else ""
         values = self.sharing.attributes.values.get(name, [])
         return bool(values) and not any(
-            isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.Constant)) or value is None
+            isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.Constant))
+            or value is None
             for _, value in values
         )
 
@@ -331,6 +395,8 @@ class Writing:
         kind = self.module.parents.get(function) if function else None
         if not isinstance(kind, ast.ClassDef) or not isinstance(function, ast.FunctionDef):
             return False
+        if function in self.forwards.bound or scope and self.sharing.is_closure(self.module, owner, scope):
+            return False  # the module itself, not a replica of it
         is_function = any(self.module.name(base) in OF_FUNCTION for base in kind.bases)
         is_kept = self.forwards.is_part(self.module, kind) or is_function or function.name in BUILDING
         arguments = function.args.args
@@ -366,7 +432,9 @@ class Writing:
             return True
         if is_inplace:
             return bool(call.node.args) and self.is_shared(call.node.args[0])
-        return not name.startswith(("torch.", "torchvision.", "math.", "einops.", "copy.", "typing.", "timm.", "types."))
+        return not name.startswith(
+            ("torch.", "torchvision.", "math.", "einops.", "copy.", "typing.", "timm.", "types.")
+        )
 
     def _method_fills(self, call: Call, function: ast.expr) -> bool:
         if not isinstance(function, ast.Attribute) or self.is_own_self(function.value):
@@ -383,7 +451,12 @@ class Writing:
 
 def functions_of(node: ast.ClassDef) -> list[ast.FunctionDef]:
     """Methods of a class, also those under `if`."""
-    inner = [each for statement in node.body if isinstance(statement, (ast.If, ast.Try)) for each in ast.walk(statement)]
+    inner = [
+        each
+        for statement in node.body
+        if isinstance(statement, (ast.If, ast.Try))
+        for each in ast.walk(statement)
+    ]
     return [each for each in (*node.body, *inner) if isinstance(each, ast.FunctionDef)]
 
 
@@ -402,14 +475,24 @@ def _first(function: Function) -> list[str]:
 
 def _is_static(function: Function, *kinds: str) -> bool:
     decorators = getattr(function, "decorator_list", [])
-    return any(isinstance(each, ast.Name) and each.id in (kinds or ("staticmethod", "classmethod")) for each in decorators)
+    return any(
+        isinstance(each, ast.Name) and each.id in (kinds or ("staticmethod", "classmethod"))
+        for each in decorators
+    )
 
 
 def _with_own_defaults(function: Function) -> list[str]:
     """Parameters with a default that all calls share: `def forward(self, x, seen=[])`."""
     given = function.args
-    pairs = [*zip(reversed([*given.posonlyargs, *given.args]), reversed(given.defaults)), *zip(given.kwonlyargs, given.kw_defaults)]
-    return [each.arg for each, default in pairs if not isinstance(default, (ast.Constant, ast.UnaryOp, type(None)))]
+    pairs = [
+        *zip(reversed([*given.posonlyargs, *given.args]), reversed(given.defaults), strict=False),
+        *zip(given.kwonlyargs, given.kw_defaults, strict=True),
+    ]
+    return [
+        each.arg
+        for each, default in pairs
+        if not isinstance(default, (ast.Constant, ast.UnaryOp, type(None)))
+    ]
 
 
 def _is_consumed(module: Module, value: ast.expr | None) -> bool:

@@ -6,12 +6,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
 from typing import TypeAlias
 
 from dp2ddp.codemod.knowledge.reading import NEW_CONTAINERS, VIEWS
-from dp2ddp.codemod.model.modules import Call, Module
-from dp2ddp.codemod.model.nodes import COMPREHENSIONS, FUNCTIONS, Function
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.nodes import Function
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Scope
 
@@ -55,7 +54,7 @@ class Attributes:
         for call in module.calls:
             given = call.argument(0, "name")
             if call.method in ("register_buffer", "register_parameter") and isinstance(given, ast.Constant):
-                self.copied.add(given.value)
+                self.copied.add(str(given.value))
 
     def is_constant(self, name: str) -> bool:
         """Whether it only ever is a number, a text, None: what nobody can change in place."""
@@ -143,14 +142,20 @@ class Sharing:
         if key in self._asked:
             return Level.NEW
         sources = self.sources(module).get(key, [])
-        outlives = scope is module.top or scope.node in self.outer
+        outlives = scope is module.top or self.is_closure(module, node, scope)
         if outlives:
-            is_constant = sources and all(not each.is_element and _is_constant(each.value) for each in sources)
+            is_constant = sources and all(
+                not each.is_element and _is_constant(each.value) for each in sources
+            )
             return Level.NEW if is_constant else Level.SHARED
         self._asked.add(key)
         level = max((self._of_source(module, scope, node.id, each) for each in sources), default=Level.NEW)
         self._asked.discard(key)
         return level
+
+    def is_closure(self, module: Module, node: ast.AST, scope: Scope) -> bool:
+        """Whether a name belongs to a function around, which has ended before the forward began."""
+        return scope.node in self.outer and module.function_around(node) is not scope.node
 
     def _of_source(self, module: Module, scope: Scope, name: str, source: Source) -> Level:
         if source.value is None:
@@ -172,12 +177,24 @@ class Sharing:
 
 def assignments(module: Module) -> Iterator[tuple[ast.AST, Source]]:
     """Targets of a file, with what they are set to."""
-    for node in module.nodes(ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.comprehension, ast.withitem, ast.arg):
+    for node in module.nodes(
+        ast.Assign,
+        ast.AnnAssign,
+        ast.NamedExpr,
+        ast.For,
+        ast.AsyncFor,
+        ast.comprehension,
+        ast.withitem,
+        ast.arg,
+    ):
         match node:
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
                     yield from _pairs(target, Source(value))
-            case ast.AnnAssign(target=target, value=ast.expr() as value) | ast.NamedExpr(target=target, value=value):
+            case (
+                ast.AnnAssign(target=target, value=ast.expr() as value)
+                | ast.NamedExpr(target=target, value=value)
+            ):
                 yield from _pairs(target, Source(value))
             case ast.For(target=target, iter=value) | ast.AsyncFor(target=target, iter=value):
                 yield from _pairs(target, Source(value, is_element=True))
@@ -195,7 +212,11 @@ def _pairs(target: ast.expr, source: Source) -> Iterator[tuple[ast.AST, Source]]
         yield from _pairs(target.value, source)
     elif isinstance(target, (ast.Tuple, ast.List)):
         value = source.value
-        one_by_one = isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts) and not source.is_element
+        one_by_one = (
+            isinstance(value, (ast.Tuple, ast.List))
+            and len(value.elts) == len(target.elts)
+            and not source.is_element
+        )
         for place, part in enumerate(target.elts):
             each = Source(value.elts[place]) if one_by_one else Source(value, is_element=True)  # type: ignore[union-attr]
             yield from _pairs(part, each)
