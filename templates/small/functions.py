@@ -125,6 +125,13 @@ def reduce_add_on_ranks(destination: Any, count: int, *tensors: torch.Tensor) ->
     return tuple(sum(tensors[place + count :: count], tensors[place]) for place in range(count))
 
 
+class Running:
+    """The replicas of the call of parallel_apply that goes on."""
+
+    numbers: List[int] = []
+    exchange_messages = False  # while they run, so that nobody may wait for one that has failed
+
+
 def parallel_apply_on_ranks(
     modules: Any, inputs: Any, kwargs_tup: Any = None, devices: Any = None
 ) -> List[Any]:
@@ -138,9 +145,11 @@ def parallel_apply_on_ranks(
         raise RuntimeError(f"{max(numbers) + 1} replicas need as many ranks")
     origins = [module.of_all_ranks[1:] for module in modules if hasattr(module, "of_all_ranks")]
     networks = [*dict.fromkeys(network for network, _ in origins)]
-    has_rows = dist.get_rank() in numbers
+    has_rows, Running.numbers = dist.get_rank() in numbers, numbers
     place = numbers.index(dist.get_rank()) if has_rows else 0
-    mine = modules[place] if has_rows or not origins else make_replica(*origins[0])
+    mine = modules[place]
+    if not has_rows:  # it runs the first replica, for its messages and its way back, and keeps nothing
+        vars(mine).pop("forward", None)
     tensors = [
         tensor for tensor in tensors_of((inputs, options)) if tensor.requires_grad and torch.is_grad_enabled()
     ]
@@ -151,6 +160,8 @@ def parallel_apply_on_ranks(
         try:
             outputs = mine(*rows, **named)
         except Exception as raised:
+            if Running.exchange_messages:
+                raise
             error = raised if has_rows else None
     changes = [changes_of(network, old) for network, old in zip(networks, before)]
     own = SideEffects(

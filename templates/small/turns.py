@@ -382,7 +382,9 @@ def set_stream(generator: Any, state: Any) -> None:
 
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
-    flat = tensor.detach().cpu().clone().contiguous().reshape(-1)  # numpy() would fix the size of the tensor's own storage
+    flat = (
+        tensor.detach().cpu().clone().contiguous().reshape(-1)
+    )  # numpy() would fix the size of the tensor's own storage
     return bytes(flat.view(torch.uint8).numpy().tobytes()) if flat.numel() else b""
 
 

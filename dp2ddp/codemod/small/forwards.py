@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.knowledge.reading import COMPUTING_HOMES, FILLING, LOOKING, MODULE_HOMES, READING
@@ -31,7 +31,7 @@ NO_MODULES = (
     "argparse.",
     "threading.",
 )
-HARMLESS = (None, Does.WRAP, Does.COUNT_DEVICES, Does.MAKE_DEVICE, Does.SET_DEVICE, Does.CLOCK)
+HARMLESS = (None, Does.WRAP, Does.DRAW, Does.COUNT_DEVICES, Does.MAKE_DEVICE, Does.SET_DEVICE, Does.CLOCK)
 BUILDING = ("__init__", "__new__", "__post_init__", "__init_subclass__", "__setstate__")
 SHOWING = ("__repr__", "__str__", "__del__", "__getstate__", "__reduce__")
 CONSUMED = (
@@ -49,6 +49,7 @@ CONSUMED = (
 )
 
 
+@lru_cache(maxsize=1)  # each mention of DataParallel asks
 def fills_something(program: Program) -> bool:
     """Whether a forward or a hook writes to anything but locals and plain attributes of self."""
     return next(fillings(program), None) is not None
@@ -66,11 +67,14 @@ class Forwards:
         self.program, self.sharing = program, Sharing(program)
         self.methods: dict[str, list[tuple[Module, Function]]] = {}
         for module in program.modules:
-            for function in module.all(ast.FunctionDef):
-                if isinstance(module.parents[function], ast.ClassDef):
-                    self.methods.setdefault(function.name, []).append((module, function))
+            for method in module.all(ast.FunctionDef):
+                if isinstance(module.parents[method], ast.ClassDef):
+                    self.methods.setdefault(method.name, []).append((module, method))
         self.running: dict[ast.AST, Module] = {}  # functions and lambdas of forwards and hooks
         self.building: dict[ast.AST, Module] = {}  # what runs before: what it hands on runs later
+        self.bound: set[ast.AST] = (
+            set()
+        )  # methods of the module itself: `layer.register_forward_hook(self.keep)`
         self._seen: set[ast.AST] = set()  # values and classes that were looked through
         self._begin()
         before = -1
@@ -130,8 +134,10 @@ class Forwards:
     def _class(self, dotted: str | None) -> tuple[Module, ast.ClassDef] | None:
         home, _, name = (dotted or "").rpartition(".")
         module = self.program.by_name.get(home)
-        found = module.top.bindings.get(name, ()) if module else ()
-        return next(((module, each.node) for each in found if isinstance(each.node, ast.ClassDef)), None)  # type: ignore[misc]
+        if module is None:
+            return None
+        found = (each.node for each in module.top.bindings.get(name, ()))
+        return next(((module, each) for each in found if isinstance(each, ast.ClassDef)), None)
 
     def _functions(self, module: Module, node: ast.expr) -> list[tuple[Module, Function]]:
         """The functions of the program that an expression names; methods by their names alone."""
@@ -177,6 +183,7 @@ class Forwards:
             if isinstance(each, ast.Lambda):
                 self._run(module, each)
             elif isinstance(each, (ast.Name, ast.Attribute)):
+                self.bound |= {function for _, function in self._functions(module, each)}
                 self._mention(module, each, runs=True)
 
     def _mention(self, module: Module, node: ast.Name | ast.Attribute, *, runs: bool) -> None:
@@ -221,7 +228,7 @@ class Forwards:
                 self._hand_on(module, binding.node)
 
     def _follow(self, module: Module, function: ast.AST, *, runs: bool) -> None:
-        """What a function calls and names; what it does when it builds a model is not looked at, but what it hands on."""
+        """What a function calls and names; of one that builds a model, what it hands on."""
         called = {each.func for each in ast.walk(function) if isinstance(each, ast.Call)}
         applied = {given for each in called if isinstance(each, ast.Attribute) and each.attr == "apply"
                    for given in module.parents[each].args}  # type: ignore[attr-defined]  # fmt: skip
@@ -232,19 +239,22 @@ class Forwards:
                 self._run(module, node)
             is_use = isinstance(getattr(node, "ctx", None), ast.Load)
             if (
-                is_use
-                and isinstance(node, (ast.Name, ast.Attribute))
-                and not self._is_of_library(module, node)
+                not is_use
+                or not isinstance(node, (ast.Name, ast.Attribute))
+                or self._is_of_library(module, node)
             ):
-                self._mention(module, node, runs=runs or node not in called and node not in applied)
+                continue
+            is_handed_on = not runs and node not in called and node not in applied
+            if is_handed_on:
+                self.bound |= {found for _, found in self._functions(module, node)}
+            self._mention(module, node, runs=runs or is_handed_on)
 
     def _is_of_library(self, module: Module, node: ast.AST) -> bool:
-        """`parts.append`, of a list that is made here, and `x.view`."""
-        if not isinstance(node, ast.Attribute) or node.attr not in READING | FILLING:
-            return (
-                isinstance(node, ast.Attribute) and node.attr in BUILDING
-            )  # of bases, which are looked at by themselves
-        return not self.sharing.is_shared(module, node.value)
+        """`parts.append`, of a list that is made here; `x.view`; `super().__init__`, which is looked at by itself."""
+        if not isinstance(node, ast.Attribute):
+            return False
+        is_known = node.attr in READING | FILLING
+        return node.attr in BUILDING or is_known and not self.sharing.is_shared(module, node.value)
 
     # --- what is handed in
 
@@ -253,7 +263,7 @@ class Forwards:
         shared = [(place, value) for place, value in given if self.sharing.level(module, value)]
         if not shared:
             return
-        for place, value in shared if runs else ():
+        for place, _ in shared if runs else ():
             self._taint(module, node.func, place)
         for _, value in given:  # `map(f, items)`, `checkpoint(self.block, x)`: to any parameter
             if isinstance(value, (ast.Name, ast.Attribute, ast.Lambda)):
@@ -265,10 +275,9 @@ class Forwards:
             functions: list[tuple[Module, Function]] = [(module, node)]
         else:
             functions = self._functions(module, node)
-        name = module.name(node)
-        if not functions and place is not None and (name is None or not name.startswith(COMPUTING_HOMES)):
-            if name is None and not (isinstance(node, ast.Attribute) and node.attr in READING | FILLING):
-                functions = [*self.methods.get("forward", ()), *self.methods.get("__call__", ())]
+        is_method = isinstance(node, ast.Attribute) and node.attr in READING | FILLING
+        if not functions and place is not None and module.name(node) is None and not is_method:  # of layers
+            functions = [*self.methods.get("forward", ()), *self.methods.get("__call__", ())]
         for home, function in functions:
             names = _parameters(function, is_method=isinstance(home.parents[function], ast.ClassDef))
             if isinstance(place, int):
@@ -386,6 +395,8 @@ class Writing:
         kind = self.module.parents.get(function) if function else None
         if not isinstance(kind, ast.ClassDef) or not isinstance(function, ast.FunctionDef):
             return False
+        if function in self.forwards.bound or scope and self.sharing.is_closure(self.module, owner, scope):
+            return False  # the module itself, not a replica of it
         is_function = any(self.module.name(base) in OF_FUNCTION for base in kind.bases)
         is_kept = self.forwards.is_part(self.module, kind) or is_function or function.name in BUILDING
         arguments = function.args.args
@@ -474,8 +485,8 @@ def _with_own_defaults(function: Function) -> list[str]:
     """Parameters with a default that all calls share: `def forward(self, x, seen=[])`."""
     given = function.args
     pairs = [
-        *zip(reversed([*given.posonlyargs, *given.args]), reversed(given.defaults)),
-        *zip(given.kwonlyargs, given.kw_defaults),
+        *zip(reversed([*given.posonlyargs, *given.args]), reversed(given.defaults), strict=False),
+        *zip(given.kwonlyargs, given.kw_defaults, strict=True),
     ]
     return [
         each.arg

@@ -54,7 +54,7 @@ class Attributes:
         for call in module.calls:
             given = call.argument(0, "name")
             if call.method in ("register_buffer", "register_parameter") and isinstance(given, ast.Constant):
-                self.copied.add(given.value)
+                self.copied.add(str(given.value))
 
     def is_constant(self, name: str) -> bool:
         """Whether it only ever is a number, a text, None: what nobody can change in place."""
@@ -142,7 +142,7 @@ class Sharing:
         if key in self._asked:
             return Level.NEW
         sources = self.sources(module).get(key, [])
-        outlives = scope is module.top or scope.node in self.outer
+        outlives = scope is module.top or self.is_closure(module, node, scope)
         if outlives:
             is_constant = sources and all(
                 not each.is_element and _is_constant(each.value) for each in sources
@@ -152,6 +152,10 @@ class Sharing:
         level = max((self._of_source(module, scope, node.id, each) for each in sources), default=Level.NEW)
         self._asked.discard(key)
         return level
+
+    def is_closure(self, module: Module, node: ast.AST, scope: Scope) -> bool:
+        """Whether a name belongs to a function around, which has ended before the forward began."""
+        return scope.node in self.outer and module.function_around(node) is not scope.node
 
     def _of_source(self, module: Module, scope: Scope, name: str, source: Source) -> Level:
         if source.value is None:

@@ -13,6 +13,7 @@ from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small.forwards import fills_something
 from dp2ddp.codemod.small.mentions import is_type_test, mentions
+from dp2ddp.codemod.small.replicated import has_own_parts
 
 WRAP = "torch.nn.DataParallel"
 # What DistributedDataParallel does not do as DataParallel does, or sees too late. Gradients are multiplied by the
@@ -46,6 +47,8 @@ NARROW = {"KeyboardInterrupt", "ImportError", "ModuleNotFoundError", "FileNotFou
 @lru_cache(maxsize=1)
 def wrapper(program: Program) -> str:
     """The helper that takes DataParallel's place."""
+    if has_own_parts(program):
+        return "DataParallelOnRanks"
     if fills_something(program):
         return "WholeBatchInTurns"
     return "WholeBatchDDP" if is_ordinary(program) else "WholeBatchParallel"
