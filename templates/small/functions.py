@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from .draws import ReplicaDraws
 from .meeting import SideEffects, meet
-from .model import WholeBatchParallel, changes_of, copies_of, versions_of
+from .model import WholeBatchParallel, changes_of, copies_of, sums_of, versions_of
 from .one_rank import share_tree
 from .ranks import together
 from .replicas import make_replica, share_tensors
@@ -78,7 +78,7 @@ def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = Fa
     rows = Rows(0)
     rows.want_gradient = True  # other things may be summed in backward between these
     with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
-        copies = copies_of(network, rows)
+        copies = copies_of(network, sums_of(network, rows))
     replicas = [make_replica(network, copies) for _ in devices]
     for number, replica in enumerate(replicas):
         replica.of_all_ranks = number, network, copies

@@ -94,9 +94,11 @@ def compute_own_rows(module: torch.nn.Module, dim: int, run_replica: Any, inputs
     device = parameters[0].device if parameters else None
     inputs, kwargs = map_tensors(lambda tensor: rows.take(tensor, device), (inputs, kwargs))
     outputs, error, before = None, None, versions_of(module)
+    sums = sums_of(module, rows)
+    copies = copies_of(module, sums)
     with draws(rows.has_any):
         try:
-            outputs = run_replica(make_replica(module, copies_of(module, rows)), rows.has_any, inputs, kwargs)
+            outputs = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
         except Exception as raised:
             error = raised if rows.has_any else None
     own = SideEffects(draws.on_host, draws.on_device, *changes_of(module, before))
@@ -107,18 +109,23 @@ def compute_own_rows(module: torch.nn.Module, dim: int, run_replica: Any, inputs
         share_tensors([*module.buffers()])
     if effects.changed_parameters:  # a forward that writes into weights: those of replica 0 stay
         share_tensors(parameters)
+    if sums:
+        sums.watch_buffers([*module.buffers()])
     next_counts = iter(counts)
     return map_tensors(lambda output: rows.join(output, next(next_counts)), outputs)
 
 
-def copies_of(module: torch.nn.Module, rows: Rows) -> Dict[Any, torch.Tensor]:
-    """What stands for parameters in the replica of this rank: their gradients are summed over the ranks."""
-    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in module.parameters()}
-    trained = [p for p in copies if p.requires_grad and torch.is_grad_enabled()]
+def sums_of(module: torch.nn.Module, rows: Rows) -> Optional[GradientSums]:
+    """What sums the gradients of a forward over the ranks, if it leaves any."""
+    trained = [p for p in module.parameters() if p.requires_grad and torch.is_grad_enabled()]
     sparse = [part.weight for part in module.modules() if getattr(part, "sparse", False) is True]
-    if trained:
-        copies.update(GradientSums(trained, sparse, wait=rows.want_gradient).copies())
-    return copies
+    return GradientSums(trained, sparse, wait=rows.want_gradient) if trained else None
+
+
+def copies_of(module: torch.nn.Module, sums: Optional[GradientSums]) -> Dict[Any, torch.Tensor]:
+    """What stands for parameters in the replica of this rank."""
+    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in module.parameters()}
+    return {**copies, **(sums.copies() if sums else {})}
 
 
 def versions_of(module: torch.nn.Module) -> Tuple[List[int], List[int]]:

@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 
 from .broadcast import exchange_numbers
+from .replicas import share_tensors
 from .rows import JoinRows
 
 Tensors = Sequence[torch.Tensor]
@@ -26,12 +27,17 @@ class GradientSums:
         self.sparse = [i for i, parameter in enumerate(parameters) if any(parameter is one for one in sparse)]
         self.buckets = make_buckets(parameters, self.sparse)
         self.in_graphs.add(self)
+        self.watch_buffers([])
         self.begin()
 
     def begin(self) -> None:
         self.own: List[Optional[Tensors]] = [None] * len(self.buckets)
         self.messages: List[torch.Tensor] = []
         self.works: List[Any] = []
+
+    def watch_buffers(self, buffers: List[torch.Tensor]) -> None:
+        """Backward may change them: a checkpoint runs its part of the forward again."""
+        self.buffers, self.versions = buffers, [buffer._version for buffer in buffers]
 
     def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
         """What stands for each parameter in the replica of this rank."""
@@ -75,6 +81,8 @@ class GradientSums:
                 gradients[i] = part.view_as(self.parameters[i])
         for i in self.sparse:
             gradients[i] = sum_sparse(gradients[i], self.parameters[i])
+        if self.versions != [buffer._version for buffer in self.buffers]:
+            share_tensors(self.buffers)
         self.begin()
         self.in_graphs.discard(self)
         return gradients

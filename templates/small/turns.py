@@ -19,6 +19,7 @@ import torch.distributed as dist
 
 from .model import WholeBatchParallel
 from .one_rank import FromRank, share_tree
+from .replicas import share_tensors
 
 
 class WholeBatchInTurns(WholeBatchParallel):
@@ -45,6 +46,7 @@ class WholeBatchInTurns(WholeBatchParallel):
             except Exception as error:
                 errors.append(error)
         memory.connect(copies)
+        share_tensors([*self.module.parameters()])  # a forward may write into their .data: replica 0's stay
         if errors:
             raise errors[0]
         return outputs
