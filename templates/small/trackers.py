@@ -57,7 +57,7 @@ class MadeOnRank0(Nothing):
 
 def library_on_rank0(library: Any) -> Any:
     """A library that reports a run: rank 0 has it."""
-    return library if own_rank() == 0 else Nothing()
+    return Nothing() if own_rank() and library is not None else library
 
 
 def make_on_rank0(kind: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

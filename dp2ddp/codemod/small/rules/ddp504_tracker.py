@@ -11,6 +11,7 @@ from dp2ddp.codemod.knowledge.methods import WRITING_CLASS, MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule, call_by
+from dp2ddp.codemod.small.start import last_import
 from dp2ddp.codemod.small.uses import base_in_library, is_harmless, row_of
 
 HELPERS = {Does.TRACK: "make_on_rank0", Does.HANDLE_LOG: "make_handler_on_rank0"}
@@ -57,8 +58,8 @@ class Tracker(Rule):
                 import importlib
                 import logging
                 import wandb
-                wandb = library_on_rank0(wandb)
                 from torch.utils.tensorboard import SummaryWriter
+                wandb = library_on_rank0(wandb)
                 writer = make_on_rank0(SummaryWriter, "runs")
                 other = make_on_rank0(importlib.import_module(module).SummaryWriter, "runs")
                 logger.addHandler(make_handler_on_rank0(logging.FileHandler, "run.log"))
@@ -134,8 +135,19 @@ def _makes_writer(module: Module, call: Call) -> bool:
 def _tracked(module: Module, node: ast.stmt, bound: list[tuple[str, str]]) -> Iterator[Finding]:
     for dotted, name in bound:
         if dotted.partition(".")[0] in TRACKING and not module.program.is_local(dotted):
-            code = f"{name} = library_on_rank0({name})"
-            yield Change(InsertAfter(node, code, BECAUSE), ("library_on_rank0",))
+            code, last = f"{name} = library_on_rank0({name})", last_import(module)
+            is_above = last is not None and last.lineno > node.lineno and _is_bound(module, node, name)
+            yield Change(InsertAfter(last if last and is_above else node, code, BECAUSE), ("library_on_rank0",))
+
+
+def _is_bound(module: Module, node: ast.stmt, name: str) -> bool:
+    """Whether the name is there at the end of the imports, where those of the helpers come; behind `try`, too."""
+    around = next((each for each in module.around(node) if isinstance(each, ast.stmt)), None)
+    if not isinstance(around, ast.Try):
+        return around is None
+    handled = (each for handler in around.handlers for each in ast.walk(handler))
+    binds = (isinstance(each, ast.Name) and each.id == name for each in handled)
+    return module.parents[around] is module.tree and any(binds)
 
 
 def _meetings_of_one(module: Module) -> Iterator[Finding]:
