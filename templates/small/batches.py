@@ -1,90 +1,146 @@
-"""Batches that rank 0 makes, and the other ranks of its node map."""
+"""What rank 0 has, on all ranks: by message to each node's first rank, as memory that the others of the node map."""
 
+import io
 import os
-from typing import Any, Dict, List, Optional, Tuple
+import pickle
+from datetime import timedelta
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 import torch.distributed as dist
 
-from .broadcast import exchange_numbers, tell_all
-from .trees import map_tensors
+from .broadcast import CannotBeSent, Host, exchange_numbers
 
-SMALL = 2**16  # bytes of memory that go with the message
+SMALL = 2**16  # bytes of memory that are copied into a message
 
 
-class Lent:
-    """A large tensor of rank 0's, as other processes of the node can map it."""
+class Way(NamedTuple):
+    """From one rank to the others of a group."""
 
-    def __init__(self, memory: Tuple[int, int, int], tensor: torch.Tensor) -> None:
-        self.memory = memory  # process, file descriptor, bytes
-        self.dtype, self.place = tensor.dtype, (tensor.storage_offset(), tensor.shape, tensor.stride())
+    source: int
+    group: Any
+    lends: bool  # memory is mapped, not copied
 
-    def borrow(self, mapped: Dict[Any, Any]) -> torch.Tensor:
-        """The same numbers in private pages: what this rank writes there, no other sees."""
-        process, descriptor, size = self.memory
-        if descriptor not in mapped:
-            path = f"/proc/{process}/fd/{descriptor}"
-            mapped[descriptor] = memory_of(torch.from_file(path, False, size, dtype=torch.uint8))
-        return torch.empty(0, dtype=self.dtype).set_(mapped[descriptor], *self.place)
+
+class Sharing:
+    """How rank 0's news come to this rank, and go on from it."""
+
+    ways: Optional[List[Way]] = None  # asked once
+    lent: List[Any] = []  # memory that the others may be about to map
 
 
 class Memory:
-    """What rank 0 has lent. All ranks have mapped a batch when the next one is handed out."""
+    """What a tensor's numbers lie in, as it goes into a message."""
 
-    descriptors: List[int] = []
-    is_shared: Optional[bool] = None  # whether all ranks can map rank 0's: asked once, by doing it
+    def __init__(self, storage: Any, lends: bool) -> None:
+        self.is_lent = lends and storage.nbytes() > SMALL
+        self.is_workers = self.is_lent and storage.is_shared()  # who has filled it does not write to it again
+        self.storage = storage.clone() if self.is_lent and not self.is_workers else storage
 
-    @classmethod
-    def lend(cls, batch: Any) -> Any:
-        """The batch with Lent in place of large tensors; views of one memory stay views of one."""
-        while cls.descriptors:
-            os.close(cls.descriptors.pop())
-        memories: Dict[int, Tuple[int, int, int]] = {}
+    def __reduce__(self) -> Any:
+        if self.is_lent:
+            descriptor, size = self.storage._share_fd_cpu_()
+            return map_memory, (os.getpid(), descriptor, size)
+        whole = torch.empty(0, dtype=torch.uint8).set_(self.storage)
+        return copy_memory, (pickle.PickleBuffer(whole.numpy()),)
 
-        def lend_tensor(tensor: torch.Tensor) -> Any:
-            plain = (
-                type(tensor) is torch.Tensor
-                and tensor.layout == torch.strided
-                and tensor.device.type == "cpu"
-            )
-            if not plain or tensor.requires_grad or memory_of(tensor).nbytes() <= SMALL:
-                return tensor
-            memory = memory_of(tensor)
-            if memory.data_ptr() not in memories:
-                descriptor, size = memory._share_fd_cpu_()
-                cls.descriptors.append(os.dup(descriptor))
-                memories[memory.data_ptr()] = os.getpid(), cls.descriptors[-1], size
-            return Lent(memories[memory.data_ptr()], tensor)
 
-        return map_tensors(lend_tensor, batch)
+class Packer(pickle.Pickler):
+    """A pickler that knows tensors, wherever they are: in a dict, or in an object of the script's."""
+
+    def __init__(self, file: Any, lends: bool) -> None:
+        super().__init__(file, protocol=5)
+        self.lends = lends
+        self.memories: Dict[int, Memory] = {}
+
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, torch.storage.TypedStorage):
+            storage = thing._untyped_storage if hasattr(thing, "_untyped_storage") else thing._storage
+            if storage.device.type == "cpu" and storage.nbytes() > 0:
+                place = storage.data_ptr()
+                if place not in self.memories:  # views of one memory stay views of one
+                    self.memories[place] = Memory(storage, self.lends)
+                return with_type, (self.memories[place], thing.dtype)
+        return NotImplemented
+
+
+def map_memory(process: int, descriptor: int, size: int) -> Any:
+    """Another process's memory in private pages: what this rank writes there, no other sees."""
+    path = f"/proc/{process}/fd/{descriptor}"
+    return memory_of(torch.from_file(path, False, size, dtype=torch.uint8))
+
+
+def copy_memory(content: bytearray) -> Any:
+    return memory_of(torch.frombuffer(content, dtype=torch.uint8))
 
 
 def memory_of(tensor: torch.Tensor) -> Any:
     return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage().untyped()
 
 
-def share_batch(batch: Any, news: Any) -> Any:
-    """Rank 0's batch and news on all ranks; its large tensors by memory where all can map it, else by message."""
-    if Memory.is_shared is None:
-        Memory.is_shared = can_map_rank0()
-    if dist.get_rank() == 0 and Memory.is_shared:
-        batch = Memory.lend(batch)
-    batch, news = tell_all((batch, news))
-    mapped: Dict[int, Any] = {}
-    return map_tensors(lambda tensor: tensor.borrow(mapped), batch, Lent), news
+def with_type(memory: Any, dtype: torch.dtype) -> Any:
+    quietly = {"_internal": True} if hasattr(torch.Tensor, "untyped_storage") else {}
+    return torch.storage.TypedStorage(wrap_storage=memory, dtype=dtype, **quietly)
 
 
-def can_map_rank0() -> bool:
-    """Whether all ranks run on rank 0's machine, and may open what it has opened."""
-    probe = torch.arange(SMALL)
-    lent = None
+def share_batch(news: Any) -> Any:
+    """Rank 0's news on all ranks."""
+    if Sharing.ways is None:
+        Sharing.ways = find_ways()
+    for way in Sharing.ways:
+        news = pass_on(news, way)
+    if isinstance(news, CannotBeSent):
+        raise news
+    return news
+
+
+def pass_on(news: Any, way: Way) -> Any:
+    """One rank's news on all ranks of a group."""
+    message, is_source = io.BytesIO(), way.source == dist.get_rank()
+    packer = Packer(message, way.lends)
+    if is_source:
+        try:
+            packer.dump(news)
+        except Exception as reason:
+            news = CannotBeSent(f"rank 0 cannot send this to the other ranks: {reason}")
+            message = io.BytesIO(pickle.dumps(news))
+    size = torch.tensor([len(message.getbuffer())])
+    dist.all_reduce(size, group=way.group)  # who comes here has mapped what was lent before
+    content = torch.frombuffer(message.getbuffer() if is_source else bytearray(int(size)), dtype=torch.uint8)
+    dist.broadcast(content, way.source, way.group)
+    if not is_source:
+        return pickle.loads(content.numpy())
+    Sharing.lent = [memory for memory in packer.memories.values() if memory.is_lent]
+    is_seen = any(memory.is_workers for memory in Sharing.lent)  # others would see what this rank writes
+    return pickle.loads(content.numpy()) if is_seen else news
+
+
+def find_ways() -> List[Way]:
+    """Ranks that can map each other's memory are of one node: they try it."""
+    own, world = dist.get_rank(), dist.get_world_size()
+    secret, lent = os.urandom(16), b""
+    memory = Memory(copy_memory(bytearray(secret * SMALL)), True)
     try:
-        lent = Memory.lend(probe) if dist.get_rank() == 0 else None
-    except RuntimeError:  # torch shares memory by names here, or the system knows no descriptors
+        lent = pickle.dumps(memory)
+    except RuntimeError:  # the system has no such descriptors
         pass
-    lent = tell_all(lent)
+    all_lent: List[Any] = [None] * world
+    dist.all_gather_object(all_lent, (secret, lent), Host.group)
+    first = next(rank for rank in range(world) if rank == own or can_map(*all_lent[rank]))
+    firsts = [number for (number,) in exchange_numbers([first])]
+    plans = [(0, sorted(set(firsts)), False)]
+    plans += [(one, [rank for rank in range(world) if firsts[rank] == one], True) for one in plans[0][1]]
+    ways = []
+    for source, members, lends in plans:
+        if len(members) > 1:
+            group = dist.new_group(members, timedelta(hours=2), "gloo")  # all ranks come here
+            ways += [Way(source, group, lends)] if own in members else []
+    return ways
+
+
+def can_map(secret: bytes, lent: bytes) -> bool:
     try:
-        same = isinstance(lent, Lent) and torch.equal(lent.borrow({}), probe)
-    except (OSError, RuntimeError):
-        same = False
-    return all(answer for (answer,) in exchange_numbers([same]))
+        whole = torch.empty(0, dtype=torch.uint8).set_(pickle.loads(lent))
+    except (OSError, RuntimeError, EOFError):
+        return False
+    return whole[: len(secret)].numpy().tobytes() == secret

@@ -1,7 +1,8 @@
 """A DataLoader whose batches rank 0 makes for all."""
 
-from itertools import islice
-from typing import Any, Iterable, Iterator, List
+import functools
+from itertools import count, islice
+from typing import Any, Callable, Iterable, Iterator, List
 
 import torch
 import torch.distributed as dist
@@ -11,60 +12,64 @@ from .batches import share_batch
 from .broadcast import tell_all
 from .ranks import ranks_apart, together
 from .streams import host_streams, same_streams, set_host_streams
+from .trees import map_tensors
 
 
 class Rank0Loader(DataLoader):  # type: ignore[type-arg]
     """A DataLoader whose workers rank 0 alone starts; all ranks get its batches. Without workers, all ranks load alike."""
 
     def __iter__(self) -> Any:
+        make = super().__iter__
         if self.num_workers == 0 or not together():
-            return super().__iter__()
-        if dist.get_rank() == 0:
-            with ranks_apart():
-                batches: Iterator[Any] = super().__iter__()
-        else:
-            batches = self.follow_sampler()
-        set_host_streams(tell_all(host_streams()))  # making the iterator draws a seed for the workers
-        return hand_out(batches)
+            return make()
+        batches = Rank0Batches(self.follow_sampler if dist.get_rank() else make)
+        if self.generator is not None:  # a seed for the workers was drawn from it
+            self.generator.set_state(tell_all(self.generator.get_state()))
+        return batches
 
-    def follow_sampler(self) -> Iterator[None]:
+    def follow_sampler(self) -> Iterator[Any]:
         """What rank 0's loop does to the sampler, done on another rank: it may count, or draw from its own generator."""
         indices = iter(self._index_sampler)
-        if self.generator is not None:
-            torch.empty((), dtype=torch.int64).random_(generator=self.generator)
-        ahead = [*islice(indices, self.num_workers * (self.prefetch_factor or 2))]
-        return advance(ahead, indices)
-
-
-def advance(ahead: List[Any], indices: Iterator[Any]) -> Iterator[None]:
-    """Take one more from the sampler for each batch, as a DataLoader with workers does."""
-    while ahead:
-        ahead = [*ahead[1:], *islice(indices, 1)]
-        yield None
+        for _ in islice(indices, self.num_workers * (self.prefetch_factor or 2)):
+            pass
+        return (next(indices, None) for _ in count())
 
 
 def iterate_on_rank0(iterable: Iterable[Any]) -> Iterator[Any]:
     """What rank 0 gets of an iterable, on all ranks: threads and processes hand over in an order of their own."""
-    return hand_out(iter(iterable if dist.get_rank() == 0 else ()))
+    if not together():
+        return iter(iterable)
+    copy = functools.partial(map_tensors, torch.clone)  # who has filled a tensor may do so again
+    return Rank0Batches(lambda: iter(()) if dist.get_rank() else map(copy, iterable))
 
 
-def hand_out(batches: Iterator[Any]) -> Iterator[Any]:
-    """Rank 0's batches on every rank, where its random streams stand behind each, and its errors."""
-    while True:
-        batch: List[Any] = []
-        error, before = None, host_streams()
+class Rank0Batches:
+    """Rank 0's iterator, on all ranks: its items, its errors, and where its random numbers stand behind each."""
+
+    def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
+        self.batches: Iterator[Any] = iter(())
+        self.do_on_rank0(lambda: setattr(self, "batches", make()))
+
+    def __iter__(self) -> "Rank0Batches":
+        return self
+
+    def __next__(self) -> Any:
+        return self.do_on_rank0(lambda: next(self.batches))
+
+    def do_on_rank0(self, work: Callable[[], Any]) -> Any:
+        """Rank 0's answer counts, or its error (the end is one); other ranks work to follow the sampler."""
+        news: List[Any] = [None, None, None]
+        before = host_streams()
         try:
             with ranks_apart():
-                batch = [*islice(batches, 1)]
-        except Exception as raised:
-            error = raised
+                news[0] = work()
+        except Exception as error:
+            news[1] = error
         after = host_streams()
-        news = None if same_streams(before, after) else after, error
-        batch, (streams, error) = share_batch(batch, news)
-        if streams:
-            set_host_streams(streams)
-        if error:
-            raise error
-        if not batch:
-            return
-        yield batch[0]
+        moved = news[2] = None if same_streams(before, after) else after
+        news = share_batch(news)
+        if moved or news[2]:
+            set_host_streams(news[2] or before)
+        if news[1] is not None:
+            raise news.pop(1)  # no frame may hold it: it holds the frames, and they the workers
+        return news[0]
