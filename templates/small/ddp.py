@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from .broadcast import exchange_numbers, group_of
+from .broadcast import exchange_numbers, gather_tensors
 from .draws import ReplicaDraws
 from .ranks import together
 from .replicas import make_replica, share_tensors
@@ -116,9 +116,7 @@ class GatherRows(torch.autograd.Function):
         ctx.sums, ctx.counts, ctx.others = sums, counts, [None for _ in parameters]
         padded = rows.new_zeros(max(counts), *rows.shape[1:])  # all_gather wants equal shapes
         padded[: len(rows)] = rows
-        gathered = [torch.empty_like(padded) for _ in counts]
-        dist.all_gather(gathered, padded, group_of(padded))
-        return torch.cat([part[:count] for part, count in zip(gathered, counts)])
+        return torch.cat([part[:count] for part, count in zip(gather_tensors(padded), counts)])
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
