@@ -17,6 +17,14 @@ def group_of(tensor: torch.Tensor) -> Any:
     return Host.group if tensor.device.type == "cpu" else None
 
 
+def gather_tensors(tensor: torch.Tensor) -> List[torch.Tensor]:
+    """The tensors of all ranks, in rank order; all have one shape."""
+    with torch.inference_mode(False):  # in which torch 1.13 could not receive anything
+        gathered = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(gathered, tensor, group_of(tensor))
+    return gathered
+
+
 class CannotBeSent(RuntimeError):
     """Raised on all ranks; one that raised alone would leave the others waiting."""
 
@@ -43,6 +51,4 @@ def tell_all(news: Any = None, source: int = 0) -> Any:
 def exchange_numbers(numbers: List[int]) -> List[List[int]]:
     """The numbers of all ranks, in rank order; each rank brings as many."""
     own = torch.tensor([int(number) for number in numbers])
-    each = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(each, own, Host.group)
-    return [other.tolist() for other in each]
+    return [each.tolist() for each in gather_tensors(own)]

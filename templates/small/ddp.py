@@ -4,14 +4,14 @@ import atexit
 import copy
 import copyreg
 import weakref
-from typing import Any
+from typing import Any, List
 
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from .broadcast import exchange_numbers, group_of
+from .broadcast import exchange_numbers, gather_tensors
 from .draws import ReplicaDraws
 from .ranks import together
 from .replicas import make_replica, share_tensors
@@ -38,16 +38,10 @@ class WholeBatchDDP(DistributedDataParallel):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.is_alone or not together():
             return self.module(*inputs, **kwargs)
-        if torch.is_grad_enabled():
-            trained = [p for p in self.module.parameters() if p.requires_grad]
-            changed = [*map(id, trained)] != [*map(id, self.trained)]
-            refuse(changed, "other parameters are trained than at the wrap")
-            hooked = [each for each in (*trained, *self.module.modules()) if each._backward_hooks]
-            refuse(bool(hooked), "a parameter or a layer has a backward hook")
-            self.sums.are_done = False
         rank, world, draws = dist.get_rank(), dist.get_world_size(), ReplicaDraws()
-        buffers = [*self.module.buffers()]
-        versions = [buffer._version for buffer in buffers]
+        parameters, buffers = [*self.module.parameters()], [*self.module.buffers()]
+        if torch.is_grad_enabled():
+            self.check(parameters)
         has_rows = rank == 0 or bool(inputs or kwargs)  # without arguments, DataParallel runs on one device
 
         def take_rows(tensor: torch.Tensor) -> torch.Tensor:
@@ -56,6 +50,9 @@ class WholeBatchDDP(DistributedDataParallel):
             chunks = tensor.chunk(world)
             has_rows = has_rows and rank < len(chunks)
             return (chunks[rank] if rank < len(chunks) else tensor[:2]).to(self.device, copy=True)
+
+        def versions() -> List[List[int]]:
+            return [[each._version for each in tensors] for tensors in (parameters, buffers)]
 
         def keep_rows(output: torch.Tensor) -> torch.Tensor:
             rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
@@ -66,16 +63,27 @@ class WholeBatchDDP(DistributedDataParallel):
             return GatherRows.apply(self.sums, next(counts), rows, *trained)
 
         inputs, kwargs = map_tensors(take_rows, (inputs, kwargs))
+        before = versions()
         with draws(has_rows):
             outputs = map_tensors(keep_rows, super().forward(*inputs, **kwargs))
-        changed = self.training or [buffer._version for buffer in buffers] != versions
-        numbers = [draws.on_host, draws.on_device, changed, *map(len, tensors_of(outputs))]
-        on_host, on_device, changes, *columns = zip(*exchange_numbers(numbers))
+        refuse(versions()[0] != before[0], "a forward writes into parameters")
+        writes = self.training or versions()[1] != before[1]
+        numbers = [draws.on_host, draws.on_device, writes, *map(len, tensors_of(outputs))]
+        on_host, on_device, all_writes, *columns = zip(*exchange_numbers(numbers))
         draws.go_on(bool(on_host[0]), bool(on_device[0]))
-        if any(changes):
+        if any(all_writes):
             share_tensors(buffers)
         counts = iter(columns)
         return map_tensors(gather_rows, outputs)
+
+    def check(self, parameters: List[torch.nn.Parameter]) -> None:
+        """Refuse what DistributedDataParallel does not see."""
+        trained = [p for p in parameters if p.requires_grad]
+        others = [*map(id, trained)] != [*map(id, self.trained)]
+        refuse(others, "other parameters are trained than at the wrap")
+        hooked = [each for each in (*trained, *self.module.modules()) if each._backward_hooks]
+        refuse(bool(hooked), "a parameter or a layer has a backward hook")
+        self.sums.are_done = False
 
     def _run_ddp_forward(self, *inputs: Any, **kwargs: Any) -> Any:
         copies = {p: p.view_as(p) for p in self.module.parameters()}
@@ -108,9 +116,7 @@ class GatherRows(torch.autograd.Function):
         ctx.sums, ctx.counts, ctx.others = sums, counts, [None for _ in parameters]
         padded = rows.new_zeros(max(counts), *rows.shape[1:])  # all_gather wants equal shapes
         padded[: len(rows)] = rows
-        gathered = [torch.empty_like(padded) for _ in counts]
-        dist.all_gather(gathered, padded, group_of(padded))
-        return torch.cat([part[:count] for part, count in zip(gathered, counts)])
+        return torch.cat([part[:count] for part, count in zip(gather_tensors(padded), counts)])
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:

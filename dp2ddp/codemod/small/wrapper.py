@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -25,7 +24,14 @@ SPECIAL_HOMES = (
         "torch.autograd.Function",
         "torch.autograd.function.",
     ),
-    *("torch.func.", "functorch.", "torch.utils.checkpoint", "torch.nn.SyncBatchNorm", "torch.nn.parallel."),
+    *(
+        "torch.func.",
+        "functorch.",
+        "torch.utils.checkpoint",
+        "torch.nn.SyncBatchNorm",
+        "torch.nn.parallel._functions.",
+    ),
+    *("torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply", "torch.nn.parallel.replicate"),
     *("torch.cuda.amp", "torch.amp", "torch.autocast", "torch.float16", "torch.half"),
 )
 SPECIAL_NAMES = {
@@ -129,43 +135,46 @@ def _saves_whole(module: Module, name: str) -> bool:
 
 
 def _is_plain_step(module: Module, backward: Call, name: str) -> bool:
-    """Whether one call of the model and `zero_grad` stand in the same round of the same loop as the backward.
+    """Whether the model is called once, and `zero_grad`, in the round of the loop (or function) with the backward.
 
-    And nothing else in that loop adds to gradients: sums of several passes are added up in another order.
+    And nothing else in that round adds to gradients: sums of several passes are added up in another order.
     """
-    function, loop = module.function_around(backward.node), _loop_around(module, backward.node)
-    if loop is None or backward.node.args or backward.node.keywords:
+    here = _round_of(module, backward.node)
+    if here is None or backward.node.args or backward.node.keywords:
         return False
-    calls = [call for call in module.calls if module.function_around(call.node) is function]
-    in_loop = [call for call in calls if loop in module.around(call.node)]
-    zeroing = [
-        call for call in in_loop if call.method == "zero_grad" and _runs_each_round(module, call.node, loop)
-    ]
-    called = Counter(_last_name(call.node.func) for call in in_loop if call.name is None)
+    calls = [call for call in module.calls if here in module.around(call.node)]
+    called = [call.node for call in calls if call.name is None and _last_name(call.node.func) == name]
     attributes = {
-        node.attr for call in in_loop for node in ast.walk(call.node) if isinstance(node, ast.Attribute)
+        node.attr for call in calls for node in ast.walk(call.node) if isinstance(node, ast.Attribute)
     }
     return (
-        bool(zeroing)
-        and called[name] == 1
-        and _runs_each_round(module, backward.node, loop)
-        and not attributes & {"module"}
-        and not any(_asks_for_parameters(module, call) for call in in_loop)
+        [_round_of(module, call) for call in called] == [here]
+        and any(
+            call.method == "zero_grad" and _runs_before(module, call.node, backward.node) for call in calls
+        )
+        and "module" not in attributes
+        and not any(_asks_for_parameters(module, call) for call in calls)
     )
 
 
-def _loop_around(module: Module, node: ast.AST) -> ast.AST | None:
-    for each in module.around(node):
-        if isinstance(each, LOOPS):
-            return each
-        if isinstance(each, FUNCTIONS):
-            return None
-    return None
+def _round_of(module: Module, node: ast.AST) -> ast.AST | None:
+    """The loop that a node stands in, or the function where there is none; None at module level."""
+    return next((each for each in module.around(node) if isinstance(each, (*LOOPS, *FUNCTIONS))), None)
 
 
-def _runs_each_round(module: Module, node: ast.AST, loop: ast.AST) -> bool:
-    """Whether nothing but the loop decides whether a node runs."""
-    return module.parents[module.statement(node)] is loop
+def _runs_before(module: Module, node: ast.AST, other: ast.AST) -> bool:
+    """Whether `node` runs in every round in which `other` does: its block holds the other one, too."""
+    statement = module.statement(node)
+    around = [other, *module.around(other)]
+    return _round_of(module, node) is _round_of(module, other) and any(
+        each in around for each in _block_of(module, statement)
+    )
+
+
+def _block_of(module: Module, statement: ast.stmt) -> list[ast.stmt]:
+    """The statements that stand beside one, and itself."""
+    blocks = (value for _, value in ast.iter_fields(module.parents[statement]) if isinstance(value, list))
+    return next(block for block in blocks if statement in block)
 
 
 def _asks_for_parameters(module: Module, call: Call) -> bool:

@@ -54,6 +54,9 @@ def test_an_ordinary_script_gets_torchs_own() -> None:
         ),
         ("SGD(model.parameters()", "SGD(filter(lambda p: p.requires_grad, model.parameters())"),
         ("criterion(output", "criterion(output.gather(1, target)"),
+        ("        loss.backward()", "        if train:\n            loss.backward()"),
+        ("    for images, target in loader:", "    with torch.enable_grad():"),
+        ("    for images, target in loader:", "    if True:"),
     ],
 )
 def test_it_stays_ordinary(old: str, new: str) -> None:
@@ -79,6 +82,9 @@ def test_it_stays_ordinary(old: str, new: str) -> None:
         ("loss.backward()", "(loss + sum(p.norm() for p in model.parameters())).backward()"),
         ("        optimizer.zero_grad()", "        if last:\n            optimizer.zero_grad()"),
         ("        optimizer.zero_grad()\n", ""),
+        ("        loss.backward()", "        for _ in range(2):\n            loss.backward()"),
+        ("output = model(images.cuda())", "output = sum(model(each) for each in images) + model(images)"),
+        ("        output = model", "        for each in images:\n            output = model"),
         ("        output = model", "        with torch.cuda.amp.autocast():\n            output = model"),
         # other wraps
         ("nn.Linear(3, 2))", "nn.Linear(3, 2), dim=1)"),

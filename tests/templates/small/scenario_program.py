@@ -16,6 +16,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import torch  # noqa: E402
+from ddp_refusals import REFUSALS, refusal  # noqa: E402
 from dp2ddp.templates.small.ddp import WholeBatchDDP  # noqa: E402
 from dp2ddp.templates.small.model import WholeBatchParallel  # noqa: E402
 from dp2ddp.templates.small.ranks import init_distributed  # noqa: E402
@@ -119,6 +120,7 @@ def be_a_rank(rank: int, world: int, folder: Path, names: list[str]) -> None:
                     found[key] = compare(name, kind, world, dtype)
                 except Exception:
                     found[key] = {"failed": traceback.format_exc()}
+    found["refusals"] = {name: refusal(act) for name, act in REFUSALS.items()}
     (folder / f"{world}_{rank}.json").write_text(json.dumps(found))
 
 

@@ -111,3 +111,15 @@ def test_two_ranks_of_ddp_have_the_same_bits_in_float32(found: Any, case: str) -
 def test_what_ddp_cannot_do_is_refused_on_every_rank(found: Any, case: str, world: int) -> None:
     for answers in found(world):
         assert REFUSED[case] in answers[f"{case} WholeBatchDDP float64"]["failed"]
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_what_ddp_would_not_see_is_refused(found: Any, world: int) -> None:
+    for answers in found(world):
+        assert {name: words.partition(":")[0] for name, words in answers["refusals"].items()} == {
+            "gradients_of_gradients": "gradients of gradients are wanted",
+            "parameters_written_in_forward": "a forward writes into parameters",
+            "hooks_of_layers": "a parameter or a layer has a backward hook",
+            "two_forwards_two_backwards": "a second backward comes before the next forward",
+            "an_ordinary_step": "",
+        }

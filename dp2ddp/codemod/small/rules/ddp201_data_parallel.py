@@ -28,8 +28,8 @@ class DataParallelWrap(Rule):
     ## What it does
     `nn.DataParallel` becomes a wrapper of the helpers wherever it is named: called, derived from, asked for, handed on.
 
-    - `WholeBatchDDP`, torch's own DistributedDataParallel, where the text shows one model, one forward and one backward a
-      step; whatever else happens when it runs, it refuses with an error.
+    - `WholeBatchDDP`, torch's own DistributedDataParallel, where the text shows one model, trained by one forward and
+      one backward a step; whatever else happens when it runs, it refuses with an error.
     - `WholeBatchInTurns` where forwards or hooks fill lists, counters or files of the script: ranks take turns there.
     - `WholeBatchParallel`, which sums gradients inside the graph, elsewhere.
     - `DataParallelOnRanks` under a class that overrides parts of DataParallel.
