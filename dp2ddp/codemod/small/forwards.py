@@ -382,7 +382,7 @@ class Forwards:
                 value = value.args[0]
             else:
                 value = value.func if isinstance(value, ast.Call) else value.value
-        name = self.sharing.name(module, value) or ""
+        name = module.name(value) or ""
         local = self._class(name)
         return self.is_part(*local) if local else f"{name}.".startswith(MODULE_HOMES)
 
