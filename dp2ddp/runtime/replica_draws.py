@@ -62,6 +62,7 @@ class ReplicaDraws:
         self._seed = int(torch.randint(2**62, (), generator=generator, device="cpu"))
         self._after = generator.get_state()
         self._drew: set[int] = set()  # replicas that did
+        self._begun = [self._script]  # where they began
 
     def of(self, replica: int, module: Callable[..., Any]) -> Callable[..., Any]:
         """A replica's call, with its own streams."""
@@ -76,11 +77,12 @@ class ReplicaDraws:
     def _streams(self, replica: int) -> Iterator[None]:
         before = _states()
         _seed_all(self._seed + replica)
-        begun = _states()
+        self._begun.append(_states())
         try:
             yield
         finally:
-            if not _same(begun, _states()):
+            now = _states()  # another replica's, where one waits for the other
+            if not any(_same(begun, now) for begun in self._begun):
                 self._drew.add(replica)
             _set(before)
 

@@ -27,8 +27,9 @@ class WholeBatchInTurns(WholeBatchParallel):
     to all before the next one runs, as replicas of one process see it. It costs the time that ranks wait for each other."""
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-        copies = [p for part in replica.modules() for p in part._former_parameters.values()]
-        memory, outputs, errors = Memory(self.module), None, []
+        copies, outputs, errors = own_parameters(replica), None, []
+        memory, parameters = Memory(self.module), [*self.module.parameters()]
+        before = [p.detach().clone() for p in parameters if dist.get_rank() == 0]
         for rank in range(dist.get_world_size()):
             news: Any = None
             if rank == dist.get_rank():
@@ -38,18 +39,32 @@ class WholeBatchInTurns(WholeBatchParallel):
                         outputs = super().run_replica(replica, has_rows, inputs, kwargs)
                 except Exception as error:
                     errors.append(error)
-                news = memory.news(has_rows, errors), printed.getvalue() if has_rows else "", memory.new
-            news, printed_there, tensors = share_tree(news, rank, copies)
+                left = memory.news(has_rows, errors)
+                are_written = not all(map(torch.equal, parameters, before))
+                news = left, printed.getvalue() if has_rows else "", are_written, memory.new
+            left, printed_there, are_written, tensors = share_tree(news, rank, copies)
             sys.stdout.write(printed_there)  # rank 0's is seen
             try:
-                memory.follow(rank, news, tensors)
+                memory.follow(rank, left, tensors)
             except Exception as error:
                 errors.append(error)
+            if are_written:
+                share_tensors(parameters)
         memory.connect(copies)
         share_tensors([*self.module.parameters()])  # a forward may write into their .data: replica 0's stay
         if errors:
             raise errors[0]
         return outputs
+
+
+def own_parameters(replica: Any) -> List[torch.Tensor]:
+    """The parameters of a replica: copies on all ranks but the first, so that writing into them (`p.data`) changes no others."""
+    own: Dict[int, torch.Tensor] = {}
+    for part in replica.modules():
+        for name, parameter in [*part._former_parameters.items()] if dist.get_rank() else ():
+            copy = own.setdefault(id(parameter), parameter.clone())
+            setattr(part, name, copy)
+    return [*own.values()] or [p for part in replica.modules() for p in part._former_parameters.values()]
 
 
 class Memory:

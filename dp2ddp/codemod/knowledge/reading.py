@@ -36,6 +36,7 @@ _OF_TENSORS = _names(
     "sinh size softmax sort split sqrt square squeeze std stride sub sum svd t take tan tanh tile to tolist topk trace",
     "transpose tril triu trunc type type_as unbind unflatten unfold unique unsqueeze var view view_as where zero_grad",
     "bfloat16 is_cuda storage untyped_storage nelement as_strided baddbmm cross einsum floor_divide heaviside hypot",
+    "astype flatten_parameters tobytes nonzero searchsorted cumprod argpartition argwhere ndim ravel",
     "logit minimum maximum movedim msort mvlgamma nanmean nansum polygamma ravel sgn signbit swapaxes true_divide",
 )
 _OF_MODULES = _names(
@@ -59,6 +60,9 @@ LOOKING = _names(
     "divmod pow iter vars hash object ord chr property staticmethod NotImplementedError ValueError RuntimeError",
     "TypeError KeyError IndexError AssertionError Exception AttributeError ImportError NotImplemented Warning",
 )
+# Of those, what may change what it is given.
+CHANGING_HOMES = ("operator.", "collections.", "itertools.", "random.", "heapq.", "bisect.")
+CHANGING = _names("copyto put place putmask fill_diagonal at shuffle put_along_axis sort_complex")
 NEW_CONTAINERS = _names("list tuple dict set frozenset zip enumerate sorted reversed map filter OrderedDict")
 COMPUTING_HOMES = (
     *(

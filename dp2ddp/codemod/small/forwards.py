@@ -11,7 +11,15 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
 from dp2ddp.codemod.knowledge.functions import Does, does
-from dp2ddp.codemod.knowledge.reading import COMPUTING_HOMES, FILLING, LOOKING, MODULE_HOMES, READING
+from dp2ddp.codemod.knowledge.reading import (
+    CHANGING,
+    CHANGING_HOMES,
+    COMPUTING_HOMES,
+    FILLING,
+    LOOKING,
+    MODULE_HOMES,
+    READING,
+)
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, Function
 from dp2ddp.codemod.model.program import Program
@@ -22,6 +30,8 @@ WRAP = "torch.nn.DataParallel"  # whose own methods run once, not for each repli
 OF_FUNCTION = ("torch.autograd.Function", "torch.autograd.function.Function")
 NO_MODULES = (
     "builtins.",
+    "torchvision.transforms",
+    "torchvision.datasets",
     "torch.utils.",
     "torch.optim.",
     "abc.",
@@ -32,6 +42,7 @@ NO_MODULES = (
     "threading.",
 )
 HARMLESS = (None, Does.WRAP, Does.DRAW, Does.COUNT_DEVICES, Does.MAKE_DEVICE, Does.SET_DEVICE, Does.CLOCK)
+HOLDING = ("torch.nn.Sequential", "torch.nn.Module", "torch.nn.DataParallel")  # layers that are not seen here
 BUILDING = ("__init__", "__new__", "__post_init__", "__init_subclass__", "__setstate__")
 SHOWING = ("__repr__", "__str__", "__del__", "__getstate__", "__reduce__")
 CONSUMED = (
@@ -75,6 +86,7 @@ class Forwards:
         self.bound: set[ast.AST] = (
             set()
         )  # methods of the module itself: `layer.register_forward_hook(self.keep)`
+        self._nodes: dict[ast.AST, list[ast.AST]] = {}
         self._seen: set[ast.AST] = set()  # values and classes that were looked through
         self._begin()
         before = -1
@@ -87,16 +99,21 @@ class Forwards:
     def fillings(self) -> Iterator[tuple[Module, ast.AST]]:
         for function, module in self.running.items():
             writing = Writing(self, module, function)
-            for node in ast.walk(function):
+            for node in self.nodes_of(function):
                 if writing.fills(node):
                     yield module, node
+
+    def nodes_of(self, function: ast.AST) -> list[ast.AST]:
+        if function not in self._nodes:
+            self._nodes[function] = [*ast.walk(function)]
+        return self._nodes[function]
 
     # --- which functions run
 
     def _begin(self) -> None:
         for module in self.program.modules:
             for node in module.all(ast.ClassDef):
-                if self.is_part(module, node):
+                if self.program.reach.runs(module, node) and self.is_part(module, node):
                     self._add_part(module, node)
             for call in module.calls:
                 is_hook = (
@@ -124,8 +141,7 @@ class Forwards:
         )  # else its forward may be a library's
         for function in functions_of(node):
             if function.name in BUILDING:
-                self.building[function] = module
-                self.sharing.outer.add(function)
+                self._build(module, function)
             elif function.name not in SHOWING and (
                 not is_whole or function.name == "forward" or function.name.startswith("__")
             ):
@@ -141,7 +157,7 @@ class Forwards:
 
     def _functions(self, module: Module, node: ast.expr) -> list[tuple[Module, Function]]:
         """The functions of the program that an expression names; methods by their names alone."""
-        home, _, name = (module.name(node) or "").rpartition(".")
+        home, _, name = (self.sharing.name(module, node) or "").rpartition(".")
         there = self.program.by_name.get(home)
         found = [each.node for each in there.top.bindings.get(name, ())] if there else []
         functions = [(there, each) for each in found if isinstance(each, FUNCTIONS)]
@@ -149,22 +165,36 @@ class Forwards:
             functions
             or not isinstance(node, ast.Attribute)
             or name
-            and not self.program.is_local(module.name(node))
+            and not self.program.is_local(self.sharing.name(module, node))
         ):
             return functions  # type: ignore[return-value]
         return self.methods.get(node.attr, [])
 
     def is_part(self, module: Module, node: ast.ClassDef, seen: tuple[ast.AST, ...] = ()) -> bool:
-        """Whether a class derives from Module; unknown bases count."""
+        """Whether a class derives from Module; one with a forward may, if a base of it is not known."""
+        has_forward = any(each.name == "forward" for each in functions_of(node))
         for base in node.bases:
             name = module.name(base)
             local = self._class(name)
             if local and local[1] not in seen:
                 if self.is_part(*local, (*seen, node)):
                     return True
-            elif not local and not (name or "").startswith(NO_MODULES) and name not in (*OF_FUNCTION, WRAP):
+            elif local or name in (*OF_FUNCTION, WRAP) or (name or "").startswith(NO_MODULES):
+                continue
+            elif has_forward or (name or "").startswith(MODULE_HOMES):
                 return True
         return False
+
+    def _build(self, module: Module, function: Function) -> None:
+        if function not in self.building:
+            self.building[function] = module
+            self.sharing.outer.add(function)
+            self._share_first(module, function)
+
+    def _share_first(self, module: Module, function: Function) -> None:
+        """`self` holds what is shared."""
+        if isinstance(module.parents[function], ast.ClassDef) and not _is_static(function, "staticmethod"):
+            self.sharing.parameters |= {(function, each.arg) for each in function.args.args[:1]}
 
     def _run(self, module: Module, function: Function) -> None:
         if function in self.running:
@@ -173,28 +203,27 @@ class Forwards:
         name = getattr(function, "name", "")
         self.sharing.returns.setdefault(name, []).append((module, function))
         self.sharing.parameters |= {(function, name) for name in _with_own_defaults(function)}
-        owner = module.parents[function]
-        if isinstance(owner, ast.ClassDef):
-            self.sharing.parameters |= {(function, name) for name in _first(function)}
+        self._share_first(module, function)
 
     def _hand_on(self, module: Module, node: ast.expr) -> None:
-        """What is handed on may be called in a forward."""
+        """What is handed on may be called in a forward; what is called here has run by then."""
+        called = {each.func for each in ast.walk(node) if isinstance(each, ast.Call)}
         for each in ast.walk(node):
             if isinstance(each, ast.Lambda):
                 self._run(module, each)
             elif isinstance(each, (ast.Name, ast.Attribute)):
-                self.bound |= {function for _, function in self._functions(module, each)}
-                self._mention(module, each, runs=True)
+                if each not in called:
+                    self.bound |= {function for _, function in self._functions(module, each)}
+                self._mention(module, each, runs=each not in called)
 
     def _mention(self, module: Module, node: ast.Name | ast.Attribute, *, runs: bool) -> None:
         """What a function names, it may call."""
         for home, function in self._functions(module, node):
             if runs:
                 self._run(home, function)
-            elif function not in self.building:
-                self.building[function] = home
-                self.sharing.outer.add(function)
-        name = module.name(node)
+            else:
+                self._build(home, function)
+        name = self.sharing.name(module, node)
         found = self._class(name) or self._class((name or "").rpartition(".")[0])
         if found and found[1] not in self._seen:
             self._seen.add(found[1])
@@ -229,10 +258,10 @@ class Forwards:
 
     def _follow(self, module: Module, function: ast.AST, *, runs: bool) -> None:
         """What a function calls and names; of one that builds a model, what it hands on."""
-        called = {each.func for each in ast.walk(function) if isinstance(each, ast.Call)}
+        called = {each.func for each in self.nodes_of(function) if isinstance(each, ast.Call)}
         applied = {given for each in called if isinstance(each, ast.Attribute) and each.attr == "apply"
                    for given in module.parents[each].args}  # type: ignore[attr-defined]  # fmt: skip
-        for node in ast.walk(function):
+        for node in self.nodes_of(function):
             if isinstance(node, ast.Call):
                 self._hand_in(module, node, runs=runs)
             if not runs and node is not function and isinstance(node, FUNCTIONS) and node not in applied:
@@ -266,7 +295,8 @@ class Forwards:
         for place, _ in shared if runs else ():
             self._taint(module, node.func, place)
         for _, value in given:  # `map(f, items)`, `checkpoint(self.block, x)`: to any parameter
-            if isinstance(value, (ast.Name, ast.Attribute, ast.Lambda)):
+            is_method = isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name)
+            if is_method or isinstance(value, (ast.Name, ast.Lambda)):
                 self._taint(module, value, None)
 
     def _taint(self, module: Module, node: ast.expr, place: int | str | None) -> None:
@@ -276,8 +306,10 @@ class Forwards:
         else:
             functions = self._functions(module, node)
         is_method = isinstance(node, ast.Attribute) and node.attr in READING | FILLING
-        if not functions and place is not None and module.name(node) is None and not is_method:  # of layers
-            functions = [*self.methods.get("forward", ()), *self.methods.get("__call__", ())]
+        if (
+            not functions and place is not None and self.sharing.name(module, node) is None and not is_method
+        ):  # of layers
+            functions = self._forwards_of(node)
         for home, function in functions:
             names = _parameters(function, is_method=isinstance(home.parents[function], ast.ClassDef))
             if isinstance(place, int):
@@ -285,6 +317,23 @@ class Forwards:
             elif isinstance(place, str):
                 names = [place] if place in names else names[-1:]
             self.sharing.parameters |= {(function, name) for name in names}
+
+    def _forwards_of(self, node: ast.expr) -> list[tuple[Module, Function]]:
+        """The forwards that `self.layer(...)` may call: those of the classes that it is set to, or all."""
+        name = node.attr if isinstance(node, ast.Attribute) else ""
+        values = self.sharing.attributes.values.get(name, [])
+        kinds = [
+            self.sharing.name(module, value.func) if isinstance(value, ast.Call) else None
+            for module, value in values
+        ]
+        layers = [
+            kind for kind in kinds if kind and kind.startswith("torch.nn.") and not kind.startswith(HOLDING)
+        ]
+        own = [each for each in map(self._class, kinds) if each]
+        forwards = [*self.methods.get("forward", ()), *self.methods.get("__call__", ())]
+        if not kinds or len(layers) + len(own) < len(kinds):
+            return forwards
+        return [(home, each) for home, each in forwards if home.parents[each] in {kind for _, kind in own}]
 
     # --- objects of libraries
 
@@ -321,8 +370,15 @@ class Forwards:
                 )
         if isinstance(value, ast.Constant):
             return value.value is None
-        while isinstance(value, (ast.Call, ast.Attribute, ast.Subscript)) and module.name(value) is None:
-            if isinstance(value, ast.Call) and module.name(value.func) == "builtins.getattr" and value.args:
+        while (
+            isinstance(value, (ast.Call, ast.Attribute, ast.Subscript))
+            and self.sharing.name(module, value) is None
+        ):
+            if (
+                isinstance(value, ast.Call)
+                and self.sharing.name(module, value.func) == "builtins.getattr"
+                and value.args
+            ):
                 value = value.args[0]
             else:
                 value = value.func if isinstance(value, ast.Call) else value.value
@@ -347,23 +403,35 @@ class Writing:
                     return isinstance(self.module.parents[node], ast.AugAssign) and self._may_be_container(
                         node
                     )
-                return self.is_shared(owner)
+                return self.is_shared(owner) or self._is_named(owner)
             case ast.Subscript(value=owner, ctx=ast.Store() | ast.Del()):
-                return self.is_shared(owner)
+                return self.is_shared(owner) or self._is_named(owner)
             case ast.AugAssign(target=ast.Name() as target):
                 return self.is_shared(ast.copy_location(target, target)) if self._is_local(target) else True
             case ast.Attribute(value=owner, attr=attr) if attr in FILLING and self.is_shared(owner):
+                if attr in READING and not self._is_statement(node):  # `x.add(y)`, of tensors
+                    return False
                 return attr not in self.forwards.methods or not self._is_object(owner)
             case ast.Attribute(attr=attr) if attr in self.forwards.consumed:
                 return self.is_shared(node)
             case ast.Name(id=name) if name in self.forwards.consumed:
                 return self.module.scope_of[node].lookup(name) is self.module.top
             case ast.Call():
-                return self._call_fills(Call(node, self.module.name(node.func)))
+                return self._call_fills(Call(node, self.sharing.name(self.module, node.func)))
         return False
 
     def is_shared(self, node: ast.expr) -> bool:
         return self.sharing.is_shared(self.module, node)
+
+    def _is_named(self, owner: ast.expr) -> bool:
+        """A class, a function, a file: `Net.count = 1`."""
+        return self.module.name(owner, follow=False) is not None
+
+    def _is_statement(self, node: ast.expr) -> bool:
+        """Whether a method is called for what it does, or handed on."""
+        call = self.module.parents[node]
+        is_called = isinstance(call, ast.Call) and call.func is node
+        return not is_called or isinstance(self.module.parents[call], ast.Expr)
 
     def _is_local(self, target: ast.Name) -> bool:
         scope = self.module.scope_of[target].lookup(target.id)
@@ -372,7 +440,7 @@ class Writing:
     def _may_be_container(self, node: ast.Attribute) -> bool:
         """`self.seen += [x]` extends the list that all replicas have; `self.count += 1` is lost with the replica."""
         attributes = self.sharing.attributes
-        return node.attr not in attributes.copied and not attributes.is_constant(node.attr)
+        return not attributes.is_copied(node.attr) and not attributes.is_constant(node.attr)
 
     def _is_object(self, owner: ast.expr) -> bool:
         """Not of the containers that the program itself sets the attribute to."""
@@ -385,9 +453,17 @@ class Writing:
         )
 
     def is_own_self(self, owner: ast.expr) -> bool:
-        """`self`, where that is a replica of a module or the context of a Function, or an object being made."""
+        """`self`, where that is a replica, and not the module itself."""
+        if not self.is_self(owner) or isinstance(owner, ast.Call):
+            return self.is_self(owner)
+        scope = self.module.scope_of[owner].lookup(owner.id)  # type: ignore[attr-defined]
+        is_closure = scope is not None and self.sharing.is_closure(self.module, owner, scope)
+        return not is_closure and (scope is None or scope.node not in self.forwards.bound)
+
+    def is_self(self, owner: ast.expr) -> bool:
+        """`self` of a module, the context of a Function, or an object being made."""
         if isinstance(owner, ast.Call):
-            return self.module.name(owner.func) == "builtins.super"
+            return self.sharing.name(self.module, owner.func) == "builtins.super"
         if not isinstance(owner, ast.Name):
             return False
         scope = self.module.scope_of[owner].lookup(owner.id)
@@ -395,8 +471,6 @@ class Writing:
         kind = self.module.parents.get(function) if function else None
         if not isinstance(kind, ast.ClassDef) or not isinstance(function, ast.FunctionDef):
             return False
-        if function in self.forwards.bound or scope and self.sharing.is_closure(self.module, owner, scope):
-            return False  # the module itself, not a replica of it
         is_function = any(self.module.name(base) in OF_FUNCTION for base in kind.bases)
         is_kept = self.forwards.is_part(self.module, kind) or is_function or function.name in BUILDING
         arguments = function.args.args
@@ -407,8 +481,10 @@ class Writing:
         given = [*call.node.args, *(each.value for each in call.node.keywords)]
         shared = [each for each in given if self.is_shared(each)]
         name, function = call.name, call.node.func
-        is_applied = call.method == "apply" and self.forwards._class(self.module.name(function.value))  # type: ignore[attr-defined]
-        if self.forwards._functions(self.module, function) or self.forwards._class(name) or is_applied:
+        kind = (
+            function.value if isinstance(function, ast.Attribute) and function.attr == "apply" else function
+        )
+        if self.forwards._functions(self.module, function) or self.forwards._class(self.module.name(kind)):
             return False  # looked at, too
         if name is None:
             return self._method_fills(call, function)
@@ -419,8 +495,10 @@ class Writing:
             if last == "next":  # `next(self.parameters())` begins anew
                 return not isinstance(given[0], ast.Call)
             return last not in (*LOOKING, "object.__setattr__")
-        if does(name) not in HARMLESS or not name.startswith(COMPUTING_HOMES):
+        if does(name) not in HARMLESS:
             return True
+        if not name.startswith(COMPUTING_HOMES):  # what it gives is used, or it is called for what it does
+            return bool(shared) or isinstance(self.module.parents[call.node], ast.Expr)
         return bool(shared) and self._library_fills(call, name)
 
     def _library_fills(self, call: Call, name: str) -> bool:
@@ -432,12 +510,10 @@ class Writing:
             return True
         if is_inplace:
             return bool(call.node.args) and self.is_shared(call.node.args[0])
-        return not name.startswith(
-            ("torch.", "torchvision.", "math.", "einops.", "copy.", "typing.", "timm.", "types.")
-        )
+        return name.startswith(CHANGING_HOMES) or name.rpartition(".")[2] in CHANGING
 
     def _method_fills(self, call: Call, function: ast.expr) -> bool:
-        if not isinstance(function, ast.Attribute) or self.is_own_self(function.value):
+        if not isinstance(function, ast.Attribute) or self.is_self(function.value):
             return False
         if call.method in FILLING or not self.is_shared(function.value):
             return False  # the former is asked where it is mentioned
@@ -460,17 +536,13 @@ def functions_of(node: ast.ClassDef) -> list[ast.FunctionDef]:
     return [each for each in (*node.body, *inner) if isinstance(each, ast.FunctionDef)]
 
 
+@lru_cache(maxsize=4096)
 def _parameters(function: Function, *, is_method: bool) -> list[str]:
     given = function.args
     names = [each.arg for each in (*given.posonlyargs, *given.args)]
     names = names[1:] if is_method and not _is_static(function, "staticmethod") else names
     rest = [each.arg for each in (given.vararg, *given.kwonlyargs, given.kwarg) if each]
     return [*names, *rest]
-
-
-def _first(function: Function) -> list[str]:
-    """`self`, which holds what is shared."""
-    return [each.arg for each in function.args.args[:1]] if not _is_static(function, "staticmethod") else []
 
 
 def _is_static(function: Function, *kinds: str) -> bool:

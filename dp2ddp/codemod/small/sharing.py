@@ -38,7 +38,9 @@ class Attributes:
 
     def __init__(self, program: Program) -> None:
         self.values: dict[str, list[tuple[Module, ast.expr | None]]] = {}
-        self.copied = {"weight", "bias"}  # of replicas: buffers and parameters, which the wrapper looks after
+        self.setters: dict[str, list[tuple[Module, ast.AST, Source]]] = {}
+        self.parameters = {"weight", "bias"}
+        self.buffers: set[str] = set()
         for module in program.modules:
             self._read(module)
 
@@ -48,13 +50,21 @@ class Attributes:
             if name:
                 value = None if source.is_element else source.value
                 self.values.setdefault(name, []).append((module, value))
+                self.setters.setdefault(name, []).append((module, target, source))
                 is_made = isinstance(value, ast.Call)
                 if is_made and (module.name(value.func) or "").endswith("nn.Parameter"):  # type: ignore[union-attr]
-                    self.copied.add(name)
+                    self.parameters.add(name)
         for call in module.calls:
             given = call.argument(0, "name")
-            if call.method in ("register_buffer", "register_parameter") and isinstance(given, ast.Constant):
-                self.copied.add(str(given.value))
+            if isinstance(given, ast.Constant):
+                if call.method == "register_buffer":
+                    self.buffers.add(str(given.value))
+                elif call.method == "register_parameter":
+                    self.parameters.add(str(given.value))
+
+    def is_copied(self, name: str) -> bool:
+        """Whether a replica has one of its own: a buffer or a parameter, which the wrapper looks after."""
+        return name in self.parameters or name in self.buffers
 
     def is_constant(self, name: str) -> bool:
         """Whether it only ever is a number, a text, None: what nobody can change in place."""
@@ -71,6 +81,8 @@ class Sharing:
         self.outer: set[ast.AST] = set()  # functions that run before the forward; their variables outlive it
         self.returns: dict[str, list[tuple[Module, Function]]] = {}  # functions that run in forwards, by name
         self._sources: dict[Module, dict[tuple[int, str], list[Source]]] = {}
+        self._returned_by: dict[ast.AST, list[ast.expr | None]] = {}
+        self._names: dict[ast.AST, str | None] = {}
         self._asked: set[tuple[int, str]] = set()  # names and functions being followed: no circle twice
 
     def is_shared(self, module: Module, node: ast.expr) -> bool:
@@ -81,8 +93,12 @@ class Sharing:
         match node:
             case ast.Name():
                 return self._of_name(module, node)
+            case ast.Attribute(value=ast.Attribute(attr=name), attr="data") if (
+                name in self.attributes.parameters
+            ):
+                return Level.SHARED  # autograd does not see what is written there
             case ast.Attribute(value=value, attr=attr):
-                if attr in self.attributes.copied or self.attributes.is_constant(attr):
+                if self.attributes.is_copied(attr) or self.attributes.is_constant(attr):
                     return Level.NEW
                 return self._part(module, value)
             case ast.Subscript(value=value) | ast.Starred(value=value):
@@ -114,14 +130,14 @@ class Sharing:
         return Level.HOLDS_SHARED if any(self.level(module, part) for part in parts) else Level.NEW
 
     def _of_call(self, module: Module, node: ast.Call) -> Level:
-        name = module.name(node.func)
+        name = self.name(module, node.func)
         last = node.func.attr if isinstance(node.func, ast.Attribute) else (name or "").rpartition(".")[2]
         given = [*node.args, *(each.value for each in node.keywords)]
         if (name or "").startswith("builtins.") and last in NEW_CONTAINERS:
             return self._holding(module, given)
         if last in VIEWS:
-            owner = [node.func.value] if isinstance(node.func, ast.Attribute) and name is None else []
-            return max((self._part(module, each) for each in (*owner, *given)), default=Level.NEW)
+            seen = [node.func.value] if isinstance(node.func, ast.Attribute) and name is None else given
+            return max((self._part(module, each) for each in seen), default=Level.NEW)
         return max((self._returned(*each) for each in self.returns.get(last, ())), default=Level.NEW)
 
     def _returned(self, module: Module, function: Function) -> Level:
@@ -129,15 +145,27 @@ class Sharing:
         if key in self._asked:
             return Level.NEW
         self._asked.add(key)
-        values = [each.value for each in ast.walk(function) if isinstance(each, ast.Return)]
-        level = max((self.level(module, value) for value in values), default=Level.NEW)
+        level = max((self.level(module, value) for value in self.returned_by(function)), default=Level.NEW)
         self._asked.discard(key)
         return level
 
+    def returned_by(self, function: Function) -> list[ast.expr | None]:
+        if function not in self._returned_by:
+            self._returned_by[function] = [
+                each.value for each in ast.walk(function) if isinstance(each, ast.Return)
+            ]
+        return self._returned_by[function]
+
+    def name(self, module: Module, node: ast.expr) -> str | None:
+        """As module.name, which is asked often here."""
+        if node not in self._names:
+            self._names[node] = module.name(node)
+        return self._names[node]
+
     def _of_name(self, module: Module, node: ast.Name) -> Level:
         scope = module.scope_of[node].lookup(node.id)
-        if scope is None:
-            return Level.NEW if module.name(node) else Level.SHARED
+        if scope is None or scope is module.top and module.name(node, follow=False):
+            return Level.NEW if module.name(node) else Level.SHARED  # a function, a class, a library
         key = (id(scope), node.id)
         if key in self._asked:
             return Level.NEW
