@@ -192,16 +192,21 @@ def _called(module: Module, call: Call) -> tuple[ast.expr | None, str]:
         match value:
             case ast.Attribute(value=owner, attr=attr):
                 return owner, attr
-            case ast.Call(
-                func=ast.Name(id="getattr"),
-                args=[owner, ast.JoinedStr(values=[ast.Constant(value=first), *_]), *_],
-            ):
-                return owner, f"{first}csv"
-            case ast.Call(
-                func=ast.Name(id="getattr"), args=[owner, ast.BinOp(left=ast.Constant(value=first)), *_]
-            ):
-                return owner, f"{first}csv"
+            case ast.Call(func=ast.Name(id="getattr"), args=[owner, asked, *_]):
+                return owner, _word(asked)
     return None, ""
+
+
+def _word(asked: ast.expr) -> str:
+    """A method's name, or one that begins as it does."""
+    match asked:
+        case ast.Constant(value=str(name)):
+            return name
+        case ast.JoinedStr(values=[ast.Constant(value=str(first)), *_]):
+            return first + "csv"
+        case ast.BinOp(left=ast.Constant(value=str(first))):
+            return first + "csv"
+    return ""
 
 
 def _is_own(module: Module, owner: ast.expr, name: str) -> bool:
