@@ -118,6 +118,8 @@ DONE_ONCE = {
     "import loguru\nloguru.logger.add('a.log')\n": ["make_on_rank0(loguru.logger.add, 'a.log')"],
     "import subprocess\nsubprocess.run(['make'])\n": ["ask_rank0(subprocess.run, ['make'])"],
     "import tempfile\nplace = tempfile.mkdtemp()\n": ["place = ask_rank0(tempfile.mkdtemp)"],
+    "getattr(frame, f'to_{kind}')(path)\n": ["write_on_rank0(getattr(frame, f'to_{kind}'), path)"],
+    "getattr(image, 'save')(path)\n": ["write_on_rank0(getattr(image, 'save'), path)"],
     "name = input()\n": ["name = ask_rank0(input)"],
     "import uuid\nname = uuid.uuid4().hex\n": ["name = ask_rank0(uuid.uuid4).hex"],
     "import os\nplace = f'run-{os.getpid()}'\nos.mkdir(place)\n": [

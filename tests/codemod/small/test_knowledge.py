@@ -37,7 +37,7 @@ from dp2ddp.codemod.knowledge.names import SPELLINGS
 GONE = {  # old scripts still say so
     "time.clock": "Python 3.8 took it out",
     "urllib.urlretrieve": "of Python 2",
-    "torchvision.io.write_video": "torchvision 0.25 took it out",
+    "torchvision.io.write_video": "a newer torchvision took it out",
     "distutils.dir_util.mkpath": "Python 3.12 took it out",
     "torch.nn.parallel.scatter_kwargs": "no name of torch's: ours for scatter_gather.scatter_kwargs",
 }

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
 from dp2ddp.codemod.knowledge.libraries import is_known_library
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
 from dp2ddp.codemod.small.ours import has_joined, of_the_user
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.codemod.small.start import first_act, join_of
@@ -27,13 +28,56 @@ class Start(Rule):
 
     ## Why
     What is done before, every rank does by itself: prints, random numbers, files. Joining chooses the rank's device.
+
+    ## Safety
+    Options may be read before: what only reads them is alike on all ranks.
+
+    ## References
+    docs/launch.md.
     """
 
     code = "DDP101"
     name = "start"
     nodes = ("BaseStatement",)
     everywhere = True
-    examples = ()
+    examples = (
+        Rewrites(
+            before="""
+                import argparse
+                import torch
+                parser = argparse.ArgumentParser()
+                args = parser.parse_args()
+                print("begins")
+                net = torch.nn.DataParallel(net)
+            """,
+            after="""
+                import argparse
+                import torch
+                parser = argparse.ArgumentParser()
+                args = parser.parse_args()
+
+                init_distributed()
+
+                print("begins")
+                net = torch.nn.DataParallel(net)
+            """,
+        ),
+        Flags(
+            before="""
+                import torch
+                def train(net):
+                    return torch.nn.DataParallel(net)
+            """,
+            message="nothing runs when this file is started",
+        ),
+        Untouched(
+            """
+                from ddp_helpers import init_distributed
+                init_distributed()
+                print("begins")
+            """
+        ),
+    )
 
     def look(self, module: Module) -> Iterator[Finding]:
         entry = module.program.entry

@@ -29,11 +29,14 @@ class DeviceIndexed(Rule):
     ## Safety
     The device meant is `device_ids[0]`, where DataParallel keeps the model, or `output_device`. Any other number, and a
     second name of one, may be model parallelism: a hazard.
+
+    ## References
+    docs/semantics.md#devices.
     """
 
     code = "DDP102"
     name = "device-index"
-    nodes = ("Arg", "Expr", "FormattedString", "SimpleString")
+    nodes = ("Arg", "Attribute", "Name", "SimpleString")
     examples = (
         Rewrites(
             before="""

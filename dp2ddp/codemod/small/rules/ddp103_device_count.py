@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Finding, Rule, rename
 
 # `device_count() > 0` and the like ask whether there is any: that needs no change.
@@ -21,12 +22,41 @@ class DeviceCount(Rule):
 
     ## Why
     The number that DataParallel splits a batch by is the number of ranks, whatever a rank sees of the devices.
+
+    ## Safety
+    Where it is asked whether there is any device, a rank's answer is that of all.
+
+    ## References
+    docs/semantics.md#devices.
     """
 
     code = "DDP103"
     name = "device-count"
     nodes = ("Attribute", "Name")
-    examples = ()
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                print("GPUs:", torch.cuda.device_count())
+                batch = 32 * torch.cuda.device_count()
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                print("GPUs:", count_ranks())
+                batch = 32 * count_ranks()
+            """,
+        ),
+        Untouched(
+            """
+                import torch
+                net = torch.nn.DataParallel(net)
+                if torch.cuda.device_count() > 0:
+                    net.cuda()
+            """
+        ),
+    )
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Notes, Rewrites, Untouched
 from dp2ddp.codemod.small.mentions import mentions
 from dp2ddp.codemod.small.rule import Finding, Rule, rename
 from dp2ddp.codemod.small.wrapper import wrapper
@@ -36,12 +37,84 @@ class DataParallelWrap(Rule):
 
     ## Why
     Rank r computes chunk r of each batch, and all ranks get the outputs of the whole batch.
+
+    ## Safety
+    Names are followed from file to file; what is found by a computed name is a hazard (DDP902).
+
+    ## References
+    docs/semantics.md#batch-size, docs/semantics.md#replicas.
     """
 
     code = "DDP201"
     name = "data-parallel"
     nodes = ("Attribute", "Name")
-    examples = ()
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.Linear(2, 2)
+                net = torch.nn.DataParallel(net)
+                optimizer = torch.optim.SGD(net.parameters(), 0.1)
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    torch.nn.functional.mse_loss(net(x), y).backward()
+                    optimizer.step()
+            """,
+            after="""
+                import torch
+                net = torch.nn.Linear(2, 2)
+                net = WholeBatchDDP(net)
+                optimizer = torch.optim.SGD(net.parameters(), 0.1)
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    torch.nn.functional.mse_loss(net(x), y).backward()
+                    optimizer.step()
+            """,
+        ),
+        Rewrites(
+            before="""
+                import torch
+                class Mine(torch.nn.DataParallel):
+                    def gather(self, outputs, output_device):
+                        return outputs
+                sizes = []
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        sizes.append(len(x))
+                        return x
+                net = Mine(Net())
+                if isinstance(net, torch.nn.DataParallel):
+                    net = net.module
+            """,
+            after="""
+                import torch
+                class Mine(DataParallelOnRanks):
+                    def gather(self, outputs, output_device):
+                        return outputs
+                sizes = []
+                class Net(torch.nn.Module):
+                    def forward(self, x):
+                        sizes.append(len(x))
+                        return x
+                net = Mine(Net())
+                if isinstance(net, WholeBatchInTurns):
+                    net = net.module
+            """,
+        ),
+        Notes(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net, device_ids=[0])
+            """,
+            message="one device",
+        ),
+        Untouched(
+            """
+                import torch
+                net = torch.nn.parallel.DistributedDataParallel(net)
+            """
+        ),
+    )
 
     def look(self, module: Module) -> Iterator[Finding]:
         wraps = {wrap.node: wrap for wrap in find_wraps(module.program)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.mentions import is_type_test, mentions
 from dp2ddp.codemod.small.rule import Finding, Rule, rename
 
@@ -19,12 +20,42 @@ class Loader(Rule):
 
     ## Why
     Batches, their order and their random numbers are those of the one process, and workers do not run once a rank.
+
+    ## Safety
+    What loading leaves behind (samplers, counters), its errors and its end come to all ranks.
+
+    ## References
+    docs/semantics.md#order, docs/semantics.md#batch-size.
     """
 
     code = "DDP304"
     name = "loader"
     nodes = ("Attribute", "Name")
-    examples = ()
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                from torch.utils.data import DataLoader
+                train = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True, num_workers=8)
+                class Endless(DataLoader):
+                    pass
+            """,
+            after="""
+                import torch
+                from torch.utils.data import DataLoader
+                train = Rank0Loader(data, batch_size=32, shuffle=True, num_workers=8)
+                class Endless(Rank0Loader):
+                    pass
+            """,
+        ),
+        Untouched(
+            """
+                from torch.utils.data import DataLoader
+                def show(loader: DataLoader):
+                    assert isinstance(loader, DataLoader)
+            """
+        ),
+    )
 
     def look(self, module: Module) -> Iterator[Finding]:
         for node, _ in mentions(module, [LOADER]):

@@ -160,38 +160,57 @@ def _look_at(module: Module, call: Call) -> Iterator[Finding]:
 
 def _by_looks(module: Module, call: Call) -> Iterator[Finding]:
     """A function or a method that is in no table."""
-    function = _function(module, call)
-    name = (call.name or "").rpartition(".")[2] or (function.attr if function else "")
+    owner, name = _called(module, call)
     if call.name and (
         call.name.startswith(QUIET) or "." not in call.name or module.program.is_local(call.name)
     ):
         return
-    if call.name is None and (function is None or _is_own(module, function)):
+    if call.name is None and (owner is None or _is_own(module, owner, name)):
         return
     match method(name):
         case MethodDoes.WRITE if call.is_bare and name.startswith("save"):
-            yield Hazard(
-                call.node,
-                f"{module.text(call.node)} may write a file: nothing here says which",
-                "give it the path",
-            )
+            message = f"{module.text(call.node)} may write a file: nothing here says which"
+            yield Hazard(call.node, message, "give it the path")
         case MethodDoes.WRITE if not call.is_bare:
             yield call_by(call.node, "write_on_rank0", BECAUSE)
         case MethodDoes.MAY_WRITE if not call.is_bare and not is_used(module, call):
             yield call_by(call.node, "write_on_rank0", BECAUSE)
         case MethodDoes.WRITE_PATH if call.name is None:
             yield call_by(call.node, "write_on_rank0", BECAUSE)
-        case MethodDoes.CHANGE_PATH if function and is_path(module, function.value):
+        case MethodDoes.CHANGE_PATH if is_path(module, owner):
             yield call_by(call.node, "write_on_rank0", BECAUSE)
 
 
-def _function(module: Module, call: Call) -> ast.Attribute | None:
-    """The method that is called, also by a name for it: `save = image.save; save(path)`."""
-    return next((each for each in module.values(call.node.func) if isinstance(each, ast.Attribute)), None)
+def _called(module: Module, call: Call) -> tuple[ast.expr | None, str]:
+    """The object and the name of a method, also by a name for it: `save = image.save; save(path)`.
+
+    Of a computed one, the name that its beginning stands for: `getattr(frame, "to_" + kind)(path)`.
+    """
+    if call.name:
+        return None, call.name.rpartition(".")[2]
+    for value in module.values(call.node.func):
+        match value:
+            case ast.Attribute(value=owner, attr=attr):
+                return owner, attr
+            case ast.Call(func=ast.Name(id="getattr"), args=[owner, asked, *_]):
+                return owner, _word(asked)
+    return None, ""
 
 
-def _is_own(module: Module, function: ast.Attribute) -> bool:
+def _word(asked: ast.expr) -> str:
+    """A method's name, or one that begins as it does."""
+    match asked:
+        case ast.Constant(value=str(name)):
+            return name
+        case ast.JoinedStr(values=[ast.Constant(value=str(first)), *_]):
+            return first + "csv"
+        case ast.BinOp(left=ast.Constant(value=str(first))):
+            return first + "csv"
+    return ""
+
+
+def _is_own(module: Module, owner: ast.expr, name: str) -> bool:
     """A method of the program's classes; what a wrapper holds (`net.module.save()`) is one of them, too."""
-    if isinstance(function.value, ast.Attribute) and function.value.attr == "module":
+    if isinstance(owner, ast.Attribute) and owner.attr == "module":
         return True
-    return function.attr in module.program.methods and not is_foreign(module, function.value)
+    return name in module.program.methods and not is_foreign(module, owner)

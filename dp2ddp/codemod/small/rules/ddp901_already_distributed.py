@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Flags, Notes
+from dp2ddp.codemod.rule import Flags, Notes, Untouched
 from dp2ddp.codemod.small.own_mode import is_guarded
 from dp2ddp.codemod.small.rule import Finding, Rule
 
@@ -22,6 +22,12 @@ class AlreadyDistributed(Rule):
     ## Why
     Ranks go the way that DataParallel's process went: where the script trains under DataParallel, the conditions are
     false, and what torchrun says by the environment is taken away before the script asks for it.
+
+    ## Safety
+    A condition counts, whatever it asks: the ranks go the way of the one process.
+
+    ## References
+    docs/idioms.md#the-wrap.
     """
 
     code = "DDP901"
@@ -48,6 +54,12 @@ class AlreadyDistributed(Rule):
                     net = torch.nn.DataParallel(net)
             """,
             message="its own distributed mode",
+        ),
+        Untouched(
+            """
+                import torch
+                net = torch.nn.DataParallel(net)
+            """
         ),
     )
 

@@ -32,6 +32,12 @@ class HandMadeParallel(Rule):
     ## Why
     One process drives several devices there. A rank has one device, and what such code does with the others is its own
     affair.
+
+    ## Safety
+    A package beside the script is read and converted with it.
+
+    ## References
+    docs/idioms.md#the-wrap.
     """
 
     code = "DDP902"
@@ -50,6 +56,14 @@ class HandMadeParallel(Rule):
                 import torch.nn as nn
                 parser.add_argument("--parallel", default="DataParallel")
                 net = getattr(nn, args.parallel)(net)
+            """,
+            message="looked up by its name",
+        ),
+        Flags(
+            before="""
+                import torch.nn as nn
+                kinds = {"many": "DataParallel"}
+                net = vars(nn)[kinds[args.kind]](net)
             """,
             message="looked up by its name",
         ),

@@ -20,6 +20,12 @@ class AsksAPerson(Rule):
 
     ## Why
     A debugger stops one rank, and the others wait for it without a prompt of their own.
+
+    ## Safety
+    Behind an option that is off by default it is a note.
+
+    ## References
+    docs/idioms.md#files-logs-devices-processes.
     """
 
     code = "DDP904"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Flags, Notes
+from dp2ddp.codemod.rule import Flags, Notes, Untouched
 from dp2ddp.codemod.small.rule import Finding, Rule
 
 
@@ -20,6 +20,13 @@ class NotebookOnly(Rule):
 
     ## Why
     torchrun starts scripts. A line that is dropped without a word may be the one that sets CUDA_VISIBLE_DEVICES.
+
+    ## Safety
+    What is set aside shows, measures or installs something (docs/notebooks.md). All other shell lines run where they
+    stand, by os.system, once.
+
+    ## References
+    IPython documentation, built-in magic commands; docs/semantics.md#notebooks.
     """
 
     code = "DDP911"
@@ -43,6 +50,13 @@ class NotebookOnly(Rule):
                 net = torch.nn.DataParallel(net)
             """,
             message="runs another file",
+        ),
+        Untouched(
+            """
+                import torch
+                net = torch.nn.DataParallel(net)
+                print(f'{3:%}')
+            """
         ),
     )
 
