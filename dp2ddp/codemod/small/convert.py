@@ -17,12 +17,12 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small.header import make_header
 from dp2ddp.codemod.small.launch import launch_line, named_devices
 from dp2ddp.codemod.small.lookups import LOOKUPS
-from dp2ddp.codemod.small.ours import is_of_dp2ddp, of_the_user, refuse_other_helpers
+from dp2ddp.codemod.small.ours import is_of_dp2ddp, of_the_user, read_tree, refuse_other_helpers
 from dp2ddp.codemod.small.plan import FilePlan, plan_file
 from dp2ddp.codemod.small.rule import Rule, pick_rules
 from dp2ddp.codemod.small.start import join_of
 from dp2ddp.codemod.small.unread import unread_libraries
-from dp2ddp.codemod.small.wraps import WRAPS, find_wraps, world_of
+from dp2ddp.codemod.small.wraps import find_wraps, named_wraps, world_of
 from dp2ddp.source.console_scripts import console_script
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import parse
@@ -46,7 +46,7 @@ def convert_small(project: Project, options: Options) -> Conversion:
     project = replace(project, modules=tuple(each for each in project.modules if not is_of_dp2ddp(each.name)))
     command = console_script(project.entry.path) if project.entry.path else None
     starts = frozenset([command.function] if command else [])
-    program = Program(project, canonical, knows, LOOKUPS, starts)
+    program = Program(project, canonical, knows, LOOKUPS, starts, read_tree)
     refuse_other_helpers(program, frozenset(small_library().names))
     if not any(not wrap.is_single for wrap in find_wraps(program)):
         return _without_wraps(program, rules, options)
@@ -79,7 +79,7 @@ def _without_wraps(program: Program, rules: Sequence[Rule], options: Options) ->
     if wraps:
         codes.add("DDP201")
     elif join_of(program.entry) is None and any(
-        module.mentions.get(name) for module in of_the_user(program) for name in WRAPS
+        True for module in of_the_user(program) for _ in named_wraps(module)
     ):
         codes.add("DDP101")  # nothing runs, so nothing wraps
     chosen = [rule for rule in rules if rule.code in codes]

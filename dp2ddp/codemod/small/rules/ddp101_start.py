@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
 from dp2ddp.codemod.small.ours import has_joined
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.codemod.small.start import first_act, join_of
 from dp2ddp.codemod.small.visible import Join, devices_set, settings, visible_text
-from dp2ddp.codemod.small.wraps import WRAPS, find_wraps, world_of
+from dp2ddp.codemod.small.wraps import find_wraps, named_wraps, world_of
 
 
 class Start(Rule):
@@ -24,13 +25,58 @@ class Start(Rule):
 
     ## Why
     What is done before, every rank does by itself: prints, random numbers, files. Joining chooses the rank's device.
+
+    ## Safety
+    Started by plain `python`, the script is a world of one and trains as it did on one device.
+
+    ## References
+    docs/semantics.md#unseeded, docs/semantics.md#visible-devices, docs/semantics.md#printing.
     """
 
     code = "DDP101"
     name = "start"
     nodes = ("BaseStatement",)
     everywhere = True
-    examples = ()
+    examples = (
+        Rewrites(
+            before="""
+                import os
+                import torch
+
+                BATCH = 32
+
+                def main(gpus):
+                    os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+                    net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+
+                if __name__ == "__main__":
+                    main("0,1")
+            """,
+            after="""
+                import os
+                import torch
+
+                BATCH = 32
+
+                def main(gpus):
+                    os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+                    init_distributed()
+                    net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+
+                if __name__ == "__main__":
+                    main("0,1")
+            """,
+        ),
+        Flags(
+            before="""
+                import torch
+                def build():
+                    return torch.nn.DataParallel(torch.nn.Linear(2, 2))
+            """,
+            message="no place where the ranks could join",
+        ),
+        Untouched("import torch\ninit_distributed()\nnet = torch.nn.DataParallel(net)"),
+    )
 
     def look(self, module: Module) -> Iterator[Finding]:
         entry = module.program.entry
@@ -63,7 +109,7 @@ def _by_command(before: ast.stmt) -> Note:
 
 
 def _nothing_runs(module: Module) -> Hazard:
-    wraps = [node for name in WRAPS for node in module.mentions.get(name, ())]
+    wraps = [*named_wraps(module)]
     return Hazard(
         wraps[0] if wraps else module.tree.body[0],
         "nothing runs when this file is started, so there is no place where the ranks could join",

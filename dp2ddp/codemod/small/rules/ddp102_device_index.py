@@ -29,12 +29,30 @@ class DeviceIndexed(Rule):
     ## Safety
     The device meant is `device_ids[0]`, where DataParallel keeps the model, or `output_device`. Any other number, and a
     second name of one, may be model parallelism: a hazard.
+
+    ## References
+    torch.cuda.set_device; docs/semantics.md#first-device, docs/semantics.md#device-ids.
     """
 
     code = "DDP102"
     name = "device-index"
-    nodes = ("Arg", "Expr", "FormattedString", "SimpleString")
+    nodes = ("Arg", "Attribute", "Expr", "SimpleString")
     examples = (
+        Rewrites(
+            before="""
+                import torch
+                torch.cuda.set_device(args.gpu)
+                place = torch.device("cuda", args.gpu)
+                net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1])
+                weight = torch.ones(4, device=self.gpu)
+            """,
+            after="""
+                import torch
+                place = own_device("cuda", args.gpu)
+                net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1])
+                weight = torch.ones(4, device="cuda")
+            """,
+        ),
         Rewrites(
             before="""
                 import torch

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Flags, Notes
+from dp2ddp.codemod.rule import Flags, Notes, Untouched
 from dp2ddp.codemod.small.own_mode import is_guarded
 from dp2ddp.codemod.small.rule import Finding, Rule
 
@@ -22,6 +22,12 @@ class AlreadyDistributed(Rule):
     ## Why
     Ranks go the way that DataParallel's process went: where the script trains under DataParallel, the conditions are
     false, and what torchrun says by the environment is taken away before the script asks for it.
+
+    ## Safety
+    With its flag set, the converted script ends at its own `init_process_group`: use the original for that.
+
+    ## References
+    docs/semantics.md#launchers, docs/idioms.md#files-logs-devices-processes.
     """
 
     code = "DDP901"
@@ -49,6 +55,7 @@ class AlreadyDistributed(Rule):
             """,
             message="its own distributed mode",
         ),
+        Untouched("import torch\nnet = torch.nn.DataParallel(net)"),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

@@ -23,6 +23,9 @@ class NoModel(Rule):
 
     ## Safety
     Only what is certainly a result is told: the call of a module that the script made itself.
+
+    ## References
+    docs/idioms.md#the-wrap.
     """
 
     code = "DDP903"

@@ -20,6 +20,12 @@ class AsksAPerson(Rule):
 
     ## Why
     A debugger stops one rank, and the others wait for it without a prompt of their own.
+
+    ## Safety
+    `input()` is no hazard: rank 0 asks, and all ranks get the answer.
+
+    ## References
+    docs/idioms.md#files-logs-devices-processes.
     """
 
     code = "DDP904"

@@ -40,6 +40,9 @@ class OwnProcesses(Rule):
     ## Safety
     Whatever the main flow asks of such an object (`get()`, the next item) is asked on rank 0, and the answer, or the
     error, comes to every rank. Workers of a DataLoader are none of these: they hand over in order.
+
+    ## References
+    docs/semantics.md#own-processes, docs/semantics.md#end-of-process.
     """
 
     code = "DDP906"

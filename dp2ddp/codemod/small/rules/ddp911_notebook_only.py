@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Flags, Notes
+from dp2ddp.codemod.rule import Flags, Notes, Untouched
 from dp2ddp.codemod.small.rule import Finding, Rule
 
 
@@ -20,6 +20,12 @@ class NotebookOnly(Rule):
 
     ## Why
     torchrun starts scripts. A line that is dropped without a word may be the one that sets CUDA_VISIBLE_DEVICES.
+
+    ## Safety
+    What is set aside shows, measures or installs something. All other shell lines run where they stand, once.
+
+    ## References
+    IPython documentation, built-in magic commands; docs/notebooks.md.
     """
 
     code = "DDP911"
@@ -44,6 +50,7 @@ class NotebookOnly(Rule):
             """,
             message="runs another file",
         ),
+        Untouched("import torch\nnet = torch.nn.DataParallel(net)\nprint(f'{3:%}')"),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

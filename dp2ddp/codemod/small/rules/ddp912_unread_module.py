@@ -22,6 +22,9 @@ class UnreadModule(Rule):
 
     ## Safety
     `import_module("models." + name)` may be any module of that package: all of them are read.
+
+    ## References
+    Python documentation, importlib.import_module.
     """
 
     code = "DDP912"
