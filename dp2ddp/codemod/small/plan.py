@@ -15,6 +15,7 @@ from dp2ddp.codemod.plan import Plan, Planned, answered, is_lost, place, stale_c
 from dp2ddp.codemod.small.ours import pasted_lines
 from dp2ddp.codemod.small.own_mode import OwnMode
 from dp2ddp.codemod.small.rule import Change, Finding, Rule, all_rules
+from dp2ddp.codemod.small.waiting import if_together
 from dp2ddp.source.helper_module import IMPORTED
 
 Edits = list[tuple[Planned, tuple[str, ...]]]  # with the helpers that each needs
@@ -87,7 +88,7 @@ def _found_by(rules: Sequence[Rule], module: Module) -> Iterator[tuple[str, Find
             if isinstance(finding, Hazard) and not rule.everywhere and not reach.runs(module, node):
                 yield rule.code, Note(node, f"{finding.message}; but nothing reaches this")
             elif rule.everywhere or isinstance(finding, Hazard) or reach.holds(module, node):
-                yield rule.code, _if_present(module, finding)
+                yield rule.code, _if_present(module, if_together(module, finding))
 
 
 def _is_converted(module: Module, finding: Change) -> bool:

@@ -178,3 +178,25 @@ def test_an_edit_in_a_long_format_string_is_made_or_refused_but_never_wrong() ->
     found = converted(f'{WRAP}print(f"""\n  {{x}} on\n  {{torch.cuda.device_count()}} GPUs\n""")\n')
     assert bool(found.hazards) != ("{count_ranks()} GPUs" in found.after)
     ast.parse(found.after)
+
+
+def test_nothing_lets_ranks_wait_in_a_forward() -> None:
+    text = """
+    import torch
+    def dump(x):
+        torch.save(x, "x.pt")
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            dump(x)
+            return x
+    net = torch.nn.DataParallel(Net())
+    """
+    assert said(converted(text)) == ["hazard DDP502:4"]
+    assert (
+        said(
+            converted(
+                text.replace("dump(x)\n            return", "return").replace("Net())", "Net())\n    dump(1)")
+            )
+        )
+        == []
+    )

@@ -36,7 +36,7 @@ class DeviceIndexed(Rule):
 
     code = "DDP102"
     name = "device-index"
-    nodes = ("Arg", "Attribute", "Expr", "SimpleString")
+    nodes = ("Arg", "Attribute", "Expr", "Name", "SimpleString")
     examples = (
         Rewrites(
             before="""
