@@ -14,7 +14,6 @@ from dp2ddp.codemod.facts.positions import Positions
 from dp2ddp.codemod.model.nodes import FUNCTIONS, Function
 from dp2ddp.codemod.model.scopes import Binding, Binds, Reader, Scope
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.parsing import parse
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.model.program import Program
@@ -68,7 +67,7 @@ class Module:
 
     def __init__(self, source: SourceFile, dotted: str, program: Program, package: tuple[str, ...]) -> None:
         self.source, self.dotted, self.program = source, dotted, program
-        self.tree = parse(source)
+        self.tree = program.read(source)
         self.positions = Positions(source.text)
         reader = Reader(self.tree, package)
         self.top, self._in_order = reader.top, reader.nodes

@@ -12,6 +12,8 @@ from dp2ddp.codemod.model.modules import Call, Module, Seen
 from dp2ddp.codemod.model.nodes import DEFINITIONS
 from dp2ddp.codemod.model.reach import Lookups, Reach
 from dp2ddp.codemod.model.scopes import Binding, Binds
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.parsing import parse
 from dp2ddp.source.projects import Project
 
 MAIN = "__main__"
@@ -24,6 +26,7 @@ class Program:
     `spelling` gives things of libraries that have several names one; `knows` says which names a library has, for
     `from library import *`; `lookups` which of its functions find things by names that the text does not tell. All
     come from tables: the model itself knows no library. `starts`: functions of the script that a command calls.
+    `read` gives the tree of a file.
     """
 
     def __init__(
@@ -33,9 +36,10 @@ class Program:
         knows: Callable[[str], bool] = bool,
         lookups: Lookups | None = None,
         starts: frozenset[str] = frozenset(),
+        read: Callable[[SourceFile], ast.Module] = parse,
     ) -> None:
         self.project, self.spelling, self.knows = project, spelling, knows
-        self.lookups, self.starts = lookups or Lookups(), starts
+        self.lookups, self.starts, self.read = lookups or Lookups(), starts, read
         entry = project.entry_module or (project.entry.path.stem if project.entry.path else MAIN)
         self.by_name: dict[str, Module] = {}
         self.entry = Module(project.entry, entry, self, tuple(entry.split(".")[:-1]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dp2ddp.codemod.checks import check_result
@@ -17,12 +17,12 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small.header import make_header
 from dp2ddp.codemod.small.launch import launch_line, named_devices
 from dp2ddp.codemod.small.lookups import LOOKUPS
-from dp2ddp.codemod.small.ours import is_of_dp2ddp, of_the_user, refuse_other_helpers
+from dp2ddp.codemod.small.ours import is_of_dp2ddp, of_the_user, read_tree, refuse_other_helpers
 from dp2ddp.codemod.small.plan import FilePlan, plan_file
 from dp2ddp.codemod.small.rule import Rule, pick_rules
 from dp2ddp.codemod.small.start import join_of
 from dp2ddp.codemod.small.unread import unread_libraries
-from dp2ddp.codemod.small.wraps import WRAPS, find_wraps, world_of
+from dp2ddp.codemod.small.wraps import find_wraps, named_wraps, world_of
 from dp2ddp.source.console_scripts import console_script
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import parse
@@ -34,33 +34,76 @@ OF_OTHERS = ("DDP902", "DDP912")
 FOREIGN = re.compile(r"replication_callback|\bimport_module\(|\b__import__\(")
 
 
+@dataclass(frozen=True)
+class ProgramPlan:
+    """What a conversion would do to each file of a program, before any text is changed."""
+
+    program: Program
+    plans: tuple[FilePlan, ...]
+
+    @property
+    def converts(self) -> bool:
+        """Whether anything is written: ranks join somewhere, and a wrap becomes one for them."""
+        joins = join_of(self.program.entry) is not None
+        return joins and any(each.plan.wraps_converted for each in self.plans)
+
+    @property
+    def is_project(self) -> bool:
+        """Whether more than the script itself changes, or its name must stay."""
+        others = (each for each in self.plans if each.module is not self.program.entry)
+        return bool(self.program.project.entry_names) or any(each.edits for each in others)
+
+
 def convert_small(project: Project, options: Options) -> Conversion:
-    """Convert the entry script of a project and its local modules; nothing is imported, run or written."""
+    """Convert the entry script of a project and its local modules; nothing is imported, run or written.
+
+    A hazard leaves its place as it is; the rest is converted, and the person answers it.
+    """
+    planned = plan_program(project, options)
+    if planned is None:
+        return Conversion(FileConversion(project.entry, project.entry.text), unread=unread_libraries(project))
+    if not planned.converts:
+        return _unchanged(planned)
+    place = options.helpers
+    if place is HelperPlace.IN_SCRIPT and planned.is_project:
+        place = HelperPlace.BESIDE  # several files need them
+    texts = [_edited(each, place) for each in planned.plans]
+    for each, text in zip(planned.plans, texts, strict=True):
+        check_result(each.module, each.plan, text)
+    helpers = _helpers(planned, options) if place is HelperPlace.BESIDE else None
+    return _conversion(planned, texts, helpers)
+
+
+def plan_program(project: Project, options: Options) -> ProgramPlan | None:
+    """What converting would do, without doing it; None where nothing in the project is of DataParallel."""
     rules = pick_rules(options.select, options.ignore)
     if not _may_matter(project):
         parse(project.entry)  # a file that is no Python is an error all the same
-        return Conversion(FileConversion(project.entry, project.entry.text), unread=unread_libraries(project))
+        return None
     for module in project.modules:  # half a conversion helps nobody
         if MENTION.search(module.source.text):
             parse(module.source)
     project = replace(project, modules=tuple(each for each in project.modules if not is_of_dp2ddp(each.name)))
     command = console_script(project.entry.path) if project.entry.path else None
     starts = frozenset([command.function] if command else [])
-    program = Program(project, canonical, knows, LOOKUPS, starts)
+    program = Program(project, canonical, knows, LOOKUPS, starts, read_tree)
     refuse_other_helpers(program, frozenset(small_library().names))
-    if not any(not wrap.is_single for wrap in find_wraps(program)):
-        return _without_wraps(program, rules, options)
-    plans = [plan_file(module, rules, options.accept) for module in of_the_user(program)]
-    if any(each.plan.hazards for each in plans):
-        return _conversion(program, plans, [each.module.source.text for each in plans], None)
-    place = options.helpers
-    if place is HelperPlace.IN_SCRIPT and _is_project(program, plans):
-        place = HelperPlace.BESIDE  # several files need them
-    texts = [_edited(each, place) for each in plans]
-    for each, text in zip(plans, texts, strict=True):
-        check_result(each.module, each.plan, text)
-    helpers = _helpers(project, plans, options) if place is HelperPlace.BESIDE else None
-    return _conversion(program, plans, texts, helpers)
+    chosen = _rules_for(program, rules)
+    return ProgramPlan(
+        program, tuple(plan_file(module, chosen, options.accept) for module in of_the_user(program))
+    )
+
+
+def _rules_for(program: Program, rules: Sequence[Rule]) -> Sequence[Rule]:
+    """All rules; where nothing is wrapped for several devices, those that say what may be DataParallel all the same."""
+    wraps = find_wraps(program)
+    if any(not wrap.is_single for wrap in wraps):
+        return rules
+    codes = {*OF_OTHERS, *(["DDP201"] if wraps else [])}
+    is_named = any(True for module in of_the_user(program) for _ in named_wraps(module))
+    if not wraps and is_named and join_of(program.entry) is None:
+        codes.add("DDP101")  # nothing runs, so nothing wraps
+    return [rule for rule in rules if rule.code in codes]
 
 
 def _may_matter(project: Project) -> bool:
@@ -72,20 +115,11 @@ def _may_matter(project: Project) -> bool:
     return path is not None and any(map(may_look_up, texts)) and any(find_mentions(path.parent))
 
 
-def _without_wraps(program: Program, rules: Sequence[Rule], options: Options) -> Conversion:
-    """Nothing is changed: a note says where a wrap is one for one device, a hazard what may be DataParallel."""
-    codes = {*OF_OTHERS}
-    wraps = find_wraps(program)
-    if wraps:
-        codes.add("DDP201")
-    elif join_of(program.entry) is None and any(
-        module.mentions.get(name) for module in of_the_user(program) for name in WRAPS
-    ):
-        codes.add("DDP101")  # nothing runs, so nothing wraps
-    chosen = [rule for rule in rules if rule.code in codes]
-    plans = [plan_file(module, chosen, options.accept) for module in of_the_user(program)]
-    conversion = _conversion(program, plans, [each.module.source.text for each in plans], None)
-    return conversion if wraps else replace(conversion, unread=unread_libraries(program.project))
+def _unchanged(planned: ProgramPlan) -> Conversion:
+    """What is said, where nothing is written."""
+    conversion = _conversion(planned, [each.module.source.text for each in planned.plans], None)
+    wraps = find_wraps(planned.program)
+    return conversion if wraps else replace(conversion, unread=unread_libraries(planned.program.project))
 
 
 @lru_cache(maxsize=1)
@@ -104,27 +138,19 @@ def _edited(each: FilePlan, place: HelperPlace) -> str:
     return edit_text(each.module, each.edits, header)
 
 
-def _helpers(project: Project, plans: Sequence[FilePlan], options: Options) -> HelperModule | None:
+def _helpers(planned: ProgramPlan, options: Options) -> HelperModule | None:
     """The module with the helpers: in the folder that is first on sys.path, where every file finds it."""
-    needed = frozenset().union(*(each.helpers for each in plans))
+    needed, project = frozenset().union(*(each.helpers for each in planned.plans)), planned.program.project
     there = project.helpers or SourceFile(project.helper_path, "")
     is_there, renew = project.helpers is not None, options.renew_helpers
     return helper_module(there, needed, small_library(), is_there=is_there, renew=renew) if needed else None
 
 
-def _is_project(program: Program, plans: Sequence[FilePlan]) -> bool:
-    """Whether more than the script itself changes, or its name must stay."""
-    return bool(program.project.entry_names) or any(
-        each.edits for each in plans if each.module is not program.entry
-    )
-
-
-def _conversion(
-    program: Program, plans: Sequence[FilePlan], texts: Sequence[str], helpers: HelperModule | None
-) -> Conversion:
+def _conversion(planned: ProgramPlan, texts: Sequence[str], helpers: HelperModule | None) -> Conversion:
+    program = planned.program
     files = {
         each.module: FileConversion(each.module.source, text, each.plan)
-        for each, text in zip(plans, texts, strict=True)
+        for each, text in zip(planned.plans, texts, strict=True)
     }
     entry = files.pop(program.entry, None) or FileConversion(program.entry.source, program.entry.source.text)
     world = world_of(find_wraps(program)) or named_devices(program.entry)
@@ -138,5 +164,5 @@ def _conversion(
         helpers,
         keeps_name=bool(program.project.entry_names),
         world=world,
-        launch=launch_line(program, world, _is_project(program, plans)),
+        launch=launch_line(program, world, planned.is_project),
     )

@@ -110,12 +110,13 @@ class Devices:
     def homes(self) -> set[str | int]:
         """The devices that DataParallel keeps models on: the first of device_ids, and output_device."""
         found: set[str | int] = set()
+        is_known = False
         for wrap in self.wraps:
             ids = wrap.module.value(wrap.device_ids) if wrap.device_ids is not None else None
             first = ids.elts[:1] if isinstance(ids, (ast.List, ast.Tuple)) else []
+            is_known = is_known or any(isinstance(each, ast.Constant) for each in first)
             for node in (*first, *filter(None, [wrap.output_device])):
                 found |= {self._key(source) for _, source in self.program.flow.origins(wrap.module, node)}
-        is_known = any(isinstance(home, int) for home in found)
         return found | {f"{name}[0]" for name in self.lists} | self.lists | (set() if is_known else {0})
 
     def may_be_index(self, module: Module, node: ast.expr) -> bool:

@@ -36,7 +36,7 @@ def _home(place: HelperPlace, library: Library, name: str) -> str:
 
 def _is_here(module: Module, name: str) -> bool:
     """Whether an earlier conversion has brought a helper."""
-    pasted = pasted_lines(module)
+    pasted = pasted_lines(module.source)
     return any(
         binding.dotted.startswith(IMPORTED) or getattr(binding.node, "lineno", 0) in pasted
         for binding in module.top.bindings.get(name, ())
@@ -49,7 +49,8 @@ def _pasted(each: FilePlan, lifted: Lifted) -> list[str]:
     there = {line for statement in each.module.tree.body for line in import_lines(statement)}
     imports = import_texts([line for line in lifted.imports if line not in there])
     opening = "\n".join((f"{HELPERS_START}: yours now, they need torch alone", "", *imports))
-    return ["", "", *"\n\n\n".join((opening, *lifted.definitions, HELPERS_END)).split("\n")]
+    missing = (text for name, text in lifted.by_name.items() if not _is_here(each.module, name))
+    return ["", "", *"\n\n\n".join((opening, *dict.fromkeys(missing), HELPERS_END)).split("\n")]
 
 
 def _refuse_clashes(each: FilePlan, lifted: Lifted) -> None:
@@ -58,7 +59,9 @@ def _refuse_clashes(each: FilePlan, lifted: Lifted) -> None:
     for name in lifted.global_names:
         bindings = module.top.bindings.get(name, [])
         shared = (name, *SHARED.get(name, ()))
-        if any(binding.how is not Binds.IMPORT or binding.dotted not in shared for binding in bindings):
+        if not _is_here(module, name) and any(
+            binding.how is not Binds.IMPORT or binding.dotted not in shared for binding in bindings
+        ):
             taken.add(name)
     if taken:
         raise ConversionError(

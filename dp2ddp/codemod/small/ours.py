@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator
 
 from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.errors import ConversionError
+from dp2ddp.source.files import SourceFile
 from dp2ddp.source.helper_module import NAME, PACKAGE, is_helper_module
-from dp2ddp.source.parsing import LINE_END
+from dp2ddp.source.parsing import LINE_END, parse
 
 JOINS = "init_distributed"
 
@@ -28,14 +30,31 @@ def _is_ours(module: Module) -> bool:
     return is_helper_module(module.source.text)
 
 
-def pasted_lines(module: Module) -> range:
+def pasted_lines(source: SourceFile) -> range:
     """The lines of helpers that an earlier conversion has pasted into a script."""
-    if HELPERS_START not in module.source.text:
+    if HELPERS_START not in source.text:
         return range(0)
-    lines = LINE_END.split(module.source.text)
+    lines = LINE_END.split(source.text)
     first = next((number for number, line in enumerate(lines, 1) if line.startswith(HELPERS_START)), 0)
     last = next((number for number, line in enumerate(lines, 1) if line.startswith(HELPERS_END)), 0)
     return range(first, last + 1) if first else range(0)
+
+
+def read_tree(source: SourceFile) -> ast.Module:
+    """The tree of a file; helpers that were pasted into it have names, and nothing inside."""
+    tree, pasted = parse(source), pasted_lines(source)
+    if not pasted:
+        return tree
+    body = [_emptied(each) if each.lineno in pasted else each for each in tree.body]
+    return ast.Module(body, tree.type_ignores)
+
+
+def _emptied(statement: ast.stmt) -> ast.stmt:
+    if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return statement
+    empty = copy.copy(statement)
+    empty.body, empty.decorator_list = [], []
+    return empty
 
 
 def has_joined(module: Module) -> bool:

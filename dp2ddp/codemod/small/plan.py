@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dp2ddp.codemod.acceptance import AcceptOption, Comments
-from dp2ddp.codemod.edits import Hazard, Note, TextEdit
+from dp2ddp.codemod.edits import Hazard, Note, PassTo, TextEdit
 from dp2ddp.codemod.gone import gone_with
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.plan import Plan, Planned, answered, is_lost, place, stale_comments
 from dp2ddp.codemod.small.ours import pasted_lines
 from dp2ddp.codemod.small.own_mode import OwnMode
 from dp2ddp.codemod.small.rule import Change, Finding, Rule, all_rules
+from dp2ddp.codemod.small.waiting import if_together
 from dp2ddp.source.helper_module import IMPORTED
 
 Edits = list[tuple[Planned, tuple[str, ...]]]  # with the helpers that each needs
@@ -76,16 +77,27 @@ def _place_of(planned: Planned) -> tuple[int, int, str]:
 
 def _found_by(rules: Sequence[Rule], module: Module) -> Iterator[tuple[str, Finding]]:
     """What rules find, with their codes; but for what does not run, or is no code of the user's."""
-    own_mode, pasted, reach = OwnMode(module), pasted_lines(module), module.program.reach
+    own_mode, pasted, reach = OwnMode(module), pasted_lines(module.source), module.program.reach
     for rule in rules:
         for finding in rule.look(module):
             node = finding.edit.node if isinstance(finding, Change) else finding.node
             if getattr(node, "lineno", 0) in pasted or not rule.everywhere and own_mode.holds(node):
                 continue
+            if isinstance(finding, Change) and _is_converted(module, finding):
+                continue
             if isinstance(finding, Hazard) and not rule.everywhere and not reach.runs(module, node):
                 yield rule.code, Note(node, f"{finding.message}; but nothing reaches this")
             elif rule.everywhere or isinstance(finding, Hazard) or reach.holds(module, node):
-                yield rule.code, _if_present(module, finding)
+                yield rule.code, _if_present(module, if_together(module, finding))
+
+
+def _is_converted(module: Module, finding: Change) -> bool:
+    """Whether a call is one of a helper, which an earlier conversion has put there."""
+    called = finding.edit.node.func if isinstance(finding.edit, PassTo) else None
+    if (module.name(called) or "").startswith(IMPORTED):
+        return True
+    found = module.definition(called) if called is not None else None
+    return found is not None and getattr(found[1], "lineno", 0) in pasted_lines(found[0].source)
 
 
 def _if_present(module: Module, finding: Finding) -> Finding:
@@ -111,7 +123,7 @@ def _free_name(module: Module, helper: str) -> str:
     """What a helper is called in a file: its own name, unless the file uses that one for something else."""
     own = module.bindings_of(helper)
     is_here = any(binding.dotted.startswith(IMPORTED) for binding in own) or any(
-        getattr(binding.node, "lineno", 0) in pasted_lines(module) for binding in own
+        getattr(binding.node, "lineno", 0) in pasted_lines(module.source) for binding in own
     )
     name = helper
     while not is_here and module.bindings_of(name):

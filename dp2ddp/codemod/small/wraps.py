@@ -70,13 +70,18 @@ def find_wraps(program: Program) -> tuple[Wrap, ...]:
     return tuple(wrap for module in of_the_user(program) for wrap in _wraps_of(module))
 
 
-def _wraps_of(module: Module) -> Iterator[Wrap]:
-    own_mode, pasted = OwnMode(module), pasted_lines(module)
+def named_wraps(module: Module) -> Iterator[ast.expr]:
+    """Where a file names what wraps, whether that can run or not."""
+    own_mode, pasted = OwnMode(module), pasted_lines(module.source)
     for node, _ in mentions(module, WRAPS):
+        if not (is_type_test(module, node) or own_mode.holds(node) or node.lineno in pasted):
+            yield node
+
+
+def _wraps_of(module: Module) -> Iterator[Wrap]:
+    for node in named_wraps(module):
         parent = module.parents[node]
         is_called = isinstance(parent, ast.Call) and parent.func is node
-        if is_type_test(module, node) or own_mode.holds(node) or node.lineno in pasted:
-            continue
         if module.program.reach.runs(module, node):
             yield Wrap(module, node, Call(parent, module.name(node)) if is_called else None)  # type: ignore[arg-type]
 

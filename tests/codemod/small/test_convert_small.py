@@ -78,7 +78,7 @@ def test_a_device_that_is_not_the_models_is_a_hazard(tmp_path: Path, monkeypatch
     script.write_text(f"{SCRIPT}# é\nhead = head.to('cuda:1')\n")
     found = convert(read_project(script))
     assert [(each.code, each.line, each.column) for each in found.hazards] == [("DDP102", 16, 16)]
-    assert not found.changed
+    assert found.after.endswith("head = head.to('cuda:1')\n")  # the rest is converted
 
 
 def test_what_is_looked_for_as_a_wrap_is_one_in_the_table() -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 import pytest
 
+from dp2ddp.codemod.convert import NEW_CODEMOD
 from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.codemod.rule import UnknownRuleError
 from dp2ddp.errors import ConversionError
+from dp2ddp.report.conversion import conversion_text
+from dp2ddp.review.data_parallel import check_entry
+from dp2ddp.review.problems import Level
 from tests.codemod.small.scripts import WRAP, converted, said
 
 
@@ -178,3 +183,44 @@ def test_an_edit_in_a_long_format_string_is_made_or_refused_but_never_wrong() ->
     found = converted(f'{WRAP}print(f"""\n  {{x}} on\n  {{torch.cuda.device_count()}} GPUs\n""")\n')
     assert bool(found.hazards) != ("{count_ranks()} GPUs" in found.after)
     ast.parse(found.after)
+
+
+def test_nothing_lets_ranks_wait_in_a_forward() -> None:
+    text = """
+    import torch
+    def dump(x):
+        torch.save(x, "x.pt")
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            dump(x)
+            return x
+    net = torch.nn.DataParallel(Net())
+    """
+    assert said(converted(text)) == ["hazard DDP502:4"]
+    assert (
+        said(
+            converted(
+                text.replace("dump(x)\n            return", "return").replace("Net())", "Net())\n    dump(1)")
+            )
+        )
+        == []
+    )
+
+
+def test_a_report_says_what_was_changed_where() -> None:
+    text = conversion_text(converted(f"{WRAP}torch.save(net, 'a')\n"), "train_ddp.py")
+    assert "\n  line 3:  one run saves once: rank 0 does (DDP502)\n" in text
+    assert "\n  helpers: ddp_helpers.py beside it, " in text
+
+
+def test_check_says_what_stands_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NEW_CODEMOD, "small")
+    script = tmp_path / "train.py"
+    script.write_text(f"{WRAP}breakpoint()\n")
+    problems, read = check_entry(str(script))
+    assert [(each.code, each.line, each.level) for each in problems] == [
+        ("DDP904", 3, Level.ERROR),
+        ("DDP201", 2, Level.NOTE),
+    ]
+    assert problems[1].advice.endswith("2 edits in 1 file, 1 hazard to answer")
+    assert read == [str(script)]

@@ -6,14 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
-from dp2ddp.codemod.knowledge.libraries import is_known_library
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
-from dp2ddp.codemod.small.ours import has_joined, of_the_user
+from dp2ddp.codemod.small.ours import has_joined
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.codemod.small.start import first_act, join_of
 from dp2ddp.codemod.small.visible import Join, devices_set, settings, visible_text
-from dp2ddp.codemod.small.wraps import WRAPS, find_wraps, world_of
+from dp2ddp.codemod.small.wraps import find_wraps, named_wraps, world_of
 
 
 class Start(Rule):
@@ -22,18 +21,16 @@ class Start(Rule):
     ## What it does
     `init_distributed()` comes before the first statement that does more than define. A setting of
     `CUDA_VISIBLE_DEVICES` stays before it, also in a function that is called from there; one that comes later goes into
-    the launch line. A note says where the number of ranks cannot be read off. Where a library is imported that is not
-    known, `refuse_own_files()` comes behind it: what a library writes on ranks beside rank 0 is an error that names the
-    script's line.
+    the launch line. A note says where the number of ranks cannot be read off.
 
     ## Why
     What is done before, every rank does by itself: prints, random numbers, files. Joining chooses the rank's device.
 
     ## Safety
-    Options may be read before: what only reads them is alike on all ranks.
+    Started by plain `python`, the script is a world of one and trains as it did on one device.
 
     ## References
-    docs/launch.md.
+    docs/semantics.md#unseeded, docs/semantics.md#visible-devices, docs/semantics.md#printing.
     """
 
     code = "DDP101"
@@ -43,40 +40,42 @@ class Start(Rule):
     examples = (
         Rewrites(
             before="""
-                import argparse
+                import os
                 import torch
-                parser = argparse.ArgumentParser()
-                args = parser.parse_args()
-                print("begins")
-                net = torch.nn.DataParallel(net)
+
+                BATCH = 32
+
+                def main(gpus):
+                    os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+                    net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+
+                if __name__ == "__main__":
+                    main("0,1")
             """,
             after="""
-                import argparse
+                import os
                 import torch
-                parser = argparse.ArgumentParser()
-                args = parser.parse_args()
 
-                init_distributed()
+                BATCH = 32
 
-                print("begins")
-                net = torch.nn.DataParallel(net)
+                def main(gpus):
+                    os.environ["CUDA_VISIBLE_DEVICES"] = gpus
+                    init_distributed()
+                    net = torch.nn.DataParallel(torch.nn.Linear(2, 2))
+
+                if __name__ == "__main__":
+                    main("0,1")
             """,
         ),
         Flags(
             before="""
                 import torch
-                def train(net):
-                    return torch.nn.DataParallel(net)
+                def build():
+                    return torch.nn.DataParallel(torch.nn.Linear(2, 2))
             """,
-            message="nothing runs when this file is started",
+            message="no place where the ranks could join",
         ),
-        Untouched(
-            """
-                from ddp_helpers import init_distributed
-                init_distributed()
-                print("begins")
-            """
-        ),
+        Untouched("import torch\ninit_distributed()\nnet = torch.nn.DataParallel(net)"),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
@@ -94,21 +93,11 @@ class Start(Rule):
             join.before, "init_distributed()", "each rank joins here, before anything is done"
         )
         yield Change(edit, ("init_distributed",))
-        if any(_unknown_libraries(each) for each in of_the_user(module.program)):
-            guard = InsertBefore(join.before, "refuse_own_files()", "a library may write files by itself")
-            yield Change(guard, ("refuse_own_files",))
         if first_act(module) is None:
             yield _by_command(join.before)
         if join.late is not None:
             yield _too_late(join.late)
         yield from _unknown_world(module, join)
-
-
-def _unknown_libraries(module: Module) -> list[str]:
-    """Of whose functions nobody knows whether they write files: then each rank looks at what it opens."""
-    imported = [alias.name for node in module.all(ast.Import) for alias in node.names]
-    imported += [node.module or "" for node in module.all(ast.ImportFrom) if not node.level]
-    return [name for name in imported if not is_known_library(name) and not module.program.is_local(name)]
 
 
 def _by_command(before: ast.stmt) -> Note:
@@ -120,7 +109,7 @@ def _by_command(before: ast.stmt) -> Note:
 
 
 def _nothing_runs(module: Module) -> Hazard:
-    wraps = [node for name in WRAPS for node in module.mentions.get(name, ())]
+    wraps = [*named_wraps(module)]
     return Hazard(
         wraps[0] if wraps else module.tree.body[0],
         "nothing runs when this file is started, so there is no place where the ranks could join",

@@ -31,13 +31,28 @@ class DeviceIndexed(Rule):
     second name of one, may be model parallelism: a hazard.
 
     ## References
-    docs/semantics.md#devices.
+    torch.cuda.set_device; docs/semantics.md#first-device, docs/semantics.md#device-ids.
     """
 
     code = "DDP102"
     name = "device-index"
-    nodes = ("Arg", "Attribute", "Name", "SimpleString")
+    nodes = ("Arg", "Attribute", "Expr", "Name", "SimpleString")
     examples = (
+        Rewrites(
+            before="""
+                import torch
+                torch.cuda.set_device(args.gpu)
+                place = torch.device("cuda", args.gpu)
+                net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1])
+                weight = torch.ones(4, device=self.gpu)
+            """,
+            after="""
+                import torch
+                place = own_device("cuda", args.gpu)
+                net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1])
+                weight = torch.ones(4, device="cuda")
+            """,
+        ),
         Rewrites(
             before="""
                 import torch

@@ -24,10 +24,10 @@ class DeviceCount(Rule):
     The number that DataParallel splits a batch by is the number of ranks, whatever a rank sees of the devices.
 
     ## Safety
-    Where it is asked whether there is any device, a rank's answer is that of all.
+    Whether there is any GPU (`device_count() >= 1`, `if not device_count():`) is asked as before.
 
     ## References
-    docs/semantics.md#devices.
+    docs/semantics.md#device-count.
     """
 
     code = "DDP103"
@@ -37,25 +37,23 @@ class DeviceCount(Rule):
         Rewrites(
             before="""
                 import torch
-                net = torch.nn.DataParallel(net)
-                print("GPUs:", torch.cuda.device_count())
-                batch = 32 * torch.cuda.device_count()
+                if torch.cuda.device_count() > 1:
+                    print(f"{torch.cuda.device_count()} GPUs")
+                    net = torch.nn.DataParallel(net)
             """,
             after="""
                 import torch
-                net = torch.nn.DataParallel(net)
-                print("GPUs:", count_ranks())
-                batch = 32 * count_ranks()
+                if count_ranks() > 1:
+                    print(f"{count_ranks()} GPUs")
+                    net = torch.nn.DataParallel(net)
             """,
         ),
-        Untouched(
-            """
-                import torch
-                net = torch.nn.DataParallel(net)
-                if torch.cuda.device_count() > 0:
-                    net.cuda()
-            """
-        ),
+        Untouched("""
+            import torch
+            assert torch.cuda.device_count() >= 1, "needs a GPU"
+            device = "cuda" if torch.cuda.device_count() else "cpu"
+            net = torch.nn.DataParallel(net)
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

@@ -23,10 +23,10 @@ class AsyncArgument(Rule):
     `async` has been a keyword since Python 3.7: the script does not parse.
 
     ## Safety
-    Only the argument of `cuda`, `to` and `copy_` is meant.
+    Nothing else of the text changes.
 
     ## References
-    Python documentation, keywords.
+    What is new in Python 3.7.
     """
 
     code = "DDP104"
@@ -37,19 +37,16 @@ class AsyncArgument(Rule):
         Rewrites(
             before="""
                 import torch
+                net = torch.nn.DataParallel(net)
                 x = x.cuda(async=True)
             """,
             after="""
                 import torch
+                net = torch.nn.DataParallel(net)
                 x = x.cuda(non_blocking=True)
             """,
         ),
-        Untouched(
-            """
-                import torch
-                x = x.cuda(non_blocking=True)
-            """
-        ),
+        Untouched("import torch\nnet = torch.nn.DataParallel(net)\nx = x.cuda(non_blocking=True)"),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

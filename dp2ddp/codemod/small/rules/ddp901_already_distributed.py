@@ -24,10 +24,10 @@ class AlreadyDistributed(Rule):
     false, and what torchrun says by the environment is taken away before the script asks for it.
 
     ## Safety
-    A condition counts, whatever it asks: the ranks go the way of the one process.
+    With its flag set, the converted script ends at its own `init_process_group`: use the original for that.
 
     ## References
-    docs/idioms.md#the-wrap.
+    docs/semantics.md#launchers, docs/idioms.md#files-logs-devices-processes.
     """
 
     code = "DDP901"
@@ -55,12 +55,7 @@ class AlreadyDistributed(Rule):
             """,
             message="its own distributed mode",
         ),
-        Untouched(
-            """
-                import torch
-                net = torch.nn.DataParallel(net)
-            """
-        ),
+        Untouched("import torch\nnet = torch.nn.DataParallel(net)"),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.codemod.small.looked_up import lookups
 from dp2ddp.codemod.small.rule import Finding, Rule
+from dp2ddp.codemod.small.wraps import DATA_PARALLEL
 from dp2ddp.source.helper_module import IMPORTED
 
 TORCHS = ("DistributedDataParallel", "FullyShardedDataParallel")
@@ -34,15 +35,15 @@ class HandMadeParallel(Rule):
     affair.
 
     ## Safety
-    A package beside the script is read and converted with it.
+    Subclasses of DataParallel, its parts, and batch norm that is synchronised between replicas are converted.
 
     ## References
-    docs/idioms.md#the-wrap.
+    torch/nn/parallel/comm.py.
     """
 
     code = "DDP902"
     name = "hand-made-parallel"
-    nodes = ("Call", "Subscript")
+    nodes = ("Attribute", "Call", "Name", "Subscript")
     examples = (
         Flags(
             before="""
@@ -61,11 +62,20 @@ class HandMadeParallel(Rule):
         ),
         Flags(
             before="""
+                import json
                 import torch.nn as nn
-                kinds = {"many": "DataParallel"}
-                net = vars(nn)[kinds[args.kind]](net)
+                config = json.loads('{"parallel": "DataParallel"}')
+                net = vars(nn)[config["parallel"]](net)
             """,
-            message="looked up by its name",
+            message="`config['parallel']`, and line 3 names it",
+        ),
+        Flags(
+            before="""
+                import torch
+                torch.nn.DataParallel.replicate = replicate
+                net = torch.nn.DataParallel(net)
+            """,
+            message="is replaced in torch itself",
         ),
         Untouched("import torch\nrows = scatter(rows)"),
     )
@@ -81,6 +91,10 @@ class HandMadeParallel(Rule):
                 yield Hazard(
                     call.node, f"{name} cannot be read: its source is not among the files here", advice
                 )
+        for target in module.all(ast.Attribute):
+            if isinstance(target.ctx, ast.Store) and module.name(target.value) == DATA_PARALLEL:
+                message = f"{module.text(target)} is replaced in torch itself, for all wrapped models"
+                yield Hazard(target, message, "derive a class of your own from nn.DataParallel")
         for node, why in lookups(module):
             yield Hazard(node, f"this {why}", NAME)
 

@@ -22,7 +22,7 @@ class AsksAPerson(Rule):
     A debugger stops one rank, and the others wait for it without a prompt of their own.
 
     ## Safety
-    Behind an option that is off by default it is a note.
+    `input()` is no hazard: rank 0 asks, and all ranks get the answer.
 
     ## References
     docs/idioms.md#files-logs-devices-processes.

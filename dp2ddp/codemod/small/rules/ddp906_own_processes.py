@@ -42,7 +42,7 @@ class OwnProcesses(Rule):
     error, comes to every rank. Workers of a DataLoader are none of these: they hand over in order.
 
     ## References
-    docs/data.md, docs/semantics.md#iterable.
+    docs/semantics.md#own-processes, docs/semantics.md#end-of-process.
     """
 
     code = "DDP906"

@@ -10,6 +10,11 @@ from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Notes, Untouched
 from dp2ddp.codemod.small.rule import Finding, Rule
 
+MESSAGE = (
+    "a signal reaches one rank, or each at another step, and ranks that part ways wait for each other: stop the run by "
+    "a file or a number of epochs instead"
+)
+
 
 class SignalHandler(Rule):
     """Know that a signal reaches one process of several.
@@ -21,10 +26,10 @@ class SignalHandler(Rule):
     A flag that one rank's handler sets is not set on the others.
 
     ## Safety
-    Nothing is changed.
+    Without a signal both run alike. `SIG_DFL` and `SIG_IGN` are no handlers.
 
     ## References
-    Python documentation, signal.
+    torch/distributed/elastic/multiprocessing/api.py.
     """
 
     code = "DDP910"
@@ -33,21 +38,19 @@ class SignalHandler(Rule):
     examples = (
         Notes(
             before="""
+                import signal
                 import torch
                 net = torch.nn.DataParallel(net)
-                import signal
-                signal.signal(signal.SIGTERM, stop)
+                signal.signal(signal.SIGUSR1, save_and_stop)
             """,
-            message="a signal reaches one process",
+            message="reaches one rank",
         ),
-        Untouched(
-            """
-                import torch
-                net = torch.nn.DataParallel(net)
-                import signal
-                signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-            """
-        ),
+        Untouched("""
+            import signal
+            import torch
+            net = torch.nn.DataParallel(net)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        """),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
@@ -55,4 +58,4 @@ class SignalHandler(Rule):
             handler = call.argument(1, "handler")
             is_own = not (module.name(handler) or "").startswith("signal.")
             if does(call.name) is Does.HANDLE_SIGNAL and is_own:
-                yield Note(call.node, "a signal reaches one process of several")
+                yield Note(call.node, MESSAGE)

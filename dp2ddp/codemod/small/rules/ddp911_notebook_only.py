@@ -22,11 +22,10 @@ class NotebookOnly(Rule):
     torchrun starts scripts. A line that is dropped without a word may be the one that sets CUDA_VISIBLE_DEVICES.
 
     ## Safety
-    What is set aside shows, measures or installs something (docs/notebooks.md). All other shell lines run where they
-    stand, by os.system, once.
+    What is set aside shows, measures or installs something. All other shell lines run where they stand, once.
 
     ## References
-    IPython documentation, built-in magic commands; docs/semantics.md#notebooks.
+    IPython documentation, built-in magic commands; docs/notebooks.md.
     """
 
     code = "DDP911"
@@ -51,13 +50,7 @@ class NotebookOnly(Rule):
             """,
             message="runs another file",
         ),
-        Untouched(
-            """
-                import torch
-                net = torch.nn.DataParallel(net)
-                print(f'{3:%}')
-            """
-        ),
+        Untouched("import torch\nnet = torch.nn.DataParallel(net)\nprint(f'{3:%}')"),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:

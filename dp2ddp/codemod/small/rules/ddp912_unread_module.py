@@ -24,7 +24,7 @@ class UnreadModule(Rule):
     `import_module("models." + name)` may be any module of that package: all of them are read.
 
     ## References
-    docs/projects.md.
+    Python documentation, importlib.import_module.
     """
 
     code = "DDP912"
