@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import DropArgument, Replace, SetArgument
+from dp2ddp.codemod.edits import DropArgument, InsertAfter, Remove, Replace, SetArgument
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.mentions import is_type_test, mentions
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
-from dp2ddp.codemod.small_idiomatic.ddp711_idiomatic_by_hand import overrides
+from dp2ddp.codemod.small_idiomatic.ddp711_idiomatic_by_hand import overrides, patches_parts
 from dp2ddp.codemod.small_idiomatic.models import (
     WRAP,
     Wrap,
+    changed_behind,
     last_word,
     may_be_frozen,
     may_leave_out,
@@ -74,6 +75,8 @@ class Wrapped(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         called = {wrap.call.node.func: wrap for wrap in wraps_of(module.program) if wrap.module is module}
+        if patches_parts(module.program):
+            return
         for wrap in called.values():
             if trains_nothing(wrap):
                 yield from _left_alone(wrap)
@@ -127,6 +130,10 @@ def _wrapped(wrap: Wrap) -> Iterator[Finding]:
             Replace(wrap.chain, f"{kind}({{model}}{move}{given})", BECAUSE, {"model": model}), needed
         )
         return
+    changing = changed_behind(wrap)
+    if changing:
+        yield from _moved(wrap, changing[-1], f"{kind}({ast.unparse(model)}{move}{given})", needed)  # type: ignore[arg-type]
+        return
     if not is_class:
         yield Change(Replace(call.func, kind, BECAUSE), needed)
     if move and model is not None:
@@ -139,10 +146,26 @@ def _wrapped(wrap: Wrap) -> Iterator[Finding]:
         yield Change(SetArgument(call, name, code, BECAUSE), needed)
 
 
+def _moved(wrap: Wrap, last: ast.stmt, code: str, needed: tuple[str, ...]) -> Iterator[Finding]:
+    """The wrap behind what still changes the model: until there it is not wrapped."""
+    module, statement = wrap.module, wrap.module.statement(wrap.call.node)
+    why = "wrapped when it is as it will be trained"
+    yield Change(Remove(statement, why))
+    yield Change(InsertAfter(last, f"{ast.unparse(wrap.target)} = {code}", why), needed)  # type: ignore[arg-type]
+    for node in module.all(ast.Attribute):
+        is_inner = node.attr == "module" and last_word(node.value) == last_word(wrap.target)
+        if (
+            is_inner
+            and statement.lineno < node.lineno <= last.lineno
+            and module.parents[module.statement(node)] is module.parents[statement]
+        ):
+            yield Change(Replace(node, ast.unparse(node.value), why))
+
+
 def _changed_behind(module: Module) -> Iterator[Finding]:
     for wrap in wraps_of(module.program):
         name = last_word(wrap.target)
-        for call in module.calls if wrap.module is module and name else ():
+        for call in module.calls if wrap.module is module and name and not changed_behind(wrap) else ():
             owner = call.node.func
             is_apply = isinstance(owner, ast.Attribute) and owner.attr == "apply"
             if is_apply and last_word(owner.value) == name and call.node.lineno > wrap.call.node.lineno:  # type: ignore[attr-defined]

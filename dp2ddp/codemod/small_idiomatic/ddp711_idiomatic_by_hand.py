@@ -109,6 +109,14 @@ def overrides(class_: ast.ClassDef) -> set[str]:
     return own & {"scatter", "gather", "replicate", "parallel_apply"}
 
 
+def patches_parts(program: Program) -> bool:
+    """Whether a function replaces parts of a wrapped model: `wrapped.replicate = ...`."""
+    nodes = (node for module in program.modules for node in module.all(ast.Attribute))
+    return any(
+        isinstance(node.ctx, ast.Store) and node.attr in ("replicate", "parallel_apply") for node in nodes
+    )
+
+
 def _parts_in(module: Module) -> list[tuple[Call, str | None]]:
     """Calls of parts, by their names; None for what makes an object of a class that overrides some."""
     classes = own_classes(module.program)
@@ -117,6 +125,8 @@ def _parts_in(module: Module) -> list[tuple[Call, str | None]]:
         if call.name in PARTS:
             found.append((call, PARTS[call.name]))
         elif call.name in classes and overrides(classes[call.name]):
+            found.append((call, None))
+        elif call.name == WRAP and patches_parts(module.program):
             found.append((call, None))
         elif (call.name or "").startswith(("torch.nn.parallel._functions.", "torch.cuda.comm.")):
             found.append((call, "comm"))
@@ -156,8 +166,8 @@ def _words(name: str, code: str) -> Iterator[str]:
 
 
 def _own_class(module: Module, call: Call) -> Iterator[Finding]:
-    class_ = own_classes(module.program)[call.name or ""]
-    methods = {each.name for each in class_.body if isinstance(each, ast.FunctionDef)}
+    class_ = own_classes(module.program).get(call.name or "")
+    methods = {each.name for each in class_.body if isinstance(each, ast.FunctionDef)} if class_ else set()
     if "scatter" in methods or "__init__" in methods:
         text = "a class shares out rows in its own way, for which DDP has nothing"
         yield Hazard(call.node, text, "wrap the model in nn.DataParallel itself, or take the exact style")

@@ -181,6 +181,28 @@ def _is_method(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
 
 
+def changed_behind(wrap: Wrap) -> list[ast.stmt]:
+    """Statements behind the wrap, in its block, that still change the model: `net.module.fc = ...`, `net.apply(init)`."""
+    module, target = wrap.module, wrap.target
+    statement = module.statement(wrap.call.node)
+    if target is None or ast.unparse(target) != ast.unparse(wrap.model or target):
+        return []
+    text, siblings = ast.unparse(target), getattr(module.parents[statement], "body", [])
+    behind = siblings[siblings.index(statement) + 1 :] if statement in siblings else []
+    found = []
+    for each in behind:
+        match each:
+            case ast.Assign(targets=[ast.Attribute(value=owner)]) if ast.unparse(owner).startswith(
+                f"{text}.module"
+            ):
+                found.append(each)
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr="apply"))) if (
+                ast.unparse(owner) == text
+            ):
+                found.append(each)
+    return found
+
+
 def runs_often(wrap: Wrap) -> bool:
     """Whether the model runs more than once in a function that trains: two forwards before a backward."""
     name = last_word(wrap.target)

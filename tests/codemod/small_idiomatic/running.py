@@ -22,6 +22,7 @@ from dp2ddp.runtime.server import Server  # noqa: E402
 from dp2ddp.runtime.stage import Stage  # noqa: E402
 from dp2ddp.source.old_code import mended_files  # noqa: E402
 from dp2ddp.source.projects import read_project  # noqa: E402
+from dp2ddp.trace.records import read_trace  # noqa: E402
 from dp2ddp.trial.runs import environment  # noqa: E402
 
 TIMEOUT = 20.0  # seconds without progress
@@ -74,9 +75,25 @@ def run(case: Case, folder: Path, conversion: Conversion, server: Server) -> Run
         seed=20,
         real=False,
         capture=True,
+        trace=str(folder.parent / "trace"),
     )
     (ended,) = watch([server.start(stage)], TIMEOUT)
     return ended
+
+
+def where_apart(trace: Path) -> str:
+    """The parameters that differ between the ranks behind the last step of an optimizer, in a bit or more."""
+    one, other = ({step.optimizer: step for step in read_trace(trace, rank).steps()} for rank in (0, 1))
+    if one.keys() != other.keys():
+        return "other optimizers"
+    return ", ".join(
+        name
+        for optimizer, step in one.items()
+        for name, left, right in zip(
+            step.layout.names, step.parameters.hashes, other[optimizer].parameters.hashes, strict=True
+        )
+        if left != right
+    )
 
 
 def outcome(case: Case, server: Server) -> Outcome:
@@ -93,7 +110,8 @@ def outcome(case: Case, server: Server) -> Outcome:
             return Outcome("untouched")
         ended = run(case, folder, conversion, server)
         if ended.failure is None or ended.ended_on_purpose:
-            return Outcome("runs")
+            apart = where_apart(folder.parent / "trace")
+            return Outcome("apart", apart) if apart else Outcome("runs")
         rank = ended.failure.rank or 0
         places = "\n".join(map(str, ended.failure.positions)) if ended.failure.kind == "hang" else ""
         text = f"rank {rank}: {ended.failure.text}\n{places}{ended.output(rank, 'err')[-1500:]}"
