@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, InsertAfter, InsertBefore
 from dp2ddp.codemod.knowledge.functions import Does, does
-from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
+from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
-from dp2ddp.codemod.small.start import first_act
+from dp2ddp.codemod.small.start import LAUNCHER, first_act
+from dp2ddp.codemod.small_idiomatic.sizes import origins_of
 from dp2ddp.codemod.small_idiomatic.words import Words, names_cuda, words_of
 
 BECAUSE = "each rank joins, and takes its own GPU"
@@ -89,7 +91,7 @@ class ProcessGroup(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
-            if does(call.name) is Does.DISTRIBUTE:
+            if does(call.name) is Does.DISTRIBUTE and _may_run(module, call):
                 yield Hazard(
                     call.node,
                     "the program makes a process group of its own, or leaves it to a library",
@@ -97,6 +99,20 @@ class ProcessGroup(Rule):
                 )
         if module is module.program.entry and module.tree.body:
             yield from _join(module)
+
+
+def _may_run(module: Module, call: Call) -> bool:
+    """Whether it is run by torchrun's variables, or always; by a flag it is not, unless somebody sets it."""
+    texts = (
+        node for each in module.program.modules for node in each.all(ast.Constant) if node.value in LAUNCHER
+    )
+    asks = any(isinstance(_home(module.program, node), (ast.Compare, ast.Call)) for node in texts)
+    return asks or not any(isinstance(each, (ast.If, ast.IfExp)) for each in module.around(call.node))
+
+
+def _home(program: Program, node: ast.AST) -> ast.AST | None:
+    """What a node stands in."""
+    return next((each.parents[node] for each in program.modules if node in each.parents), None)
 
 
 def _join(module: Module) -> Iterator[Finding]:
@@ -130,6 +146,9 @@ def _lines(module: Module) -> Iterator[str]:
         yield f"{words['torch']}.cuda.set_device({index})"
     yield f'{words["dist"]}.init_process_group("{"nccl" if has_cuda else "gloo"}")'
     yield from _names(words)
+    for origin in origins_of(module.program).values():
+        if origin.behind is None:
+            yield f"{origin.text} //= {words.world_size}  # of each rank"
     yield f"if {words.rank} != 0:"
     yield f'    {words["sys"]}.stdout = open({words["os"]}.devnull, "w")  # rank 0 prints'
     if uses_logging(module):

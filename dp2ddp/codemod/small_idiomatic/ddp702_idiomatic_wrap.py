@@ -5,17 +5,27 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import DropArgument, Hazard, Replace, SetArgument
+from dp2ddp.codemod.edits import DropArgument, InsertAfter, Remove, Replace, SetArgument
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
+from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.mentions import is_type_test, mentions
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
-from dp2ddp.codemod.small_idiomatic.models import WRAP, Wrap, last_word, move_of, runs_often, wraps_of
+from dp2ddp.codemod.small_idiomatic.ddp711_idiomatic_by_hand import overrides, patches_parts
+from dp2ddp.codemod.small_idiomatic.models import (
+    WRAP,
+    Wrap,
+    changed_behind,
+    last_word,
+    may_be_frozen,
+    may_leave_out,
+    move_of,
+    runs_often,
+    trains_nothing,
+    wraps_of,
+)
 from dp2ddp.codemod.small_idiomatic.words import names_cuda, remark, words_of
 
 BECAUSE = "each rank trains on its own GPU; gradients are averaged over the ranks"
-PARTS = {"scatter", "gather", "replicate", "parallel_apply"}
-BY_HAND = tuple(f"torch.nn.parallel.{name}" for name in (*sorted(PARTS), "data_parallel", "scatter_kwargs"))
 
 
 class Wrapped(Rule):
@@ -30,8 +40,9 @@ class Wrapped(Rule):
     DDP takes parameters as they are when it is made: on the device, with `requires_grad` as it is to be.
 
     ## Safety
-    What changes parameters behind the wrap (`net.apply(init)`) runs on each rank by itself: a comment says so. Parts of
-    DataParallel that are called or overridden by hand have no counterpart: a hazard.
+    What changes parameters behind the wrap (`net.apply(init)`) runs on each rank by itself: a comment says so.
+    `find_unused_parameters=True` stands where a forward may leave layers out, as far as the text tells; without it, DDP
+    raises where one does.
 
     ## References
     torch/nn/parallel/distributed.py; docs/idiomatic.md.
@@ -59,68 +70,102 @@ class Wrapped(Rule):
                     print(net.module)
             """,
         ),
-        Flags("import torch\nout = torch.nn.parallel.parallel_apply(replicas, inputs)", "by hand"),
         Untouched("import torch\nnet = torch.nn.Linear(2, 2)"),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
         called = {wrap.call.node.func: wrap for wrap in wraps_of(module.program) if wrap.module is module}
-        for node, _ in mentions(module, [WRAP]):
-            if wrap := called.get(node):
-                yield from _wrapped(wrap)
-            elif _overrides(module, node):
-                yield _by_hand(node)
+        if patches_parts(module.program):
+            return
+        for wrap in called.values():
+            if trains_nothing(wrap):
+                yield from _left_alone(wrap)
             else:
+                yield from _wrapped(wrap)
+        for node, _ in mentions(module, [WRAP]):
+            if node not in called and not _is_base(module, node):
                 because = "the type of a wrapped model" if is_type_test(module, node) else BECAUSE
                 yield Change(Replace(node, words_of(module)["DDP"], because), ("DDP",))
-        for node, _ in mentions(module, BY_HAND):
-            yield _by_hand(node)
         yield from _changed_behind(module)
 
 
-def _by_hand(node: ast.AST) -> Hazard:
-    return Hazard(
-        node,
-        "parts of DataParallel are used by hand, for which DDP has nothing",
-        "wrap the model as a whole; or take the exact style",
-    )
-
-
-def _overrides(module: Module, node: ast.AST) -> bool:
+def _is_base(module: Module, node: ast.AST) -> bool:
+    """Whether a class that goes its own way derives from it (DDP711)."""
     parent = module.parents[node]
-    if not isinstance(parent, ast.ClassDef):
-        return False
-    return bool(PARTS & {each.name for each in parent.body if isinstance(each, ast.FunctionDef)})
+    return isinstance(parent, ast.ClassDef) and bool(overrides(parent))
+
+
+def _left_alone(wrap: Wrap) -> Iterator[Finding]:
+    model, whole = wrap.model, wrap.chain or wrap.call.node
+    assert model is not None
+    move = move_of(wrap) if names_cuda(wrap.module.program) else ""
+    yield Change(
+        Replace(whole, f"{{model}}{move}", "it has nothing to train: DDP would refuse it", {"model": model})
+    )
 
 
 def _wrapped(wrap: Wrap) -> Iterator[Finding]:
     module, call, model = wrap.module, wrap.call.node, wrap.model
-    words, has_cuda = words_of(module), names_cuda(module.program)
+    words, program = words_of(module), wrap.module.program
+    has_cuda, is_class = names_cuda(program), wrap.call.name != WRAP
     needed = ("DDP", *(("torch",) if has_cuda and not words.binds("local_rank") else ()))
     move = move_of(wrap) if has_cuda and model is not None else ""
-    options = [f"device_ids=[{words.index}]"] * has_cuda
+    options = {"device_ids": f"[{words.index}]"} if has_cuda else {}
     if runs_often(wrap):
-        options.append("broadcast_buffers=False")
-    if wrap.chain is not None and model is not None and has_cuda:
-        code = f"{words['DDP']}({{model}}{move}, {', '.join(options)})"
-        yield Change(Replace(wrap.chain, code, BECAUSE, {"model": model}), needed)
+        options["broadcast_buffers"] = "False"
+    if may_leave_out(program):
+        options["find_unused_parameters"] = "True"
+    kind = module.text(call.func) if is_class else words["DDP"]
+    given = "".join(f", {name}={code}" for name, code in options.items())
+    if model is not None and (frozen := may_be_frozen(wrap)):
+        test = f" if any(each.requires_grad for each in {frozen}.parameters()) else {{model}}{move}"
+        code = f"{kind}({{model}}{move}{given}){test}"
+        yield Change(
+            Replace(wrap.chain or call, f"({code})" if wrap.is_inner else code, BECAUSE, {"model": model}),
+            needed,
+        )
         return
-    yield Change(Replace(call.func, words["DDP"], BECAUSE), needed)
+    if wrap.chain is not None and model is not None and has_cuda:
+        yield Change(
+            Replace(wrap.chain, f"{kind}({{model}}{move}{given})", BECAUSE, {"model": model}), needed
+        )
+        return
+    changing = changed_behind(wrap)
+    if changing:
+        yield from _moved(wrap, changing[-1], f"{kind}({ast.unparse(model)}{move}{given})", needed)  # type: ignore[arg-type]
+        return
+    if not is_class:
+        yield Change(Replace(call.func, kind, BECAUSE), needed)
     if move and model is not None:
         why = "on its device before it is wrapped"
         yield Change(Replace(model, f"{{model}}{move}", why, {"model": model}))
     dropped = [each for each in call.keywords if each.arg in ("device_ids", "output_device", "dim")]
-    for given in (*call.args[1:], *dropped):
-        yield Change(DropArgument(given, call, "torchrun starts one process for each GPU"))
-    for option in options:
-        name, _, code = option.partition("=")
-        yield Change(SetArgument(call, name, code, BECAUSE))
+    for argument in (*call.args[1:], *dropped):
+        yield Change(DropArgument(argument, call, "torchrun starts one process for each GPU"))
+    for name, code in options.items():
+        yield Change(SetArgument(call, name, code, BECAUSE), needed)
+
+
+def _moved(wrap: Wrap, last: ast.stmt, code: str, needed: tuple[str, ...]) -> Iterator[Finding]:
+    """The wrap behind what still changes the model: until there it is not wrapped."""
+    module, statement = wrap.module, wrap.module.statement(wrap.call.node)
+    why = "wrapped when it is as it will be trained"
+    yield Change(Remove(statement, why))
+    yield Change(InsertAfter(last, f"{ast.unparse(wrap.target)} = {code}", why), needed)  # type: ignore[arg-type]
+    for node in module.all(ast.Attribute):
+        is_inner = node.attr == "module" and last_word(node.value) == last_word(wrap.target)
+        if (
+            is_inner
+            and statement.lineno < node.lineno <= last.lineno
+            and module.parents[module.statement(node)] is module.parents[statement]
+        ):
+            yield Change(Replace(node, ast.unparse(node.value), why))
 
 
 def _changed_behind(module: Module) -> Iterator[Finding]:
     for wrap in wraps_of(module.program):
         name = last_word(wrap.target)
-        for call in module.calls if wrap.module is module and name else ():
+        for call in module.calls if wrap.module is module and name and not changed_behind(wrap) else ():
             owner = call.node.func
             is_apply = isinstance(owner, ast.Attribute) and owner.attr == "apply"
             if is_apply and last_word(owner.value) == name and call.node.lineno > wrap.call.node.lineno:  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ from dp2ddp.codemod.model.nodes import FUNCTIONS
 from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.codemod.small_idiomatic.effects import asks_for_absence, is_download, may_write, writing_functions
+from dp2ddp.codemod.small_idiomatic.models import last_word
 from dp2ddp.codemod.small_idiomatic.words import remark, words_of
 
 LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield)
@@ -88,7 +89,12 @@ def _runs(module: Module) -> Iterator[tuple[list[ast.stmt], str]]:
     for node in module.all(ast.If):
         inside = {each for statement in node.body for each in ast.walk(statement)}
         calls = [call for call in module.calls if call.node in inside and may_write(module, call, functions)]
-        if asks_for_absence(node.test) and any(not _makes_folder(call) for call in calls):
+        words = {last_word(each) for each in ast.walk(node.test)}
+        if (
+            asks_for_absence(node.test)
+            and "download" not in words
+            and any(not _makes_folder(call) for call in calls)
+        ):
             found.setdefault(node, "writes")
     statements = {node: why for node, why in found.items() if not _holds_another(module, node, found)}
     blocks: dict[int, list[ast.stmt]] = {}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import InsertBefore, Replace, SetArgument
+from dp2ddp.codemod.edits import InsertAfter, InsertBefore, Replace, SetArgument
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
-from dp2ddp.codemod.small_idiomatic.epochs import epoch_of
+from dp2ddp.codemod.small_idiomatic.epochs import epochs_of
 from dp2ddp.codemod.small_idiomatic.loaders import LOADER, Loader, Loop, loaders_of
+from dp2ddp.codemod.small_idiomatic.models import last_word
+from dp2ddp.codemod.small_idiomatic.sizes import origins_of
 from dp2ddp.codemod.small_idiomatic.training import backward_loops
 from dp2ddp.codemod.small_idiomatic.words import remark, words_of
 
@@ -101,8 +103,13 @@ class TrainingLoader(Rule):
         loops = {loop.node: loop for loader in loaders for loop in loader.loops if loop.trains}
         for loop in loops.values():
             through = [each for each in loaders if any(loop.node is other.node for other in each.loops)]
-            if all(each.is_shared for each in through) and any(each.shuffles for each in through):
-                yield from _told_epoch(module, loop)
+            told = [each for each in through if each.is_shared and each.shuffles]
+            if told:
+                yield from _told_epoch(module, loop, told, is_alone=told == through)
+        for origin in origins_of(module.program).values():
+            if origin.module is module and origin.behind is not None:
+                code = f"{origin.text} //= {words_of(module).world_size}  # of each rank"
+                yield Change(InsertAfter(origin.behind, code, BECAUSE), ("dist",))
         yield from _own_loaders(module)
         if not any(each.trains for each in loaders) and not any(
             map(list, map(_own_loaders, module.program.modules))
@@ -144,8 +151,10 @@ def _shared_out(loader: Loader) -> Iterator[Finding]:
             InsertBefore(module.statement(call), f"{name} = {_moved(module, dataset)}", BECAUSE, False)
         )
         yield Change(Replace(dataset, name, BECAUSE))
-    code = "{size}" if isinstance(size, SIMPLE) else "({size})"
-    yield Change(Replace(size, f"{code} // {words.world_size}", BECAUSE, {"size": size}), ("dist",))
+    origins = origins_of(module.program)
+    if last_word(size) not in origins:
+        code = "{size}" if isinstance(size, SIMPLE) else "({size})"
+        yield Change(Replace(size, f"{code} // {words.world_size}", BECAUSE, {"size": size}), ("dist",))
     sampler = f"{words['DistributedSampler']}({', '.join((name, *_settings(loader)))})"
     shuffle, given = loader.call.keyword("shuffle"), loader.call.argument(2)
     if shuffle is not None:
@@ -173,14 +182,16 @@ def _moved(module: Module, node: ast.expr) -> str:
     return "\n".join([first, *(line.removeprefix(indent) for line in rest)])
 
 
-def _told_epoch(module: Module, loop: Loop) -> Iterator[Finding]:
-    epoch = epoch_of(loop)
-    if epoch is None:
-        if loop.module is module:
-            loader = module.text(loop.shown)
-            text = f"call {loader}.sampler.set_epoch(...) before each pass, or all passes have the same order"
-            yield remark(module.statement(loop.node), text)
-    elif epoch.module is module:
-        line = f"{epoch.loader}.sampler.set_epoch({epoch.number})"
-        why = "another order in each epoch, the same on all ranks"
-        yield Change(InsertBefore(epoch.before, line, why, apart=False))
+def _told_epoch(module: Module, loop: Loop, told: list[Loader], is_alone: bool) -> Iterator[Finding]:
+    """`set_epoch` before the loop; where other loaders come through it too, before the calls that hand in this one."""
+    epochs = list(epochs_of(loop, is_alone, {each.target for each in told}))
+    for epoch in epochs:
+        if epoch.module is module:
+            line = f"{epoch.loader}.sampler.set_epoch({epoch.number})"
+            why = "another order in each epoch, the same on all ranks"
+            yield Change(InsertBefore(epoch.before, line, why, apart=False))
+    if not epochs:
+        for loader in told:
+            if loader.module is module:
+                text = "call its sampler.set_epoch(epoch) before each pass, or all passes have the same order"
+                yield remark(module.statement(loader.call.node), text)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.edits import Guard, Replace, SetArgument
+from dp2ddp.codemod.edits import Guard, InsertAfter, Replace, SetArgument
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.nodes import is_main_guard
 from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.codemod.small_idiomatic.ddp703_idiomatic_download import first_on_rank0
-from dp2ddp.codemod.small_idiomatic.effects import opens_to_write, writes
+from dp2ddp.codemod.small_idiomatic.effects import opens_to_write, reads, writes
 from dp2ddp.codemod.small_idiomatic.models import last_word, wrapped_names
 from dp2ddp.codemod.small_idiomatic.words import remark, words_of
 
@@ -171,12 +172,30 @@ def _guards(module: Module, guarded: dict[ast.stmt, None]) -> Iterator[Finding]:
     names = wrapped_names(module.program)
     for run in _runs(module, guarded):
         yield Change(Guard(run[0], run[-1], words.is_rank0, BECAUSE), ("dist",))
+        if _is_read_again(module, run[-1]):
+            code = f"{words['dist']}.barrier()  # before others read it"
+            yield Change(InsertAfter(run[-1], code, "other ranks read what rank 0 writes"), ("dist",))
         inside = {node for statement in run for node in ast.walk(statement)}
         for call in module.calls:
             if call.node in inside and last_word(call.node.func) in names:
                 why = "rank 0 alone runs it here, and so not through DDP"
                 model = {"model": call.node.func}
                 yield Change(Replace(call.node.func, "{model}.module", why, model))
+
+
+def _is_read_again(module: Module, statement: ast.stmt) -> bool:
+    """Whether the function goes on to read files, in a place that all ranks come to."""
+    function = module.function_around(statement)
+    if getattr(function, "name", "") in ("__getitem__", "__iter__", "__call__", "collate_fn"):
+        return False
+    if any(
+        isinstance(each, (ast.If, ast.Try)) and not is_main_guard(each) for each in module.around(statement)
+    ):
+        return False
+    return any(
+        call.node.lineno > statement.lineno and reads(call) and module.function_around(call.node) is function
+        for call in module.calls
+    )
 
 
 def _runs(module: Module, guarded: dict[ast.stmt, None]) -> Iterator[list[ast.stmt]]:

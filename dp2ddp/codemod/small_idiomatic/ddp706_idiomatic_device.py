@@ -10,6 +10,7 @@ from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.codemod.small.rules.ddp102_device_index import BECAUSE, DeviceIndexed
+from dp2ddp.codemod.small_idiomatic.models import last_word
 from dp2ddp.codemod.small_idiomatic.words import remark, words_of
 
 
@@ -56,6 +57,9 @@ class OwnDevice(Rule):
                 yield _own(module, finding.edit.node)
             else:
                 yield finding
+        for keyword in module.all(ast.keyword):
+            if keyword.arg == "device" and last_word(keyword.value) == "output_device":
+                yield _own(module, keyword.value)
 
 
 def _own(module: Module, node: ast.AST) -> Change:

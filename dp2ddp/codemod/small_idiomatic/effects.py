@@ -12,14 +12,14 @@ from dp2ddp.codemod.model.program import Program
 
 OPENERS = (Does.OPEN, Does.KEEP_STORE)
 ASKS_FILES = {"exists", "isfile", "isdir", "is_file", "is_dir", "lexists"}
-COMMANDS = ("os.system", "subprocess.run", "subprocess.call", "subprocess.check_call")
+COMMANDS = ("os.system", "subprocess.run", "subprocess.call", "subprocess.check_call", "os.fsync")
 
 
 def writes(module: Module, call: Call) -> bool:
     """Whether a call writes by itself (an opened file is another thing)."""
     kind = does(call.name)
     if kind in (Does.WRITE, Does.SAVE) or call.name in COMMANDS:
-        return not (call.name or "").startswith("logging.")
+        return not (call.name or "").startswith("logging.") and not reads(call)
     known = method(call.method)
     if kind is not None or known not in (MethodDoes.WRITE, MethodDoes.WRITE_PATH):
         return False
@@ -44,6 +44,26 @@ def opens_to_write(module: Module, call: Call) -> bool:
     mode = call.argument(position, "mode")
     return (
         isinstance(mode, ast.Constant) and isinstance(mode.value, str) and bool(set(mode.value) & set("wax+"))
+    )
+
+
+def reads(call: Call) -> bool:
+    """Whether a call reads files or looks for them (torch.load waits by itself: DDP707)."""
+    names = (
+        "os.listdir",
+        "os.walk",
+        "os.scandir",
+        "glob.glob",
+        "numpy.load",
+        "pandas.read_csv",
+        "subprocess.check_output",
+    )
+    is_command = call.name == "subprocess.run" and bool(
+        call.keyword("stdout") or call.keyword("capture_output")
+    )
+    is_open = call.name == "builtins.open" and call.argument(1, "mode") is None
+    return (
+        call.name in names or call.method in ("read_text", "read_bytes", "iterdir") or is_command or is_open
     )
 
 

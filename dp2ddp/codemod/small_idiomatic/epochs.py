@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from dp2ddp.codemod.model.modules import Module
@@ -27,17 +27,19 @@ class Epoch:
     number: str
 
 
-def epoch_of(loop: Loop) -> Epoch | None:
-    """Where the sampler of a loader is told its epoch: at its loop, or else where that function is called."""
+def epochs_of(loop: Loop, is_alone: bool, targets: Set[str]) -> Iterator[Epoch]:
+    """Where samplers are told their epoch: at the loop, or else where its function is called with their loaders."""
     module, shown = loop.module, loop.shown
     if not isinstance(loop.node, ast.For) or not isinstance(shown, (ast.Name, ast.Attribute, ast.Subscript)):
-        return None
-    number = _number_at(module, loop.node) or _parameter(module.function_around(loop.node))
-    if number:
-        return Epoch(module, loop.node, module.text(shown), number)
+        return
     function = module.function_around(loop.node)
-    found = [each for each in _at_calls(module, function, shown) if each] if function else []
-    return found[0] if found else None
+    number = _number_at(module, loop.node) or _parameter(function)
+    if number and is_alone:
+        yield Epoch(module, loop.node, module.text(shown), number)
+    elif function:
+        found = [each for each in _at_calls(module, function, shown) if each]
+        chosen = [each for each in found if re.split(r"\W", each.loader)[-1] in targets]
+        yield from found[:1] if is_alone else chosen
 
 
 def _number_at(module: Module, node: ast.AST) -> str | None:

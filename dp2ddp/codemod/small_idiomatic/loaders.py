@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -10,6 +11,7 @@ from functools import cached_property, lru_cache
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.small_idiomatic.models import last_word
 from dp2ddp.codemod.small_idiomatic.training import trains
 
 LOADER = "torch.utils.data.DataLoader"
@@ -19,6 +21,7 @@ POSITIONS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "nu
 POSITIONS += ("pin_memory", "drop_last")
 DECIDE = {"batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"}  # what is in a batch
 
+EVALUATES = re.compile(r"(^|_)(val|valid|validation|test|eval|dev)", re.IGNORECASE)
 Key = int | str | None  # of a tuple or a dict in which the loader lies
 
 
@@ -58,9 +61,25 @@ class Loader:
         return given is not None and not (isinstance(given, ast.Constant) and not given.value)
 
     @property
+    def target(self) -> str:
+        """The last word of the variable that it is put into."""
+        parent = self.module.parents[self.call.node]
+        target = parent.targets[0] if isinstance(parent, ast.Assign) else None
+        return last_word(target)
+
+    @property
     def trains(self) -> bool:
-        """Whether a loop over it trains; of one that nobody is seen to go through, whether it shuffles."""
-        return any(loop.trains for loop in self.loops) if self.loops else self.shuffles
+        """Whether a loop over it trains; of one that nobody is seen to go through, whether it shuffles.
+
+        Where one loop trains and evaluates (`run(loader, is_training)`), the loaders that shuffle are those that train.
+        """
+        if not self.loops or EVALUATES.search(self.target):
+            return self.shuffles and not EVALUATES.search(self.target)
+        nodes = {loop.node for loop in self.loops if loop.trains}
+        beside = [
+            each for each in loaders_of(self.module.program) if any(loop.node in nodes for loop in each.loops)
+        ]
+        return bool(nodes) and (self.shuffles or not any(each.shuffles for each in beside))
 
     @property
     def refusal(self) -> str:
@@ -150,7 +169,7 @@ class _Following:
                 pass
             case ast.Assign(targets=targets):
                 for target in targets:
-                    self._follow_target(module, target, key)
+                    self._follow_target(module, target, key, shown if shown is not node else None)
             case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
                 self._follow_target(module, target, key)
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
@@ -168,11 +187,13 @@ class _Following:
             case ast.Attribute(attr="values" | "items") if isinstance(module.parents[parent], ast.Call):
                 self.follow(module, module.parents[parent], key)  # type: ignore[arg-type]
             case ast.keyword(arg=word):
-                self._follow_argument(module, module.parents[parent], word, key, node)  # type: ignore[arg-type]
+                self._follow_argument(module, module.parents[parent], word, key, shown)  # type: ignore[arg-type]
             case ast.Call(args=arguments) if node in arguments:
-                self._follow_argument(module, parent, arguments.index(node), key, node)
+                self._follow_argument(module, parent, arguments.index(node), key, shown)
 
-    def _follow_target(self, module: Module, target: ast.expr, key: Key) -> None:
+    def _follow_target(
+        self, module: Module, target: ast.expr, key: Key, shown: ast.expr | None = None
+    ) -> None:
         match target:
             case ast.Tuple(elts=elements) | ast.List(elts=elements) if isinstance(key, int):
                 if key < len(elements):
@@ -182,7 +203,7 @@ class _Following:
                     self._follow_target(module, element, None)
             case ast.Name(id=name):
                 scope = module.scope_of[target].lookup(name)
-                self._follow_name(module, name, scope, key)
+                self._follow_name(module, name, scope, key, shown)
             case ast.Attribute(attr=name):
                 if (name, key) not in self.seen:
                     self.seen.add((name, key))
@@ -193,7 +214,9 @@ class _Following:
             case ast.Subscript(value=value, slice=ast.Constant(value=name)):
                 self._follow_target(module, value, str(name))
 
-    def _follow_name(self, module: Module, name: str, scope: object, key: Key) -> None:
+    def _follow_name(
+        self, module: Module, name: str, scope: object, key: Key, shown: ast.expr | None = None
+    ) -> None:
         if (name, id(scope), key) in self.seen:  # type: ignore[comparison-overlap]
             return
         self.seen.add((name, id(scope), key))  # type: ignore[arg-type]
@@ -203,7 +226,7 @@ class _Following:
                 and isinstance(node.ctx, ast.Load)
                 and module.scope_of[node].lookup(name) is scope
             ):
-                self.follow(module, node, key)
+                self.follow(module, node, key, shown)
 
     def _follow_argument(self, module: Module, call: ast.Call, place: Key, key: Key, node: ast.expr) -> None:
         called = call.func

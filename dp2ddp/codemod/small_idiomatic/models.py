@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,6 +14,7 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small_idiomatic.training import training_functions
 
 WRAP = "torch.nn.DataParallel"
+OWN_WAYS = {"__init__", "forward", "scatter", "gather", "replicate", "parallel_apply"}
 MOVES = ("cuda", "to")
 
 
@@ -36,6 +38,13 @@ class Wrap:
         return parent.targets[0] if is_one else None  # type: ignore[attr-defined]  # an assignment has them
 
     @property
+    def is_inner(self) -> bool:
+        """Whether it is a part of a larger expression."""
+        return not isinstance(
+            self.module.parents[self.chain or self.call.node], (ast.Assign, ast.Return, ast.Call)
+        )
+
+    @property
     def chain(self) -> ast.Call | None:
         """`DataParallel(net).cuda()`: the call around the wrap that moves it."""
         method = self.module.parents[self.call.node]
@@ -48,9 +57,86 @@ class Wrap:
 @lru_cache(maxsize=8)
 def wraps_of(program: Program) -> tuple[Wrap, ...]:
     """Every wrap, file by file."""
+    names = {WRAP, *_plain_classes(program)}
     return tuple(
-        Wrap(module, call) for module in program.modules for call in module.calls if call.name == WRAP
+        Wrap(module, call) for module in program.modules for call in module.calls if call.name in names
     )
+
+
+def _plain_classes(program: Program) -> Iterator[str]:
+    """Classes that derive from DataParallel, and are made and run as it is."""
+    for module in program.modules:
+        for class_ in module.all(ast.ClassDef):
+            own = {each.name for each in class_.body if isinstance(each, ast.FunctionDef)}
+            if any(module.name(base) == WRAP for base in class_.bases) and not own & OWN_WAYS:
+                yield f"{module.dotted}.{class_.name}"
+
+
+def trains_nothing(wrap: Wrap) -> bool:
+    """Whether what is wrapped has no parameters: a loss of torch's, a class that makes no layer."""
+    model, module = wrap.model, wrap.module
+    name = module.name(model.func) if isinstance(model, ast.Call) else None
+    if name is None or name.startswith("torch.nn."):
+        return name is not None and name.endswith("Loss")
+    for home in module.program.modules:
+        for class_ in home.all(ast.ClassDef):
+            if f"{home.dotted}.{class_.name}" == name:
+                return _makes_nothing(home, class_)
+    return False
+
+
+def _makes_nothing(home: Module, class_: ast.ClassDef) -> bool:
+    if [home.name(base) for base in class_.bases] != ["torch.nn.Module"]:
+        return False
+    inside = set(ast.walk(class_))
+    names = [call.name for call in home.calls if call.node in inside and call.name != "builtins.super"]
+    return not any(
+        home.program.is_local(name)
+        or (name or "").startswith("torch.nn.")
+        and ".functional." not in (name or "")
+        for name in names
+        if not (name or "").endswith("Loss")
+    )
+
+
+FROZEN = re.compile(r"loss|crit|teacher|percep|vgg|target|_t$|frozen|lpips", re.IGNORECASE)
+
+
+def may_be_frozen(wrap: Wrap) -> str:
+    """A variable in which nothing may be left to train, by its name: a teacher, a criterion; else empty."""
+    model = wrap.model
+    if isinstance(model, ast.Call) and isinstance(model.func, ast.Attribute) and model.func.attr in MOVES:
+        model = model.func.value
+    if not isinstance(model, (ast.Name, ast.Attribute)):
+        return ""
+    words = (last_word(wrap.target), last_word(model))
+    return ast.unparse(model) if any(map(FROZEN.search, words)) else ""
+
+
+@lru_cache(maxsize=8)
+def may_leave_out(program: Program) -> bool:
+    """Whether a forward may leave parameters without gradients: it branches, or somebody freezes some."""
+    if any(
+        name.startswith("torch.utils.checkpoint") for module in program.modules for name in module.mentions
+    ):
+        return False  # it runs forwards again, which the search for what is unused does not expect
+    for module in program.modules:
+        if any(
+            node.attr in ("requires_grad", "requires_grad_")
+            for node in module.all(ast.Attribute)
+            if _sets(module, node)
+        ):
+            return True
+        for function in module.all(ast.FunctionDef):
+            is_forward = function.name == "forward" and isinstance(module.parents[function], ast.ClassDef)
+            branches = any(isinstance(each, (ast.If, ast.IfExp)) for each in ast.walk(function))
+            if is_forward and (branches or function.args.defaults):
+                return True
+    return any(call.name == "torch.autograd.grad" for module in program.modules for call in module.calls)
+
+
+def _sets(module: Module, node: ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Store) or isinstance(module.parents[node], ast.Call)
 
 
 def wrapped_names(program: Program) -> set[str]:
@@ -76,8 +162,7 @@ def move_of(wrap: Wrap) -> str | None:
     model, module = wrap.model, wrap.module
     assert model is not None
     if wrap.chain:
-        inner = ast.unparse(wrap.chain).removeprefix(ast.unparse(wrap.call.node))
-        return inner
+        return ast.unparse(wrap.chain).removeprefix(ast.unparse(wrap.call.node))
     if any(each.func.attr in MOVES for each in ast.walk(model) if _is_method(each)):  # type: ignore[attr-defined]  # of a call
         return ""
     word = last_word(model)
@@ -94,6 +179,28 @@ def move_of(wrap: Wrap) -> str | None:
 
 def _is_method(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+
+
+def changed_behind(wrap: Wrap) -> list[ast.stmt]:
+    """Statements behind the wrap, in its block, that still change the model: `net.module.fc = ...`, `net.apply(init)`."""
+    module, target = wrap.module, wrap.target
+    statement = module.statement(wrap.call.node)
+    if target is None or ast.unparse(target) != ast.unparse(wrap.model or target):
+        return []
+    text, siblings = ast.unparse(target), getattr(module.parents[statement], "body", [])
+    behind = siblings[siblings.index(statement) + 1 :] if statement in siblings else []
+    found = []
+    for each in behind:
+        match each:
+            case ast.Assign(targets=[ast.Attribute(value=owner)]) if ast.unparse(owner).startswith(
+                f"{text}.module"
+            ):
+                found.append(each)
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr="apply"))) if (
+                ast.unparse(owner) == text
+            ):
+                found.append(each)
+    return found
 
 
 def runs_often(wrap: Wrap) -> bool:

@@ -1,0 +1,184 @@
+"""DDP711: parts of DataParallel that are used by hand."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import Hazard, InsertBefore, Replace, SetArgument
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
+from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.small_idiomatic.models import WRAP, last_word
+from dp2ddp.codemod.small_idiomatic.words import remark, words_of
+
+BECAUSE = "parts of DataParallel run on the rank's own GPU"
+# Where each takes devices: a list of them, or one.
+LISTS = {"data_parallel": 2, "replicate": 1, "scatter": 1, "scatter_kwargs": 2, "parallel_apply": 3}
+OUTPUTS = {"data_parallel": 3, "gather": 1}
+PARTS = {f"torch.nn.parallel.{name}": name for name in (*LISTS, "gather")}
+STEPS = """\
+for group in {optimizer}.param_groups:  # the mean of all ranks' gradients
+    for parameter in group["params"]:
+        if parameter.grad is not None:
+            {dist}.all_reduce(parameter.grad)
+            parameter.grad /= {world}"""
+
+
+class ByHand(Rule):
+    """Average gradients by hand where the script does DataParallel's work by hand.
+
+    ## What it does
+    `data_parallel`, `replicate`, `scatter`, `parallel_apply` and `gather` get the rank's own GPU for their list of
+    devices, and so do classes that override parts of DataParallel. Before each step of an optimizer the gradients are
+    averaged over the ranks.
+
+    ## Why
+    DDP wraps a module. Here there is none that it could wrap, or its forward is not the module's.
+
+    ## Safety
+    Ranks must begin with the same weights: with one seed on all, or loaded. What shares out rows itself (an own
+    `scatter`), or copies tensors between GPUs, cannot go on with one: a hazard.
+
+    ## References
+    torch/nn/parallel/data_parallel.py; docs/idiomatic.md.
+    """
+
+    code = "DDP711"
+    name = "idiomatic-by-hand"
+    nodes = ("Arg", "BaseStatement")
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                import torch.distributed as dist
+                out = torch.nn.parallel.data_parallel(net, x, gpus)
+                out.mean().backward()
+                optimizer.step()
+            """,
+            after="""
+                import torch
+                import torch.distributed as dist
+                out = torch.nn.parallel.data_parallel(net, x, [local_rank])
+                out.mean().backward()
+                for group in optimizer.param_groups:  # the mean of all ranks' gradients
+                    for parameter in group["params"]:
+                        if parameter.grad is not None:
+                            dist.all_reduce(parameter.grad)
+                            parameter.grad /= world_size
+                optimizer.step()
+            """,
+        ),
+        Flags("from torch.cuda import comm\ncopies = comm.broadcast(x, [0, 1])", "between GPUs"),
+        Untouched("out = net(x)\noptimizer.step()"),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        if not any(_parts_in(each) for each in module.program.modules):
+            return
+        for call, name in _parts_in(module):
+            if name is None:
+                yield from _own_class(module, call)
+            else:
+                yield from _own_gpu(module, call, name)
+        for call in module.calls:
+            owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+            if call.method == "step" and "opt" in last_word(owner).lower() and owner is not None:
+                words = words_of(module)
+                code = STEPS.format(optimizer=module.text(owner), dist=words["dist"], world=words.world_size)
+                before = InsertBefore(
+                    module.statement(call.node), code, "the mean of all ranks' gradients", False
+                )
+                yield Change(before, ("dist",))
+
+
+def own_classes(program: Program) -> dict[str, ast.ClassDef]:
+    """Classes that derive from DataParallel, by their full names."""
+    return {
+        f"{module.dotted}.{each.name}": each
+        for module in program.modules
+        for each in module.all(ast.ClassDef)
+        if any(module.name(base) == WRAP for base in each.bases)
+    }
+
+
+def overrides(class_: ast.ClassDef) -> set[str]:
+    """The parts of DataParallel that a class has in its own way."""
+    own = {each.name for each in class_.body if isinstance(each, ast.FunctionDef)}
+    return own & {"scatter", "gather", "replicate", "parallel_apply"}
+
+
+def patches_parts(program: Program) -> bool:
+    """Whether a function replaces parts of a wrapped model: `wrapped.replicate = ...`."""
+    nodes = (node for module in program.modules for node in module.all(ast.Attribute))
+    return any(
+        isinstance(node.ctx, ast.Store) and node.attr in ("replicate", "parallel_apply") for node in nodes
+    )
+
+
+def _parts_in(module: Module) -> list[tuple[Call, str | None]]:
+    """Calls of parts, by their names; None for what makes an object of a class that overrides some."""
+    classes = own_classes(module.program)
+    found: list[tuple[Call, str | None]] = []
+    for call in module.calls:
+        if call.name in PARTS:
+            found.append((call, PARTS[call.name]))
+        elif call.name in classes and overrides(classes[call.name]):
+            found.append((call, None))
+        elif call.name == WRAP and patches_parts(module.program):
+            found.append((call, None))
+        elif (call.name or "").startswith(("torch.nn.parallel._functions.", "torch.cuda.comm.")):
+            found.append((call, "comm"))
+    return found
+
+
+def _own_gpu(module: Module, call: Call, name: str) -> Iterator[Finding]:
+    if name == "comm":
+        if any(isinstance(each, ast.ClassDef) for each in module.around(call.node)):
+            yield remark(
+                module.statement(call.node), "copies between GPUs: a rank has one; nn.SyncBatchNorm?"
+            )
+        else:
+            yield Hazard(call.node, "tensors are copied between GPUs by hand", "take the exact style")
+        return
+    words = words_of(module)
+    needed = () if words.binds("local_rank") else ("torch",)
+    places = [(LISTS.get(name), f"[{words.index}]"), (OUTPUTS.get(name), words.index)]
+    for place, code in places:
+        if place is None:
+            continue
+        given = next((call.argument(place, word) for word in _words(name, code)), None)
+        if given is not None:
+            yield Change(Replace(given, code, BECAUSE), needed)
+        elif name == "data_parallel" and code.startswith("["):
+            yield Change(SetArgument(call.node, "device_ids", code, BECAUSE), needed)
+
+
+def _words(name: str, code: str) -> Iterator[str]:
+    """What the argument for devices is called."""
+    if not code.startswith("["):
+        yield "output_device" if name == "data_parallel" else "target_device"
+    else:
+        yield {"scatter": "target_gpus", "scatter_kwargs": "target_gpus", "replicate": "devices"}.get(
+            name, "devices" if name == "parallel_apply" else "device_ids"
+        )
+
+
+def _own_class(module: Module, call: Call) -> Iterator[Finding]:
+    class_ = own_classes(module.program).get(call.name or "")
+    methods = {each.name for each in class_.body if isinstance(each, ast.FunctionDef)} if class_ else set()
+    if "scatter" in methods or "__init__" in methods:
+        text = "a class shares out rows in its own way, for which DDP has nothing"
+        yield Hazard(call.node, text, "wrap the model in nn.DataParallel itself, or take the exact style")
+        return
+    words, given = words_of(module), call.argument(1, "device_ids")
+    code = f"[{words.index}]"
+    needed = () if words.binds("local_rank") else ("torch",)
+    yield remark(
+        module.statement(call.node), "on the rank's own GPU; gradients are averaged before each step"
+    )
+    if given is not None:
+        yield Change(Replace(given, code, BECAUSE), needed)
+    else:
+        yield Change(SetArgument(call.node, "device_ids", code, BECAUSE), needed)

@@ -1,0 +1,89 @@
+"""DDP712: batches that one rank would skip."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.edits import InsertBefore, Replace
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.nodes import LOOPS
+from dp2ddp.codemod.rule import Rewrites, Untouched
+from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.small_idiomatic.models import last_word, wraps_of
+from dp2ddp.codemod.small_idiomatic.training import trains
+from dp2ddp.codemod.small_idiomatic.words import names_cuda, words_of
+
+ASKS = {"isnan", "isinf", "isfinite", "item", "any", "all", "len"}
+NAME = "skips"
+
+
+class SharedDecision(Rule):
+    """Skip a batch on all ranks or on none.
+
+    ## What it does
+    Where a loop that trains goes on or ends by what a batch holds (`if torch.isnan(loss): continue`), the ranks add up
+    what each of them finds, and do what one of them has to do.
+
+    ## Why
+    A rank that skips a backward pass leaves the others waiting for its gradients.
+
+    ## Safety
+    The test is evaluated once, as before, on every rank.
+
+    ## References
+    docs/idiomatic.md.
+    """
+
+    code = "DDP712"
+    name = "idiomatic-decision"
+    nodes = ("BaseStatement", "If")
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                import torch.distributed as dist
+                net = torch.nn.DataParallel(net.cuda())
+                for x, y in batches:
+                    loss = criterion(net(x), y)
+                    if torch.isnan(loss):
+                        continue
+                    loss.backward()
+            """,
+            after="""
+                import torch
+                import torch.distributed as dist
+                net = torch.nn.DataParallel(net.cuda())
+                for x, y in batches:
+                    loss = criterion(net(x), y)
+                    skips = torch.tensor(float(torch.isnan(loss)), device="cuda")
+                    dist.all_reduce(skips)  # what one rank does, all do
+                    if skips > 0:
+                        continue
+                    loss.backward()
+            """,
+        ),
+        Untouched("for x in batches:\n    if torch.isnan(x):\n        continue"),
+    )
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        for node in module.all(ast.If) if wraps_of(module.program) else ():
+            loop = next((each for each in module.around(node) if isinstance(each, LOOPS)), None)
+            asks = any(
+                isinstance(each, ast.Call) and last_word(each.func) in ASKS for each in ast.walk(node.test)
+            )
+            leaves = isinstance(node.body[-1], (ast.Continue, ast.Break)) and not node.orelse
+            if asks and leaves and loop is not None and trains(module, loop) and _is_statement(module, node):
+                words = words_of(module)
+                device = ', device="cuda"' if names_cuda(module.program) else ""
+                code = f"{NAME} = {words['torch']}.tensor(float({ast.unparse(node.test)}){device})\n"
+                code += f"{words['dist']}.all_reduce({NAME})  # what one rank does, all do"
+                because = "all ranks skip a batch, or none"
+                yield Change(InsertBefore(node, code, because, apart=False), ("torch", "dist"))
+                yield Change(Replace(node.test, f"{NAME} > 0", because))
+
+
+def _is_statement(module: Module, node: ast.If) -> bool:
+    """Whether it is no `elif`, before which nothing can stand."""
+    parent = module.parents[node]
+    return not (isinstance(parent, ast.If) and node in parent.orelse)
