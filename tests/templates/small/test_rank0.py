@@ -81,6 +81,10 @@ def test_what_is_read_of_them_ends_the_run(found: Any) -> None:
     assert first == ["none"] * 8 + ["RuntimeError"]
 
 
+def test_imports_come_before_ranks_join(found: Any) -> None:
+    assert found("a_library_before_ranks_join") == [[True, True], [False, True]]
+
+
 def test_answers_and_errors_of_rank_0_are_those_of_all(found: Any) -> None:
     wanted = [0, "FileNotFoundError True", "CannotBeSent True", "CannotBeSent True", True, True, 3]
     assert found("errors_and_answers") == [wanted] * 2
