@@ -36,7 +36,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
     )
     assert run.returncode == 0, run.stderr[-3000:]
     answers = [json.loads((folder / f".{rank}.json").read_text()) for rank in range(2)]
