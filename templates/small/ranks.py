@@ -47,7 +47,7 @@ def init_distributed() -> None:
         dist.init_process_group(backend, timeout=timeout)
         Host.group = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
     else:
-        dist.init_process_group("gloo", init_method="tcp://localhost:0", rank=0, world_size=1)
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     Rank.process = os.getpid()
     atexit.register(end_distributed)
     sys.excepthook = show_error

@@ -288,9 +288,11 @@ CHECKS = (
 def main() -> None:
     torch.manual_seed(int(os.environ.get("RANK", 0)))
     random.seed(int(os.environ.get("RANK", 0)))
+    early = library_on_rank0(Library)
     init_distributed()
     os.chdir(FOLDER)
     found = {check.__name__: check() for check in CHECKS}
+    found["a_library_before_ranks_join"] = [early is Library, library_on_rank0(None) is None]
     file = os.open(FOLDER / f".{own_rank()}.json", os.O_CREAT | os.O_WRONLY)
     os.write(file, json.dumps(found).encode())
 

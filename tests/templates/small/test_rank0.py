@@ -36,7 +36,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
     )
     assert run.returncode == 0, run.stderr[-3000:]
     answers = [json.loads((folder / f".{rank}.json").read_text()) for rank in range(2)]
@@ -79,6 +79,10 @@ def test_what_is_read_of_them_ends_the_run(found: Any) -> None:
     first, second = found("reads_of_rank0s")
     assert set(second) == {"RuntimeError"}
     assert first == ["none"] * 8 + ["RuntimeError"]
+
+
+def test_imports_come_before_ranks_join(found: Any) -> None:
+    assert found("a_library_before_ranks_join") == [[True, True], [False, True]]
 
 
 def test_answers_and_errors_of_rank_0_are_those_of_all(found: Any) -> None:
