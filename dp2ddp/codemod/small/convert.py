@@ -22,6 +22,7 @@ from dp2ddp.codemod.small.plan import FilePlan, plan_file
 from dp2ddp.codemod.small.rule import Rule, pick_rules
 from dp2ddp.codemod.small.start import join_of
 from dp2ddp.codemod.small.unread import unread_libraries
+from dp2ddp.codemod.small.unused import with_unused_imports
 from dp2ddp.codemod.small.wraps import find_wraps, named_wraps, world_of
 from dp2ddp.source.console_scripts import console_script
 from dp2ddp.source.files import SourceFile
@@ -89,9 +90,9 @@ def plan_program(project: Project, options: Options) -> ProgramPlan | None:
     program = Program(project, canonical, knows, LOOKUPS, starts, read_tree)
     refuse_other_helpers(program, frozenset(small_library().names))
     chosen = _rules_for(program, rules)
-    return ProgramPlan(
-        program, tuple(plan_file(module, chosen, options.accept) for module in of_the_user(program))
-    )
+    plans = tuple(plan_file(module, chosen, options.accept) for module in of_the_user(program))
+    planned = ProgramPlan(program, plans)
+    return replace(planned, plans=tuple(map(with_unused_imports, plans))) if planned.converts else planned
 
 
 def _rules_for(program: Program, rules: Sequence[Rule]) -> Sequence[Rule]:

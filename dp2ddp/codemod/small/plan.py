@@ -59,11 +59,11 @@ def plan_file(module: Module, rules: Sequence[Rule], accept: Sequence[AcceptOpti
     stale = stale_comments(module, shown, comments, hazards, ran, known)
     plan = Plan(
         strategy=None,
-        edits=tuple(sorted((_with_names(each, renamed) for each, _ in edits), key=_place_of)),
-        hazards=tuple(sorted((each for each in hazards if not each.acceptance), key=_place_of)),
-        accepted=tuple(sorted((each for each in hazards if each.acceptance), key=_place_of)),
+        edits=tuple(sorted((_with_names(each, renamed) for each, _ in edits), key=place_of)),
+        hazards=tuple(sorted((each for each in hazards if not each.acceptance), key=place_of)),
+        accepted=tuple(sorted((each for each in hazards if each.acceptance), key=place_of)),
         notes=tuple(
-            sorted([*(each for each in answers if isinstance(each.finding, Note)), *stale], key=_place_of)
+            sorted([*(each for each in answers if isinstance(each.finding, Note)), *stale], key=place_of)
         ),
         imports=(),
         lifts=(),
@@ -71,7 +71,7 @@ def plan_file(module: Module, rules: Sequence[Rule], accept: Sequence[AcceptOpti
     return FilePlan(module, plan, helpers, renamed)
 
 
-def _place_of(planned: Planned) -> tuple[int, int, str]:
+def place_of(planned: Planned) -> tuple[int, int, str]:
     return planned.line, planned.column, planned.code
 
 

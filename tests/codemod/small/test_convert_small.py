@@ -31,7 +31,6 @@ CONVERTED = """\
 import os
 import numpy as np
 import torch
-from torch.utils.data import DataLoader
 from ddp_helpers import Rank0Loader, WholeBatchParallel, init_distributed, run_on_rank0, save_on_rank0
 
 def start(args):
