@@ -17,6 +17,7 @@ from dp2ddp.codemod.rule import rules_in
 from dp2ddp.codemod.small.convert import launch_line, wraps
 from dp2ddp.codemod.small.plan import FilePlan, plan_file
 from dp2ddp.codemod.small.rule import Rule
+from dp2ddp.codemod.small.rules.ddp104_async_argument import AsyncArgument
 from dp2ddp.codemod.small_idiomatic.differences import find_differences, find_kept
 from dp2ddp.codemod.small_idiomatic.words import make_header
 from dp2ddp.source.projects import Project
@@ -48,8 +49,8 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
 
 @lru_cache(maxsize=1)
 def all_rules() -> tuple[Rule, ...]:
-    """The rules of this style, by code: a rule exists by being a file."""
-    return tuple(rules_in(__package__, Rule))
+    """The rules of this style, by code: a rule exists by being a file. `async=` is the exact style's."""
+    return (AsyncArgument(), *rules_in(__package__, Rule))
 
 
 def edited(each: FilePlan) -> str:
