@@ -14,10 +14,10 @@ from dp2ddp.codemod.convert import Conversion, FileConversion, Options
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import rules_in
-from dp2ddp.codemod.small.launch import launch_line
+from dp2ddp.codemod.small.convert import launch_line, wraps
 from dp2ddp.codemod.small.plan import FilePlan, plan_file
 from dp2ddp.codemod.small.rule import Rule
-from dp2ddp.codemod.small.wraps import find_wraps, world_of
+from dp2ddp.codemod.small.rules.ddp104_async_argument import AsyncArgument
 from dp2ddp.codemod.small_idiomatic.differences import find_differences, find_kept
 from dp2ddp.codemod.small_idiomatic.words import make_header
 from dp2ddp.source.projects import Project
@@ -26,8 +26,7 @@ from dp2ddp.source.projects import Project
 def convert_idiomatic(project: Project, options: Options) -> Conversion:
     """Convert the entry script of a project and its local modules; nothing is imported, run or written."""
     program = Program(project, canonical, knows)
-    wraps = find_wraps(program)
-    if not wraps:
+    if not wraps(program):
         return Conversion(FileConversion(project.entry, project.entry.text))
     rules = [rule for rule in all_rules() if not options.ignore or not rule.code.startswith(options.ignore)]
     plans = [plan_file(module, rules, options.accept) for module in program.modules]
@@ -42,8 +41,7 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
         tuple(file for file in files[1:] if file.changed or file.plan and file.plan.hazards),
         None,
         keeps_name,
-        world=world_of(wraps),
-        launch=launch_line(program, world_of(wraps), keeps_name or any(file.changed for file in files[1:])),
+        launch=launch_line(program.entry, keeps_name or any(file.changed for file in files[1:])),
         differences=find_differences(program),
         kept=find_kept(program),
     )
@@ -51,8 +49,8 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
 
 @lru_cache(maxsize=1)
 def all_rules() -> tuple[Rule, ...]:
-    """The rules of this style, by code: a rule exists by being a file."""
-    return tuple(rules_in(__package__, Rule))
+    """The rules of this style, by code: a rule exists by being a file. `async=` is the exact style's."""
+    return (AsyncArgument(), *rules_in(__package__, Rule))
 
 
 def edited(each: FilePlan) -> str:

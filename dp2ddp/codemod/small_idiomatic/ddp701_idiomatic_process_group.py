@@ -13,6 +13,8 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.codemod.small.start import LAUNCHER, first_act
+from dp2ddp.codemod.small_idiomatic.ddp710_idiomatic_remarks import is_seeded
+from dp2ddp.codemod.small_idiomatic.ddp711_idiomatic_by_hand import averages
 from dp2ddp.codemod.small_idiomatic.sizes import origins_of
 from dp2ddp.codemod.small_idiomatic.words import Words, names_cuda, words_of
 
@@ -125,6 +127,7 @@ def _join(module: Module) -> Iterator[Finding]:
         )
         return
     needed = ("os", "sys", "dist", *(("torch",) if names_cuda(module.program) else ()))
+    needed += ("torch",) if averages(module.program) else ()
     needed += ("logging",) if uses_logging(module) else ()
     yield Change(InsertBefore(act, "\n".join(_lines(module)), BECAUSE), needed)
     guard = next((each for each in module.tree.body if is_main_guard(each) and act in each.body), None)  # type: ignore[attr-defined]  # an `if` has one
@@ -149,6 +152,8 @@ def _lines(module: Module) -> Iterator[str]:
     for origin in origins_of(module.program).values():
         if origin.behind is None:
             yield f"{origin.text} //= {words.world_size}  # of each rank"
+    if averages(module.program) and not is_seeded(module.program):
+        yield f"{words['torch']}.manual_seed(0)  # the same first weights on all ranks"
     yield f"if {words.rank} != 0:"
     yield f'    {words["sys"]}.stdout = open({words["os"]}.devnull, "w")  # rank 0 prints'
     if uses_logging(module):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import LOOPS
+from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Finding, Rule
 from dp2ddp.codemod.small_idiomatic.loaders import loaders_of
@@ -88,8 +89,13 @@ def _is_differentiated(module: Module, call: Call) -> bool:
     )
 
 
+def is_seeded(program: Program) -> bool:
+    """Whether the program sets a seed anywhere."""
+    return any(call.name in SEEDS for module in program.modules for call in module.calls)
+
+
 def _splits(module: Module) -> Iterator[Finding]:
-    seeded = any(call.name in SEEDS for each in module.program.modules for call in each.calls)
+    seeded = is_seeded(module.program)
     for call in module.calls:
         if call.name == SPLIT and not seeded and call.argument(2, "generator") is None:
             text = "without a seed each rank splits otherwise, and tests on what others train: set one"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
 
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Replace, SetArgument
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
-from dp2ddp.codemod.small_idiomatic.models import WRAP, last_word
+from dp2ddp.codemod.small_idiomatic.models import WRAP, has_unwrapped, last_word, runs_often, wraps_of
 from dp2ddp.codemod.small_idiomatic.words import remark, words_of
 
 BECAUSE = "parts of DataParallel run on the rank's own GPU"
@@ -18,12 +20,6 @@ BECAUSE = "parts of DataParallel run on the rank's own GPU"
 LISTS = {"data_parallel": 2, "replicate": 1, "scatter": 1, "scatter_kwargs": 2, "parallel_apply": 3}
 OUTPUTS = {"data_parallel": 3, "gather": 1}
 PARTS = {f"torch.nn.parallel.{name}": name for name in (*LISTS, "gather")}
-STEPS = """\
-for group in {optimizer}.param_groups:  # the mean of all ranks' gradients
-    for parameter in group["params"]:
-        if parameter.grad is not None:
-            {dist}.all_reduce(parameter.grad)
-            parameter.grad /= {world}"""
 
 
 class ByHand(Rule):
@@ -62,11 +58,7 @@ class ByHand(Rule):
                 import torch.distributed as dist
                 out = torch.nn.parallel.data_parallel(net, x, [local_rank])
                 out.mean().backward()
-                for group in optimizer.param_groups:  # the mean of all ranks' gradients
-                    for parameter in group["params"]:
-                        if parameter.grad is not None:
-                            dist.all_reduce(parameter.grad)
-                            parameter.grad /= world_size
+                average_gradients(optimizer)
                 optimizer.step()
             """,
         ),
@@ -75,22 +67,52 @@ class ByHand(Rule):
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        if not any(_parts_in(each) for each in module.program.modules):
-            return
         for call, name in _parts_in(module):
             if name is None:
                 yield from _own_class(module, call)
             else:
                 yield from _own_gpu(module, call, name)
-        for call in module.calls:
-            owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
-            if call.method == "step" and "opt" in last_word(owner).lower() and owner is not None:
-                words = words_of(module)
-                code = STEPS.format(optimizer=module.text(owner), dist=words["dist"], world=words.world_size)
+        for call in module.calls if averages(module.program) else ():
+            optimizer = _optimizer(call)
+            if call.method == "step" and optimizer is not None and optimizer not in call.node.args[1:]:
+                code = f"average_gradients({module.text(optimizer)})"
                 before = InsertBefore(
                     module.statement(call.node), code, "the mean of all ranks' gradients", False
                 )
-                yield Change(before, ("dist",))
+                yield Change(before, ("average_gradients", "dist"))
+
+
+def _optimizer(call: Call) -> ast.expr | None:
+    """That of `optimizer.step()` and of `scaler.step(optimizer)`."""
+    owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+    return next((each for each in (owner, *call.node.args) if "opt" in last_word(_inner(each)).lower()), None)
+
+
+def _inner(node: ast.expr | None) -> ast.expr | None:
+    return node.value if isinstance(node, ast.Subscript) else node
+
+
+@lru_cache(maxsize=8)
+def averages(program: Program) -> bool:
+    """Whether something is trained whose gradients DDP does not average, or not all of them."""
+    if any(_parts_in(module) for module in program.modules) or has_unwrapped(program):
+        return True
+    late = any(call.method == "add_param_group" for module in program.modules for call in module.calls)
+    return late or any(runs_often(wrap) for wrap in wraps_of(program)) and _goes_back_twice(program)
+
+
+def _goes_back_twice(program: Program) -> bool:
+    """Whether a function has two forwards of one model and then two backward passes: DDP averages the first alone."""
+    for module in program.modules:
+        passes: dict[ast.AST | None, list[int]] = {}
+        for call in module.calls:
+            if call.method == "backward":
+                passes.setdefault(module.function_around(call.node), []).append(call.node.lineno)
+        if any(
+            len(lines) > 1 and min(b - a for a, b in pairwise(sorted(lines))) < 4 for lines in passes.values()
+        ):
+            return True
+    return False
 
 
 def own_classes(program: Program) -> dict[str, ast.ClassDef]:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import DEFINITIONS
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.small_idiomatic.training import training_functions
 
 WRAP = "torch.nn.DataParallel"
@@ -149,6 +150,49 @@ def last_word(node: ast.AST | None) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
+def has_unwrapped(program: Program) -> bool:
+    """Whether an optimizer steps parameters of what is not wrapped: a head beside the features, a loss with centers."""
+    names = (
+        wrapped_names(program)
+        | {last_word(wrap.model) for wrap in wraps_of(program)}
+        | set(_returned(program))
+    )
+    parts = (wrap.target for wrap in wraps_of(program) if isinstance(wrap.target, ast.Attribute))
+    names -= {last_word(part.value) for part in parts} - {"self"}  # of `model.features` the rest is not wrapped
+    for module in program.modules:
+        for call in module.calls:
+            if (call.name or "").startswith("torch.optim.") and ".lr_scheduler." not in (call.name or ""):
+                if any(last_word(owner) not in names for owner in _owners(module, call.node)):
+                    return True
+    return False
+
+
+def _returned(program: Program) -> Iterator[str]:
+    """Variables that get what a function with a wrap in it returns."""
+    functions = {
+        getattr(wrap.module.function_around(wrap.call.node), "name", "") for wrap in wraps_of(program)
+    }
+    for module in program.modules:
+        for node in module.all(ast.Assign):
+            called = node.value.func if isinstance(node.value, ast.Call) else None
+            if last_word(called) in functions - {"", "main", "__init__"}:
+                for target in node.targets:
+                    yield from map(last_word, target.elts if isinstance(target, ast.Tuple) else [target])
+
+
+def _owners(module: Module, node: ast.AST) -> Iterator[ast.expr]:
+    """Whose parameters an expression takes, also through a variable."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Attribute) and each.attr in ("parameters", "named_parameters"):
+            owner = each.value
+            yield owner.value if isinstance(owner, ast.Attribute) and owner.attr == "module" else owner
+        elif isinstance(each, ast.Name) and (scope := module.scope_of[each].lookup(each.id)):
+            for binding in scope.bindings[each.id]:
+                if binding.how is Binds.VALUE and binding.node is not None and binding.node is not node:
+                    names = (one for one in ast.walk(binding.node) if isinstance(one, ast.Attribute))
+                    yield from (one.value for one in names if one.attr in ("parameters", "named_parameters"))
+
+
 def runs(program: Program, names: set[str]) -> Iterator[tuple[Module, Call]]:
     """Where a wrapped model is called."""
     for module in program.modules:
@@ -205,14 +249,13 @@ def changed_behind(wrap: Wrap) -> list[ast.stmt]:
 
 def runs_often(wrap: Wrap) -> bool:
     """Whether the model runs more than once in a function that trains: two forwards before a backward."""
-    name = last_word(wrap.target)
     program = wrap.module.program
-    if not name:
-        return False
+    names = {last_word(wrap.target)} - {""} or set(_returned(program))
     training = training_functions(program)
-    count: dict[ast.AST | None, int] = {}
-    for module, call in runs(program, {name}):
+    count: dict[tuple[str, ast.AST | None], int] = {}
+    for module, call in runs(program, names):
         function = module.function_around(call.node)
         if getattr(function, "name", None) in training or function is None:
-            count[function] = count.get(function, 0) + 1
+            key = last_word(call.node.func), function
+            count[key] = count.get(key, 0) + 1
     return any(each > 1 for each in count.values())

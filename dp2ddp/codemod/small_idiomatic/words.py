@@ -44,6 +44,17 @@ def words_of(module: Module) -> Words:
     return Words(module)
 
 
+AVERAGE = """
+
+def average_gradients(optimizer):
+    \"\"\"Take the mean of all ranks' gradients, also of what is not wrapped in DDP.\"\"\"
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                {dist}.all_reduce(parameter.grad)
+                parameter.grad /= {dist}.get_world_size()"""
+
+
 class Words:
     """The names of one file."""
 
@@ -102,10 +113,11 @@ def _imports_above(module: Module) -> Iterator[ImportLine]:
 def make_header(module: Module, needed: Set[str]) -> Header | None:
     """The imports that are missing, behind those that a file begins with."""
     words = words_of(module)
-    lines = [line for word in needed if (line := words.line(word)) not in words.there]
-    if not lines:
-        return None
-    return Header(tuple(import_texts(sorted(lines, key=as_isort))), last_import(module))
+    missing = [line for word in needed & IMPORTS.keys() if (line := words.line(word)) not in words.there]
+    lines = import_texts(sorted(missing, key=as_isort))
+    if "average_gradients" in needed:
+        lines += AVERAGE.format(dist=words["dist"]).split("\n")
+    return Header(tuple(lines), last_import(module)) if lines else None
 
 
 def names_cuda(program: Program) -> bool:
