@@ -40,9 +40,11 @@ def init_distributed() -> None:
         return  # a worker of a DataLoader that imports the script; a notebook that runs this once more
     backend, timeout = "gloo", timedelta(hours=2)
     if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+        devices = torch.cuda.device_count()
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % devices)
         torch.serialization.register_package(0, lambda storage: None, load_on_own_device)
-        backend = "nccl" if dist.is_nccl_available() else "gloo"
+        if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
+            backend = "nccl"  # which wants a device for each rank
     if "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout)
         Host.group = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
