@@ -22,7 +22,7 @@ def start(args):
     torch.distributed.init_process_group("nccl")
 
 np.random.seed(seed=0)
-loader = DataLoader(data)
+loader = DataLoader(data, num_workers=2)
 net = torch.nn.DataParallel(net).cuda(0)
 os.makedirs("out")
 torch.save(net.state_dict(), "out/net.pt")
@@ -40,7 +40,7 @@ def start(args):
 init_distributed()
 
 np.random.seed(seed=0)
-loader = Rank0Loader(data)
+loader = Rank0Loader(data, num_workers=2)
 net = WholeBatchParallel(net).cuda()
 run_on_rank0(os.makedirs, "out")
 save_on_rank0(net.state_dict(), "out/net.pt")
