@@ -66,7 +66,7 @@ _STORES = {
     "h5py.File": FunctionRow(Does.KEEP_STORE, 1, "mode", usual="r", harmless="r"),
     **_all(Does.KEEP_STORE, ["tables.open_file", "netCDF4.Dataset"], position=1, keyword="mode", usual="r", harmless="r"),
     "pandas.HDFStore": FunctionRow(Does.KEEP_STORE, 1, "mode", usual="a", harmless="r"),
-    **_all(Does.KEEP_STORE, _of("zarr", "open open_group open_array"), keyword="mode", usual="a", harmless="r"),
+    **_all(Does.KEEP_STORE, _of("zarr", "open open_group open_array"), keyword="mode", harmless="r"),
     **_all(Does.KEEP_STORE, _of("zarr", "group create")),
     "os.open": FunctionRow(Does.KEEP_STORE, 1, "flags", harmless=r"os\.O_RDONLY( \| os\.O_(CLOEXEC|DIRECTORY|NOFOLLOW|BINARY))*"),
     "tempfile.NamedTemporaryFile": FunctionRow(Does.KEEP_STORE, None, "delete", usual="True", harmless="True"),
