@@ -6,6 +6,7 @@ Each rank writes what each loop found; so does one process without ranks, with t
 from __future__ import annotations
 
 import collections
+import concurrent.futures
 import functools
 import itertools
 import json
@@ -352,6 +353,14 @@ def own_feed(iterate: Any) -> Iterator[Any]:
             yield type(error).__name__
 
 
+def asked_by_a_thread() -> Iterator[Any]:
+    """Its draws and the main thread's would mix, otherwise on each rank."""
+    batches = iter(Rank0Loader(Images(2), num_workers=1))
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        yield str(pool.submit(next, batches).exception())
+    yield facts_of(next(batches))[0]
+
+
 def unsendable(iterate: Any) -> Iterator[Any]:
     for thing in (1, lambda: 2, torch.ones(100_000)):
         try:
@@ -392,6 +401,7 @@ def be_a_rank(way: str, file: Path) -> None:
         if own_rank() == 1:  # the others may be far ahead when it maps what it has heard of
             torch.from_file = functools.partial(do_late, torch.from_file)
         found = run(LOOPS, Rank0Loader) | run(feeds, iterate_on_rank0)
+        found["asked by a thread"] = [*asked_by_a_thread()]
         found["ways"] = [[each.source, each.lends] for each in batches.Sharing.ways or []]
     file.write_text(json.dumps(found))
 
