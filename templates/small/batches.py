@@ -110,8 +110,10 @@ def pass_on(news: Any, way: Way) -> Any:
     dist.broadcast(content, way.source, way.group)
     if not is_source:
         return pickle.loads(content.numpy())
-    Sharing.lent = [memory for memory in packer.memories.values() if memory.is_lent]
-    is_seen = any(memory.is_workers for memory in Sharing.lent)  # others would see what this rank writes
+    lent = [memory for memory in packer.memories.values() if memory.is_lent]
+    if way.lends:
+        Sharing.lent = lent
+    is_seen = any(memory.is_workers for memory in lent)  # others would see what this rank writes
     return pickle.loads(content.numpy()) if is_seen else news
 
 

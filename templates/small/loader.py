@@ -58,6 +58,8 @@ class Rank0Batches:
 
     def do_on_rank0(self, work: Callable[[], Any]) -> Any:
         """Rank 0's answer counts, or its error (the end is one); other ranks work to follow the sampler."""
+        if not together():
+            raise RuntimeError("all ranks must ask for batches at once, each in its main thread")
         news: List[Any] = [None, None, None]
         before = host_streams()
         try:

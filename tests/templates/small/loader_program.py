@@ -6,6 +6,8 @@ Each rank writes what each loop found; so does one process without ranks, with t
 from __future__ import annotations
 
 import collections
+import concurrent.futures
+import functools
 import itertools
 import json
 import multiprocessing
@@ -27,8 +29,9 @@ import torch  # noqa: E402
 from dp2ddp.templates.small import batches  # noqa: E402
 from dp2ddp.templates.small.loader import Rank0Loader, iterate_on_rank0  # noqa: E402
 from dp2ddp.templates.small.ranks import init_distributed, own_rank  # noqa: E402
-from forked_ranks import fork_ranks  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler  # noqa: E402
+
+from tests.templates.forked_ranks import fork_ranks  # noqa: E402
 
 LARGE = 3 * 100 * 100  # numbers of an image: four of them are mapped
 Pair = collections.namedtuple("Pair", "left right")
@@ -308,13 +311,13 @@ def writes(loader_of: Any) -> Iterator[Any]:
 
 def nothing_is_left(loader_of: Any) -> Iterator[Any]:
     loader = loader_of(Stream(None), batch_size=4, num_workers=1)
-    batches, names = iter(loader), set(os.listdir("/dev/shm"))
+    batches = iter(loader)
     next(batches)
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(60):
         batch = next(batches)
     yield len(os.listdir("/proc/self/fd")) < before + 10
-    yield not {name for name in set(os.listdir("/dev/shm")) - names if name.startswith("torch_")}
+    yield not [name for name in os.listdir("/dev/shm") if name.startswith(f"torch_{os.getpid()}_")]
     yield facts_of(batch)
 
 
@@ -350,6 +353,14 @@ def own_feed(iterate: Any) -> Iterator[Any]:
             yield type(error).__name__
 
 
+def asked_by_a_thread() -> Iterator[Any]:
+    """Its draws and the main thread's would mix, otherwise on each rank."""
+    batches = iter(Rank0Loader(Images(2), num_workers=1))
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        yield str(pool.submit(next, batches).exception())
+    yield facts_of(next(batches))[0]
+
+
 def unsendable(iterate: Any) -> Iterator[Any]:
     for thing in (1, lambda: 2, torch.ones(100_000)):
         try:
@@ -372,6 +383,11 @@ def run(loops: dict[str, Any], given: Any) -> dict[str, Any]:
     return found
 
 
+def do_late(function: Any, *args: Any, **kwargs: Any) -> Any:
+    time.sleep(0.01)
+    return function(*args, **kwargs)
+
+
 def be_a_rank(way: str, file: Path) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
@@ -382,7 +398,10 @@ def be_a_rank(way: str, file: Path) -> None:
         init_distributed()
         if way.startswith("messages") or way.startswith("nodes") and own_rank() == 2:
             batches.can_map = lambda secret, lent: False  # as on a machine of its own
+        if own_rank() == 1:  # the others may be far ahead when it maps what it has heard of
+            torch.from_file = functools.partial(do_late, torch.from_file)
         found = run(LOOPS, Rank0Loader) | run(feeds, iterate_on_rank0)
+        found["asked by a thread"] = [*asked_by_a_thread()]
         found["ways"] = [[each.source, each.lends] for each in batches.Sharing.ways or []]
     file.write_text(json.dumps(found))
 
@@ -391,5 +410,9 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     for way in sys.argv[2:] or ["one process", "maps 2", "messages 2", "nodes 3"]:
         world = 1 if way == "one process" else int(way[-1])
-        if not fork_ranks(world, lambda rank, way=way: be_a_rank(way, folder / f"{way}_{rank}.json")):
+
+        def work(rank: int, way: str = way) -> None:
+            be_a_rank(way, folder / f"{way}_{rank}.json")
+
+        if not fork_ranks(world, work):
             sys.exit(1)

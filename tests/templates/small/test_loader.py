@@ -73,3 +73,10 @@ def test_what_cannot_be_sent_is_an_error_on_all_ranks(found: Any, way: str) -> N
     assert error == "function"
     for rank in range(len(WAYS[way])):
         assert found(way, rank)["unsendable"] == [first, "CannotBeSent", last]
+
+
+def test_a_thread_is_told_that_it_cannot_ask(found: Any) -> None:
+    for rank in range(2):
+        error, batch = found("maps 2", rank)["asked by a thread"]
+        assert "main thread" in error
+        assert batch == "list"

@@ -32,20 +32,22 @@ class Loader(Rule):
 
     code = "DDP304"
     name = "loader"
-    nodes = ("Attribute", "Name")
+    nodes = ("Attribute", "Name", "Subscript")
     examples = (
         Rewrites(
             before="""
                 import torch
                 from torch.utils.data import DataLoader
                 train = torch.utils.data.DataLoader(data, batch_size=32, shuffle=True, num_workers=8)
-                class Endless(DataLoader):
+                test = DataLoader(data)
+                class Endless(DataLoader[int]):
                     pass
             """,
             after="""
                 import torch
                 from torch.utils.data import DataLoader
                 train = Rank0Loader(data, batch_size=32, shuffle=True, num_workers=8)
+                test = Rank0Loader(data)
                 class Endless(Rank0Loader):
                     pass
             """,
@@ -63,8 +65,11 @@ class Loader(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         for node, _ in mentions(module, [LOADER]):
-            if not is_type_test(module, node) and not _has_no_workers(module, node):
-                yield rename(node, "Rank0Loader", "rank 0 loads each batch for all ranks")
+            if is_type_test(module, node) or _has_no_workers(module, node):
+                continue
+            around = module.parents[node]
+            whole = around if isinstance(around, ast.Subscript) and around.value is node else node
+            yield rename(whole, "Rank0Loader", "rank 0 loads each batch for all ranks")
 
 
 def _has_no_workers(module: Module, node: ast.expr) -> bool:
