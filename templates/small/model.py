@@ -22,7 +22,8 @@ class WholeBatchParallel(torch.nn.Module):
     Parameters and buffers are the same on all ranks (buffers are rank 0's, as DataParallel keeps its first replica's).
     """
 
-    of_program: Any = None  # the wrapper that stands for DataParallel there
+    stands_for_data_parallel = True  # as no class of the script's own does
+    of_program: Any = None  # the wrapper that does
 
     def __init__(
         self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
@@ -34,7 +35,7 @@ class WholeBatchParallel(torch.nn.Module):
         self.output_device = first if output_device is None else output_device
         share_tensors([*module.parameters(), *module.buffers()])
         torch.nn.DataParallel.__setstate__ = WholeBatchParallel.take_place  # of one that comes out of a file
-        if type(self).__name__ == WholeBatchParallel.__name__:
+        if "stands_for_data_parallel" in vars(type(self)):
             WholeBatchParallel.of_program = type(self)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
@@ -44,6 +45,9 @@ class WholeBatchParallel(torch.nn.Module):
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         return replica(*inputs, **kwargs)
+
+    def _get_name(self) -> str:
+        return "DataParallel" if type(self) is WholeBatchParallel.of_program else type(self).__name__
 
     def __deepcopy__(self, memo: Any) -> Any:
         new = type(self).__new__(type(self))
@@ -63,9 +67,6 @@ class WholeBatchParallel(torch.nn.Module):
         if type(self) is torch.nn.DataParallel:
             self.__class__ = WholeBatchParallel.of_program
         torch.nn.Module.__setstate__(self, state)
-
-
-WholeBatchParallel.__name__ = "DataParallel"
 
 
 def data_parallel_on_ranks(

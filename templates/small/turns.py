@@ -26,6 +26,8 @@ class WholeBatchInTurns(WholeBatchParallel):
     """WholeBatchParallel for a model whose forward or hooks print, or fill lists, counters, objects: what rank r's leaves there is told
     to all before the next one runs, as replicas of one process see it. It costs the time that ranks wait for each other."""
 
+    stands_for_data_parallel = True
+
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
         copies, memory, outputs, errors = own_parameters(replica), Memory(self.module), None, []
         for rank in range(dist.get_world_size()):
@@ -52,9 +54,6 @@ class WholeBatchInTurns(WholeBatchParallel):
         return outputs
 
 
-WholeBatchInTurns.__name__ = "DataParallel"
-
-
 def own_parameters(replica: Any) -> List[torch.Tensor]:
     """The parameters of a replica: copies on all ranks but the first, so that writing into them (`p.data`) changes no others."""
     own: Dict[int, torch.Tensor] = {}
@@ -72,9 +71,7 @@ class Memory:
         self.things: List[Any] = []
         self.numbers: Dict[int, int] = {}  # by the id of a thing
         self.new: List[torch.Tensor] = []  # tensors that the forward of this turn has put there
-        self.graphs: Dict[
-            int, int
-        ] = {}  # by the number of a tensor that needs a gradient: the rank that made it
+        self.graphs: Dict[int, int] = {}  # by the number of a tensor with a gradient: the rank that made it
         for tensor in (*module.parameters(), *module.buffers()):
             self.add(tensor)
         self.looked_after = len(self.things)  # by the wrapper
