@@ -22,6 +22,9 @@ class WholeBatchParallel(torch.nn.Module):
     Parameters and buffers are the same on all ranks (buffers are rank 0's, as DataParallel keeps its first replica's).
     """
 
+    stands_for_data_parallel = True  # as no class of the script's own does
+    of_program: Any = None  # the wrapper that does
+
     def __init__(
         self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
     ) -> None:
@@ -32,6 +35,8 @@ class WholeBatchParallel(torch.nn.Module):
         self.output_device = first if output_device is None else output_device
         share_tensors([*module.parameters(), *module.buffers()])
         torch.nn.DataParallel.__setstate__ = WholeBatchParallel.take_place  # of one that comes out of a file
+        if "stands_for_data_parallel" in vars(type(self)):
+            WholeBatchParallel.of_program = type(self)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
@@ -42,7 +47,7 @@ class WholeBatchParallel(torch.nn.Module):
         return replica(*inputs, **kwargs)
 
     def _get_name(self) -> str:
-        return "DataParallel" if type(self) is WholeBatchParallel else type(self).__name__
+        return "DataParallel" if type(self) is WholeBatchParallel.of_program else type(self).__name__
 
     def __deepcopy__(self, memo: Any) -> Any:
         new = type(self).__new__(type(self))
@@ -52,7 +57,7 @@ class WholeBatchParallel(torch.nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """In a file it is the DataParallel that it stands for."""
-        if type(self) is not WholeBatchParallel:
+        if type(self) is not WholeBatchParallel.of_program:
             return super().__reduce_ex__(protocol)
         first = torch.device("cuda", self.device_ids[0]) if self.device_ids else None
         kind = (torch.nn.DataParallel, object, None)
@@ -60,11 +65,8 @@ class WholeBatchParallel(torch.nn.Module):
 
     def take_place(self, state: Any) -> None:
         if type(self) is torch.nn.DataParallel:
-            self.__class__ = WholeBatchParallel
+            self.__class__ = WholeBatchParallel.of_program
         torch.nn.Module.__setstate__(self, state)
-
-
-WholeBatchParallel.__name__ = "DataParallel"
 
 
 def data_parallel_on_ranks(

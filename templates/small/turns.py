@@ -26,10 +26,10 @@ class WholeBatchInTurns(WholeBatchParallel):
     """WholeBatchParallel for a model whose forward or hooks print, or fill lists, counters, objects: what rank r's leaves there is told
     to all before the next one runs, as replicas of one process see it. It costs the time that ranks wait for each other."""
 
+    stands_for_data_parallel = True
+
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-        copies, outputs, errors = own_parameters(replica), None, []
-        memory, parameters = Memory(self.module), [*self.module.parameters()]
-        before = [p.detach().clone() for p in parameters if dist.get_rank() == 0]
+        copies, memory, outputs, errors = own_parameters(replica), Memory(self.module), None, []
         for rank in range(dist.get_world_size()):
             news: Any = None
             if rank == dist.get_rank():
@@ -40,16 +40,13 @@ class WholeBatchInTurns(WholeBatchParallel):
                 except Exception as error:
                     errors.append(error)
                 left = memory.news(has_rows, errors)
-                are_written = not all(map(torch.equal, parameters, before))
-                news = left, printed.getvalue() if has_rows else "", are_written, memory.new
-            left, printed_there, are_written, tensors = share_tree(news, rank, copies)
+                news = left, printed.getvalue() if has_rows else "", memory.new
+            left, printed_there, tensors = share_tree(news, rank, copies)
             sys.stdout.write(printed_there)  # rank 0's is seen
             try:
                 memory.follow(rank, left, tensors)
             except Exception as error:
                 errors.append(error)
-            if are_written:
-                share_tensors(parameters)
         memory.connect(copies)
         share_tensors([*self.module.parameters()])  # a forward may write into their .data: replica 0's stay
         if errors:
@@ -74,9 +71,7 @@ class Memory:
         self.things: List[Any] = []
         self.numbers: Dict[int, int] = {}  # by the id of a thing
         self.new: List[torch.Tensor] = []  # tensors that the forward of this turn has put there
-        self.graphs: Dict[
-            int, int
-        ] = {}  # by the number of a tensor that needs a gradient: the rank that made it
+        self.graphs: Dict[int, int] = {}  # by the number of a tensor with a gradient: the rank that made it
         for tensor in (*module.parameters(), *module.buffers()):
             self.add(tensor)
         self.looked_after = len(self.things)  # by the wrapper

@@ -21,7 +21,7 @@ _OF_CONTAINERS = _names(
 )
 _OF_TEXTS = _names(
     "format join split rsplit strip lstrip rstrip lower upper title startswith endswith replace find encode decode",
-    "isdigit partition rpartition splitlines zfill",
+    "isdigit splitlines zfill",
 )
 _OF_TENSORS = _names(
     "abs acos add addmm all allclose amax amin aminmax any argmax argmin argsort asin atan bmm bool broadcast_to ceil",
@@ -41,7 +41,7 @@ _OF_TENSORS = _names(
 )
 _OF_MODULES = _names(
     "parameters named_parameters buffers named_buffers children named_children modules named_modules state_dict",
-    "get_submodule get_parameter get_buffer forward extra_repr train eval requires_grad_ float half double cuda cpu to",
+    "get_submodule get_parameter get_buffer forward extra_repr train eval float half double cuda cpu to",
 )
 _OF_CONTEXTS = _names("save_for_backward mark_dirty mark_non_differentiable set_materialize_grads")
 READING = _OF_CONTAINERS | _OF_TEXTS | _OF_TENSORS | _OF_MODULES | _OF_CONTEXTS

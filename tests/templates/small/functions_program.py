@@ -158,7 +158,9 @@ def synced_layer(world: int) -> Any:
             call(x).pow(2).sum().backward()
             optimizer.step()
             yield x.grad  # type: ignore[misc]
-        yield from (each.detach() for each in (*module.parameters(), *module.buffers()) if each.is_floating_point())
+        yield from (
+            each.detach() for each in (*module.parameters(), *module.buffers()) if each.is_floating_point()
+        )
 
     return train(own, wrapped), train(other, other)
 

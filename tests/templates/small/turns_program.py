@@ -1,4 +1,4 @@
-"""Scripts whose forwards leave traces, on forked ranks that take turns: python turns_program.py FOLDER WORLDS [NAME ...].
+"""Forwards that leave traces, on forked ranks that take turns: python turns_program.py FOLDER WORLDS [NAME ...].
 
 Each is run twice by every rank: with replicas of torch's own replicate one after another, and with the wrapper.
 """
@@ -25,12 +25,28 @@ from dp2ddp.templates.small.turns import WholeBatchInTurns  # noqa: E402
 from forked_ranks import fork_ranks  # noqa: E402
 from reference import Devices, ReferenceDataParallel  # noqa: E402
 from scenario_program import RacelessDataParallel  # noqa: E402
-from torch import nn  # noqa: E402
 
-from tests.codemod.forward_mutations import ALL  # noqa: E402
+from tests.codemod.forward_mutations import ALL, Mutation  # noqa: E402
 
 REPLICATE = sys.modules["torch.nn.parallel.replicate"]
-SCRIPTS = {one.name: one.text for one in ALL}
+LOSS = "    loss = ((net(x.cuda()) - y.cuda()) ** 2).mean()"
+KEPT = Mutation("kept_for_the_loss", "self.s = []", "self.s.append(self.fc(x))\nscale = 1.0").text.replace(
+    LOSS, f"{LOSS} + sum((each ** 2).sum() for each in net.module.s)\n    del net.module.s[:]"
+)
+ERROR = Mutation(
+    "error_of_one",
+    "self.s = []",
+    "self.s.append(1)\nif x[0, 0] > 0.9:\n    raise ValueError('two rows')\nscale = 1.0",
+).text.replace(
+    LOSS,
+    f"    try:\n    {LOSS}\n    except ValueError as error:\n        print(error, len(net.module.s))\n        continue",
+)
+SCRIPTS = {
+    **{one.name: one.text for one in ALL},
+    "kept_for_the_loss": KEPT,
+    "prints": Mutation("prints", "", "print('rows', len(x))\nscale = 1.0").text,
+    "error_of_one": ERROR,
+}
 
 
 class TorchsReplicas(ReferenceDataParallel):
@@ -41,10 +57,15 @@ class TorchsReplicas(ReferenceDataParallel):
         count = len(scattered[0])
         REPLICATE._broadcast_coalesced_reshape = self.broadcast  # type: ignore[attr-defined]
         replicas = REPLICATE.replicate(self.module, range(count), not torch.is_grad_enabled())  # type: ignore[attr-defined]
-        outputs = []
+        outputs, errors = [], []
         for r, replica in enumerate(replicas):
             with self.stream(r):
-                outputs.append(replica(*(chunks[r] for chunks in scattered)))
+                try:
+                    outputs.append(replica(*(chunks[r] for chunks in scattered)))
+                except ValueError as error:
+                    errors.append(error)
+        if errors:  # all replicas run, and the first one's error is raised
+            raise errors[0]
         return self.gather(outputs)
 
     def broadcast(self, tensors: Any, devices: Any, detach: bool = False) -> Any:
