@@ -160,7 +160,7 @@ def _conversion(planned: ProgramPlan, texts: Sequence[str], helpers: HelperModul
         tuple(
             each
             for each in files.values()
-            if each.changed or each.plan and (each.plan.hazards or each.plan.notes)
+            if each.changed or each.plan and (each.plan.hazards or each.plan.accepted or each.plan.notes)
         ),
         helpers,
         keeps_name=bool(program.project.entry_names),

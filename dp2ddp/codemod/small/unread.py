@@ -3,77 +3,12 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterator
 
+from dp2ddp.codemod.knowledge.libraries import is_known_library
+from dp2ddp.source.helper_module import NAME
 from dp2ddp.source.parsing import parse_leniently
 from dp2ddp.source.projects import Project
-
-# Libraries that wrap no model of their users.
-KNOWN = {
-    *(
-        "torch",
-        "torchvision",
-        "torchaudio",
-        "torchtext",
-        "numpy",
-        "scipy",
-        "pandas",
-        "sklearn",
-        "skimage",
-        "matplotlib",
-    ),
-    *(
-        "seaborn",
-        "PIL",
-        "cv2",
-        "imageio",
-        "tqdm",
-        "yaml",
-        "h5py",
-        "lmdb",
-        "networkx",
-        "nltk",
-        "spacy",
-        "sentencepiece",
-    ),
-    *(
-        "einops",
-        "timm",
-        "termcolor",
-        "tabulate",
-        "psutil",
-        "requests",
-        "click",
-        "fire",
-        "absl",
-        "hydra",
-        "omegaconf",
-    ),
-    *(
-        "yacs",
-        "easydict",
-        "wandb",
-        "mlflow",
-        "tensorboard",
-        "tensorboardX",
-        "visdom",
-        "gym",
-        "gymnasium",
-        "numba",
-    ),
-    *(
-        "tensorflow",
-        "jax",
-        "keras",
-        "joblib",
-        "pycocotools",
-        "albumentations",
-        "thop",
-        "ddp_helpers",
-        "dp2ddp",
-    ),
-}
 
 
 def unread_libraries(project: Project) -> tuple[str, ...]:
@@ -82,7 +17,7 @@ def unread_libraries(project: Project) -> tuple[str, ...]:
     sources = (project.entry, *(each.source for each in project.modules))
     trees = (parse_leniently(source.text) for source in sources)
     tops = {top for tree in trees if tree for top in _imported(tree)}
-    unknown = sorted(tops - local - KNOWN - sys.stdlib_module_names - {""})
+    unknown = sorted(top for top in tops - local - {"", NAME} if not is_known_library(top))
     return tuple(
         f"{name}: if this library wraps models in DataParallel by itself, that was not seen"
         for name in unknown

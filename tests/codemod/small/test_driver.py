@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dp2ddp.codemod.acceptance import accept_option
 from dp2ddp.codemod.convert import NEW_CODEMOD
 from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.codemod.rule import UnknownRuleError
@@ -177,6 +178,13 @@ def test_comments_answer_hazards_and_are_noted_where_there_is_none() -> None:
     found = converted(f"{WRAP}breakpoint()  {comment}\n")
     assert (len(found.accepted), said(found)) == (1, [])
     assert said(converted(f"{WRAP}print()  {comment}\n")) == ["note DDP904:3"]
+
+
+def test_a_hazard_of_another_file_is_answered_by_its_name() -> None:
+    forks = "import os\ndef fork():\n    os.fork()\n"
+    option = accept_option("DDP906:forks.py:3")
+    found = converted(f"import forks\n{WRAP}forks.fork()\n", {"forks": forks}, accept=(option,))
+    assert (len(found.accepted), said(found)) == (1, [])
 
 
 def test_an_edit_in_a_long_format_string_is_made_or_refused_but_never_wrong() -> None:

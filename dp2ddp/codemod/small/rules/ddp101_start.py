@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
+from dp2ddp.codemod.knowledge.libraries import is_known_library
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
-from dp2ddp.codemod.small.ours import has_joined
+from dp2ddp.codemod.small.ours import has_joined, of_the_user
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.codemod.small.start import first_act, join_of
 from dp2ddp.codemod.small.visible import Join, devices_set, settings, visible_text
@@ -21,7 +22,9 @@ class Start(Rule):
     ## What it does
     `init_distributed()` comes before the first statement that does more than define. A setting of
     `CUDA_VISIBLE_DEVICES` stays before it, also in a function that is called from there; one that comes later goes into
-    the launch line. A note says where the number of ranks cannot be read off.
+    the launch line. A note says where the number of ranks cannot be read off. Where a library is imported that is not
+    known, `refuse_own_files()` comes behind it: what a library writes on ranks beside rank 0 is an error that names the
+    script's line.
 
     ## Why
     What is done before, every rank does by itself: prints, random numbers, files. Joining chooses the rank's device.
@@ -93,11 +96,21 @@ class Start(Rule):
             join.before, "init_distributed()", "each rank joins here, before anything is done"
         )
         yield Change(edit, ("init_distributed",))
+        if any(_unknown_libraries(each) for each in of_the_user(module.program)):
+            guard = InsertBefore(join.before, "refuse_own_files()", "a library may write files by itself")
+            yield Change(guard, ("refuse_own_files",))
         if first_act(module) is None:
             yield _by_command(join.before)
         if join.late is not None:
             yield _too_late(join.late)
         yield from _unknown_world(module, join)
+
+
+def _unknown_libraries(module: Module) -> list[str]:
+    """Of whose functions nobody knows whether they write files: then each rank looks at what it opens."""
+    imported = [alias.name for node in module.all(ast.Import) for alias in node.names]
+    imported += [node.module or "" for node in module.all(ast.ImportFrom) if not node.level]
+    return [name for name in imported if not is_known_library(name) and not module.program.is_local(name)]
 
 
 def _by_command(before: ast.stmt) -> Note:

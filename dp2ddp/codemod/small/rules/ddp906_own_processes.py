@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.codemod.small.own_mode import is_guarded
 from dp2ddp.codemod.small.rule import Finding, Rule, call_by
@@ -85,7 +87,7 @@ class OwnProcesses(Rule):
                     yield Hazard(call.node, f"{call.name or call.method}() {why}", HAND_OVER)
                 else:
                     yield call_by(call.node, "hold_on_rank0", BECAUSE)
-            elif call.name in MEETING_POINTS and _has_starters(module):
+            elif call.name in MEETING_POINTS and _has_starters(module.program):
                 yield call_by(call.node, "hold_on_rank0", BECAUSE)
             elif call.name in WAITS_FOR_MANY:
                 yield Hazard(
@@ -95,7 +97,7 @@ class OwnProcesses(Rule):
                 yield Hazard(
                     call.node, f"{call.name}() makes the ranks differ, or leaves some of them waiting", APART
                 )
-        for call, part in runs_in_pool(module) if _has_starters(module) else ():
+        for call, part in runs_in_pool(module) if _has_starters(module.program) else ():
             leak = leak_of(part)
             if leak:
                 yield Hazard(
@@ -103,9 +105,9 @@ class OwnProcesses(Rule):
                 )
 
 
-def _has_starters(module: Module) -> bool:
+@lru_cache(maxsize=1)
+def _has_starters(program: Program) -> bool:
     """Whether anything of the program that can run starts threads or processes."""
-    program = module.program
     return any(
         is_starter(each, call) and program.reach.runs(each, call.node)
         for each in program.modules
