@@ -10,11 +10,12 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
+from dp2ddp.codemod.rule import Flags, Rewrites
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.codemod.small.start import LAUNCHER, first_act
 from dp2ddp.codemod.small_idiomatic.ddp710_idiomatic_remarks import is_seeded
 from dp2ddp.codemod.small_idiomatic.ddp711_idiomatic_by_hand import averages
+from dp2ddp.codemod.small_idiomatic.loaders import loaders_of
 from dp2ddp.codemod.small_idiomatic.sizes import origins_of
 from dp2ddp.codemod.small_idiomatic.words import Words, names_cuda, words_of
 
@@ -71,7 +72,7 @@ class ProcessGroup(Rule):
                 local_rank = int(os.environ["LOCAL_RANK"])
                 torch.cuda.set_device(local_rank)
                 dist.init_process_group("nccl")
-                rank, world_size = dist.get_rank(), dist.get_world_size()
+                rank = dist.get_rank()
                 if rank != 0:
                     sys.stdout = open(os.devnull, "w")  # rank 0 prints
 
@@ -88,7 +89,6 @@ class ProcessGroup(Rule):
             """,
             message="process group of its own",
         ),
-        Untouched("import torch\nnet = torch.nn.Linear(2, 2)"),
     )
 
     def look(self, module: Module) -> Iterator[Finding]:
@@ -130,8 +130,9 @@ def _join(module: Module) -> Iterator[Finding]:
     needed += ("torch",) if averages(module.program) else ()
     needed += ("logging",) if uses_logging(module) else ()
     yield Change(InsertBefore(act, "\n".join(_lines(module)), BECAUSE), needed)
-    guard = next((each for each in module.tree.body if is_main_guard(each) and act in each.body), None)  # type: ignore[attr-defined]  # an `if` has one
-    last = (guard or module.tree).body[-1]  # type: ignore[attr-defined]  # both have one
+    guards = (each for each in module.tree.body if isinstance(each, ast.If) and is_main_guard(each))
+    block = next((each.body for each in guards if act in each.body), module.tree.body)
+    last = block[-1]
     called = last.value.func if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
     if module.name(called) not in LEAVES:
         edit = InsertAfter(last, f"{words_of(module)['dist']}.destroy_process_group()", "the ranks leave")
@@ -161,7 +162,8 @@ def _lines(module: Module) -> Iterator[str]:
 
 
 def _names(words: Words) -> Iterator[str]:
-    names = [name for name in ("rank", "world_size") if words.binds(name)]
+    shared = any(each.is_shared and each.module is words.module for each in loaders_of(words.module.program))
+    names = [name for name in ("rank", *(("world_size",) if shared else ())) if words.binds(name)]
     if names:
         dist = words["dist"]
         yield f"{', '.join(names)} = {', '.join(f'{dist}.get_{name}()' for name in names)}"

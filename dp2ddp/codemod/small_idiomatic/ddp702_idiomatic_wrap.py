@@ -140,7 +140,8 @@ def _wrapped(wrap: Wrap) -> Iterator[Finding]:
         why = "on its device before it is wrapped"
         yield Change(Replace(model, f"{{model}}{move}", why, {"model": model}))
     dropped = [each for each in call.keywords if each.arg in ("device_ids", "output_device", "dim")]
-    for argument in (*call.args[1:], *dropped):
+    arguments: list[ast.expr | ast.keyword] = [*call.args[1:], *dropped]
+    for argument in arguments:
         yield Change(DropArgument(argument, call, "torchrun starts one process for each GPU"))
     for name, code in options.items():
         yield Change(SetArgument(call, name, code, BECAUSE), needed)

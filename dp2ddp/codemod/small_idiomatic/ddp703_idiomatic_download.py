@@ -86,16 +86,16 @@ def _runs(module: Module) -> Iterator[tuple[list[ast.stmt], str]]:
         if is_download(call) and not _is_handed_on(module, call):
             found[module.statement(call.node)] = "downloads"
     functions = writing_functions(module.program)
-    for node in module.all(ast.If):
-        inside = {each for statement in node.body for each in ast.walk(statement)}
+    for test in module.all(ast.If):
+        inside = {each for statement in test.body for each in ast.walk(statement)}
         calls = [call for call in module.calls if call.node in inside and may_write(module, call, functions)]
-        words = {last_word(each) for each in ast.walk(node.test)}
+        words = {last_word(each) for each in ast.walk(test.test)}
         if (
-            asks_for_absence(node.test)
+            asks_for_absence(test.test)
             and "download" not in words
             and any(not _makes_folder(call) for call in calls)
         ):
-            found.setdefault(node, "writes")
+            found.setdefault(test, "writes")
     statements = {node: why for node, why in found.items() if not _holds_another(module, node, found)}
     blocks: dict[int, list[ast.stmt]] = {}
     for node in statements:

@@ -80,7 +80,7 @@ class TrainingLoader(Rule):
             after="""
                 import torch
                 from torch.utils.data import DataLoader
-                # dp2ddp: every rank trains on these whole batches, made by a sampler of its own: give each rank its share of what that draws, [rank::world_size]
+                # dp2ddp: each rank trains on whole batches: its own sampler draws them; give each rank [rank::world_size]
                 loader = DataLoader(data, batch_size=64, sampler=Balanced(data))
                 for x, y in loader:
                     criterion(net(x), y).backward()
@@ -122,7 +122,7 @@ class TrainingLoader(Rule):
 
 
 def _whole(loader: Loader) -> Iterator[Finding]:
-    text = f"every rank trains on these whole batches, made {loader.refusal}"
+    text = f"each rank trains on whole batches: {loader.refusal}"
     yield remark(loader.module.statement(loader.call.node), text)
 
 

@@ -19,6 +19,7 @@ BECAUSE = "parts of DataParallel run on the rank's own GPU"
 # Where each takes devices: a list of them, or one.
 LISTS = {"data_parallel": 2, "replicate": 1, "scatter": 1, "scatter_kwargs": 2, "parallel_apply": 3}
 OUTPUTS = {"data_parallel": 3, "gather": 1}
+LIST_WORDS, OUTPUT_WORDS = ("device_ids", "devices", "target_gpus"), ("output_device", "target_device")
 PARTS = {f"torch.nn.parallel.{name}": name for name in (*LISTS, "gather")}
 
 
@@ -139,6 +140,12 @@ def patches_parts(program: Program) -> bool:
     )
 
 
+def _is_own_way(module: Module, call: Call, classes: dict[str, ast.ClassDef]) -> bool:
+    if call.name == WRAP:
+        return patches_parts(module.program)
+    return call.name in classes and bool(overrides(classes[call.name]))
+
+
 def _parts_in(module: Module) -> list[tuple[Call, str | None]]:
     """Calls of parts, by their names; None for what makes an object of a class that overrides some."""
     classes = own_classes(module.program)
@@ -146,9 +153,7 @@ def _parts_in(module: Module) -> list[tuple[Call, str | None]]:
     for call in module.calls:
         if call.name in PARTS:
             found.append((call, PARTS[call.name]))
-        elif call.name in classes and overrides(classes[call.name]):
-            found.append((call, None))
-        elif call.name == WRAP and patches_parts(module.program):
+        elif _is_own_way(module, call, classes):
             found.append((call, None))
         elif (call.name or "").startswith(("torch.nn.parallel._functions.", "torch.cuda.comm.")):
             found.append((call, "comm"))
@@ -166,25 +171,16 @@ def _own_gpu(module: Module, call: Call, name: str) -> Iterator[Finding]:
         return
     words = words_of(module)
     needed = () if words.binds("local_rank") else ("torch",)
-    places = [(LISTS.get(name), f"[{words.index}]"), (OUTPUTS.get(name), words.index)]
-    for place, code in places:
-        if place is None:
-            continue
-        given = next((call.argument(place, word) for word in _words(name, code)), None)
-        if given is not None:
-            yield Change(Replace(given, code, BECAUSE), needed)
-        elif name == "data_parallel" and code.startswith("["):
+    for places, keywords, code in (
+        (LISTS, LIST_WORDS, f"[{words.index}]"),
+        (OUTPUTS, OUTPUT_WORDS, words.index),
+    ):
+        given = [call.argument(places[name], word) for word in keywords] if name in places else []
+        argument = next((each for each in given if each is not None), None)
+        if argument is not None:
+            yield Change(Replace(argument, code, BECAUSE), needed)
+        elif name == "data_parallel" and places is LISTS:
             yield Change(SetArgument(call.node, "device_ids", code, BECAUSE), needed)
-
-
-def _words(name: str, code: str) -> Iterator[str]:
-    """What the argument for devices is called."""
-    if not code.startswith("["):
-        yield "output_device" if name == "data_parallel" else "target_device"
-    else:
-        yield {"scatter": "target_gpus", "scatter_kwargs": "target_gpus", "replicate": "devices"}.get(
-            name, "devices" if name == "parallel_apply" else "device_ids"
-        )
 
 
 def _own_class(module: Module, call: Call) -> Iterator[Finding]:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 from dp2ddp.codemod.idiomatic.style_differences import StyleDifference
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.small_idiomatic.ddp710_idiomatic_remarks import SEEDS
+from dp2ddp.codemod.small_idiomatic.ddp710_idiomatic_remarks import is_seeded
 from dp2ddp.codemod.small_idiomatic.loaders import Loader, loaders_of
-from dp2ddp.codemod.small_idiomatic.models import wraps_of
+from dp2ddp.codemod.small_idiomatic.models import last_word, wraps_of
 
 DROPOUTS = ("Dropout", "dropout", "RReLU", "rrelu", "gumbel_softmax", "DropPath")
 NORMS = ("BatchNorm", "batch_norm", "InstanceNorm")
@@ -38,84 +37,58 @@ def find_differences(program: Program) -> tuple[StyleDifference, ...]:
 
 
 def _differences(program: Program) -> Iterator[StyleDifference]:
-    shared = [loader for loader in loaders_of(program) if loader.is_shared]
-    for loader in shared:
-        yield from _of_batches(loader)
-        yield from _of_order(loader)
-    if any(not loader.is_shared and loader.trains for loader in loaders_of(program)) or not shared:
+    loaders = [loader for loader in loaders_of(program) if loader.trains]
+    for loader in loaders:
+        if loader.is_shared:
+            yield from _of_loader(loader)
+    if not loaders or not all(loader.is_shared for loader in loaders):
+        text = "every rank trains on batches that are not shared out (comments say where): nothing is faster, and "
+        text += "where ranks draw apart, the batch is W times as large"
         yield StyleDifference(
-            "whole batches",
-            "every rank trains on batches that are not shared out (comments say where): nothing is faster, and "
-            "where ranks draw apart, the batch is W times as large",
-            ("other-order", "repeated-rows", "batch-size"),
-            certain=False,
+            "whole batches", text, ("other-order", "repeated-rows", "batch-size"), certain=False
         )
+    causes: tuple[str, ...]
     norms, drops, foreign = _named(program, NORMS), _named(program, DROPOUTS), _has_foreign_model(program)
     if norms or foreign:
-        yield StyleDifference(
-            "batch norm",
-            "BatchNorm sees a rank's rows together, which are others than a replica's (as many)",
-            ("batchnorm-rows", "chunks-otherwise", "buffers-of-another-rank", "other-random-numbers"),
-            certain=norms,
-        )
+        text = "BatchNorm sees a rank's rows together, which are others than a replica's (as many)"
+        causes = ("batchnorm-rows", "chunks-otherwise", "buffers-of-another-rank", "other-random-numbers")
+        yield StyleDifference("batch norm", text, causes, certain=norms)
     if drops or foreign:
-        yield StyleDifference(
-            "dropout",
-            "what the model draws falls on other rows than in a replica",
-            ("chunks-otherwise", "other-random-numbers", "batchnorm-rows"),
-            certain=drops,
-        )
-    seeded = any(call.name in SEEDS for module in program.modules for call in module.calls)
+        text = "what the model draws falls on other rows than in a replica"
+        causes = ("chunks-otherwise", "other-random-numbers", "batchnorm-rows")
+        yield StyleDifference("dropout", text, causes, certain=drops)
     if _named(program, DRAWS):
-        how = "draws the same numbers, for other samples" if seeded else "has random numbers of its own"
-        yield StyleDifference(
-            "random numbers",
-            f"what the script draws, each rank draws for itself: it {how}",
-            ("other-inputs", "repeated-draws", "other-random-numbers", "other-computation"),
-            certain=False,
-        )
-    yield StyleDifference(
-        "training figures",
-        "losses and hits of training that are printed, logged or saved are rank 0's: of 1/W of the samples",
-        ("local-numbers", "other-output", "local-counts", "mean-of-means"),
-        certain=False,
-    )
+        how = "draws the same numbers, for other samples" if is_seeded(program) else "has numbers of its own"
+        text = f"what the script draws, each rank draws for itself: it {how}"
+        causes = ("other-inputs", "repeated-draws", "other-random-numbers", "other-computation")
+        yield StyleDifference("random numbers", text, causes, certain=False)
+    text = "losses and hits of training that are printed, logged or saved are rank 0's: of 1/W of the samples"
+    causes = ("local-numbers", "other-output", "local-counts", "mean-of-means")
+    yield StyleDifference("training figures", text, causes, certain=False)
 
 
-def _of_batches(loader: Loader) -> Iterator[StyleDifference]:
-    size, text = loader.argument("batch_size"), partial(loader.module.text)
+def _of_loader(loader: Loader) -> Iterator[StyleDifference]:
+    size = loader.argument("batch_size")
     assert size is not None
-    what = text(size)
-    yield StyleDifference(
-        "batch size",
-        f"where {what} is no multiple of the number of ranks W, batches are smaller: W * ({what} // W) samples",
-        ("batch-size", "missing-rows", "other-order", "more-steps"),
-        certain=False,
-    )
-    drop = loader.argument("drop_last")
-    gone = "are left out" if drop is not None else "come twice"
-    yield StyleDifference(
-        "last batch",
-        f"where the samples are no multiple of W, up to W - 1 of them {gone} in each epoch",
-        ("padded-rows", "repeated-rows", "missing-rows", "batch-size", "other-order"),
-        certain=False,
-    )
-
-
-def _of_order(loader: Loader) -> Iterator[StyleDifference]:
+    what = loader.module.text(size)
+    text = f"where {what} is no multiple of the number of ranks W, batches are smaller: W * ({what} // W) samples"
+    causes: tuple[str, ...] = ("batch-size", "missing-rows", "other-order", "more-steps")
+    yield StyleDifference("batch size", text, causes, certain=False)
+    gone = "are left out" if loader.argument("drop_last") is not None else "come twice"
+    text = f"where the samples are no multiple of W, up to W - 1 of them {gone} in each epoch"
+    causes = ("padded-rows", "repeated-rows", "missing-rows", "batch-size", "other-order")
+    yield StyleDifference("last batch", text, causes, certain=False)
     if loader.shuffles:
-        yield StyleDifference(
-            "order of samples",
-            "other samples make up each batch: DistributedSampler shuffles by a generator of its own (seed 0 + epoch)",
-            ("other-order", "other-inputs", "missing-samples"),
-            certain=isinstance(loader.argument("shuffle"), ast.Constant),
-        )
+        text = "other samples make up each batch: DistributedSampler shuffles by its own generator (seed 0 + epoch)"
+        causes = ("other-order", "other-inputs", "missing-samples")
+        certain = isinstance(loader.argument("shuffle"), ast.Constant)
+        yield StyleDifference("order of samples", text, causes, certain=certain)
 
 
 def _named(program: Program, words: Iterable[str]) -> bool:
     """Whether a function or layer of such a name is called anywhere."""
     names = (
-        (call.name or call.method or getattr(call.node.func, "id", "")).rpartition(".")[2]
+        str(call.name or last_word(call.node.func)).rpartition(".")[2]
         for module in program.modules
         for call in module.calls
     )

@@ -9,6 +9,7 @@ from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does, what_is
 from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.small_idiomatic.training import leading_to
 
 OPENERS = (Does.OPEN, Does.KEEP_STORE)
 ASKS_FILES = {"exists", "isfile", "isdir", "is_file", "is_dir", "lexists"}
@@ -70,19 +71,7 @@ def reads(call: Call) -> bool:
 @lru_cache(maxsize=8)
 def writing_functions(program: Program) -> frozenset[str]:
     """The names of functions that write, or call one that does."""
-    names: frozenset[str] = frozenset()
-    while True:
-        more = {
-            function.name
-            for module in program.modules
-            for call in module.calls
-            if may_write(module, call, names)
-            for function in module.around(call.node)
-            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
-        }
-        if more <= names:
-            return names
-        names |= more
+    return leading_to(program, may_write)
 
 
 def may_write(module: Module, call: Call, functions: frozenset[str]) -> bool:

@@ -18,7 +18,7 @@ LOADER = "torch.utils.data.DataLoader"
 ITERABLE = "torch.utils.data.IterableDataset"
 PASSING = ("iter", "enumerate", "tqdm", "trange", "zip", "cycle", "islice", "track", "progress_bar")
 POSITIONS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn")
-POSITIONS += ("pin_memory", "drop_last")
+AFTER = ("pin_memory", "drop_last")
 DECIDE = {"batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"}  # what is in a batch
 
 EVALUATES = re.compile(r"(^|_)(val|valid|validation|test|eval|dev)", re.IGNORECASE)
@@ -52,7 +52,7 @@ class Loader:
 
     def argument(self, name: str) -> ast.expr | None:
         """What is given, unless it is None."""
-        given = self.call.argument(POSITIONS.index(name), name)
+        given = self.call.argument((*POSITIONS, *AFTER).index(name), name)
         return None if isinstance(given, ast.Constant) and given.value is None else given
 
     @property
@@ -93,13 +93,13 @@ class Loader:
         }
         dataset = self.argument("dataset")
         if self.argument("sampler") is not None or self.argument("batch_sampler") is not None:
-            return "by a sampler of its own: give each rank its share of what that draws, [rank::world_size]"
+            return "its own sampler draws them; give each rank [rank::world_size]"
         if dataset is None or hidden & DECIDE:
-            return "by arguments that are not read here: give them sampler=DistributedSampler(dataset)"
+            return "arguments that are not read here make them; give them sampler=DistributedSampler(dataset)"
         if size is None or isinstance(size, ast.Constant) and size.value == 1:
-            return "one sample at a time: give each rank its share, sampler=DistributedSampler(dataset)"
+            return "one sample each; give each rank its share, sampler=DistributedSampler(dataset)"
         if _is_iterable(self.module, dataset):
-            return "of a data set that iterates: let each rank take [rank::world_size] of what it yields"
+            return "their data set iterates; let each rank take [rank::world_size] of what it yields"
         return ""
 
     @property
@@ -110,7 +110,7 @@ class Loader:
 def _words(module: Module, node: ast.expr) -> set[str]:
     """The words that `**kwargs` may give, as far as the file says them."""
     if not isinstance(node, ast.Name):
-        return {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}  # type: ignore[misc]
+        return {str(each.value) for each in ast.walk(node) if isinstance(each, ast.Constant)}
     scope = module.scope_of[node].lookup(node.id)
     values = [each.node for each in scope.bindings[node.id] if each.node] if scope else []
     nodes = [each for value in values for each in ast.walk(value)]
@@ -120,12 +120,12 @@ def _words(module: Module, node: ast.expr) -> set[str]:
     return constants | {each.arg for each in nodes if isinstance(each, ast.keyword) and each.arg}
 
 
-def _is_iterable(module: Module, node: ast.expr) -> bool:
+def _is_iterable(module: Module, node: ast.AST) -> bool:
     """Whether a data set is made of a class that derives from IterableDataset."""
     made = node
     if isinstance(node, ast.Name) and (scope := module.scope_of[node].lookup(node.id)):
         values = [each.node for each in scope.bindings[node.id] if isinstance(each.node, ast.Call)]
-        made = values[0] if len(values) == 1 else node  # type: ignore[assignment]
+        made = values[0] if len(values) == 1 else node
     name = module.name(made.func) if isinstance(made, ast.Call) else None
     for each in module.program.modules:
         for class_ in each.all(ast.ClassDef):
@@ -178,7 +178,7 @@ class _Following:
                 name = keys[values.index(node)]
                 self.follow(module, parent, str(name.value) if isinstance(name, ast.Constant) else None)
             case ast.IfExp() | ast.Await() | ast.Starred():
-                self.follow(module, parent, key)  # type: ignore[arg-type]
+                self.follow(module, parent, key)
             case ast.Subscript(value=value, slice=index) if value is node and key is not None:
                 if not isinstance(index, ast.Constant) or str(index.value) == str(key):
                     self.follow(module, parent)

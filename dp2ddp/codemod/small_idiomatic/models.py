@@ -130,10 +130,21 @@ def may_leave_out(program: Program) -> bool:
             return True
         for function in module.all(ast.FunctionDef):
             is_forward = function.name == "forward" and isinstance(module.parents[function], ast.ClassDef)
-            branches = any(isinstance(each, (ast.If, ast.IfExp)) for each in ast.walk(function))
+            branches = any(_runs_layers(each) for each in ast.walk(function))
             if is_forward and (branches or function.args.defaults):
                 return True
     return any(call.name == "torch.autograd.grad" for module in program.modules for call in module.calls)
+
+
+def _runs_layers(node: ast.AST) -> bool:
+    """Whether it is a branch in which layers run, or which returns without the others."""
+    if not isinstance(node, (ast.If, ast.IfExp)):
+        return False
+    inside = [each for each in ast.walk(node) if each is not node.test]
+    calls = (each.func for each in inside if isinstance(each, ast.Call))
+    return any(ast.unparse(each).startswith(("self.", "getattr")) for each in calls) or any(
+        isinstance(each, ast.Return) for each in inside
+    )
 
 
 def _sets(module: Module, node: ast.Attribute) -> bool:
@@ -158,12 +169,15 @@ def has_unwrapped(program: Program) -> bool:
         | set(_returned(program))
     )
     parts = (wrap.target for wrap in wraps_of(program) if isinstance(wrap.target, ast.Attribute))
-    names -= {last_word(part.value) for part in parts} - {"self"}  # of `model.features` the rest is not wrapped
+    names -= {last_word(part.value) for part in parts} - {
+        "self"
+    }  # of `model.features` the rest is not wrapped
     for module in program.modules:
         for call in module.calls:
-            if (call.name or "").startswith("torch.optim.") and ".lr_scheduler." not in (call.name or ""):
-                if any(last_word(owner) not in names for owner in _owners(module, call.node)):
-                    return True
+            name = call.name or ""
+            is_optimizer = name.startswith("torch.optim.") and ".lr_scheduler." not in name
+            if is_optimizer and any(last_word(each) not in names for each in _owners(module, call.node)):
+                return True
     return False
 
 
@@ -210,6 +224,12 @@ def move_of(wrap: Wrap) -> str | None:
     if any(each.func.attr in MOVES for each in ast.walk(model) if _is_method(each)):  # type: ignore[attr-defined]  # of a call
         return ""
     word = last_word(model)
+    for each in module.all(ast.Assign):
+        is_it = (
+            any(last_word(target) == word for target in each.targets) and each.lineno < wrap.call.node.lineno
+        )
+        if is_it and any(_is_method(one) and one.func.attr in MOVES for one in ast.walk(each.value)):  # type: ignore[attr-defined]
+            return ""
     scope = next(
         (each for each in module.around(wrap.call.node) if isinstance(each, DEFINITIONS)), module.tree
     )
@@ -226,14 +246,14 @@ def _is_method(node: ast.AST) -> bool:
 
 
 def changed_behind(wrap: Wrap) -> list[ast.stmt]:
-    """Statements behind the wrap, in its block, that still change the model: `net.module.fc = ...`, `net.apply(init)`."""
+    """What still changes the model behind the wrap, in its block: `net.module.fc = ...`, `net.apply(init)`."""
     module, target = wrap.module, wrap.target
     statement = module.statement(wrap.call.node)
     if target is None or ast.unparse(target) != ast.unparse(wrap.model or target):
         return []
     text, siblings = ast.unparse(target), getattr(module.parents[statement], "body", [])
     behind = siblings[siblings.index(statement) + 1 :] if statement in siblings else []
-    found = []
+    found: list[ast.stmt] = []
     for each in behind:
         match each:
             case ast.Assign(targets=[ast.Attribute(value=owner)]) if ast.unparse(owner).startswith(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from functools import lru_cache
 
 from dp2ddp.codemod.model.modules import Call, Module
@@ -13,13 +14,18 @@ from dp2ddp.codemod.model.program import Program
 @lru_cache(maxsize=8)
 def training_functions(program: Program) -> frozenset[str]:
     """The names of functions that lead to a backward pass."""
+    return leading_to(program, lambda module, call, names: is_training(call, names))
+
+
+def leading_to(program: Program, is_one: Callable[[Module, Call, frozenset[str]], bool]) -> frozenset[str]:
+    """The names of functions with a call of some kind, and of those that call these."""
     names: frozenset[str] = frozenset()
     while True:
         more = {
             function.name
             for module in program.modules
             for call in module.calls
-            if is_training(call, names)
+            if is_one(module, call, names)
             for function in module.around(call.node)
             if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
         }

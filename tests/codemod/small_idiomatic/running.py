@@ -15,7 +15,8 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from corpus.cases import Case, all_cases  # noqa: E402
 
-from dp2ddp.codemod.convert import Conversion, Options, convert  # noqa: E402
+from dp2ddp.codemod.convert import Conversion, Options  # noqa: E402
+from dp2ddp.codemod.small_idiomatic.convert import convert_idiomatic  # noqa: E402
 from dp2ddp.errors import ConversionError  # noqa: E402
 from dp2ddp.runtime.run import Run, watch  # noqa: E402
 from dp2ddp.runtime.server import Server  # noqa: E402
@@ -53,7 +54,7 @@ def converted_here(case: Case, folder: Path) -> Conversion:
     for path, data in mended_files(read_project(script, as_module=case.module is not None)).items():
         path.write_bytes(data)
     project = read_project(script, as_module=case.module is not None)
-    conversion = convert(project, Options(style="idiomatic"))
+    conversion = convert_idiomatic(project, Options(style="idiomatic"))
     for file in conversion.changed_files:
         assert file.before.path
         file.before.path.write_bytes(file.data)
