@@ -39,5 +39,5 @@ for epoch in range(args.epochs):
         loss.backward()
         optimizer.step()
     scheduler.step()
-    print("epoch %d: loss %.4f" % (epoch, loss.item()))
+    print(f"epoch {epoch}: loss {loss.item():.4f}")
     torch.save({"epoch": epoch, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, "last.pth")
