@@ -35,9 +35,9 @@ SCRIPTS = (
         "masked_lm_noam",
         "mixup_cutmix",
         "kd_frozen_teacher",
-        "logging_with_handlers",
+        ,
     ),
-    *("own_device_lookup", "engine_with_hooks", "early_stop_plateau_rollback"),
+    *("engine_with_hooks", "early_stop_plateau_rollback"),
 )
 Numbers = list[list[float]]
 CLOSE = 1e-9

@@ -1,6 +1,5 @@
 """Threads, processes, pools and queues of the script's own: rank 0 has them, and every rank gets their answers."""
 
-import io
 import pickle
 from typing import Any, Callable
 
@@ -44,6 +43,12 @@ class HeldByRank0:
 
     def __len__(self) -> Any:
         return ask_held(self, len)
+
+    def __contains__(self, key: Any) -> Any:
+        return ask_held(self, lambda held: itself(key) in held)
+
+    def __str__(self) -> Any:
+        return ask_held(self, str)
 
     def __bool__(self) -> Any:
         return ask_held(self, bool)
@@ -105,7 +110,7 @@ def ask_held(stands: HeldByRank0, question: Callable[[Any], Any], stays: bool = 
 def can_be_told(answer: Any) -> bool:
     """Whether other processes can have a copy of it; a lock, a future or a pool stays where it is."""
     try:
-        pickle.Pickler(io.BytesIO()).dump(answer)
+        pickle.loads(pickle.dumps(answer))
     except Exception:
         return False
     return True

@@ -12,7 +12,7 @@ from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule, call_by
 from dp2ddp.codemod.small.start import last_import
-from dp2ddp.codemod.small.uses import base_in_library, is_harmless, row_of
+from dp2ddp.codemod.small.uses import base_in_library, is_harmless, is_only_written, row_of
 
 HELPERS = {Does.TRACK: "make_on_rank0", Does.HANDLE_LOG: "make_handler_on_rank0"}
 MEETS = (Does.WRITE, Does.SAVE, Does.ANSWER, Does.OPEN)  # where all ranks meet
@@ -24,7 +24,8 @@ class Tracker(Rule):
 
     ## What it does
     `SummaryWriter(path)` becomes `make_on_rank0(SummaryWriter, path)`; under `import wandb` comes
-    `wandb = library_on_rank0(wandb)`: on other ranks calls of these do nothing. The same for log files of `logging`,
+    `wandb = library_on_rank0(wandb)`: on other ranks calls of these do nothing. Where something is read of a library
+    (`wandb.config.lr`), it is `HeldByRank0(wandb)`: each use is asked of rank 0's. The same for log files of `logging`,
     classes of the program that are derived from such, and writers of libraries (`cv2.VideoWriter`).
 
     ## Why
@@ -78,6 +79,21 @@ class Tracker(Rule):
                 class Log(logging.FileHandler):
                     pass
                 logger.addHandler(make_handler_on_rank0(Log, "run.log"))
+            """,
+        ),
+        Rewrites(
+            before="""
+                import wandb
+                run = wandb.init(config=args)
+                wandb.log({"image": wandb.Image(x)})
+                optimizer = SGD(parameters, lr=wandb.config.lr)
+            """,
+            after="""
+                import wandb
+                wandb = HeldByRank0(wandb)
+                run = wandb.init(config=args)
+                wandb.log({"image": wandb.Image(x)})
+                optimizer = SGD(parameters, lr=wandb.config.lr)
             """,
         ),
         Flags("import wandb\nwandb.agent('sweep', function=train)", "starts the training itself"),
@@ -135,9 +151,26 @@ def _makes_writer(module: Module, call: Call) -> bool:
 def _tracked(module: Module, node: ast.stmt, bound: list[tuple[str, str]]) -> Iterator[Finding]:
     for dotted, name in bound:
         if dotted.partition(".")[0] in TRACKING and not module.program.is_local(dotted):
-            code, last = f"{name} = library_on_rank0({name})", last_import(module)
+            uses = (each for each in module.by_word.get(name, ()) if isinstance(each, ast.Name))
+            is_read = not all(_is_only_told(module, use) for use in uses if isinstance(use.ctx, ast.Load))
+            helper, last = "HeldByRank0" if is_read else "library_on_rank0", last_import(module)
+            may_be_missing = is_read and isinstance(module.parents[node], ast.Try)
+            code = f"{name} = {f'{name} and ' if may_be_missing else ''}{helper}({name})"
             is_above = last is not None and last.lineno > node.lineno and _is_bound(module, node, name)
-            yield Change(InsertAfter(last if last and is_above else node, code, BECAUSE), ("library_on_rank0",))
+            yield Change(InsertAfter(last if last and is_above else node, code, BECAUSE), (helper,))
+
+
+def _is_only_told(module: Module, use: ast.Name) -> bool:
+    """Whether nothing that comes of this use of a library is looked at, but by the library itself."""
+    if is_only_written(module, use) or isinstance(module.parents[use], ast.Compare):  # `wandb is None`
+        return True
+    statement = module.statement(use)
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return any(use in ast.walk(each) for each in statement.decorator_list)
+    called = statement.value if isinstance(statement, ast.Expr) else None
+    while isinstance(called, (ast.Call, ast.Attribute)):
+        called = called.func if isinstance(called, ast.Call) else called.value
+    return isinstance(called, ast.Name) and called.id == use.id
 
 
 def _is_bound(module: Module, node: ast.stmt, name: str) -> bool:
