@@ -35,7 +35,6 @@ SCRIPTS = (
         "masked_lm_noam",
         "mixup_cutmix",
         "kd_frozen_teacher",
-        ,
     ),
     *("engine_with_hooks", "early_stop_plateau_rollback"),
 )

@@ -17,8 +17,8 @@ from dp2ddp.codemod.rule import rules_in
 from dp2ddp.codemod.small.launch import launch_line
 from dp2ddp.codemod.small.plan import FilePlan, plan_file
 from dp2ddp.codemod.small.rule import Rule
-from dp2ddp.codemod.small.wraps import find_wraps
 from dp2ddp.codemod.small.rules.ddp104_async_argument import AsyncArgument
+from dp2ddp.codemod.small.wraps import find_wraps
 from dp2ddp.codemod.small_idiomatic.differences import find_differences, find_kept
 from dp2ddp.codemod.small_idiomatic.words import make_header
 from dp2ddp.source.projects import Project

@@ -119,11 +119,13 @@ def test_what_is_trained_beside_the_wrapped_model_is_averaged_by_hand() -> None:
         ("class Small(nn.Module):\n    def forward(self, x):\n        return self.a(x)\n", False),
         ("class Small(nn.Module):\n    def forward(self, x, aux=False):\n        return self.a(x)\n", True),
         (
-            "class Small(nn.Module):\n    def forward(self, x):\n        if x.is_cuda:\n            x = x + 1\n        return x\n",
+            "class Small(nn.Module):\n    def forward(self, x):\n"
+            "        if x.is_cuda:\n            x = x + 1\n        return x\n",
             False,
         ),
         (
-            "class Small(nn.Module):\n    def forward(self, x):\n        if x.mean() > 0:\n            x = self.a(x)\n        return x\n",
+            "class Small(nn.Module):\n    def forward(self, x):\n"
+            "        if x.mean() > 0:\n            x = self.a(x)\n        return x\n",
             True,
         ),
     ],
@@ -151,7 +153,8 @@ def test_names_that_the_script_has_itself_are_left_to_it() -> None:
 
 def test_a_wrap_moves_behind_what_still_changes_the_model() -> None:
     after = converted(
-        "model = nn.Linear(8, 3).cuda()\nmodel = nn.DataParallel(model)\nmodel.module.bias = None\nprint(model.module)\n"
+        "model = nn.Linear(8, 3).cuda()\nmodel = nn.DataParallel(model)\n"
+        "model.module.bias = None\nprint(model.module)\n"
     )
     assert "model.bias = None\nmodel = DDP(model, device_ids=[local_rank])\nprint(model.module)" in after
 
