@@ -59,7 +59,7 @@ def files(*packages: str) -> Iterator[Path]:
 
 def finished_files() -> Iterator[Path]:
     """Without what stands beside the codemod that it will replace (issue 27), under the same names."""
-    return (path for path in files(*OWN_NAMES) if not {"small", "facts"} & {*path.parts})
+    return (path for path in files(*OWN_NAMES) if not {"small", "small_idiomatic", "facts"} & {*path.parts})
 
 
 def names(node: ast.AST) -> Iterator[str]:

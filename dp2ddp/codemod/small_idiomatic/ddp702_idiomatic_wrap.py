@@ -11,11 +11,11 @@ from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.mentions import is_type_test, mentions
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.codemod.small_idiomatic.ddp711_idiomatic_by_hand import overrides, patches_parts
+from dp2ddp.codemod.small_idiomatic.looking import last_word
 from dp2ddp.codemod.small_idiomatic.models import (
     WRAP,
     Wrap,
     changed_behind,
-    last_word,
     may_be_frozen,
     may_leave_out,
     move_of,

@@ -12,7 +12,7 @@ from dp2ddp.codemod.model.nodes import FUNCTIONS
 from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.codemod.small_idiomatic.effects import asks_for_absence, is_download, may_write, writing_functions
-from dp2ddp.codemod.small_idiomatic.models import last_word
+from dp2ddp.codemod.small_idiomatic.looking import last_word
 from dp2ddp.codemod.small_idiomatic.words import remark, words_of
 
 LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield)
@@ -81,10 +81,10 @@ def first_on_rank0(module: Module) -> set[ast.AST]:
 
 def _runs(module: Module) -> Iterator[tuple[list[ast.stmt], str]]:
     """Statements that follow each other, and what rank 0 does in them."""
-    found: dict[ast.stmt, str] = {}
+    first: dict[ast.stmt, str] = {}
     for call in module.calls:
         if is_download(call) and not _is_handed_on(module, call):
-            found[module.statement(call.node)] = "downloads"
+            first[module.statement(call.node)] = "downloads"
     functions = writing_functions(module.program)
     for test in module.all(ast.If):
         inside = {each for statement in test.body for each in ast.walk(statement)}
@@ -95,25 +95,25 @@ def _runs(module: Module) -> Iterator[tuple[list[ast.stmt], str]]:
             and "download" not in words
             and any(not _makes_folder(call) for call in calls)
         ):
-            found.setdefault(test, "writes")
-    statements = {node: why for node, why in found.items() if not _holds_another(module, node, found)}
+            first.setdefault(test, "writes")
+    statements = {node: why for node, why in first.items() if not _holds_another(module, node, first)}
     blocks: dict[int, list[ast.stmt]] = {}
     for node in statements:
         blocks.setdefault(id(module.parents[node]), []).append(node)
     for block in blocks.values():
         run = [block[0]]
-        for one, other in pairwise(block):
-            if _follows(module, one, other) and statements[one] == statements[other]:
-                run.append(other)
+        for before, behind in pairwise(block):
+            if _follows(module, before, behind) and statements[before] == statements[behind]:
+                run.append(behind)
             else:
                 yield run, statements[run[0]]
-                run = [other]
+                run = [behind]
         yield run, statements[run[0]]
 
 
-def _holds_another(module: Module, node: ast.stmt, found: dict[ast.stmt, str]) -> bool:
+def _holds_another(module: Module, node: ast.stmt, first: dict[ast.stmt, str]) -> bool:
     """Whether it stands inside of another one."""
-    return any(each in found for each in module.around(node))
+    return any(each in first for each in module.around(node))
 
 
 def _is_handed_on(module: Module, call: Call) -> bool:
@@ -127,12 +127,12 @@ def _makes_folder(call: Call) -> bool:
     return (call.name or "") == "os.makedirs" or call.method == "mkdir"
 
 
-def _follows(module: Module, one: ast.stmt, other: ast.stmt) -> bool:
-    parent = module.parents[one]
+def _follows(module: Module, before: ast.stmt, behind: ast.stmt) -> bool:
+    parent = module.parents[before]
     for name in ("body", "orelse", "finalbody"):
         block = getattr(parent, name, [])
-        if one in block and other in block:
-            return bool(block.index(other) == block.index(one) + 1)
+        if before in block and behind in block:
+            return bool(block.index(behind) == block.index(before) + 1)
     return False
 
 

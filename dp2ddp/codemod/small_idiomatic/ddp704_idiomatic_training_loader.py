@@ -11,7 +11,7 @@ from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.codemod.small_idiomatic.epochs import epochs_of
 from dp2ddp.codemod.small_idiomatic.loaders import LOADER, Loader, Loop, loaders_of
-from dp2ddp.codemod.small_idiomatic.models import last_word
+from dp2ddp.codemod.small_idiomatic.looking import last_word
 from dp2ddp.codemod.small_idiomatic.sizes import origins_of
 from dp2ddp.codemod.small_idiomatic.training import backward_loops
 from dp2ddp.codemod.small_idiomatic.words import remark, words_of
@@ -80,7 +80,7 @@ class TrainingLoader(Rule):
             after="""
                 import torch
                 from torch.utils.data import DataLoader
-                # dp2ddp: each rank trains on whole batches: its own sampler draws them; cut them by rank
+                # dp2ddp: each rank gets whole batches: its own sampler draws them; give each rank [rank::world_size]
                 loader = DataLoader(data, batch_size=64, sampler=Balanced(data))
                 for x, y in loader:
                     criterion(net(x), y).backward()
@@ -103,9 +103,9 @@ class TrainingLoader(Rule):
         loops = {loop.node: loop for loader in loaders for loop in loader.loops if loop.trains}
         for loop in loops.values():
             through = [each for each in loaders if any(loop.node is other.node for other in each.loops)]
-            told = [each for each in through if each.is_shared and each.shuffles]
-            if told:
-                yield from _told_epoch(module, loop, told, is_alone=told == through)
+            reshuffled = [each for each in through if each.is_shared and each.shuffles]
+            if reshuffled:
+                yield from _set_epoch(module, loop, reshuffled, is_alone=reshuffled == through)
         for origin in origins_of(module.program).values():
             if origin.module is module and origin.behind is not None:
                 code = f"{origin.text} //= {words_of(module).world_size}  # of each rank"
@@ -122,7 +122,7 @@ class TrainingLoader(Rule):
 
 
 def _whole(loader: Loader) -> Iterator[Finding]:
-    text = f"each rank trains on whole batches: {loader.refusal}"
+    text = f"each rank gets whole batches: {loader.refusal}"
     yield remark(loader.module.statement(loader.call.node), text)
 
 
@@ -182,16 +182,16 @@ def _moved(module: Module, node: ast.expr) -> str:
     return "\n".join([first, *(line.removeprefix(indent) for line in rest)])
 
 
-def _told_epoch(module: Module, loop: Loop, told: list[Loader], is_alone: bool) -> Iterator[Finding]:
+def _set_epoch(module: Module, loop: Loop, reshuffled: list[Loader], is_alone: bool) -> Iterator[Finding]:
     """`set_epoch` before the loop; where other loaders come through it too, before the calls that hand in this one."""
-    epochs = list(epochs_of(loop, is_alone, {each.target for each in told}))
+    epochs = list(epochs_of(loop, is_alone, {each.target for each in reshuffled}))
     for epoch in epochs:
         if epoch.module is module:
             line = f"{epoch.loader}.sampler.set_epoch({epoch.number})"
             why = "another order in each epoch, the same on all ranks"
             yield Change(InsertBefore(epoch.before, line, why, apart=False))
     if not epochs:
-        for loader in told:
+        for loader in reshuffled:
             if loader.module is module:
                 text = "call its sampler.set_epoch(epoch) before each pass, or all passes have the same order"
                 yield remark(module.statement(loader.call.node), text)

@@ -13,7 +13,8 @@ from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.codemod.small_idiomatic.ddp703_idiomatic_download import first_on_rank0
 from dp2ddp.codemod.small_idiomatic.effects import opens_to_write, reads, writes
-from dp2ddp.codemod.small_idiomatic.models import last_word, wrapped_names
+from dp2ddp.codemod.small_idiomatic.looking import last_word
+from dp2ddp.codemod.small_idiomatic.models import wrapped_names
 from dp2ddp.codemod.small_idiomatic.words import remark, words_of
 
 BECAUSE = "rank 0 writes"
@@ -154,13 +155,13 @@ def _tracked(module: Module, call: Call) -> Iterator[Finding]:
 
 def _elsewhere(module: Module, call: Call) -> Iterator[Finding]:
     words, folder = words_of(module), call.argument(0, "log_dir") or call.argument(None, "logdir")
-    away, needed = f"{words['tempfile']}.mkdtemp()", ("tempfile", "dist")
+    elsewhere, needed = f"{words['tempfile']}.mkdtemp()", ("tempfile", "dist")
     if folder is not None:
-        code = f"{{folder}} if {words.is_rank0} else {away}"
+        code = f"{{folder}} if {words.is_rank0} else {elsewhere}"
         yield Change(Replace(folder, code, BECAUSE, {"folder": folder}), needed)
     elif call.is_bare and not (call.name or "").startswith("visdom"):
         yield Change(
-            SetArgument(call.node, "log_dir", f"None if {words.is_rank0} else {away}", BECAUSE), needed
+            SetArgument(call.node, "log_dir", f"None if {words.is_rank0} else {elsewhere}", BECAUSE), needed
         )
     else:
         yield remark(module.statement(call.node), "every rank reports its run here: rank 0 alone should")

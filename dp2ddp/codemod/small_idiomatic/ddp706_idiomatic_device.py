@@ -10,7 +10,7 @@ from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.codemod.small.rules.ddp102_device_index import BECAUSE, DeviceIndexed
-from dp2ddp.codemod.small_idiomatic.models import last_word
+from dp2ddp.codemod.small_idiomatic.looking import last_word
 from dp2ddp.codemod.small_idiomatic.words import remark, words_of
 
 

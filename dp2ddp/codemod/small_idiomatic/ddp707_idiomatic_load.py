@@ -9,6 +9,7 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.small_idiomatic.looking import calls_in
 from dp2ddp.codemod.small_idiomatic.words import names_cuda, words_of
 
 
@@ -55,7 +56,7 @@ class OwnDeviceLoad(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         words = words_of(module)
-        saves = any(does(call.name) is Does.SAVE for each in module.program.modules for call in each.calls)
+        saves = any(does(call.name) is Does.SAVE for _, call in calls_in(module.program))
         for call in module.calls:
             if call.name != "torch.load":
                 continue

@@ -11,6 +11,7 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Finding, Rule
 from dp2ddp.codemod.small_idiomatic.loaders import loaders_of
+from dp2ddp.codemod.small_idiomatic.looking import calls_in, last_word
 from dp2ddp.codemod.small_idiomatic.models import wraps_of
 from dp2ddp.codemod.small_idiomatic.training import trains
 from dp2ddp.codemod.small_idiomatic.words import remark
@@ -91,7 +92,7 @@ def _is_differentiated(module: Module, call: Call) -> bool:
 
 def is_seeded(program: Program) -> bool:
     """Whether the program sets a seed anywhere."""
-    return any(call.name in SEEDS for module in program.modules for call in module.calls)
+    return any(call.name in SEEDS for _, call in calls_in(program))
 
 
 def _splits(module: Module) -> Iterator[Finding]:
@@ -106,7 +107,7 @@ def _figures(module: Module) -> Iterator[Finding]:
     """One comment a function, above the first line that shows a figure of training."""
     functions: set[ast.AST | None] = set()
     for call in module.calls:
-        word = call.method or getattr(call.node.func, "id", "")
+        word = last_word(call.node.func)
         if word not in ("print", "info", "add_scalar", "log", "set_postfix", "set_description"):
             continue
         function, loop = module.function_around(call.node), _loop_before(module, call.node)

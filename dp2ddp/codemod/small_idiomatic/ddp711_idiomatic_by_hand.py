@@ -12,7 +12,8 @@ from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
-from dp2ddp.codemod.small_idiomatic.models import WRAP, has_unwrapped, last_word, runs_often, wraps_of
+from dp2ddp.codemod.small_idiomatic.looking import calls_in, class_named, last_word, methods_of
+from dp2ddp.codemod.small_idiomatic.models import WRAP, has_unwrapped, runs_often, wraps_of
 from dp2ddp.codemod.small_idiomatic.words import remark, words_of
 
 BECAUSE = "parts of DataParallel run on the rank's own GPU"
@@ -98,38 +99,22 @@ def averages(program: Program) -> bool:
     """Whether something is trained whose gradients DDP does not average, or not all of them."""
     if any(_parts_in(module) for module in program.modules) or has_unwrapped(program):
         return True
-    late = any(call.method == "add_param_group" for module in program.modules for call in module.calls)
+    late = any(call.method == "add_param_group" for _, call in calls_in(program))
     return late or any(runs_often(wrap) for wrap in wraps_of(program)) and _goes_back_twice(program)
 
 
 def _goes_back_twice(program: Program) -> bool:
     """Whether a function has two forwards of one model and then two backward passes: DDP averages the first alone."""
-    for module in program.modules:
-        passes: dict[ast.AST | None, list[int]] = {}
-        for call in module.calls:
-            if call.method == "backward":
-                passes.setdefault(module.function_around(call.node), []).append(call.node.lineno)
-        if any(
-            len(lines) > 1 and min(b - a for a, b in pairwise(sorted(lines))) < 4 for lines in passes.values()
-        ):
-            return True
-    return False
-
-
-def own_classes(program: Program) -> dict[str, ast.ClassDef]:
-    """Classes that derive from DataParallel, by their full names."""
-    return {
-        f"{module.dotted}.{each.name}": each
-        for module in program.modules
-        for each in module.all(ast.ClassDef)
-        if any(module.name(base) == WRAP for base in each.bases)
-    }
+    passes: dict[object, list[int]] = {}
+    for module, call in calls_in(program):
+        if call.method == "backward":
+            passes.setdefault((module, module.function_around(call.node)), []).append(call.node.lineno)
+    return any(b - a < 4 for lines in passes.values() for a, b in pairwise(sorted(lines)))
 
 
 def overrides(class_: ast.ClassDef) -> set[str]:
     """The parts of DataParallel that a class has in its own way."""
-    own = {each.name for each in class_.body if isinstance(each, ast.FunctionDef)}
-    return own & {"scatter", "gather", "replicate", "parallel_apply"}
+    return methods_of(class_) & {"scatter", "gather", "replicate", "parallel_apply"}
 
 
 def patches_parts(program: Program) -> bool:
@@ -140,24 +125,27 @@ def patches_parts(program: Program) -> bool:
     )
 
 
-def _is_own_way(module: Module, call: Call, classes: dict[str, ast.ClassDef]) -> bool:
-    if call.name == WRAP:
-        return patches_parts(module.program)
-    return call.name in classes and bool(overrides(classes[call.name]))
+def _own_class_of(module: Module, call: Call) -> ast.ClassDef | None:
+    """The class that derives from DataParallel and overrides its parts, of which a call makes an object."""
+    home = class_named(module.program, call.name)
+    if home is None or not any(home[0].name(base) == WRAP for base in home[1].bases):
+        return None
+    return home[1] if overrides(home[1]) else None
 
 
-def _parts_in(module: Module) -> list[tuple[Call, str | None]]:
-    """Calls of parts, by their names; None for what makes an object of a class that overrides some."""
-    classes = own_classes(module.program)
-    found: list[tuple[Call, str | None]] = []
-    for call in module.calls:
-        if call.name in PARTS:
-            found.append((call, PARTS[call.name]))
-        elif _is_own_way(module, call, classes):
-            found.append((call, None))
-        elif (call.name or "").startswith(("torch.nn.parallel._functions.", "torch.cuda.comm.")):
-            found.append((call, "comm"))
-    return found
+@lru_cache(maxsize=1000)
+def _parts_in(module: Module) -> tuple[tuple[Call, str | None], ...]:
+    """Calls of parts, by their names; None for what makes an object that goes its own way with them."""
+    return tuple((call, name) for call in module.calls for name in _part(module, call))
+
+
+def _part(module: Module, call: Call) -> Iterator[str | None]:
+    if call.name in PARTS:
+        yield PARTS[call.name]
+    elif call.name == WRAP and patches_parts(module.program) or _own_class_of(module, call):
+        yield None
+    elif (call.name or "").startswith(("torch.nn.parallel._functions.", "torch.cuda.comm.")):
+        yield "comm"
 
 
 def _own_gpu(module: Module, call: Call, name: str) -> Iterator[Finding]:
@@ -184,9 +172,8 @@ def _own_gpu(module: Module, call: Call, name: str) -> Iterator[Finding]:
 
 
 def _own_class(module: Module, call: Call) -> Iterator[Finding]:
-    class_ = own_classes(module.program).get(call.name or "")
-    methods = {each.name for each in class_.body if isinstance(each, ast.FunctionDef)} if class_ else set()
-    if "scatter" in methods or "__init__" in methods:
+    class_ = _own_class_of(module, call)
+    if class_ and methods_of(class_) & {"scatter", "__init__"}:
         text = "a class shares out rows in its own way, for which DDP has nothing"
         yield Hazard(call.node, text, "wrap the model in nn.DataParallel itself, or take the exact style")
         return

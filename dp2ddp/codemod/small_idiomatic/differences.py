@@ -12,7 +12,8 @@ from dp2ddp.codemod.idiomatic.style_differences import StyleDifference
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small_idiomatic.ddp710_idiomatic_remarks import is_seeded
 from dp2ddp.codemod.small_idiomatic.loaders import Loader, loaders_of
-from dp2ddp.codemod.small_idiomatic.models import last_word, wraps_of
+from dp2ddp.codemod.small_idiomatic.looking import last_word
+from dp2ddp.codemod.small_idiomatic.models import wraps_of
 
 DROPOUTS = ("Dropout", "dropout", "RReLU", "rrelu", "gumbel_softmax", "DropPath")
 NORMS = ("BatchNorm", "batch_norm", "InstanceNorm")

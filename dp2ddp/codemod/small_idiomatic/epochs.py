@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
 from dp2ddp.codemod.small_idiomatic.loaders import Loop
+from dp2ddp.codemod.small_idiomatic.looking import calls_in, last_word
 
 NAMES = re.compile(
     r"(i_|cur_?|current_|num_)?(ep|epoch|epoch_?(id|idx|index|num|number|nr|no|i))$", re.IGNORECASE
@@ -37,9 +38,9 @@ def epochs_of(loop: Loop, is_alone: bool, targets: Set[str]) -> Iterator[Epoch]:
     if number and is_alone:
         yield Epoch(module, loop.node, module.text(shown), number)
     elif function:
-        found = [each for each in _at_calls(module, function, shown) if each]
-        chosen = [each for each in found if re.split(r"\W", each.loader)[-1] in targets]
-        yield from found[:1] if is_alone else chosen
+        calls = [each for each in _at_calls(module, function, shown) if each]
+        chosen = [each for each in calls if re.split(r"\W", each.loader)[-1] in targets]
+        yield from calls[:1] if is_alone else chosen
 
 
 def _number_at(module: Module, node: ast.AST) -> str | None:
@@ -49,8 +50,7 @@ def _number_at(module: Module, node: ast.AST) -> str | None:
             return None
         match each:
             case ast.For(target=ast.Name(id=name), iter=ast.Call(func=called)):
-                word = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-                if word in COUNTING or NAMES.fullmatch(name):
+                if last_word(called) in COUNTING or NAMES.fullmatch(name):
                     return name
             case ast.For(target=ast.Name(id=name)) if NAMES.fullmatch(name):
                 return name
@@ -65,12 +65,11 @@ def _parameter(function: ast.AST | None) -> str | None:
 
 def _at_calls(module: Module, function: ast.AST, shown: ast.expr) -> Iterator[Epoch | None]:
     name = getattr(function, "name", "")
-    for each in module.program.modules:
-        for call in each.calls:
-            if name and name == (call.method or getattr(call.node.func, "id", "")):
-                number = _number_at(each, call.node)
-                loader = _seen_from(module, function, shown, each, call.node)
-                yield Epoch(each, each.statement(call.node), loader, number) if number and loader else None
+    for each, call in calls_in(module.program):
+        if name and name == last_word(call.node.func):
+            number = _number_at(each, call.node)
+            loader = _seen_from(module, function, shown, each, call.node)
+            yield Epoch(each, each.statement(call.node), loader, number) if number and loader else None
 
 
 def _seen_from(

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.small_idiomatic.models import last_word
+from dp2ddp.codemod.small_idiomatic.looking import calls_in, class_named, last_word, nodes_in
 from dp2ddp.codemod.small_idiomatic.training import trains
 
 LOADER = "torch.utils.data.DataLoader"
@@ -127,19 +127,14 @@ def _is_iterable(module: Module, node: ast.AST) -> bool:
         values = [each.node for each in scope.bindings[node.id] if isinstance(each.node, ast.Call)]
         made = values[0] if len(values) == 1 else node
     name = module.name(made.func) if isinstance(made, ast.Call) else None
-    for each in module.program.modules:
-        for class_ in each.all(ast.ClassDef):
-            if name == f"{each.dotted}.{class_.name}":
-                return any(each.name(base) == ITERABLE for base in class_.bases)
-    return False
+    home = class_named(module.program, name)
+    return home is not None and any(home[0].name(base) == ITERABLE for base in home[1].bases)
 
 
 @lru_cache(maxsize=8)
 def loaders_of(program: Program) -> tuple[Loader, ...]:
     """Every loader, with its loops."""
-    loaders = [
-        Loader(module, call) for module in program.modules for call in module.calls if call.name == LOADER
-    ]
+    loaders = [Loader(module, call) for module, call in calls_in(program) if call.name == LOADER]
     for loader in loaders:
         _Following(program, loader).follow(loader.module, loader.call.node)
     return tuple(loaders)
@@ -207,10 +202,9 @@ class _Following:
             case ast.Attribute(attr=name):
                 if (name, key) not in self.seen:
                     self.seen.add((name, key))
-                    for each in self.program.modules:
-                        for node in each.all(ast.Attribute):
-                            if node.attr == name and isinstance(node.ctx, ast.Load):
-                                self.follow(each, node, key)
+                    for each, node in nodes_in(self.program, ast.Attribute):
+                        if node.attr == name and isinstance(node.ctx, ast.Load):
+                            self.follow(each, node, key)
             case ast.Subscript(value=value, slice=ast.Constant(value=name)):
                 self._follow_target(module, value, str(name))
 
@@ -230,7 +224,7 @@ class _Following:
 
     def _follow_argument(self, module: Module, call: ast.Call, place: Key, key: Key, node: ast.expr) -> None:
         called = call.func
-        word = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+        word = last_word(called)
         if word == "next":
             self.loader.loops.append(Loop(module, call, node))
         elif word in PASSING or word.lower().startswith("tqdm"):
@@ -255,18 +249,15 @@ class _Following:
     def _follow_calls(self, module: Module, function: ast.AST | None, key: Key) -> None:
         """The calls of a function that returns the loader."""
         name = getattr(function, "name", "")
-        for each in self.program.modules:
-            for call in each.calls:
-                called = call.node.func
-                if name and name == (call.method or getattr(called, "id", "")):
-                    self.follow(each, call.node, key)
+        for each, call in calls_in(self.program):
+            if name and name == last_word(call.node.func):
+                self.follow(each, call.node, key)
 
     def _functions(self, word: str) -> Iterator[tuple[Module, ast.FunctionDef]]:
         """The functions that a call of this name may mean: also the `__init__` of a class."""
-        for module in self.program.modules:
-            for function in module.all(ast.FunctionDef):
-                if word in (function.name, self._class_of(module, function)):
-                    yield module, function
+        for module, function in nodes_in(self.program, ast.FunctionDef):
+            if word in (function.name, self._class_of(module, function)):
+                yield module, function
 
     def _class_of(self, module: Module, function: ast.FunctionDef) -> str | None:
         parent = module.parents[function]

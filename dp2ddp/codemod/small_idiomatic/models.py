@@ -12,6 +12,7 @@ from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import DEFINITIONS
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
+from dp2ddp.codemod.small_idiomatic.looking import calls_in, class_named, last_word, methods_of, nodes_in
 from dp2ddp.codemod.small_idiomatic.training import training_functions
 
 WRAP = "torch.nn.DataParallel"
@@ -66,38 +67,25 @@ def wraps_of(program: Program) -> tuple[Wrap, ...]:
 
 def _plain_classes(program: Program) -> Iterator[str]:
     """Classes that derive from DataParallel, and are made and run as it is."""
-    for module in program.modules:
-        for class_ in module.all(ast.ClassDef):
-            own = {each.name for each in class_.body if isinstance(each, ast.FunctionDef)}
-            if any(module.name(base) == WRAP for base in class_.bases) and not own & OWN_WAYS:
-                yield f"{module.dotted}.{class_.name}"
+    for module, class_ in nodes_in(program, ast.ClassDef):
+        if any(module.name(base) == WRAP for base in class_.bases) and not methods_of(class_) & OWN_WAYS:
+            yield f"{module.dotted}.{class_.name}"
 
 
 def trains_nothing(wrap: Wrap) -> bool:
     """Whether what is wrapped has no parameters: a loss of torch's, a class that makes no layer."""
-    model, module = wrap.model, wrap.module
-    name = module.name(model.func) if isinstance(model, ast.Call) else None
+    name = wrap.module.name(wrap.model.func) if isinstance(wrap.model, ast.Call) else None
     if name is None or name.startswith("torch.nn."):
         return name is not None and name.endswith("Loss")
-    for home in module.program.modules:
-        for class_ in home.all(ast.ClassDef):
-            if f"{home.dotted}.{class_.name}" == name:
-                return _makes_nothing(home, class_)
-    return False
-
-
-def _makes_nothing(home: Module, class_: ast.ClassDef) -> bool:
-    if [home.name(base) for base in class_.bases] != ["torch.nn.Module"]:
+    home = class_named(wrap.module.program, name)
+    if home is None or [home[0].name(base) for base in home[1].bases] != ["torch.nn.Module"]:
         return False
-    inside = set(ast.walk(class_))
-    names = [call.name for call in home.calls if call.node in inside and call.name != "builtins.super"]
-    return not any(
-        home.program.is_local(name)
-        or (name or "").startswith("torch.nn.")
-        and ".functional." not in (name or "")
-        for name in names
-        if not (name or "").endswith("Loss")
-    )
+    inside = set(ast.walk(home[1]))
+    names = [
+        call.name or "" for call in home[0].calls if call.node in inside and call.name != "builtins.super"
+    ]
+    layers = (each for each in names if each.startswith("torch.nn.") and ".functional." not in each)
+    return all(each.endswith("Loss") for each in layers) and not any(map(wrap.module.program.is_local, names))
 
 
 FROZEN = re.compile(r"loss|crit|teacher|percep|vgg|target|_t$|frozen|lpips", re.IGNORECASE)
@@ -121,19 +109,14 @@ def may_leave_out(program: Program) -> bool:
         name.startswith("torch.utils.checkpoint") for module in program.modules for name in module.mentions
     ):
         return False  # it runs forwards again, which the search for what is unused does not expect
-    for module in program.modules:
-        if any(
-            node.attr in ("requires_grad", "requires_grad_")
-            for node in module.all(ast.Attribute)
-            if _sets(module, node)
-        ):
+    for module, node in nodes_in(program, ast.Attribute):
+        if node.attr in ("requires_grad", "requires_grad_") and _sets(module, node):
             return True
-        for function in module.all(ast.FunctionDef):
-            is_forward = function.name == "forward" and isinstance(module.parents[function], ast.ClassDef)
-            branches = any(_runs_layers(each) for each in ast.walk(function))
-            if is_forward and (branches or function.args.defaults):
-                return True
-    return any(call.name == "torch.autograd.grad" for module in program.modules for call in module.calls)
+    for module, function in nodes_in(program, ast.FunctionDef):
+        is_forward = function.name == "forward" and isinstance(module.parents[function], ast.ClassDef)
+        if is_forward and (function.args.defaults or any(map(_runs_layers, ast.walk(function)))):
+            return True
+    return any(call.name == "torch.autograd.grad" for _, call in calls_in(program))
 
 
 def _runs_layers(node: ast.AST) -> bool:
@@ -156,42 +139,29 @@ def wrapped_names(program: Program) -> set[str]:
     return {name for wrap in wraps_of(program) if (name := last_word(wrap.target))}
 
 
-def last_word(node: ast.AST | None) -> str:
-    """The name of a variable, or of an attribute."""
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
 def has_unwrapped(program: Program) -> bool:
     """Whether an optimizer steps parameters of what is not wrapped: a head beside the features, a loss with centers."""
-    names = (
-        wrapped_names(program)
-        | {last_word(wrap.model) for wrap in wraps_of(program)}
-        | set(_returned(program))
-    )
-    parts = (wrap.target for wrap in wraps_of(program) if isinstance(wrap.target, ast.Attribute))
-    names -= {last_word(part.value) for part in parts} - {
-        "self"
-    }  # of `model.features` the rest is not wrapped
-    for module in program.modules:
-        for call in module.calls:
-            name = call.name or ""
-            is_optimizer = name.startswith("torch.optim.") and ".lr_scheduler." not in name
-            if is_optimizer and any(last_word(each) not in names for each in _owners(module, call.node)):
-                return True
+    names = wrapped_names(program) | {last_word(wrap.model) for wrap in wraps_of(program)}
+    names |= set(_returned(program))
+    for wrap in wraps_of(program):
+        if isinstance(wrap.target, ast.Attribute):  # of `model.features` the rest is not wrapped
+            names -= {last_word(wrap.target.value)} - {"self"}
+    for module, call in calls_in(program):
+        name = call.name or ""
+        is_optimizer = name.startswith("torch.optim.") and ".lr_scheduler." not in name
+        if is_optimizer and any(last_word(each) not in names for each in _owners(module, call.node)):
+            return True
     return False
 
 
 def _returned(program: Program) -> Iterator[str]:
     """Variables that get what a function with a wrap in it returns."""
-    functions = {
-        getattr(wrap.module.function_around(wrap.call.node), "name", "") for wrap in wraps_of(program)
-    }
-    for module in program.modules:
-        for node in module.all(ast.Assign):
-            called = node.value.func if isinstance(node.value, ast.Call) else None
-            if last_word(called) in functions - {"", "main", "__init__"}:
-                for target in node.targets:
-                    yield from map(last_word, target.elts if isinstance(target, ast.Tuple) else [target])
+    around = (wrap.module.function_around(wrap.call.node) for wrap in wraps_of(program))
+    functions = {getattr(each, "name", "") for each in around} - {"", "main", "__init__"}
+    for _, node in nodes_in(program, ast.Assign):
+        if isinstance(node.value, ast.Call) and last_word(node.value.func) in functions:
+            for target in node.targets:
+                yield from map(last_word, target.elts if isinstance(target, ast.Tuple) else [target])
 
 
 def _owners(module: Module, node: ast.AST) -> Iterator[ast.expr]:
@@ -203,16 +173,15 @@ def _owners(module: Module, node: ast.AST) -> Iterator[ast.expr]:
         elif isinstance(each, ast.Name) and (scope := module.scope_of[each].lookup(each.id)):
             for binding in scope.bindings[each.id]:
                 if binding.how is Binds.VALUE and binding.node is not None and binding.node is not node:
-                    names = (one for one in ast.walk(binding.node) if isinstance(one, ast.Attribute))
-                    yield from (one.value for one in names if one.attr in ("parameters", "named_parameters"))
+                    names = (part for part in ast.walk(binding.node) if isinstance(part, ast.Attribute))
+                    yield from (
+                        part.value for part in names if part.attr in ("parameters", "named_parameters")
+                    )
 
 
 def runs(program: Program, names: set[str]) -> Iterator[tuple[Module, Call]]:
     """Where a wrapped model is called."""
-    for module in program.modules:
-        for call in module.calls:
-            if last_word(call.node.func) in names:
-                yield module, call
+    return (each for each in calls_in(program) if last_word(each[1].node.func) in names)
 
 
 def move_of(wrap: Wrap) -> str | None:
@@ -228,7 +197,7 @@ def move_of(wrap: Wrap) -> str | None:
         is_it = (
             any(last_word(target) == word for target in each.targets) and each.lineno < wrap.call.node.lineno
         )
-        if is_it and any(_is_method(one) and one.func.attr in MOVES for one in ast.walk(each.value)):  # type: ignore[attr-defined]
+        if is_it and any(_is_method(part) and part.func.attr in MOVES for part in ast.walk(each.value)):  # type: ignore[attr-defined]
             return ""
     scope = next(
         (each for each in module.around(wrap.call.node) if isinstance(each, DEFINITIONS)), module.tree
@@ -253,18 +222,18 @@ def changed_behind(wrap: Wrap) -> list[ast.stmt]:
         return []
     text, siblings = ast.unparse(target), getattr(module.parents[statement], "body", [])
     behind = siblings[siblings.index(statement) + 1 :] if statement in siblings else []
-    found: list[ast.stmt] = []
+    changing: list[ast.stmt] = []
     for each in behind:
         match each:
             case ast.Assign(targets=[ast.Attribute(value=owner)]) if ast.unparse(owner).startswith(
                 f"{text}.module"
             ):
-                found.append(each)
+                changing.append(each)
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr="apply"))) if (
                 ast.unparse(owner) == text
             ):
-                found.append(each)
-    return found
+                changing.append(each)
+    return changing
 
 
 def runs_often(wrap: Wrap) -> bool:

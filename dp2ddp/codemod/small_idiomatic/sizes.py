@@ -11,7 +11,7 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.small.start import first_act
 from dp2ddp.codemod.small_idiomatic.loaders import Loader, loaders_of
-from dp2ddp.codemod.small_idiomatic.models import last_word
+from dp2ddp.codemod.small_idiomatic.looking import last_word
 
 SHOWS = {"print", "info", "format", "warning", "debug"}
 
@@ -28,7 +28,7 @@ class Origin:
 @lru_cache(maxsize=8)
 def origins_of(program: Program) -> dict[str, Origin]:
     """The sizes that are divided where they come from, by their last words."""
-    found = {}
+    origins = {}
     for loader in loaders_of(program):
         size = loader.argument("batch_size")
         if (
@@ -38,8 +38,8 @@ def origins_of(program: Program) -> dict[str, Origin]:
         ):
             origin = _origin(loader.module, size)
             if origin is not None:
-                found[last_word(size)] = origin
-    return found
+                origins[last_word(size)] = origin
+    return origins
 
 
 def _is_read_elsewhere(loader: Loader, size: ast.expr) -> bool:

@@ -51,11 +51,11 @@ def trains(module: Module, node: ast.AST) -> bool:
 
 def backward_loops(module: Module) -> list[ast.stmt]:
     """The innermost loops around backward passes; without one, the statement with it."""
-    found: dict[ast.stmt, None] = {}
+    loops: dict[ast.stmt, None] = {}
     for call in module.calls:
         if call.method == "backward":
-            found[_loop_around(module, call.node)] = None
-    return list(found)
+            loops[_loop_around(module, call.node)] = None
+    return list(loops)
 
 
 def _loop_around(module: Module, node: ast.AST) -> ast.stmt:
