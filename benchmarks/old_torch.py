@@ -35,8 +35,8 @@ SCRIPTS = (
         "masked_lm_noam",
         "mixup_cutmix",
         "kd_frozen_teacher",
+        "engine_with_hooks",
     ),
-    *("engine_with_hooks", "early_stop_plateau_rollback"),
 )
 Numbers = list[list[float]]
 CLOSE = 1e-9
