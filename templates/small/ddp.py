@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .broadcast import exchange_numbers, gather_tensors
 from .draws import ReplicaDraws
-from .ranks import together
+from .ranks import init_distributed, together
 from .replicas import make_replica, share_tensors
 from .trees import map_tensors, tensors_of
 
@@ -26,6 +26,7 @@ class WholeBatchDDP(DistributedDataParallel):
     """
 
     def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
+        init_distributed()  # a script that was not converted may import what was
         super().__init__(module.cuda() if torch.cuda.is_available() else module)
         self.broadcast_buffers = False  # before forwards: they are shared behind them
         refuse(dim != 0, "batches are not cut along dimension 0")
@@ -93,12 +94,14 @@ class WholeBatchDDP(DistributedDataParallel):
         return "DataParallel"
 
     def __deepcopy__(self, memo: Any) -> Any:
-        return WholeBatchDDP(copy.deepcopy(self.module, memo)).train(self.training)
+        new = WholeBatchDDP(copy.deepcopy(self.module, memo))
+        new.training = self.training  # its own alone: parts may be in another mode
+        return new
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """In a file it is the DataParallel that it stands for."""
-        kind = (torch.nn.DataParallel, object, None)
-        return copyreg._reconstructor, kind, vars(torch.nn.DataParallel(self.module).train(self.training))
+        state = {**vars(torch.nn.DataParallel(self.module)), "training": self.training}
+        return copyreg._reconstructor, (torch.nn.DataParallel, object, None), state
 
 
 class GatherRows(torch.autograd.Function):

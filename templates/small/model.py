@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from .draws import ReplicaDraws
 from .meeting import SideEffects, meet
-from .ranks import together
+from .ranks import init_distributed, together
 from .replicas import make_replica, share_tensors
 from .rows import Rows
 from .sums import GradientSums
@@ -29,6 +29,7 @@ class WholeBatchParallel(torch.nn.Module):
         self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
     ) -> None:
         super().__init__()
+        init_distributed()  # a script that was not converted may import what was
         self.module, self.dim = module, dim
         self.device_ids = [*range(dist.get_world_size())] if device_ids is None else [*device_ids]
         first = self.device_ids[0] if self.device_ids else None

@@ -80,7 +80,7 @@ def own_rank() -> int:
 
 def count_ranks() -> int:
     """How many ranks there are: as many as there were devices."""
-    return dist.get_world_size()
+    return dist.get_world_size() if has_joined() else 1
 
 
 def together() -> bool:
@@ -108,6 +108,7 @@ def show_error(*error: Any) -> None:
 def end_distributed() -> None:
     if Rank.process == os.getpid():
         gc.collect()
+        Rank.process = 0
         dist.destroy_process_group()
 
 
