@@ -29,9 +29,9 @@ def conversion_text(conversion: Conversion, written: str | None) -> str:
 def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
     yield verdict(conversion, written)
     strategy = conversion.strategy
-    if strategy and conversion.changed:
+    if conversion.changed and (strategy or conversion.style != "exact"):
         yield ""
-        if conversion.style == "exact":
+        if strategy and conversion.style == "exact":
             yield from (_choice(kind, choice) for kind, choice in strategy.choices.items())
         else:
             yield from _differences(conversion)
