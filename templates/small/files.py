@@ -24,7 +24,8 @@ class FileOnRank0:
         self.file = files[0] if files else opener(os.devnull, mode.replace("x", "w"), *args, **options)
         self.name, self.is_in_block = path, False
         self.error: Optional[OSError] = None
-        weakref.finalize(self, self.file.close)  # at exit too, where torch may keep what a script forgot
+        # torch may keep alive what a script forgot, and a csv.writer holds a method of the file alone
+        weakref.finalize(self, lambda file: file.closed or file.flush(), self.file)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(vars(self)["file"], name)

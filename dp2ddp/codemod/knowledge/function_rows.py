@@ -20,7 +20,7 @@ SQL_CHANGES = r"(?i)\.commit\(|\b(insert|replace)\s+(or\s+\w+\s+)?into\b|\bupdat
 
 _FILES = {
     **_all(Does.WRITE, [
-        *_of("os", "makedirs mkdir remove unlink rmdir removedirs rename renames replace symlink link truncate"),
+        *_of("os", "makedirs mkdir remove unlink rmdir removedirs rename renames replace symlink link truncate ftruncate fsync fdatasync"),
         *_of("os", "chmod chown utime mkfifo mknod"),
         *_of("shutil", "rmtree copy copy2 copyfile copytree copymode copystat move make_archive unpack_archive chown"),
         *_of("numpy", "save savez savez_compressed savetxt"), *_of("matplotlib.pyplot", "savefig imsave"),

@@ -208,6 +208,13 @@ args=('{log}',)
 LOG_FILE = {"class": "logging.FileHandler", "filename": "x"}
 LOG_DICT = {"version": 1, "handlers": {"f": LOG_FILE}, "root": {"handlers": ["f"]}}
 # In a folder that has a file `a` (with some text), a folder `d` and an empty folder `e`.
+
+
+def in_new_file(folder: Path, work: Callable[[int], object]) -> None:
+    with (folder / "x").open("wb") as file:
+        work(file.fileno())
+
+
 WRITING: dict[str, Callable[[Any, Folder], object]] = {
     "os.makedirs": lambda f, p: f(p / "x" / "y"),
     "os.mkdir": lambda f, p: f(p / "x"),
@@ -216,6 +223,8 @@ WRITING: dict[str, Callable[[Any, Folder], object]] = {
     "os.rmdir": lambda f, p: f(p / "e"),
     "os.removedirs": lambda f, p: f(p / "e"),
     "os.truncate": lambda f, p: f(p / "a", 1),
+    **{f"os.{name}": lambda f, p: in_new_file(p, f) for name in ("fsync", "fdatasync")},
+    "os.ftruncate": lambda f, p: in_new_file(p, lambda number: f(number, 9)),
     "os.chmod": lambda f, p: f(p / "a", 0o600),
     "os.chown": lambda f, p: f(p / "a", os.getuid(), os.getgid()),
     "os.utime": lambda f, p: f(p / "a", (1, 1)),
