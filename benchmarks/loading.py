@@ -1,9 +1,10 @@
 """What loading costs: `python benchmarks/loading.py [SHAPES] [-n 2] [--rounds 5]`.
 
 The same loop over the same samples with three loaders, one after another, round by round, so that other programs on
-the machine disturb all alike: `share` as conversions have it; the port by hand (DistributedSampler, a share of the
-batch and of the workers for each rank); and the one process of DataParallel. All have the same workers together. A step
-looks at the rank's own rows, and nothing else is computed or exchanged.
+the machine disturb all alike: `share` as conversions have it (those of DP2DDP_CODEMOD=small, where that is set); the
+port by hand (DistributedSampler, a share of the batch and of the workers for each rank); and the one process of
+DataParallel. All have the same workers together. A step looks at the rank's own rows, and nothing else is computed or
+exchanged.
 Seconds are those of an epoch: of the rank that took longest, from the start of the workers to their end; until the
 first batch; and of the processor, for all ranks and workers together. Of each the median and the quickest.
 """
@@ -29,11 +30,14 @@ import torch
 import torch.distributed as dist
 from dp2ddp.templates.process import join_process_group
 from dp2ddp.templates.shared import share
+from dp2ddp.templates.small.loader import Rank0Loader
+from dp2ddp.templates.small.ranks import init_distributed
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 KINDS = ("share", "port", "DataParallel")
 EPOCHS = 4  # in a run, of which the first is left out
+IS_SMALL = os.environ.get("DP2DDP_CODEMOD") == "small"
 PATIENCE = 600.0  # seconds for a run
 
 
@@ -50,6 +54,7 @@ class Shape:
 
 SHAPES = {
     "imagenet": Shape(256, 224, 32, 32, 2),
+    "large": Shape(256, 224, 64, 16, 2),  # 38 MB a batch
     "cifar": Shape(40, 32, 128, 64, 2),
     "cifar-alone": Shape(40, 32, 128, 64, 0),
 }
@@ -78,17 +83,28 @@ class Crops(Dataset[Any]):
 def loader_of(kind: str, data: Crops) -> DataLoader[Any]:
     """The loader of one version."""
     shape = data.shape
-    if kind == "share":
-        shared: DataLoader[Any] = share(
-            DataLoader, data, batch_size=shape.batch, shuffle=True, num_workers=shape.workers
-        )
-        return shared
-    if kind == "DataParallel":
-        return DataLoader(data, batch_size=shape.batch, shuffle=True, num_workers=shape.workers)
+    if kind in ("share", "DataParallel"):
+        make = shared_loader if kind == "share" else DataLoader
+        made: DataLoader[Any] = make(data, batch_size=shape.batch, shuffle=True, num_workers=shape.workers)
+        return made
     world = dist.get_world_size()
     sampler: DistributedSampler[Any] = DistributedSampler(data)
     workers = -(-shape.workers // world)
     return DataLoader(data, batch_size=shape.batch // world, sampler=sampler, num_workers=workers)
+
+
+def shared_loader(*args: Any, **kwargs: Any) -> DataLoader[Any]:
+    """What conversions have in a DataLoader's place."""
+    shared: DataLoader[Any] = Rank0Loader(*args, **kwargs) if IS_SMALL else share(DataLoader, *args, **kwargs)
+    return shared
+
+
+def join_ranks() -> None:
+    """What conversions begin with."""
+    if IS_SMALL:
+        init_distributed()
+    else:
+        join_process_group()
 
 
 def processor_seconds() -> float:
@@ -103,9 +119,11 @@ def run_epoch(loader: DataLoader[Any], together: bool) -> dict[str, float]:
     if together:
         dist.barrier()
     begin, used = time.perf_counter(), processor_seconds()
+    has_whole = IS_SMALL and isinstance(loader, Rank0Loader)  # as ranks' models get it: they take their rows
     for images, _ in loader:
         first = first or time.perf_counter() - begin
-        images.to("cpu").flatten(1).mean(1)
+        own = images.chunk(dist.get_world_size())[dist.get_rank()] if has_whole else images
+        own.to("cpu").flatten(1).mean(1)
     wall = time.perf_counter() - begin
     return {"wall": wall, "first": first, "processor": processor_seconds() - used}
 
@@ -115,7 +133,7 @@ def run_rank(kind: str, shape: str) -> None:
     torch.set_num_threads(1)
     rank, together = os.environ.get("RANK", "0"), kind != "DataParallel"
     if kind == "share":
-        join_process_group()
+        join_ranks()
     elif together:
         dist.init_process_group("gloo")
     loader = loader_of(kind, Crops(SHAPES[shape]))

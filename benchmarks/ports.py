@@ -24,7 +24,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PORTS = HERE / "ports"
-NAMES = ("cnn", "lm", "inside", "contrastive", "gan", "tiny")
+NAMES = ("cnn", "lm", "inside", "contrastive", "gan", "tiny", "images")
 KINDS = {
     "converted": "train_converted",
     "port": "train_ddp",
@@ -43,6 +43,7 @@ class Figures:
     cpu: float  # seconds of a rank and its workers
     peak: float  # bytes that were resident at once, after the first steps
     above: float  # of these, what came after torch was imported
+    device: float  # bytes that were allocated on a GPU at once, after the first steps
 
 
 @contextlib.contextmanager
@@ -59,7 +60,9 @@ def scratch(name: str) -> Iterator[Path]:
         yield folder
 
 
-def run(folder: Path, command: Sequence[str], steps: int, **variables: str) -> list[dict[str, Any]]:
+def run(
+    folder: Path, command: Sequence[str], steps: int, patience: float = PATIENCE, **variables: str
+) -> list[dict[str, Any]]:
     """Start a command that counts; what its ranks have counted, in order."""
     with tempfile.TemporaryDirectory(prefix="counts-") as counts:
         path = os.pathsep.join([str(HERE / "counted"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
@@ -70,33 +73,59 @@ def run(folder: Path, command: Sequence[str], steps: int, **variables: str) -> l
             "PYTHONPATH": path,
             **variables,
         }
-        ended = subprocess.run(
-            [sys.executable, "-m", *command],
-            cwd=folder,
-            env={**os.environ, **told},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
+        code, errors = run_for(patience, [sys.executable, "-m", *command], folder, {**os.environ, **told})
         found = [json.loads(file.read_text()) for file in sorted(Path(counts).glob("rank*.json"))]
-        if ended.returncode or not found:
-            raise RuntimeError(f"{' '.join(command)} ended with {ended.returncode}: {ended.stderr[-2000:]}")
+        if code or not found:
+            raise RuntimeError(f"{' '.join(command)} ended with {code}: {errors[-2000:]}")
         return found
+
+
+def run_for(
+    patience: float,
+    command: Sequence[str],
+    folder: Path,
+    variables: dict[str, str],
+    output: str | Path = os.devnull,
+) -> tuple[int | str, str]:
+    """Exit code (or that there was none in time) and what went wrong; torchrun ends its ranks when it is ended."""
+    with (
+        open(output, "w", encoding="utf-8") as told,
+        subprocess.Popen(
+            command, cwd=folder, env=variables, stdout=told, stderr=subprocess.PIPE, text=True
+        ) as process,
+    ):
+        try:
+            errors = process.communicate(timeout=patience)[1]
+            return process.returncode, errors
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            process.kill()
+            return f"nothing within {patience:.0f} s", process.communicate()[1]
 
 
 def timed(
     folder: Path, kind: str, world: int, arguments: Sequence[str], steps: int, **variables: str
 ) -> Figures:
     """One run of one version under a real torchrun on the CPU."""
-    start = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(world), f"{KINDS[kind]}.py"]
-    ranks = run(folder, [*start, *arguments], steps, **variables)
+    command = [*torchrun(world), f"{KINDS[kind]}.py", *arguments]
+    return figures_of(run(folder, command, steps, PATIENCE, **variables))
+
+
+def torchrun(world: int) -> list[str]:
+    return ["torch.distributed.run", "--standalone", "--nproc-per-node", str(world)]
+
+
+def figures_of(ranks: Sequence[dict[str, Any]]) -> Figures:
+    """The medians of one run."""
     return Figures(
         step=max(statistics.median(rank["times"]) for rank in ranks),
         quick=max(statistics.quantiles(rank["times"], n=10)[0] for rank in ranks),
         cpu=max(statistics.median(rank["cpu"]) + rank["children"] for rank in ranks),
         peak=max(rank["peak"] for rank in ranks),
         above=max(rank["peak"] - rank["resident"] for rank in ranks),
+        device=max(rank["device"] for rank in ranks),
     )
 
 

@@ -59,6 +59,7 @@ class Counts:
         self.left_cpu = 0.0
         self.resident = memory("VmRSS")
         self.peak = 0
+        self.device = 0
         self.profile = ""
         self.profiler: Any = None
 
@@ -84,7 +85,7 @@ class Counts:
 
                 self.profiler = cProfile.Profile()
         if step == self.steps:
-            self.peak = memory("VmHWM")
+            self.peak, self.device = memory("VmHWM"), device_peak()
             if self.profiler:
                 self.profiler.disable()
                 self.profiler.dump_stats(self.profile)
@@ -111,6 +112,7 @@ class Counts:
             "counts": self.counts[WARM:],
             "resident": self.resident,
             "peak": self.peak or memory("VmHWM"),
+            "device": self.device or device_peak(),
         }
         place = self.folder / f"rank{os.environ.get('COUNTS_RANK', '0')}.json"
         place.write_text(json.dumps(found), encoding="utf-8")
@@ -151,6 +153,16 @@ def forget_peak() -> None:
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:  # a container that does not allow it: then the peak is that of the whole run
         print("peak memory is that of the whole run, start included", file=sys.stderr)
+    if torch.cuda.is_available():
+        for number in range(torch.cuda.device_count()):
+            torch.cuda.reset_peak_memory_stats(number)
+
+
+def device_peak() -> int:
+    """The most bytes of tensors that this process had on a GPU at once."""
+    if not torch.cuda.is_available():
+        return 0
+    return max(torch.cuda.max_memory_allocated(number) for number in range(torch.cuda.device_count()))
 
 
 def cpu_of_children() -> float:

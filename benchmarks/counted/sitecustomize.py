@@ -7,6 +7,11 @@ import os
 import sys
 
 if "COUNTS" in os.environ and ("RANK" in os.environ or (sys.orig_argv[1:2] or [""])[0].endswith("boot.py")):
-    import counting
+    if "COUNTS_OVERLAP" in os.environ:
+        import overlapping
 
-    counting.begin()
+        overlapping.begin()
+    else:
+        import counting
+
+        counting.begin()

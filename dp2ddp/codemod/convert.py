@@ -225,7 +225,7 @@ def convert(
     return replace(
         conversion,
         missing=tuple(filter(may_be_local, project.missing)),
-        unread=project.unread,
+        unread=(*project.unread, *conversion.unread),
         links=project.links,
         entry_module=project.entry_module,
     )

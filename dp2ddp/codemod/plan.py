@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from dp2ddp.codemod.acceptance import Acceptance, AcceptOption, Comment, Comments
@@ -94,7 +94,11 @@ def make_plan(
         key=_order(facts),
     )
     hazards = [planned for planned in kept if isinstance(planned.finding, Hazard)]
-    stale = [] if facts.is_converted else list(_stale(facts, comments, hazards, rules))
+    stale: list[Planned] = []
+    if not facts.is_converted:
+        ran, known = {rule.code for rule in rules}, {rule.code for rule in all_rules()}
+        shown = None if facts.is_entry else facts.script.shown
+        stale = list(stale_comments(facts.script, shown, comments, hazards, ran, known))
     return Plan(
         strategy=strategy,
         edits=tuple(edits),
@@ -167,13 +171,20 @@ def answered(planned: Planned, comments: Comments, accept: Sequence[AcceptOption
     return planned
 
 
-def _stale(
-    facts: Facts, comments: Comments, hazards: Iterable[Planned], rules: Iterable[Rule]
+def stale_comments(
+    file: ParsedFile,
+    shown: str | None,
+    comments: Comments,
+    hazards: Iterable[Planned],
+    ran: Set[str],
+    known: Set[str],
 ) -> Iterator[Planned]:
-    """Notes on comments that accept what is not there any more: the next one on that line would be accepted unseen."""
+    """Notes on comments that accept what is not there any more: the next one on that line would be accepted unseen.
+
+    `ran`: the codes of the rules that looked at the file; `known`: of all that there are.
+    """
     if not any(comment.word == "accept" for comment in comments):
         return
-    ran, known = {rule.code for rule in rules}, {rule.code for rule in all_rules()}
     used = {
         (comment, hazard.code)
         for hazard in hazards
@@ -187,20 +198,17 @@ def _stale(
                 and (comment, code) not in used
                 and (code in ran or code not in known)
             ):
-                yield _stale_note(facts, comment, code, known)
+                yield _stale_note(file, shown, comment, code, known)
 
 
-def _stale_note(facts: Facts, comment: Comment, code: str, known: set[str]) -> Planned:
+def _stale_note(file: ParsedFile, shown: str | None, comment: Comment, code: str, known: Set[str]) -> Planned:
     message = (
         "accepts no hazard: there is none of this code here (any more); take the comment out"
         if code in known
         else f"accepts no hazard: {code or 'it'} names no rule; write accept[CODE]"
     )
-    file = None if facts.is_entry else facts.script.shown
-    place = facts.script.source.place(comment.line)
-    return Planned(
-        code or "accept", comment.line, comment.column, Note(facts.script.tree, message), place, file
-    )
+    place = file.source.place(comment.line)
+    return Planned(code or "accept", comment.line, comment.column, Note(file.tree, message), place, shown)
 
 
 def is_lost(positions: Positions, planned: Planned, gone: Sequence[tuple[Planned, Gone]]) -> bool:

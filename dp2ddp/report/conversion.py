@@ -29,12 +29,12 @@ def conversion_text(conversion: Conversion, written: str | None) -> str:
 def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
     yield verdict(conversion, written)
     strategy = conversion.strategy
-    if conversion.changed and (strategy or conversion.style != "exact"):
+    if conversion.changed:
         yield ""
-        if strategy and conversion.style == "exact":
-            yield from (_choice(kind, choice) for kind, choice in strategy.choices.items())
-        else:
+        if conversion.style != "exact":
             yield from _differences(conversion)
+        elif strategy:
+            yield from (_choice(kind, choice) for kind, choice in strategy.choices.items())
         if conversion.helpers:
             yield f"  helpers: {_helpers(conversion.helpers)}"
         yield ""

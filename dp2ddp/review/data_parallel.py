@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dp2ddp.codemod.convert import MENTION, ProjectPlan, plan_project
+from dp2ddp.codemod.convert import MENTION, NEW_CODEMOD, Options, ProjectPlan, plan_project
 from dp2ddp.codemod.edits import DropImport, Hazard, Import, Lift
 from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.plan import WRAP_RULE, WRAP_RULES, Planned, listed
 from dp2ddp.errors import Dp2DdpError, SourceError
 from dp2ddp.review.files import read_bytes
@@ -67,6 +68,8 @@ def check_project(entry: str, project: Project) -> tuple[list[PlacedProblem], li
     """`check_entry`, of a project that was read already."""
     read = [entry, *(str(module.source.path) for module in project.modules if module.source.path)]
     try:
+        if os.environ.get(NEW_CODEMOD) == "small":
+            return [*_problems_of_plan(entry, project)], read
         planned = plan_project(project)
     except SourceError:
         raise
@@ -100,6 +103,36 @@ def _problems(entry: str, planned: ProjectPlan) -> Iterator[PlacedProblem]:
         for wrap in {wrap.line: wrap for wrap in reversed(wraps)}.values():  # the first on its line
             advice = f"{_convert(entry)}: {_result(edits, hazards, planned)}"
             yield _placed(entry, facts, wrap, Level.NOTE, WRAPPED, advice)
+
+
+def _problems_of_plan(entry: str, project: Project) -> Iterator[PlacedProblem]:
+    """By the new codemod (issue 27), while it stands beside the other."""
+    from dp2ddp.codemod.small.convert import plan_program  # reads a script only where one is found
+
+    planned = plan_program(project, Options())
+    plans = planned.plans if planned else ()
+    edits = sum(len(listed(each.plan.edits)) for each in plans)
+    hazards = sum(len(each.plan.hazards) for each in plans)
+    for each in plans:
+        for hazard in each.plan.hazards:
+            assert isinstance(hazard.finding, Hazard)
+            message, advice = hazard.finding.message, hazard.finding.advice
+            yield _placed_in(entry, each.module, hazard, Level.ERROR, message, advice)
+        wraps = [edit for edit in each.plan.edits if _is_wrap(edit)] if planned and planned.converts else []
+        for wrap in {wrap.line: wrap for wrap in reversed(wraps)}.values():  # the first on its line
+            files = sum(bool(other.edits) for other in plans)
+            size = f"{edits} edit{'s' if edits > 1 else ''} in {files} file{'s' if files > 1 else ''}"
+            open_ones = f", {hazards} hazard{'s' if hazards > 1 else ''} to answer" if hazards else ""
+            advice = f"{_convert(entry)}: {size}{open_ones}"
+            yield _placed_in(entry, each.module, wrap, Level.NOTE, WRAPPED, advice)
+
+
+def _placed_in(
+    entry: str, module: Module, planned: Planned, level: Level, message: str, advice: str
+) -> PlacedProblem:
+    assert not isinstance(planned.finding, (Import, Lift))  # which stand nowhere
+    problem = place_problem(module, planned.finding.node, planned.code, level, message, advice)
+    return replace(problem, file=entry if module is module.program.entry else module.shown)
 
 
 def _is_wrap(edit: Planned) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dp2ddp.codemod.acceptance import Comments
+from dp2ddp.codemod.editable import ParsedFile
 from dp2ddp.codemod.facts.script import Script
 from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
@@ -69,7 +70,13 @@ def _placed(script: Script, rule: CheckRule, problem: Problem) -> PlacedProblem:
 
 
 def place_problem(
-    script: Script, node: ast.AST, code: str, level: Level, message: str, advice: str, fixable: bool = False
+    script: ParsedFile,
+    node: ast.AST,
+    code: str,
+    level: Level,
+    message: str,
+    advice: str,
+    fixable: bool = False,
 ) -> PlacedProblem:
     """A problem at a node, with its place as a person looks for it."""
     source, positions = script.source, script.positions

@@ -239,7 +239,14 @@ def _enough_real_devices(count: int) -> bool:
 
 def start_recorder(stage: Stage, rank: int) -> Recorder:
     """Observe this process from now on."""
-    from dp2ddp.runtime import aligned_draws, decisions, forward_rows, loader_batches, precision
+    from dp2ddp.runtime import (
+        aligned_draws,
+        decisions,
+        forward_rows,
+        loader_batches,
+        precision,
+        replica_draws,
+    )
     from dp2ddp.trace.recorder import Recorder
 
     assert stage.trace is not None
@@ -250,4 +257,5 @@ def start_recorder(stage: Stage, rank: int) -> Recorder:
     loader_batches.observe_batches(recorder)
     decisions.observe_decisions(recorder)
     precision.observe_precision(recorder)
+    replica_draws.ReplicaDraws.observers.append(recorder.saw_host_draws)
     return recorder

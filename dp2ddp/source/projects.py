@@ -226,7 +226,8 @@ class _Search:
         if tree is None or source.path is None:
             return []
         nodes = list(ast.walk(tree))
-        added = [root for root in added_roots(tree, nodes, source.path.resolve()) if root not in self.roots]
+        file = source.path.resolve()
+        added = [root for root in added_roots(tree, nodes, file, self.entry) if root not in self.roots]
         again, self.unfound = (self.unfound, []) if added else ([], self.unfound)
         self.roots += added
         imports = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
@@ -281,7 +282,8 @@ def _python_path() -> Iterator[Path]:
 
 
 def _folders_above(entry: Path) -> Iterator[Path]:
-    """Where a package may lie that was installed for development: the current folder, and those above the script."""
+    """Where a package may lie that was installed for development: the current folder, those above the script, and
+    the folder `src` of each."""
     current = Path.cwd().resolve()
     if entry.is_relative_to(current):
         yield current
@@ -290,10 +292,17 @@ def _folders_above(entry: Path) -> Iterator[Path]:
         (place for place, parent in enumerate(above) if any((parent / mark).exists() for mark in TOPS)), 0
     )
     yield from above[1 : top + 1]
+    yield from (folder / "src" for folder in above[: top + 1] if (folder / "src").is_dir())
 
 
-def added_roots(tree: ast.Module, nodes: Sequence[ast.AST], file: Path) -> Iterator[Path]:
-    """The folders that a file adds to sys.path, as far as they are built from its own place and from text."""
+def added_roots(
+    tree: ast.Module, nodes: Sequence[ast.AST], file: Path, entry: Path | None = None
+) -> Iterator[Path]:
+    """The folders that a file adds to sys.path, as far as they are built from its own place and from text.
+
+    `sys.path.append("core")` means a folder of the one that the script is started in: the current folder or, where that
+    has none, the script's own.
+    """
     if not any(
         isinstance(node, ast.Attribute) and node.attr == "path" and _dotted(node) == "sys.path"
         for node in nodes
@@ -310,6 +319,8 @@ def added_roots(tree: ast.Module, nodes: Sequence[ast.AST], file: Path) -> Itera
     for node in nodes:
         if isinstance(node, ast.Call) and node.args and _dotted(node.func) in adders:
             folder = _folder_of(node.args[-1], values, file)
+            if folder and not folder.is_dir() and folder.is_relative_to(_runs_in(file)) and entry:
+                folder = entry.parent / folder.relative_to(_runs_in(file))
             if folder and folder.is_dir():
                 yield folder.resolve()
 

@@ -117,6 +117,10 @@ class Recorder:
         self._events.precision(dtype)
         self._unchecked.add(Unchecked.AUTOCAST)
 
+    def saw_host_draws(self) -> None:
+        """Replicas have drawn on the host."""
+        self._unchecked.add(Unchecked.HOST_DRAWS)
+
     def saw_cast(self, tensor: torch.Tensor, dtype: torch.dtype, place: str) -> None:
         """Half precision has been asked for by hand."""
         self.quietly(self._note_cast, tensor, dtype, place)

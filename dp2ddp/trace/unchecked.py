@@ -15,6 +15,7 @@ class Unchecked(Enum):
     TF32 = "TF32"
     CUDNN = "cuDNN's choice of kernels"
     FUSED = "the GPU's fused optimizer"
+    HOST_DRAWS = "which replica draws which number on the host (DataParallel's threads race for them)"
 
 
 def unchecked_of_optimizer(optimizer: Any) -> Iterator[Unchecked]:

@@ -17,26 +17,38 @@ def group_of(tensor: torch.Tensor) -> Any:
     return Host.group if tensor.device.type == "cpu" else None
 
 
+def gather_tensors(tensor: torch.Tensor) -> List[torch.Tensor]:
+    """The tensors of all ranks, in rank order; all have one shape."""
+    with torch.inference_mode(False):  # in which torch 1.13 could not receive anything
+        gathered = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
+    dist.all_gather(gathered, tensor, group_of(tensor))
+    return gathered
+
+
+class CannotBeSent(RuntimeError):
+    """Raised on all ranks; one that raised alone would leave the others waiting."""
+
+
 def tell_all(news: Any = None, source: int = 0) -> Any:
     """One rank's news, rank 0's unless said otherwise, on every rank."""
-    box = [news]
-    dist.broadcast_object_list(box, source, Host.group)
-    return box[0]
+    is_source, size = dist.get_rank() == source, torch.zeros(1, dtype=torch.int64)
+    if is_source:
+        try:
+            packed = pickle.dumps(news, protocol=4)
+        except Exception as reason:
+            news = CannotBeSent(f"rank {source} cannot send this to the other ranks: {reason}")
+            packed = pickle.dumps(news)
+        size[0] = len(packed)
+    dist.broadcast(size, source, Host.group)
+    message = torch.frombuffer(bytearray(packed if is_source else int(size)), dtype=torch.uint8)
+    dist.broadcast(message, source, Host.group)
+    news = news if is_source else pickle.loads(message.numpy().tobytes())
+    if isinstance(news, CannotBeSent):
+        raise news
+    return news
 
 
 def exchange_numbers(numbers: List[int]) -> List[List[int]]:
     """The numbers of all ranks, in rank order; each rank brings as many."""
     own = torch.tensor([int(number) for number in numbers])
-    each = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(each, own, Host.group)
-    return [other.tolist() for other in each]
-
-
-def sendable(value: Any, error: Any) -> Any:
-    """A value and an error as they are, if they can be sent to other ranks; else an error that says so."""
-    try:
-        pickle.loads(pickle.dumps((value, error)))
-        return value, error
-    except Exception as reason:
-        said = f"{type(error).__name__}: {error}" if error else f"cannot be sent to other ranks: {reason}"
-        return None, RuntimeError(said)
+    return [each.tolist() for each in gather_tensors(own)]

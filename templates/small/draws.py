@@ -8,7 +8,7 @@ from typing import Any, Iterator, List
 import torch
 import torch.distributed as dist
 
-from .streams import ReplicaStream, host_streams, set_host_streams, share_device_stream
+from .streams import ReplicaStream, host_streams, same_streams, set_host_streams, share_device_stream
 
 
 class ReplicaDraws:
@@ -23,13 +23,11 @@ class ReplicaDraws:
 
     @contextmanager
     def __call__(self, has_rows: bool) -> Iterator[None]:
+        device_stream = self.enter_device() if torch.cuda.is_available() else None
         script = host_streams()
         seed = int(torch.randint(2**62, (), device="cpu")) + dist.get_rank()
         self.after = torch.get_rng_state()
         begun = seed_host_streams(seed)
-        device_stream = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
-        if device_stream is not None and dist.get_rank():
-            torch.cuda.set_rng_state(ReplicaStream.current())
         try:
             yield
         finally:
@@ -37,6 +35,12 @@ class ReplicaDraws:
             set_host_streams(script)
             if device_stream is not None:
                 self.leave_device(device_stream, has_rows)
+
+    def enter_device(self) -> torch.Tensor:
+        script = torch.cuda.get_rng_state()
+        if dist.get_rank():
+            torch.cuda.set_rng_state(ReplicaStream.current())
+        return script
 
     def leave_device(self, script: torch.Tensor, has_rows: bool) -> None:
         end = torch.cuda.get_rng_state()
@@ -60,11 +64,3 @@ def seed_host_streams(seed: int) -> List[Any]:
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed % 2**32)
     return host_streams()
-
-
-def same_streams(one: List[Any], other: List[Any]) -> bool:
-    return same_numpy(one[2], other[2]) and one[0] == other[0] and torch.equal(one[1], other[1])
-
-
-def same_numpy(one: Any, other: Any) -> bool:
-    return one is other or bool((one[1] == other[1]).all()) and one[2:] == other[2:]

@@ -2,98 +2,108 @@
 
 import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from typing import Any
-
-import torch
-import torch.distributed as dist
+import weakref
+from typing import Any, Callable, Iterator, Optional
 
 from .rank0 import ask_rank0, run_on_rank0
-from .ranks import together
+from .ranks import own_rank, together
 from .trackers import make_on_rank0
 
+READS = ("read", "readline", "readlines", "seek", "tell", "truncate")
 
-class LogFile:
-    """The built-in open, for a file that rank 0 writes; the other ranks write a nameless one of their own."""
 
-    def __init__(self, path: Any, mode: str = "r", buffering: int = -1, **options: Any) -> None:
-        self.writes, self.reads = bool(set(mode) & set("wax+")), "+" in mode
+class FileOnRank0:
+    """An open file that rank 0 writes. The others write to the null device; what they read of it is rank 0's.
+
+    Rank 0 alone meets a full disk. In a with block it goes on, as the others do; all raise the error at its end.
+    """
+
+    def __init__(self, opener: Callable[..., Any], path: Any, mode: str, *args: Any, **options: Any) -> None:
         files = []
-        if self.writes:
-            run_on_rank0(lambda: files.append(self.opened(path, mode, buffering, **options)))
-        if self.writes and not files:
-            mode = mode.replace("r+", "w").replace("a", "w").replace("x", "w")
-            if self.opened is open:
-                files.append(tempfile.TemporaryFile(mode, buffering, **options))
-            else:
-                files.append(self.opened(os.devnull, mode, buffering, **options))
-        self.file = files[0] if files else self.opened(path, mode, buffering, **options)
-
-    opened = staticmethod(open)
+        run_on_rank0(lambda: files.append(opener(path, mode, *args, **options)))
+        self.file = files[0] if files else opener(os.devnull, mode.replace("x", "w"), *args, **options)
+        self.name, self.is_in_block = path, False
+        self.error: Optional[OSError] = None
+        weakref.finalize(self, self.file.close)  # at exit too, where torch may keep what a script forgot
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self.file, name)
-        if self.writes and self.reads and name in ("read", "readline", "readlines", "seek", "tell"):
-            return lambda *args: ask_rank0(lambda: method(*args))
-        return method
+        found = getattr(vars(self)["file"], name)
+        if name in READS:
+            return lambda *args: ask_rank0(found, *args)
+        if name in ("write", "writelines", "flush") and self.is_in_block:
+            return lambda *args: self.try_to(found, *args)
+        return found
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.readlines() if self.writes and self.reads else self.file)
+        return iter(self.readlines())
 
-    def __enter__(self) -> "LogFile":
+    def try_to(self, method: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return method(*args)
+        except OSError as error:
+            print(f"{error}: all ranks raise this when they have written {self.name}", file=sys.stderr)
+            self.error = self.error or error
+
+    def __enter__(self) -> "FileOnRank0":
+        self.is_in_block = True
         return self
 
     def __exit__(self, *error: Any) -> None:
         self.close()
 
     def close(self) -> None:
-        """All ranks leave when the file is complete."""
-        if not self.file.closed:
+        """All ranks go on when rank 0's file is complete."""
+        if self.file.closed:
+            return
+        is_failing = sys.exc_info()[0] is not None  # the other ranks may not come here
+        try:
             self.file.close()
-            if self.writes and together() and not sys.exc_info()[0]:
-                dist.barrier()
+        except OSError as error:
+            self.error = self.error or error
+        if not is_failing:
+            ask_rank0(self.raise_error)
+
+    def raise_error(self) -> None:
+        if self.error is not None:
+            raise self.error
 
 
-def open_on_rank0(path: Any, mode: str = "r", buffering: int = -1, **options: Any) -> LogFile:
-    """The built-in open, of a file that rank 0 writes."""
-    return LogFile(path, mode, buffering, **options)
+def open_on_rank0(file: Any, mode: str = "r", *args: Any, **options: Any) -> Any:
+    """The built-in open: what is written goes to rank 0's file alone."""
+    return (
+        FileOnRank0(open, file, mode, *args, **options)
+        if writes(mode)
+        else open(file, mode, *args, **options)
+    )
+
+
+def writes(mode: str) -> bool:
+    return bool(set(mode) & set("wax+"))
 
 
 def open_by_on_rank0(
     opener: Callable[..., Any], path: Any, mode: str = "r", *args: Any, **options: Any
 ) -> Any:
-    """gzip.open and its like: what is written goes to rank 0's file alone."""
-    if not set(mode) & set("wax+"):
+    """The same for gzip.open and its like; what another library opens to write, rank 0 has."""
+    if not writes(mode):
         return opener(path, mode, *args, **options)
-    if getattr(opener, "__name__", "") == "open" and opener.__module__ in ("gzip", "bz2", "lzma", "codecs"):
-        kind = type(
-            "LogFile",
-            (LogFile,),
-            {
-                "opened": staticmethod(
-                    lambda path, mode, buffering, **given: opener(path, mode, *args, **given)
-                )
-            },
-        )
-        return kind(path, mode, **options)
-    return make_on_rank0(opener, path, mode, *args, **options)
+    is_like_open = opener is open or getattr(opener, "__module__", "") in ("gzip", "bz2", "lzma", "codecs")
+    return (FileOnRank0 if is_like_open else make_on_rank0)(opener, path, mode, *args, **options)
 
 
 def open_path_on_rank0(method: Callable[..., Any], mode: str = "r", *args: Any, **options: Any) -> Any:
-    """path.open(mode); something else that can be opened is opened on all ranks."""
+    """path.open(mode); what is no path opens its own on every rank."""
     owner = getattr(method, "__self__", None)
-    return (
-        LogFile(owner, mode, *args, **options)
-        if isinstance(owner, os.PathLike)
-        else method(mode, *args, **options)
-    )
+    if isinstance(owner, os.PathLike):
+        return open_on_rank0(owner, mode, *args, **options)
+    return method(mode, *args, **options)
 
 
 def write_on_rank0(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a method by whose name it writes a file; where it turns out that it is given no path, it is called on all ranks."""
-    owner = getattr(method, "__self__", None)
-    paths = [each for each in (owner, *args, *kwargs.values()) if isinstance(each, (str, os.PathLike))]
-    if isinstance(owner, torch.nn.Module) or not paths and not isinstance(owner, LogFile):
+    """Call what writes a file, by its name. Where it is given no path, or an open file, each rank calls it."""
+    given = (*args, *kwargs.values())
+    is_of_path = isinstance(getattr(method, "__self__", None), os.PathLike)
+    has_path = is_of_path or any(isinstance(each, (str, os.PathLike)) for each in given)
+    if not has_path or any(hasattr(each, "write") for each in given):
         return method(*args, **kwargs)
-    return run_on_rank0(method, *args, **kwargs)
+    return ask_rank0(method, *args, **kwargs) if together() or own_rank() == 0 else None

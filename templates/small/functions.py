@@ -1,16 +1,19 @@
-"""The parts of DataParallel, over ranks."""
+"""The parts of DataParallel over ranks: all ranks hold all chunks, all replicas and all outputs, and replica r runs on rank r."""
 
-from typing import Any
+import weakref
+from typing import Any, List, Tuple
 
 import torch
 import torch.distributed as dist
 
 from .draws import ReplicaDraws
-from .model import WholeBatchParallel
+from .meeting import SideEffects, meet
+from .model import WholeBatchParallel, changes_of, copies_of, sums_of, versions_of
 from .one_rank import share_tree
 from .ranks import together
 from .replicas import make_replica, share_tensors
-from .sums import CopyToRanks, GradientSums
+from .rows import Rows
+from .sums import CopyToRanks
 from .trees import map_tensors, tensors_of
 
 
@@ -22,16 +25,18 @@ class DataParallelOnRanks(WholeBatchParallel):
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
             return self.module(*inputs, **kwargs)
         rows, options = self.scatter(inputs, kwargs, self.device_ids)
+        if not rows and not options:
+            rows, options = ((),), ({},)
         replicas = self.replicate(self.module, self.device_ids[: len(rows)])
         return self.gather(self.parallel_apply(replicas, rows, options), self.output_device)
 
     def scatter(self, inputs: Any, kwargs: Any, device_ids: Any) -> Any:
         return scatter_kwargs_on_ranks(inputs, kwargs, device_ids, self.dim)
 
-    def replicate(self, module: torch.nn.Module, device_ids: Any) -> Any:
+    def replicate(self, module: torch.nn.Module, device_ids: Any) -> List[Any]:
         return replicate_on_ranks(module, device_ids)
 
-    def parallel_apply(self, replicas: Any, inputs: Any, kwargs: Any) -> Any:
+    def parallel_apply(self, replicas: Any, inputs: Any, kwargs: Any) -> List[Any]:
         return parallel_apply_on_ranks(replicas, inputs, kwargs)
 
     def gather(self, outputs: Any, output_device: Any) -> Any:
@@ -39,97 +44,157 @@ class DataParallelOnRanks(WholeBatchParallel):
 
 
 def scatter_on_ranks(inputs: Any, target_gpus: Any, dim: int = 0) -> Any:
-    """torch.nn.parallel.scatter: all ranks hold all chunks."""
-    count = len(target_gpus)
+    """torch.nn.parallel.scatter."""
+    if isinstance(inputs, torch.Tensor):
+        return scatter_tensor_on_ranks(target_gpus, None, dim, inputs)
+    if not isinstance(inputs, (tuple, list, dict)) or not inputs:
+        return [inputs for _ in target_gpus]
+    items = inputs.items() if isinstance(inputs, dict) else inputs
+    rows = zip(*(scatter_on_ranks(item, target_gpus, dim) for item in items))
+    kind: Any = type(inputs)
+    return [kind(*row) if hasattr(kind, "_fields") else kind(row) for row in rows]
 
-    def cut(thing: Any) -> list[Any]:
-        if isinstance(thing, torch.Tensor):
-            return [*thing.chunk(count, dim)]
-        if isinstance(thing, tuple) and hasattr(thing, "_fields"):
-            return [type(thing)(*each) for each in zip(*map(cut, thing))]
-        if isinstance(thing, (tuple, list)) and thing:
-            return [type(thing)(each) for each in zip(*map(cut, thing))]
-        if isinstance(thing, dict) and thing:
-            return [type(thing)(each) for each in zip(*map(cut, thing.items()))]
-        return [thing] * count
 
-    return cut(inputs)
+def scatter_tensor_on_ranks(
+    target_gpus: Any, chunk_sizes: Any, dim: int, tensor: torch.Tensor
+) -> Tuple[torch.Tensor, ...]:
+    """torch.nn.parallel._functions.Scatter.apply."""
+    parts = tensor.chunk(len(target_gpus), dim) if chunk_sizes is None else tensor.split([*chunk_sizes], dim)
+    device = "cuda" if torch.cuda.is_available() else tensor.device
+    return tuple(part.to(device) for part in parts)
 
 
 def scatter_kwargs_on_ranks(inputs: Any, kwargs: Any, target_gpus: Any, dim: int = 0) -> Any:
-    rows = scatter_on_ranks(tuple(inputs), target_gpus, dim) if inputs else []
-    options = scatter_on_ranks(kwargs, target_gpus, dim) if kwargs else []
-    longest = max(len(rows), len(options), 1)
-    rows = [*rows, *[()] * (longest - len(rows))]
-    options = [*options, *[{}] * (longest - len(options))]
+    """torch.nn.parallel.scatter_gather.scatter_kwargs."""
+    rows = [*scatter_on_ranks(inputs, target_gpus, dim)] if inputs else []
+    options = [*scatter_on_ranks(kwargs, target_gpus, dim)] if kwargs else []
+    rows += [() for _ in options[len(rows) :]]
+    options += [{} for _ in rows[len(options) :]]
     return tuple(rows), tuple(options)
 
 
-class ReplicaOfRank:
-    """A replica that parallel_apply_on_ranks runs, on the rank of its number."""
+def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = False) -> List[Any]:
+    """torch.nn.parallel.replicate: replica r runs on rank r alone."""
+    rows = Rows(0)
+    rows.want_gradient = True  # other things may be summed in backward between these
+    with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
+        copies = copies_of(network, sums_of(network, rows))
+    replicas = [make_replica(network, copies) for _ in devices]
+    for number, replica in enumerate(replicas):
+        replica.of_all_ranks = number, network, copies
+        if number != dist.get_rank() and dist.get_world_size() > 1:
+            replica.forward = Refuse(number)
+    return replicas
 
-    def __init__(self, module: torch.nn.Module, number: int) -> None:
-        self.module_of_all, self.number = module, number
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(vars(self)["module_of_all"], name)
+class Refuse:
+    """The forward of another rank's replica."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("a replica is run by parallel_apply, on the rank of its number")
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __call__(self, *inputs: Any, **kwargs: Any) -> None:
+        raise RuntimeError(f"replica {self.number} runs on rank {self.number}: call it by parallel_apply")
 
 
-def replicate_on_ranks(network: torch.nn.Module, devices: Any, detach: bool = False) -> list[Any]:
-    return [ReplicaOfRank(network, number) for number, _ in enumerate(devices)]
+class Broadcasts:
+    """What was broadcast by hand and is still in use, in the order of the calls."""
+
+    copies: "List[weakref.ref[torch.Tensor]]" = []  # their gradients are summed over the ranks
+    others: "List[weakref.ref[torch.Tensor]]" = []  # the first replica may change these in place
+
+
+def broadcast_on_ranks(target_gpus: Any, *tensors: torch.Tensor) -> Tuple[torch.Tensor, ...]:
+    """torch.nn.parallel._functions.Broadcast.apply: copies for each device, of which rank r uses those of its number."""
+    trained = [tensor for tensor in tensors if tensor.requires_grad and torch.is_grad_enabled()]
+    copies = dict(zip(map(id, trained), CopyToRanks.apply(*trained) if trained and together() else trained))
+    Broadcasts.copies += map(weakref.ref, copies.values())
+    Broadcasts.others += [weakref.ref(tensor) for tensor in tensors if id(tensor) not in copies]
+    first = [copies.get(id(tensor), tensor) for tensor in tensors]
+    others = [copies[id(tensor)] if id(tensor) in copies else tensor.clone() for tensor in tensors]
+    return (*first, *others * (len(target_gpus) - 1))
+
+
+def in_use(tensors: "List[weakref.ref[torch.Tensor]]") -> List[torch.Tensor]:
+    tensors[:] = [each for each in tensors if each() is not None]
+    return [tensor for tensor in (each() for each in tensors) if tensor is not None]
+
+
+def reduce_add_on_ranks(destination: Any, count: int, *tensors: torch.Tensor) -> Tuple[torch.Tensor, ...]:
+    """torch.nn.parallel._functions.ReduceAddCoalesced.apply, of tensors that all ranks hold."""
+    return tuple(sum(tensors[place + count :: count], tensors[place]) for place in range(count))
+
+
+class Running:
+    """The replicas of the call of parallel_apply that goes on."""
+
+    numbers: List[int] = []
+    exchange_messages = False  # while they run, so that nobody may wait for one that has failed
 
 
 def parallel_apply_on_ranks(
     modules: Any, inputs: Any, kwargs_tup: Any = None, devices: Any = None
-) -> list[Any]:
-    """Rank r runs module r on inputs r; all ranks get all outputs."""
-    rank, world, count = dist.get_rank(), dist.get_world_size(), len(modules)
+) -> List[Any]:
+    """torch.nn.parallel.parallel_apply: all ranks get all outputs."""
     inputs = [each if isinstance(each, (tuple, list)) else (each,) for each in inputs]
-    kwargs_tup = kwargs_tup or [{}] * count
-    if world == 1:
-        return [
-            getattr(module, "module_of_all", module)(*args, **kwargs)
-            for module, args, kwargs in zip(modules, inputs, kwargs_tup)
-        ]
-    if count > world:
-        raise RuntimeError(f"{count} replicas need as many ranks")
-    networks = [*dict.fromkeys(getattr(module, "module_of_all", module) for module in modules)]
-    parameters = [*dict.fromkeys(p for network in networks for p in network.parameters())]
-    copies = {p: p.view_as(p) for p in parameters}
-    trained = [p for p in parameters if p.requires_grad and torch.is_grad_enabled()]
-    if trained:
-        copies.update(GradientSums(trained, [], wait=True).copies())
-    chunks = [leaf for leaf in tensors_of((inputs, kwargs_tup)) if leaf.requires_grad]
-    entered = dict(zip(map(id, chunks), CopyToRanks.apply(*chunks))) if chunks else {}
-    inputs, kwargs_tup = map_tensors(lambda leaf: entered.get(id(leaf), leaf), (inputs, kwargs_tup))
-    number = rank if rank < count else 0
-    mine = getattr(modules[number], "module_of_all", modules[number])
-    with ReplicaDraws()(rank < count):
-        outputs = make_replica(mine, copies)(*inputs[number], **kwargs_tup[number])
-    if any(network.training for network in networks):
-        share_tensors([*dict.fromkeys(b for network in networks for b in network.buffers())])
-    leaves = [*copies.values(), *entered.values()]
-    return [share_tree(outputs, owner, leaves) for owner in range(count)]
+    options = [each or {} for each in kwargs_tup or [None] * len(modules)]
+    if dist.get_world_size() == 1:
+        return [module(*rows, **named) for module, rows, named in zip(modules, inputs, options)]
+    numbers = [getattr(module, "of_all_ranks", (place,))[0] for place, module in enumerate(modules)]
+    if max(numbers) >= dist.get_world_size():
+        raise RuntimeError(f"{max(numbers) + 1} replicas need as many ranks")
+    origins = [module.of_all_ranks[1:] for module in modules if hasattr(module, "of_all_ranks")]
+    networks = [*dict.fromkeys(network for network, _ in origins)]
+    has_rows, Running.numbers = dist.get_rank() in numbers, numbers
+    place = numbers.index(dist.get_rank()) if has_rows else 0
+    mine = modules[place]
+    if not has_rows:  # it runs the first replica, for its messages and its way back, and keeps nothing
+        vars(mine).pop("forward", None)
+    tensors = [
+        tensor for tensor in tensors_of((inputs, options)) if tensor.requires_grad and torch.is_grad_enabled()
+    ]
+    entered = dict(zip(map(id, tensors), CopyToRanks.apply(*tensors))) if tensors else {}
+    rows, named = map_tensors(lambda tensor: entered.get(id(tensor), tensor), (inputs[place], options[place]))
+    outputs, error, draws, before = None, None, ReplicaDraws(), [versions_of(network) for network in networks]
+    with draws(has_rows):
+        try:
+            outputs = mine(*rows, **named)
+        except Exception as raised:
+            if Running.exchange_messages:
+                raise
+            error = raised if has_rows else None
+    changes = [changes_of(network, old) for network, old in zip(networks, before)]
+    own = SideEffects(
+        draws.on_host, draws.on_device, any(each[0] for each in changes), any(each[1] for each in changes)
+    )
+    effects, _ = meet(error, own, [])
+    draws.go_on(effects.drew_on_host, effects.drew_on_device)
+    shared = [b for network in networks for b in network.buffers()] if effects.changed_buffers else []
+    shared += [p for network in networks for p in network.parameters()] if effects.changed_parameters else []
+    share_tensors([*dict.fromkeys([*shared, *in_use(Broadcasts.others)])])
+    ties = [
+        *(copy for _, copies in origins for copy in copies.values()),
+        *entered.values(),
+        *in_use(Broadcasts.copies),
+    ]
+    if not has_rows:
+        ties += [tensor for tensor in tensors_of(outputs) if tensor.requires_grad]
+    return [share_tree(outputs if owner == dist.get_rank() else None, owner, ties) for owner in numbers]
 
 
 def gather_on_ranks(outputs: Any, target_device: Any = None, dim: int = 0) -> Any:
-    """torch.nn.parallel.gather: all ranks hold all outputs."""
+    """torch.nn.parallel.gather."""
     first = outputs[0]
     if isinstance(first, torch.Tensor):
-        return (
-            torch.cat([each.reshape(1) for each in outputs])
-            if not first.dim()
-            else torch.cat([*outputs], dim)
-        )
+        if all(each.dim() == 0 for each in outputs):  # DataParallel makes a vector of numbers
+            return torch.stack([*outputs])
+        return torch.cat([*outputs], dim)
     if first is None:
         return None
+    kind: Any = type(first)
     if isinstance(first, dict):
-        return type(first)(
+        return kind(
             (key, gather_on_ranks([each[key] for each in outputs], target_device, dim)) for key in first
         )
-    if hasattr(first, "_fields"):
-        return type(first)(*(gather_on_ranks(each, target_device, dim) for each in zip(*outputs)))
-    return type(first)(gather_on_ranks(each, target_device, dim) for each in zip(*outputs))
+    joined = (gather_on_ranks(each, target_device, dim) for each in zip(*outputs))
+    return kind(*joined) if hasattr(kind, "_fields") else kind(joined)

@@ -1,99 +1,77 @@
-"""Batches that rank 0 loads for all."""
+"""A DataLoader whose batches rank 0 makes for all."""
 
-import os
-from collections.abc import Iterator
-from itertools import islice
-from typing import Any
+import functools
+from itertools import count, islice
+from typing import Any, Callable, Iterable, Iterator, List
 
 import torch
 import torch.distributed as dist
-from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 from torch.utils.data import DataLoader
 
+from .batches import share_batch
 from .broadcast import tell_all
 from .ranks import ranks_apart, together
-from .streams import host_streams, set_host_streams
-
-SMALL = 2**16  # bytes of a tensor that go inside the message
-
-
-class Lent:
-    """A tensor of rank 0's, as another process of the node can map it."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        storage = tensor.untyped_storage()
-        fd, self.nbytes = storage._share_fd_cpu_()
-        self.fd = os.dup(fd)
-        self.form = tensor.dtype, tensor.storage_offset(), tensor.shape, tensor.stride()
-
-    def borrow(self, pid: int) -> torch.Tensor:
-        """The same numbers in private pages: what this rank writes there, no other sees."""
-        memory = torch.from_file(
-            f"/proc/{pid}/fd/{self.fd}", shared=False, size=self.nbytes, dtype=torch.uint8
-        )
-        return torch.empty(0, dtype=self.form[0]).set_(memory.untyped_storage(), *self.form[1:])
+from .streams import host_streams, same_streams, set_host_streams
+from .trees import map_tensors
 
 
-def is_lent(leaf: Any) -> bool:
-    plain = type(leaf) is torch.Tensor and leaf.layout == torch.strided and leaf.device.type == "cpu"
-    return plain and leaf.nbytes > SMALL and not leaf.requires_grad
+class Rank0Loader(DataLoader):  # type: ignore[type-arg]
+    """A DataLoader whose workers rank 0 alone starts; all ranks get its batches. Without workers, all ranks load alike."""
 
-
-class Rank0Loader(DataLoader):
-    """A DataLoader whose workers rank 0 alone starts; all ranks get its batches. Without workers, all ranks make the same batches."""
-
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Any:
+        make = super().__iter__
         if self.num_workers == 0 or not together():
-            return super().__iter__()
-        batches = iter(())
-        if dist.get_rank() == 0:
+            return make()
+        batches = Rank0Batches(self.follow_sampler if dist.get_rank() else make)
+        if self.generator is not None:  # a seed for the workers was drawn from it
+            self.generator.set_state(tell_all(self.generator.get_state()))
+        return batches
+
+    def follow_sampler(self) -> Iterator[Any]:
+        """What rank 0's loop does to the sampler, done on another rank: it may count, or draw from its own generator."""
+        indices = iter(self._index_sampler)
+        for _ in islice(indices, self.num_workers * (self.prefetch_factor or 2)):
+            pass
+        return (next(indices, None) for _ in count())
+
+
+def iterate_on_rank0(iterable: Iterable[Any]) -> Iterator[Any]:
+    """What rank 0 gets of an iterable, on all ranks: threads and processes hand over in an order of their own."""
+    if not together():
+        return iter(iterable)
+    copy = functools.partial(map_tensors, torch.clone)  # who has filled a tensor may do so again
+    return Rank0Batches(lambda: iter(()) if dist.get_rank() else map(copy, iterable))
+
+
+class Rank0Batches:
+    """Rank 0's iterator, on all ranks: its items, its errors, and where its random numbers stand behind each."""
+
+    def __init__(self, make: Callable[[], Iterator[Any]]) -> None:
+        self.batches: Iterator[Any] = iter(())
+        self.do_on_rank0(lambda: setattr(self, "batches", make()))
+
+    def __iter__(self) -> "Rank0Batches":
+        return self
+
+    def __next__(self) -> Any:
+        return self.do_on_rank0(lambda: next(self.batches))
+
+    def do_on_rank0(self, work: Callable[[], Any]) -> Any:
+        """Rank 0's answer counts, or its error (the end is one); other ranks work to follow the sampler."""
+        if not together():
+            raise RuntimeError("all ranks must ask for batches at once, each in its main thread")
+        news: List[Any] = [None, None, None]
+        before = host_streams()
+        try:
             with ranks_apart():
-                batches = super().__iter__()
-        set_host_streams(tell_all(host_streams()))
-        return hand_out(
-            batches,
-            [
-                each
-                for each in (self.generator, *map(generator_of, (self.sampler, self.batch_sampler)))
-                if each is not None
-            ],
-        )
-
-
-def generator_of(sampler: Any) -> Any:
-    own = getattr(sampler, "generator", None)
-    return own if own is not None else getattr(getattr(sampler, "sampler", None), "generator", None)
-
-
-def hand_out(batches: Iterator[Any], generators: list[Any]) -> Iterator[Any]:
-    """Rank 0's batches, and its random numbers, on every rank of the node."""
-    lent: list[Lent] = []
-    while True:
-        news = None
-        if dist.get_rank() == 0:
-            try:
-                with ranks_apart():
-                    batch, error = list(islice(batches, 1)), None
-            except Exception as raised:
-                batch, error = [], raised
-            states = [generator.get_state() for generator in generators]
-            news = (
-                os.getpid(),
-                tree_map(lambda leaf: Lent(leaf) if is_lent(leaf) else leaf, batch),
-                host_streams(),
-                states,
-                error,
-            )
-        pid, batch, streams, states, error = tell_all(news)
-        set_host_streams(streams)
-        for generator, state in zip(generators, states):
-            generator.set_state(state)
-        if error is not None:
-            raise error
-        mine = tree_map_only(Lent, lambda leaf: leaf.borrow(pid), batch)
-        for old in lent:
-            os.close(old.fd)
-        lent = [leaf for leaf in tree_leaves(batch) if isinstance(leaf, Lent)] if dist.get_rank() == 0 else []
-        if not batch:
-            return
-        yield mine[0]
+                news[0] = work()
+        except Exception as error:
+            news[1] = error
+        after = host_streams()
+        moved = news[2] = None if same_streams(before, after) else after
+        news = share_batch(news)
+        if moved or news[2]:
+            set_host_streams(news[2] or before)
+        if news[1] is not None:
+            raise news.pop(1)  # no frame may hold it: it holds the frames, and they the workers
+        return news[0]

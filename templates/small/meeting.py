@@ -2,7 +2,7 @@
 
 from typing import List, NamedTuple, Optional, Tuple
 
-from .broadcast import exchange_numbers, sendable, tell_all
+from .broadcast import exchange_numbers, tell_all
 
 AT_ONCE = 8  # sizes of outputs that go with the first message
 
@@ -27,7 +27,8 @@ def meet(
     all_numbers = exchange_numbers([error is not None, *own, len(sizes), *first])
     failed = [numbers[0] for numbers in all_numbers]
     if any(failed):
-        raise error or tell_all(sendable(None, error), failed.index(1))[1]
+        told = tell_all(error, failed.index(1))  # by the first of them, to all
+        raise error or told
     if len({numbers[5] for numbers in all_numbers}) > 1:
         raise RuntimeError("replicas give different numbers of outputs: DataParallel cannot gather them")
     columns = [[*map(bool, column)] for column in zip(*all_numbers)][1:5]

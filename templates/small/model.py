@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from .draws import ReplicaDraws
 from .meeting import SideEffects, meet
-from .ranks import together
+from .ranks import init_distributed, together
 from .replicas import make_replica, share_tensors
 from .rows import Rows
 from .sums import GradientSums
@@ -22,16 +22,22 @@ class WholeBatchParallel(torch.nn.Module):
     Parameters and buffers are the same on all ranks (buffers are rank 0's, as DataParallel keeps its first replica's).
     """
 
+    stands_for_data_parallel = True  # as no class of the script's own does
+    of_program: Any = None  # the wrapper that does
+
     def __init__(
         self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
     ) -> None:
         super().__init__()
+        init_distributed()  # a script that was not converted may import what was
         self.module, self.dim = module, dim
         self.device_ids = [*range(dist.get_world_size())] if device_ids is None else [*device_ids]
         first = self.device_ids[0] if self.device_ids else None
         self.output_device = first if output_device is None else output_device
         share_tensors([*module.parameters(), *module.buffers()])
         torch.nn.DataParallel.__setstate__ = WholeBatchParallel.take_place  # of one that comes out of a file
+        if "stands_for_data_parallel" in vars(type(self)):
+            WholeBatchParallel.of_program = type(self)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
@@ -42,7 +48,7 @@ class WholeBatchParallel(torch.nn.Module):
         return replica(*inputs, **kwargs)
 
     def _get_name(self) -> str:
-        return "DataParallel" if type(self) is WholeBatchParallel else type(self).__name__
+        return "DataParallel" if type(self) is WholeBatchParallel.of_program else type(self).__name__
 
     def __deepcopy__(self, memo: Any) -> Any:
         new = type(self).__new__(type(self))
@@ -52,7 +58,7 @@ class WholeBatchParallel(torch.nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """In a file it is the DataParallel that it stands for."""
-        if type(self) is not WholeBatchParallel:
+        if type(self) is not WholeBatchParallel.of_program:
             return super().__reduce_ex__(protocol)
         first = torch.device("cuda", self.device_ids[0]) if self.device_ids else None
         kind = (torch.nn.DataParallel, object, None)
@@ -60,11 +66,8 @@ class WholeBatchParallel(torch.nn.Module):
 
     def take_place(self, state: Any) -> None:
         if type(self) is torch.nn.DataParallel:
-            self.__class__ = WholeBatchParallel
+            self.__class__ = WholeBatchParallel.of_program
         torch.nn.Module.__setstate__(self, state)
-
-
-WholeBatchParallel.__name__ = "DataParallel"
 
 
 def data_parallel_on_ranks(
@@ -94,9 +97,11 @@ def compute_own_rows(module: torch.nn.Module, dim: int, run_replica: Any, inputs
     device = parameters[0].device if parameters else None
     inputs, kwargs = map_tensors(lambda tensor: rows.take(tensor, device), (inputs, kwargs))
     outputs, error, before = None, None, versions_of(module)
+    sums = sums_of(module, rows)
+    copies = copies_of(module, sums)
     with draws(rows.has_any):
         try:
-            outputs = run_replica(make_replica(module, copies_of(module, rows)), rows.has_any, inputs, kwargs)
+            outputs = run_replica(make_replica(module, copies), rows.has_any, inputs, kwargs)
         except Exception as raised:
             error = raised if rows.has_any else None
     own = SideEffects(draws.on_host, draws.on_device, *changes_of(module, before))
@@ -107,18 +112,23 @@ def compute_own_rows(module: torch.nn.Module, dim: int, run_replica: Any, inputs
         share_tensors([*module.buffers()])
     if effects.changed_parameters:  # a forward that writes into weights: those of replica 0 stay
         share_tensors(parameters)
+    if sums:
+        sums.watch_buffers([*module.buffers()])
     next_counts = iter(counts)
     return map_tensors(lambda output: rows.join(output, next(next_counts)), outputs)
 
 
-def copies_of(module: torch.nn.Module, rows: Rows) -> Dict[Any, torch.Tensor]:
-    """What stands for parameters in the replica of this rank: their gradients are summed over the ranks."""
-    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in module.parameters()}
-    trained = [p for p in copies if p.requires_grad and torch.is_grad_enabled()]
+def sums_of(module: torch.nn.Module, rows: Rows) -> Optional[GradientSums]:
+    """What sums the gradients of a forward over the ranks, if it leaves any."""
+    trained = [p for p in module.parameters() if p.requires_grad and torch.is_grad_enabled()]
     sparse = [part.weight for part in module.modules() if getattr(part, "sparse", False) is True]
-    if trained:
-        copies.update(GradientSums(trained, sparse, wait=rows.want_gradient).copies())
-    return copies
+    return GradientSums(trained, sparse, wait=rows.want_gradient) if trained else None
+
+
+def copies_of(module: torch.nn.Module, sums: Optional[GradientSums]) -> Dict[Any, torch.Tensor]:
+    """What stands for parameters in the replica of this rank."""
+    copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in module.parameters()}
+    return {**copies, **(sums.copies() if sums else {})}
 
 
 def versions_of(module: torch.nn.Module) -> Tuple[List[int], List[int]]:

@@ -11,11 +11,14 @@ from .trees import map_tensors, tensors_of
 
 def share_tree(tree: Any, owner: int, ties: Sequence[torch.Tensor]) -> Any:
     """The tree of one rank on all of them; ties are what all ranks go back to in backward, as the owner does."""
-    forms = tell_all(map_tensors(form_of, tree) if owner == dist.get_rank() else None, owner)
-    own = tensors_of(tree)
+    devices = [tensor.device.type for tensor in tensors_of(tree)]
+    forms, kinds = tell_all(
+        (map_tensors(form_of, tree), devices) if owner == dist.get_rank() else None, owner
+    )
+    own, kind = tensors_of(tree), iter(kinds)
 
     def share(form: torch.Tensor) -> torch.Tensor:
-        device = ties[0].device if ties else "cpu"
+        device = next(kind)
         tensor = next(own) if owner == dist.get_rank() else torch.empty_like(form, device=device)
         return FromRank.apply(owner, form.requires_grad, tensor, *ties)
 

@@ -3,31 +3,33 @@
 import io
 import shutil
 import tempfile
-from typing import Any, Callable
+from typing import Any, Callable, List
 
 import torch.distributed as dist
 
-from .broadcast import Host, sendable, tell_all
+from .broadcast import Host, tell_all
 from .ranks import own_rank, ranks_apart, together
+from .streams import host_streams, same_streams, set_host_streams
 
 
 def ask_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function on rank 0 alone, once all ranks have come here; every rank gets its answer, or its error."""
     if not together():
         return function(*args, **kwargs)
-    dist.barrier(
-        Host.group
-    )  # a rank may still be asking whether the folder is there that rank 0 is about to make
+    dist.barrier(Host.group)  # a rank may still ask for the folder that rank 0 is about to make
     news: Any = None
     if dist.get_rank() == 0:
-        answer = error = None
+        answer, error, before = None, None, host_streams()
         try:
             with ranks_apart():
                 answer = function(*args, **kwargs)
         except Exception as raised:
             error = raised
-        news = sendable(answer, error)
-    answer, error = tell_all(news)
+        after = host_streams()
+        news = answer, error, None if same_streams(before, after) else after
+    answer, error, streams = tell_all(news)
+    if streams:
+        set_host_streams(streams)  # what has drawn on rank 0 has drawn for all
     if error is not None:
         raise error
     return answer
@@ -35,18 +37,26 @@ def ask_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def run_on_rank0(function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     """Call a function on rank 0 alone, for what it does; its end, or its error, is that of all."""
+
+    def run() -> None:
+        function(*args, **kwargs)
+
     if any(isinstance(each, (io.BytesIO, io.StringIO)) for each in (*args, *kwargs.values())):
-        function(*args, **kwargs)  # into memory: each rank has its own
+        run()  # into memory: each rank has its own
     elif together() or own_rank() == 0:
-        ask_rank0(lambda: function(*args, **kwargs) and None)
+        ask_rank0(run)
 
 
 def rank0_first(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function on every rank, on rank 0 before the others: they find what it has downloaded."""
-    made = []
+    made: List[Any] = []
+    before = host_streams()
     ask_rank0(lambda: made.append(function(*args, **kwargs)))
+    if made:
+        return made[0]
+    set_host_streams(before)
     with ranks_apart():
-        return made[0] if made else function(*args, **kwargs)
+        return function(*args, **kwargs)
 
 
 class TemporaryFolderOnRank0(tempfile.TemporaryDirectory):  # type: ignore[type-arg]

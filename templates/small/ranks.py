@@ -40,14 +40,16 @@ def init_distributed() -> None:
         return  # a worker of a DataLoader that imports the script; a notebook that runs this once more
     backend, timeout = "gloo", timedelta(hours=2)
     if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+        devices = torch.cuda.device_count()
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % devices)
         torch.serialization.register_package(0, lambda storage: None, load_on_own_device)
-        backend = "nccl" if dist.is_nccl_available() else "gloo"
+        if dist.is_nccl_available() and int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= devices:
+            backend = "nccl"  # which wants a device for each rank
     if "RANK" in os.environ:
         dist.init_process_group(backend, timeout=timeout)
         Host.group = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
     else:
-        dist.init_process_group("gloo", init_method="tcp://localhost:0", rank=0, world_size=1)
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     Rank.process = os.getpid()
     atexit.register(end_distributed)
     sys.excepthook = show_error
@@ -73,12 +75,12 @@ def has_joined() -> bool:
 
 
 def own_rank() -> int:
-    return dist.get_rank() if has_joined() else 0
+    return dist.get_rank() if has_joined() else int(os.environ.get("RANK", 0))
 
 
 def count_ranks() -> int:
     """How many ranks there are: as many as there were devices."""
-    return dist.get_world_size()
+    return dist.get_world_size() if has_joined() else 1
 
 
 def together() -> bool:
@@ -106,6 +108,7 @@ def show_error(*error: Any) -> None:
 def end_distributed() -> None:
     if Rank.process == os.getpid():
         gc.collect()
+        Rank.process = 0
         dist.destroy_process_group()
 
 
@@ -114,7 +117,7 @@ def load_on_own_device(storage: Any, location: str) -> Any:
     return storage.cuda(torch.cuda.current_device()) if location.startswith("cuda") else None
 
 
-def own_device(device: Any) -> Any:
+def own_device(device: Any, index: Any = None) -> Any:
     """The rank's device, where a script names one by its number."""
     is_number = isinstance(device, int) and not isinstance(device, bool)
     if is_number or isinstance(device, (str, torch.device)) and str(device).startswith("cuda"):

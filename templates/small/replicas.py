@@ -31,7 +31,7 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
     for part, replica in replicas.items():
         for name, child in part._modules.items():
             if child is not None:
-                setattr(replica, name, replicas[child])
+                replica._modules[name] = replicas[child]
         for name, parameter in part._parameters.items():
             if parameter is None:
                 replica._parameters[name] = None

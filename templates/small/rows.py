@@ -5,7 +5,7 @@ from typing import Any, List
 import torch
 import torch.distributed as dist
 
-from .broadcast import group_of
+from .broadcast import gather_tensors
 
 
 class TakeRows(torch.autograd.Function):
@@ -30,9 +30,7 @@ class JoinRows(torch.autograd.Function):
         rows = rows.transpose(0, dim)
         padded = rows.new_zeros(max(counts), *rows.shape[1:])  # all_gather wants equal shapes
         padded[: len(rows)] = rows
-        gathered = [torch.empty_like(padded) for _ in counts]
-        dist.all_gather(gathered, padded, group_of(padded))
-        parts = [part[:count].transpose(0, dim) for part, count in zip(gathered, counts)]
+        parts = [part[:count].transpose(0, dim) for part, count in zip(gather_tensors(padded), counts)]
         return torch.cat(parts, dim)
 
     @staticmethod

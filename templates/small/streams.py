@@ -23,6 +23,14 @@ def set_host_streams(states: List[Any]) -> None:
         sys.modules["numpy"].random.set_state(states[2])
 
 
+def same_streams(one: List[Any], other: List[Any]) -> bool:
+    return same_numpy(one[2], other[2]) and one[0] == other[0] and torch.equal(one[1], other[1])
+
+
+def same_numpy(one: Any, other: Any) -> bool:
+    return one is other or bool((one[1] == other[1]).all()) and one[2:] == other[2:]
+
+
 def share_streams(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call what seeds a stream from the operating system: all ranks go on with rank 0's."""
     result = function(*args, **kwargs)

@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 
 from .broadcast import exchange_numbers
+from .replicas import share_tensors
 from .rows import JoinRows
 
 Tensors = Sequence[torch.Tensor]
@@ -26,12 +27,17 @@ class GradientSums:
         self.sparse = [i for i, parameter in enumerate(parameters) if any(parameter is one for one in sparse)]
         self.buckets = make_buckets(parameters, self.sparse)
         self.in_graphs.add(self)
+        self.watch_buffers([])
         self.begin()
 
     def begin(self) -> None:
         self.own: List[Optional[Tensors]] = [None] * len(self.buckets)
         self.messages: List[torch.Tensor] = []
         self.works: List[Any] = []
+
+    def watch_buffers(self, buffers: List[torch.Tensor]) -> None:
+        """Backward may change them: a checkpoint runs its part of the forward again."""
+        self.buffers, self.versions = buffers, [buffer._version for buffer in buffers]
 
     def copies(self) -> Dict[torch.Tensor, torch.Tensor]:
         """What stands for each parameter in the replica of this rank."""
@@ -75,6 +81,8 @@ class GradientSums:
                 gradients[i] = part.view_as(self.parameters[i])
         for i in self.sparse:
             gradients[i] = sum_sparse(gradients[i], self.parameters[i])
+        if self.versions != [buffer._version for buffer in self.buffers]:
+            share_tensors(self.buffers)
         self.begin()
         self.in_graphs.discard(self)
         return gradients
@@ -91,8 +99,14 @@ def sum_sparse(gradient: Optional[torch.Tensor], parameter: torch.Tensor) -> tor
     own = own if own.is_sparse else own.new_empty(0).to_sparse()
     indices, values = own._indices()[0], own._values().reshape(-1, *parameter.shape[1:])
     counts = [numbers[0] for numbers in exchange_numbers([len(indices)])]
-    joined = JoinRows.apply(indices, counts, 0), JoinRows.apply(values, counts, 0)
-    return torch.sparse_coo_tensor(joined[0][None], joined[1], parameter.shape)
+    all_indices, all_values = JoinRows.apply(indices, counts, 0), JoinRows.apply(values, counts, 0)
+    parts = zip(all_indices.split(counts), all_values.split(counts))
+    total, *others = [
+        torch.sparse_coo_tensor(rows[None], numbers, parameter.shape) for rows, numbers in parts
+    ]
+    for other in others:  # as DataParallel adds them: the order of entries decides how they are rounded
+        total = total + other
+    return total
 
 
 def make_buckets(parameters: Tensors, left_out: Sequence[int]) -> List[List[int]]:

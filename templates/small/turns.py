@@ -1,339 +1,414 @@
-"""Forwards that ranks run one after another."""
+"""Forwards that fill what outlives them: ranks run their replicas one after another, and each begins with what the one before has left."""
 
-import copy
+import array
+import dis
+import functools
 import io
+import os
+import pickle
 import random
 import sys
-from typing import Any
+import zlib
+from collections import deque
+from contextlib import redirect_stdout
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Callable, Dict, List
 
 import torch
 import torch.distributed as dist
-from torch.utils._pytree import tree_leaves, tree_map_only
 
-from .replicas import make_replica
-from .rows import Form, from_rank
-from .streams import ReplicaStreams, host_streams, set_host_streams
+from .model import WholeBatchParallel
+from .one_rank import FromRank, share_tree
+from .replicas import share_tensors
 
 
-class ReplicaRun:
-    """One forward of a replica on each rank, and what DataParallel's process sees of all of them: prints, errors, draws, memories.
+class WholeBatchInTurns(WholeBatchParallel):
+    """WholeBatchParallel for a model whose forward or hooks print, or fill lists, counters, objects: what rank r's leaves there is told
+    to all before the next one runs, as replicas of one process see it. It costs the time that ranks wait for each other."""
 
-    Whether a forward draws on the host, or fills a list that outlives it, shows when it runs: the ranks then run their replicas once more, one
-    after another, and do so from then on: each begins where the one before has ended, as the replicas of one process do.
-    """
+    stands_for_data_parallel = True
 
-    def __init__(self, wrapper: Any, parts: list[Any], copies: Any, has_rows: bool) -> None:
-        self.wrapper, self.parts, self.copies, self.has_rows = wrapper, parts, copies, has_rows
-        self.rank, self.world = dist.get_rank(), dist.get_world_size()
-
-    def __call__(self, inputs: Any, kwargs: Any) -> Any:
-        streams, memory = host_streams(), Memory(self.parts)
-        device_stream = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
-        device_streams = dict(ReplicaStreams.device)
-        buffers = (
-            [(b, b.clone()) for part in self.parts for b in part._buffers.values() if b is not None]
-            if any(part.training for part in self.parts)
-            else []
-        )
-        if not vars(self.wrapper).get("in_turn"):
-            parameters = [
-                *dict.fromkeys(p for part in self.parts for p in part._parameters.values() if p is not None)
-            ]
-            norms, weights = (
-                norms_of(parameters),
-                None if "has_run" in vars(self.wrapper) else [p.detach().clone() for p in parameters],
-            )
-            vars(self.wrapper)["has_run"] = True
-            outputs, text, error = self.run(inputs, kwargs)
-            changed = self.has_rows and (not same_streams(streams, host_streams()) or bool(memory.changes()))
-            flags = self.tell([len(text), error is not None, changed])
-            if not flags[:, 2].any():
-                set_host_streams(streams)
-                return self.end(outputs, text, error, flags)
-            vars(self.wrapper)["in_turn"] = True
-            memory.restore()
-            for buffer, before in [*buffers, *zip(parameters, weights or ())]:
-                buffer.data.copy_(before)
-            if not torch.equal(norms, norms_of(parameters)):
-                raise RuntimeError(
-                    "a forward writes into weights, and draws or keeps something as well, but not from its first call on"
-                )
-            if device_stream is not None:
-                torch.cuda.set_rng_state(device_stream)
-                ReplicaStreams.device = device_streams
-        for rank in range(self.world):
-            if rank == self.rank:
-                set_host_streams(streams)
-                outputs, text, error = self.run(inputs, kwargs)
-                news = (host_streams(), memory.news()) if self.has_rows else (streams, [])
-            mine = rank == self.rank
-            told = news[1] if mine else None
-            box = [
-                (
-                    news[0],
-                    tree_map_only(
-                        torch.Tensor, lambda leaf: Form(leaf) if leaf.requires_grad else leaf, told
-                    ),
-                )
-                if mine
-                else None
-            ]
-            dist.broadcast_object_list(box, rank)
-            streams, forms = box[0]
-            memory.hear(keep_graphs(forms, told, rank, [*self.copies.values()]))
-        set_host_streams(streams)
-        return self.end(outputs, text, error, self.tell([len(text), error is not None, False]))
-
-    def run(self, inputs: Any, kwargs: Any) -> Any:
-        shown, text = sys.stdout, io.StringIO()
-        outputs = error = None
-        if self.rank or not self.has_rows:
-            sys.stdout = text
-        try:
-            with ReplicaStreams()(self.has_rows):
-                outputs = make_replica(self.parts, self.copies)(*inputs, **kwargs)
-        except Exception as raised:
-            error = raised
-        finally:
-            sys.stdout = shown
-        return outputs, text.getvalue() if self.has_rows else "", error if self.has_rows else None
-
-    def tell(self, numbers: list[Any]) -> torch.Tensor:
-        each = [torch.empty(len(numbers), dtype=torch.int64) for _ in range(self.world)]
-        dist.all_gather(each, torch.tensor([int(number) for number in numbers]))
-        return torch.stack(each)
-
-    def end(self, outputs: Any, text: str, error: Any, flags: torch.Tensor) -> Any:
-        if flags[:, :2].any():
-            all_news: list[Any] = [None] * self.world
+    def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
+        copies, memory, outputs, errors = own_parameters(replica), Memory(self.module), None, []
+        for rank in range(dist.get_world_size()):
+            news: Any = None
+            if rank == dist.get_rank():
+                printed = io.StringIO()
+                try:
+                    with redirect_stdout(printed):
+                        outputs = super().run_replica(replica, has_rows, inputs, kwargs)
+                except Exception as error:
+                    errors.append(error)
+                left = memory.news(has_rows, errors)
+                news = left, printed.getvalue() if has_rows else "", memory.new
+            left, printed_there, tensors = share_tree(news, rank, copies)
+            sys.stdout.write(printed_there)  # rank 0's is seen
             try:
-                dist.all_gather_object(all_news, (text, error))
-            except TypeError:
-                dist.all_gather_object(all_news, (text, error and RuntimeError(str(error))))
-            for own_text, _ in all_news[1:]:
-                sys.stdout.write(own_text)
-            first = next((raised for _, raised in all_news if raised is not None), None)
-            if first is not None:
-                raise error or first
+                memory.follow(rank, left, tensors)
+            except Exception as error:
+                errors.append(error)
+        memory.connect(copies)
+        share_tensors([*self.module.parameters()])  # a forward may write into their .data: replica 0's stay
+        if errors:
+            raise errors[0]
         return outputs
 
 
-def same_streams(one: Any, other: Any) -> bool:
-    def same(a: Any, b: Any) -> bool:
-        if isinstance(a, torch.Tensor):
-            return bool(torch.equal(a, b))
-        if isinstance(a, (tuple, list)):
-            return all(map(same, a, b))
-        return bool((a == b).all()) if hasattr(a, "all") else bool(a == b)
-
-    return same(one, other)
-
-
-def keep_graphs(forms: Any, told: Any, owner: int, ties: list[torch.Tensor]) -> Any:
-    """What one rank's forward keeps, on all ranks; tensors keep the way back to that rank."""
-    wanted = [leaf for leaf in tree_leaves(forms) if isinstance(leaf, Form)]
-    if not wanted:
-        return forms if told is None else told
-    own = iter([leaf for leaf in tree_leaves(told) if isinstance(leaf, torch.Tensor) and leaf.requires_grad])
-    return tree_map_only(Form, lambda form: from_rank(form, owner, next(own, None), ties), forms)
+def own_parameters(replica: Any) -> List[torch.Tensor]:
+    """The parameters of a replica: copies on all ranks but the first, so that writing into them (`p.data`) changes no others."""
+    own: Dict[int, torch.Tensor] = {}
+    for part in replica.modules():
+        for name, parameter in [*part._former_parameters.items()] if dist.get_rank() else ():
+            copy = own.setdefault(id(parameter), parameter.clone())
+            setattr(part, name, copy)
+    return [*own.values()] or [p for part in replica.modules() for p in part._former_parameters.values()]
 
 
 class Memory:
-    """What forwards may fill: lists, dicts, sets and numbers of a module, its class, its hooks, the file that its forward stands in, and of the
-    script's own objects that are found there."""
+    """All that a forward can reach and change, numbered in one order on all ranks, with a picture of what is in each thing."""
 
-    def __init__(self, parts: list[Any]) -> None:
-        self.places: list[tuple[Any, Any]] = []
-        self.seen: set[int] = {*map(id, parts)}
-        for part in parts:
-            hooks = [*part._forward_hooks.values(), *part._forward_pre_hooks.values()]
-            if not is_of_script(type(part)) and not hooks:
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.things: List[Any] = []
+        self.numbers: Dict[int, int] = {}  # by the id of a thing
+        self.new: List[torch.Tensor] = []  # tensors that the forward of this turn has put there
+        self.graphs: Dict[int, int] = {}  # by the number of a tensor with a gradient: the rank that made it
+        for tensor in (*module.parameters(), *module.buffers()):
+            self.add(tensor)
+        self.looked_after = len(self.things)  # by the wrapper
+        self.learn([*module.modules()])
+        self.pictures = self.look()
+
+    def add(self, thing: Any) -> None:
+        self.numbers.setdefault(id(thing), len(self.things))
+        self.things.append(thing)
+
+    def learn(self, things: List[Any]) -> None:
+        """Number things, and what can be reached from them."""
+        pending = things[::-1]
+        while pending:
+            thing = pending.pop()
+            if isinstance(thing, PLAIN) or id(thing) in self.numbers:
                 continue
-            for hook in hooks:
-                self.visit_function(hook)
-            if is_of_script(type(part)):
-                self.visit(vars(part), numbers=False)
-                self.visit(type(part).__dict__, type(part))
-                self.visit_function(type(part).forward)
-        self.before = [self.copied(self.look(place)) for place in self.places]
+            if is_iterator(thing):
+                raise RuntimeError(
+                    f"a forward can reach {thing!r}, which ranks cannot share: keep a list, and a place in it"
+                )
+            self.add(thing)
+            content = content_of(thing)
+            if isinstance(content, (dict, list)):
+                pending += [*(content.values() if isinstance(content, dict) else content)][::-1]
 
-    def visit(self, values: Any, holder: Any = None, numbers: bool = True) -> None:
-        holder = values if holder is None else holder
-        if id(holder) in self.seen:
-            return
-        self.seen.add(id(holder))
-        for name, value in list(values.items()):
-            if isinstance(name, str) and name.startswith("_") and (not numbers or name.startswith("__")):
-                continue
-            if (
-                isinstance(value, CONTAINERS)
-                or is_tensor_like(value)
-                or stream_of(value) is not None
-                or numbers
-                and (isinstance(value, (int, float, str)) or value is None)
-            ):
-                self.places.append((holder, name))
-            elif (
-                is_of_script(type(value))
-                and not isinstance(value, (type, torch.nn.Module))
-                and hasattr(value, "__dict__")
-            ):
-                self.visit(vars(value))
+    def look(self) -> List[bytes]:
+        return [self.dump(content_of(thing)) for thing in self.things[self.looked_after :]]
 
-    def visit_function(self, function: Any) -> None:
-        owner = getattr(function, "__self__", None)
-        if not hasattr(function, "__code__") and owner is None and is_of_script(type(function)):
-            owner, function = function, type(function).__call__
-        if owner is not None and not isinstance(owner, torch.nn.Module) and hasattr(owner, "__dict__"):
-            self.visit(vars(owner))
-        function = getattr(function, "__func__", function)
-        names = getattr(getattr(function, "__code__", None), "co_freevars", ())
-        for name, cell in zip(names, getattr(function, "__closure__", None) or ()):
-            self.visit({name: cell.cell_contents})
-        if hasattr(function, "__globals__") and is_of_script(function):
-            self.visit(function.__globals__)
+    def changes(self) -> Dict[int, bytes]:
+        """What has changed since the last pictures, with the old ones."""
+        pairs = enumerate(zip(self.pictures, self.look()), self.looked_after)
+        return {number: old for number, (old, new) in pairs if old != new}
 
-    @staticmethod
-    def look(place: tuple[Any, Any]) -> Any:
-        holder, name = place
-        value = holder.get(name) if isinstance(holder, dict) else getattr(holder, name)
-        state = stream_of(value)
-        return value if state is None else state
+    def news(self, has_rows: bool, errors: List[Exception]) -> bytes:
+        """What this rank's forward has left, for the others; nothing where it has run for the form of its outputs alone."""
+        told: Dict[int, Any] = {}
+        try:
+            before = self.changes()
+            if not has_rows:
+                for number, picture in before.items():
+                    put(self.things[number], self.load(picture))
+                before, self.new = {}, []
+            told = {number: content_of(self.things[number]) for number in before}
+            return self.dump((self.kinds(), told))
+        except Exception as error:
+            errors.append(error)
+            return self.dump((self.kinds(), {}))
 
-    @staticmethod
-    def copied(value: Any) -> Any:
-        if is_tensor_like(value):
-            if value.nbytes > BIG:
-                return value, getattr(value, "_version", 0)  # seen if it changes, but it cannot be put back
-            return value.detach().clone() if isinstance(value, torch.Tensor) else value.copy()
-        if isinstance(value, list):
-            return [Memory.copied(each) if is_tensor_like(each) else each for each in value]
-        if isinstance(value, dict):
-            return {key: Memory.copied(each) if is_tensor_like(each) else each for key, each in value.items()}
-        return copy.copy(value) if isinstance(value, CONTAINERS) else value
+    def follow(self, rank: int, news: bytes, tensors: List[torch.Tensor]) -> None:
+        """Hold what a rank's forward has left."""
+        is_own, kinds = rank == dist.get_rank(), self.kinds()
+        if not is_own:
+            self.new = [stand_in(tensor) for tensor in tensors]
+        theirs, told = self.load(news)
+        if theirs != kinds:
+            raise RuntimeError("a forward can reach other things on this rank than on another")
+        for number, content in ({} if is_own else told).items():
+            put(self.things[number], content)
+        for tensor in self.new:
+            if tensor.requires_grad:
+                self.graphs[len(self.things)] = rank
+            self.add(tensor)
+        self.new = []
+        self.learn([each for number in told for each in inside(content_of(self.things[number]))])
+        self.pictures = self.look()
 
-    def changes(self) -> list[int]:
-        return [k for k, place in enumerate(self.places) if not alike(self.look(place), self.before[k])]
+    def kinds(self) -> int:
+        return zlib.crc32(" ".join(type(thing).__name__ for thing in self.things).encode())
 
-    def news(self) -> list[tuple[int, Any]]:
-        told = [(k, self.look(self.places[k])) for k in self.changes()]
-        if any(
-            isinstance(leaf, torch.Tensor) and leaf.requires_grad
-            for leaf in tree_leaves([value for _, value in told])
-        ):
-            raise RuntimeError(
-                "a forward keeps a tensor with its gradient's graph outside of its outputs: other ranks cannot have that"
-            )
-        return told
+    def connect(self, ties: List[torch.Tensor]) -> None:
+        """Give tensors that forwards have kept their way back to the rank that made them."""
+        for number, rank in self.graphs.items():
+            tensor = self.things[number]
+            own = tensor if rank == dist.get_rank() else tensor.detach()
+            self.things[number] = FromRank.apply(rank, True, own, *ties)
+        holders = [thing for thing in self.things if self.graphs and inside(content_of(thing))]
+        for thing in holders:
+            put(thing, self.load(self.dump(content_of(thing))))
 
-    def hear(self, told: list[tuple[int, Any]]) -> None:
-        for k, value in told:
-            if value is not self.look(self.places[k]):
-                self.put(k, value)
-            self.before[k] = self.copied(self.look(self.places[k]))
+    def dump(self, content: Any) -> bytes:
+        file = io.BytesIO()
+        try:
+            Writer(file, self.name_of).dump(content)
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise RuntimeError(f"a forward keeps what other ranks cannot have: {error}") from error
+        return file.getvalue()
 
-    def put(self, k: int, value: Any) -> None:
-        holder, name = self.places[k]
-        owner = holder.get(name) if isinstance(holder, dict) else getattr(holder, name)
-        if stream_of(owner) is not None:
-            return set_stream(owner, value[1])
-        kept = self.look(self.places[k])
-        if isinstance(value, tuple) and len(value) == 2 and is_tensor_like(value[0]):
-            raise RuntimeError(
-                f"a forward writes into {name}, which is too large to be kept the same on all ranks"
-            )
-        if isinstance(kept, torch.Tensor) and isinstance(value, torch.Tensor) and kept.shape == value.shape:
-            kept.data.copy_(value)
-        elif (
-            is_tensor_like(kept)
-            and is_tensor_like(value)
-            and not isinstance(kept, torch.Tensor)
-            and kept.shape == value.shape
-        ):
-            kept[...] = value
-        elif isinstance(kept, list):
-            kept[:] = value
-        elif isinstance(kept, (dict, set)):
-            kept.clear()
-            kept.update(value)
-        elif isinstance(holder, dict):
-            holder[name] = value
+    def name_of(self, thing: Any) -> Any:
+        """What stands in a picture for a thing that all ranks have, and for a new tensor."""
+        if id(thing) in self.numbers:
+            return self.numbers[id(thing)]
+        if not isinstance(thing, torch.Tensor):
+            return None
+        place = next((place for place, each in enumerate(self.new) if each is thing), len(self.new))
+        self.new[place:] = self.new[place:] or [thing]
+        return "new", place
+
+    def load(self, picture: bytes) -> Any:
+        return Reader(io.BytesIO(picture), self.things, self.new).load()
+
+
+class Writer(pickle.Pickler):
+    def __init__(self, file: Any, name_of: Callable[[Any], Any]) -> None:
+        super().__init__(file, 4)
+        self.name_of = name_of
+
+    def persistent_id(self, thing: Any) -> Any:
+        return self.name_of(thing)
+
+
+class Reader(pickle.Unpickler):
+    def __init__(self, file: Any, things: List[Any], new: List[torch.Tensor]) -> None:
+        super().__init__(file)
+        self.things, self.new = things, new
+
+    def persistent_load(self, name: Any) -> Any:
+        return self.new[name[1]] if isinstance(name, tuple) else self.things[name]
+
+
+PLAIN = (type(None), bool, int, float, complex, str, bytes)
+WRAPPED = (
+    (MethodType, ("__self__", "__func__")),
+    (functools.partial, ("func", "args", "keywords")),
+    (staticmethod, ("__func__",)),
+    (classmethod, ("__func__",)),
+    (property, ("fget",)),
+    (functools.cached_property, ("func",)),
+)
+CACHED = type(functools.lru_cache(maxsize=None)(len))
+OF_ALL_MODULES = {*vars(torch.nn.Module())}
+SEALED = {
+    "torch",
+    "numpy",
+    "builtins",
+    "threading",
+    "functools",
+    "logging",
+    "weakref",
+    "_io",
+    "_thread",
+    "_weakref",
+}
+
+
+def content_of(thing: Any) -> Any:
+    """What is in a thing: a dict or a list of other things, or a tuple that says its state; None for what does not change."""
+    kind = type(thing)
+    if isinstance(
+        thing, torch.nn.Module
+    ):  # what a replica sets is lost with it; what a hook sets on the module itself is not
+        hooks = [*thing._forward_hooks.values(), *thing._forward_pre_hooks.values()]
+        named = {name: each for name, each in vars(thing).items() if name not in OF_ALL_MODULES}
+        kinds = [] if isinstance(thing, WholeBatchParallel) else [kind]
+        return {**named, **dict(enumerate([*kinds, *hooks]))}
+    if isinstance(thing, torch.Tensor):
+        return (
+            (thing.shape, bytes_of(thing)) if kind is torch.Tensor and thing.layout is torch.strided else None
+        )
+    if is_array(thing):
+        return (thing.shape, thing.tobytes())
+    if isinstance(thing, (set, bytearray, array.array)):
+        return (*thing,)
+    if isinstance(thing, (dict, list, deque, tuple)):
+        items = [each for pair in thing.items() for each in pair] if isinstance(thing, dict) else thing
+        return [getattr(thing, "__dict__", None), *items]
+    if has_stream(thing):
+        return (stream_of(thing),)
+    for wrapped, names in WRAPPED:
+        if isinstance(thing, wrapped):
+            return [getattr(thing, name) for name in names]
+    if isinstance(thing, CACHED):
+        return {"function": thing.__wrapped__, "misses": thing.cache_info().misses}
+    if isinstance(thing, FunctionType):
+        return variables_of(thing) if is_of_script(thing.__module__) else None
+    if isinstance(thing, (type, ModuleType)):
+        if not is_of_script(thing.__module__ if isinstance(thing, type) else thing.__name__):
+            return None
+        bases = thing.__bases__ if isinstance(thing, type) else ()
+        return {
+            **{name: each for name, each in vars(thing).items() if not is_lasting(name, each)},
+            **dict(enumerate(bases)),
+        }
+    is_open = hasattr(thing, "__dict__") and kind.__module__.partition(".")[0] not in SEALED
+    return [vars(thing), kind] if is_open and not hasattr(kind, "differs_by_rank") else None
+
+
+def put(thing: Any, content: Any) -> None:
+    """Let a thing hold what another rank's holds."""
+    if isinstance(thing, torch.Tensor):
+        data = (
+            torch.frombuffer(bytearray(content[1]), dtype=torch.uint8)
+            if content[1]
+            else torch.empty(0, dtype=torch.uint8)
+        )
+        with torch.no_grad():
+            thing.resize_(content[0])
+        thing.data.copy_(data.view(thing.dtype).view(content[0]))
+    elif is_array(thing):
+        numpy = sys.modules["numpy"]
+        thing[...] = numpy.frombuffer(content[1], thing.dtype).reshape(content[0])
+    elif isinstance(thing, (set, dict, list, deque, bytearray)):
+        items = content if isinstance(content, tuple) else content[1:]
+        thing.clear()
+        if isinstance(thing, dict):
+            for key, value in zip(items[::2], items[1::2]):  # update() of a Counter adds
+                thing[key] = value
         else:
-            setattr(holder, name, value)
-
-    def restore(self) -> None:
-        for k in self.changes():
-            self.put(k, self.before[k])
-            self.before[k] = self.copied(self.look(self.places[k]))
-
-
-BIG = 2**20
-
-
-def stream_of(value: Any) -> Any:
-    """The state of a generator object."""
-    for method in ("get_state", "getstate"):
-        if hasattr(type(value), method) and (
-            isinstance(value, (torch.Generator, random.Random))
-            or type(value).__module__.startswith("numpy.random")
-        ):
-            return "stream", getattr(value, method)()
-    return ("stream", value.bit_generator.state) if hasattr(type(value), "bit_generator") else None
+            (thing.update if isinstance(thing, set) else thing.extend)(items)
+    elif isinstance(thing, array.array):
+        thing[:] = array.array(thing.typecode, content)
+    elif has_stream(thing):
+        set_stream(thing, content[0])
+    elif isinstance(thing, CACHED):
+        raise RuntimeError(
+            f"a forward calls {thing.__wrapped__.__name__}, whose cache ranks cannot share: take the cache away"
+        )
+    elif isinstance(content, dict):
+        for name, each in content.items():
+            put_variable(thing, name, each)
 
 
-def set_stream(owner: Any, state: Any) -> None:
-    if hasattr(type(owner), "bit_generator"):
-        owner.bit_generator.state = state
-    else:
-        (owner.set_state if hasattr(owner, "set_state") else owner.setstate)(state)
+def put_variable(thing: Any, name: Any, value: Any) -> None:
+    if isinstance(thing, FunctionType):
+        if isinstance(name, int):
+            thing.__closure__[name].cell_contents = value  # type: ignore[index]
+        elif isinstance(name, str):
+            thing.__globals__[name] = value
+    elif isinstance(name, str) and vars(thing).get(name) is not value:
+        vars(thing).update({name: value}) if isinstance(thing, torch.nn.Module) else setattr(
+            thing, name, value
+        )
 
 
-def is_tensor_like(value: Any) -> bool:
+def variables_of(function: Any) -> Dict[Any, Any]:
+    """Of the functions around it by their places, globals by their names; and what else a function holds."""
+    found: Dict[Any, Any] = {}
+    for place, cell in enumerate(function.__closure__ or ()):
+        if cell != CellType():  # one without a value
+            found[place] = cell.cell_contents
+    found.update(
+        {
+            name: function.__globals__[name]
+            for name in globals_of(function.__code__)
+            if name in function.__globals__
+        }
+    )
+    found["", 0] = vars(function)
+    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    return {**found, **{("", place): each for place, each in enumerate(defaults, 1)}}
+
+
+@functools.lru_cache(maxsize=None)
+def globals_of(code: CodeType) -> List[str]:
+    names = [each.argval for each in dis.get_instructions(code) if each.opname.endswith(("_GLOBAL", "_NAME"))]
+    inner = [name for each in code.co_consts if isinstance(each, CodeType) for name in globals_of(each)]
+    return sorted({*names, *inner})
+
+
+def inside(content: Any) -> List[Any]:
+    return [*content.values()] if isinstance(content, dict) else content if isinstance(content, list) else []
+
+
+def is_lasting(name: str, value: Any) -> bool:
+    """What a class or file has from its beginning."""
+    return name.startswith("__") and not isinstance(value, FunctionType)
+
+
+def is_of_script(home: Any) -> bool:
+    """Whether a file is the script's own, and no library's."""
+    file = getattr(sys.modules.get(home or ""), "__file__", None) or ""
+    is_helper = home in (__name__, WholeBatchParallel.__module__) and home != "__main__"
+    libraries = ("site-packages", "dist-packages", os.path.dirname(os.__file__))
     return (
-        isinstance(value, torch.Tensor)
-        or type(value).__module__ == "numpy"
-        and hasattr(value, "nbytes")
-        and hasattr(value, "copy")
+        home == "__main__"
+        or bool(file)
+        and not is_helper
+        and not any(library in file for library in libraries)
     )
 
 
-CONTAINERS = (list, dict, set)
+def is_array(thing: Any) -> bool:
+    return (
+        type(thing).__module__ == "numpy"
+        and hasattr(thing, "__array_finalize__")
+        and not thing.dtype.hasobject
+    )
 
 
-def is_of_script(kind: Any) -> bool:
-    """Whether a class or function is the script's own, of no library."""
-    home = kind.__module__ or ""
-    if home not in OF_SCRIPT:
-        file = getattr(sys.modules.get(home), "__file__", None) or (
-            "" if home == "__main__" else "lib/python"
-        )
-        OF_SCRIPT[home] = "site-packages" not in file and "lib/python" not in file and home != __name__
-    return OF_SCRIPT[home]
+def is_iterator(thing: Any) -> bool:
+    is_of_python = type(thing).__module__ in ("builtins", "itertools", "_queue")
+    return is_of_python and (hasattr(type(thing), "__next__") or hasattr(type(thing), "get_nowait"))
 
 
-OF_SCRIPT: dict[str, bool] = {"argparse": True, "types": True}
+def has_stream(thing: Any) -> bool:
+    is_numpys = type(thing).__module__.startswith("numpy.random") and hasattr(
+        thing, "bit_generator" if False else "shuffle"
+    )
+    return isinstance(thing, (torch.Generator, random.Random)) or is_numpys
 
 
-def alike(one: Any, other: Any) -> bool:
-    if isinstance(other, tuple) and len(other) == 2 and is_tensor_like(other[0]):
-        return one is other[0] and getattr(one, "_version", 0) == other[1]
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return (
-            one.shape == other.shape and one.dtype == other.dtype and bool(torch.equal(one.detach(), other))
-        )
-    if is_tensor_like(one) and is_tensor_like(other):
-        return one.shape == other.shape and bool((one == other).all())
-    if one is other:
-        return True
-    if is_tensor_like(one) or is_tensor_like(other):
-        return False
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(alike, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and alike([*one.values()], [*other.values()])
-    return type(one) is type(other) and bool(one == other)
+def stream_of(generator: Any) -> Any:
+    """The state of a generator of random numbers."""
+    if isinstance(generator, torch.Generator):
+        return bytes_of(generator.get_state())
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    return generator.bit_generator.state if hasattr(generator, "bit_generator") else generator.get_state()
 
 
-def norms_of(parameters: list[torch.Tensor]) -> torch.Tensor:
-    norms = torch._foreach_norm([p.detach() for p in parameters]) if parameters else []
-    return torch.stack([norm.double() for norm in norms]) if norms else torch.empty(0)
+def set_stream(generator: Any, state: Any) -> None:
+    if isinstance(generator, torch.Generator):
+        generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+    elif isinstance(generator, random.Random):
+        generator.setstate(state)
+    elif hasattr(generator, "bit_generator"):
+        generator.bit_generator.state = state
+    else:
+        generator.set_state(state)
+
+
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    flat = (
+        tensor.detach().cpu().clone().contiguous().reshape(-1)
+    )  # numpy() would fix the size of the tensor's own storage
+    return bytes(flat.view(torch.uint8).numpy().tobytes()) if flat.numel() else b""
+
+
+def stand_in(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of another rank, until it gets its way back there."""
+    own = tensor.detach()
+    if tensor.requires_grad:
+        own.requires_grad_().register_hook(refuse)
+    return own
+
+
+def refuse(gradient: torch.Tensor) -> None:
+    raise RuntimeError(
+        "a forward computes with a tensor that another replica's forward has kept, and wants its gradient: detach it"
+    )

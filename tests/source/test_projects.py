@@ -71,6 +71,26 @@ def test_folders_that_are_added_to_the_path(tmp_path: Path) -> None:
     assert names == ["_init_paths", "net"]
 
 
+def test_a_folder_that_is_added_by_its_name_is_the_scripts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"train": 'import sys\nsys.path.append("core")\nimport raft\n', "core__raft": "import parts\n"}
+    for folder in (tmp_path / "project", tmp_path / "elsewhere"):
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        assert project(tmp_path / "project", **files, core__parts="") == ["raft", "parts"]
+
+
+def test_a_package_in_the_folder_of_sources_beside_the_script(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    package = tmp_path / "src" / "detector"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "models.py").touch()
+    names = project(tmp_path, "scripts/train.py", scripts__train="from detector import models\n")
+    assert names == ["detector", "detector.models"]
+
+
 def test_a_package_in_the_repository_of_the_script(tmp_path: Path) -> None:
     names = project(
         tmp_path,

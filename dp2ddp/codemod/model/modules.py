@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dp2ddp.codemod.facts.positions import Positions
 from dp2ddp.codemod.model.nodes import FUNCTIONS, Function
-from dp2ddp.codemod.model.scopes import Binds, Reader, Scope
+from dp2ddp.codemod.model.scopes import Binding, Binds, Reader, Scope
 from dp2ddp.source.files import SourceFile
-from dp2ddp.source.parsing import parse
 
 if TYPE_CHECKING:
     from dp2ddp.codemod.model.program import Program
@@ -68,7 +67,7 @@ class Module:
 
     def __init__(self, source: SourceFile, dotted: str, program: Program, package: tuple[str, ...]) -> None:
         self.source, self.dotted, self.program = source, dotted, program
-        self.tree = parse(source)
+        self.tree = program.read(source)
         self.positions = Positions(source.text)
         reader = Reader(self.tree, package)
         self.top, self._in_order = reader.top, reader.nodes
@@ -105,18 +104,35 @@ class Module:
 
     @cached_property
     def mentions(self) -> dict[str, list[ast.expr]]:
-        """By dotted name, expressions that mean a thing itself (also by `getattr`), not a variable that holds it."""
+        """By dotted name, expressions that mean a thing itself (by `getattr`, too), not a variable that holds it."""
         calls = (
             call
             for call in self.all(ast.Call)
             if isinstance(call.func, ast.Name) and call.func.id == "getattr"
         )
         mentions: dict[str, list[ast.expr]] = {}
-        for node in (*self.all(ast.Name), *self.all(ast.Attribute), *calls):
+        for node in (*self.all(ast.Name), *self.all(ast.Attribute), *calls, *self.all(ast.Subscript)):
             is_use = isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
             if is_use and (name := self.name(node, follow=False)):
                 mentions.setdefault(name, []).append(node)
         return mentions
+
+    @cached_property
+    def by_word(self) -> dict[str, list[ast.Name | ast.Attribute]]:
+        """Names and attributes, by what they are called."""
+        words: dict[str, list[ast.Name | ast.Attribute]] = {}
+        for name in self.all(ast.Name):
+            words.setdefault(name.id, []).append(name)
+        for attribute in self.all(ast.Attribute):
+            words.setdefault(attribute.attr, []).append(attribute)
+        return words
+
+    def values(self, node: ast.AST | None) -> list[ast.AST]:
+        """The expressions that a name is set to by `name = expression`; of another expression itself."""
+        scope = self.scope_of[node].lookup(node.id) if isinstance(node, ast.Name) else None
+        if scope is None or not isinstance(node, ast.Name):
+            return [node] if node is not None else []
+        return [each.node for each in scope.bindings[node.id] if each.how is Binds.VALUE and each.node]
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes that a node stands in, from the inside."""
@@ -138,6 +154,80 @@ class Module:
         """A node as it is written."""
         return self.positions.source(node)
 
+    def stands_there(self, node: ast.AST) -> bool:
+        """Whether the text at a node's position is that node: before Python 3.12 not so inside of some f-strings."""
+        try:
+            parsed = ast.parse(f"({self.text(node)})", mode="eval").body
+        except (SyntaxError, ValueError, IndexError):
+            return False
+        return ast.dump(parsed) == ast.dump(node)
+
+    def never_runs(self, node: ast.AST) -> bool:
+        """Whether a node stands behind `if False:`, or in the other branch of `if True:`."""
+        child = node
+        for parent in self.around(node):
+            if isinstance(parent, (ast.If, ast.IfExp)) and isinstance(parent.test, ast.Constant):
+                branch = parent.orelse if parent.test.value else parent.body
+                if child in branch if isinstance(branch, list) else child is branch:
+                    return True
+            child = parent
+        return False
+
+    # --- values
+
+    def value(self, node: ast.expr) -> ast.expr:
+        """What a name stands for, where it has one value; any other expression itself."""
+        seen: set[ast.expr] = set()
+        while isinstance(node, ast.Name) and node not in seen:
+            seen.add(node)
+            match self.bindings(node):
+                case [Binding(how=Binds.VALUE, node=ast.expr() as only)]:
+                    node = only
+        return node
+
+    def bindings(self, node: ast.Name) -> list[Binding]:
+        """All that binds a name."""
+        scope = self.scope_of[node].lookup(node.id)
+        return scope.bindings[node.id] if scope else []
+
+    def bindings_of(self, name: str) -> list[Binding]:
+        """All that binds a name anywhere in this file."""
+        return self._all_bindings.get(name, [])
+
+    @cached_property
+    def _all_bindings(self) -> dict[str, list[Binding]]:
+        found: dict[str, list[Binding]] = {}
+        for scope in {id(scope): scope for scope in self.scope_of.values()}.values():
+            for name, bindings in scope.bindings.items():
+                found.setdefault(name, []).extend(bindings)
+        return found
+
+    def texts(self, node: ast.expr) -> Iterator[str]:
+        """The texts that an expression may be, as far as they are written: also one by one, in a loop over them."""
+        value = self.value(node)
+        match value:
+            case ast.Constant(value=str(text)):
+                yield text
+            case ast.Name() if [each.how for each in self.bindings(value)] == [Binds.ITEM]:
+                items = self.bindings(value)[0].node
+                if isinstance(items, ast.Name):
+                    items = self.value(items)
+                if isinstance(items, (ast.List, ast.Tuple)):
+                    yield from (text for item in items.elts for text in self.texts(item))
+
+    def definition(self, node: ast.AST) -> tuple[Module, ast.AST] | None:
+        """The function or class of the program that an expression names, and its file; `self.name` is a method."""
+        match node:
+            case ast.Name():
+                for binding in reversed(self.bindings(node)):
+                    if binding.how is Binds.DEFINITION and binding.node is not None:
+                        return self, binding.node
+            case ast.Attribute(value=ast.Name(id="self"), attr=attr):
+                owner = next((each for each in self.around(node) if isinstance(each, ast.ClassDef)), None)
+                methods = owner.body if owner else []
+                return next(((self, each) for each in methods if getattr(each, "name", None) == attr), None)
+        return self.program.definition(self.name(node))
+
     # --- names
 
     def name(self, node: ast.AST | None, *, follow: bool = True, seen: Seen = frozenset()) -> str | None:
@@ -151,11 +241,19 @@ class Module:
             case ast.Attribute(value=value, attr=attr):
                 owner = self.name(value, follow=follow, seen=seen)
                 return self.program.canonical(f"{owner}.{attr}", seen) if owner else None
-            case ast.Call(func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(attr)), *_]):
+            case (
+                ast.Call(func=ast.Name(id="getattr"), args=[value, ast.Constant(value=str(attr)), *_])
+                | ast.Subscript(
+                    value=ast.Attribute(value=value, attr="__dict__")
+                    | ast.Call(func=ast.Name(id="vars"), args=[value]),
+                    slice=ast.Constant(value=str(attr)),
+                )
+            ):
                 owner = self.name(value, follow=follow, seen=seen)
                 return self.program.canonical(f"{owner}.{attr}", seen) if owner else None
-            case ast.Call(func=func, args=[ast.Constant(value=str(text))]):
-                return text if self.name(func, follow=follow, seen=seen) in IMPORTING else None
+            case ast.Call(func=func, args=[given, *_]):
+                if self.name(func, follow=follow, seen=seen) in IMPORTING:
+                    return next(self.texts(given), None)
         return None
 
     def _name_of(self, node: ast.Name, name: str, follow: bool, seen: Seen) -> str | None:

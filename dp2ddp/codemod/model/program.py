@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from dp2ddp.codemod.model.modules import Module, Seen
+from dp2ddp.codemod.model.flow import Flow
+from dp2ddp.codemod.model.modules import Call, Module, Seen
+from dp2ddp.codemod.model.nodes import DEFINITIONS
+from dp2ddp.codemod.model.reach import Lookups, Reach
+from dp2ddp.codemod.model.scopes import Binding, Binds
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.parsing import parse
 from dp2ddp.source.projects import Project
 
 MAIN = "__main__"
@@ -18,13 +24,22 @@ class Program:
     """The script that is started, and the local modules that its imports reach.
 
     `spelling` gives things of libraries that have several names one; `knows` says which names a library has, for
-    `from library import *`. Both come from tables: the model itself knows no library.
+    `from library import *`; `lookups` which of its functions find things by names that the text does not tell. All
+    come from tables: the model itself knows no library. `starts`: functions of the script that a command calls.
+    `read` gives the tree of a file.
     """
 
     def __init__(
-        self, project: Project, spelling: Spelling = str, knows: Callable[[str], bool] = bool
+        self,
+        project: Project,
+        spelling: Spelling = str,
+        knows: Callable[[str], bool] = bool,
+        lookups: Lookups | None = None,
+        starts: frozenset[str] = frozenset(),
+        read: Callable[[SourceFile], ast.Module] = parse,
     ) -> None:
         self.project, self.spelling, self.knows = project, spelling, knows
+        self.lookups, self.starts, self.read = lookups or Lookups(), starts, read
         entry = project.entry_module or (project.entry.path.stem if project.entry.path else MAIN)
         self.by_name: dict[str, Module] = {}
         self.entry = Module(project.entry, entry, self, tuple(entry.split(".")[:-1]))
@@ -54,6 +69,27 @@ class Program:
             if module is not None:
                 return module, parts[count:]
         return None
+
+    def definition(self, dotted: str | None) -> tuple[Module, ast.AST] | None:
+        """The function or class of the program that a dotted name means, and its file."""
+        home = self._home(dotted) if dotted else None
+        if home is None:
+            return None
+        module, path = home
+        scope = module.top.bindings
+        found: ast.AST | None = None
+        for name in path:
+            found = next(
+                (each.node for each in reversed(scope.get(name, [])) if each.how is Binds.DEFINITION), None
+            )
+            if found is None:
+                return None
+            scope = {
+                each.name: [Binding(Binds.DEFINITION, each)]
+                for each in (found.body if isinstance(found, ast.ClassDef) else ())
+                if isinstance(each, DEFINITIONS)
+            }
+        return (module, found) if found is not None else None
 
     def canonical(self, dotted: str, seen: Seen = frozenset()) -> str | None:
         """The name under which a thing is known: through the program's files to where it comes from."""
@@ -89,6 +125,47 @@ class Program:
             elif meant := self.starred(inner, name, seen | {key}):
                 return meant
         return None
+
+    @cached_property
+    def reach(self) -> Reach:
+        """Which of its code can run when the script is started."""
+        return Reach(self, self.lookups)
+
+    @cached_property
+    def flow(self) -> Flow:
+        """Where its values come from."""
+        return Flow(self)
+
+    def calls_of(self, module: Module, function: ast.AST) -> Iterator[tuple[Module, Call]]:
+        """The calls of a function; of a method also those of whatever has its name and cannot be told."""
+        is_method = isinstance(module.parents[function], ast.ClassDef)
+        for other, call in self._calls_by_name.get(getattr(function, "name", ""), ()):
+            found = other.definition(call.node.func)
+            if found[1] is function if found else is_method and bool(call.method):
+                yield other, call
+
+    def closure(self, module: Module, function: ast.AST) -> Iterator[tuple[Module, ast.AST]]:
+        """A function, and the functions and classes of the program that it calls, and so on."""
+        pending, seen = [(module, function)], {function}
+        while pending:
+            home, node = pending.pop()
+            yield home, node
+            for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
+                found = home.definition(call.func)
+                if found and found[1] not in seen:
+                    seen.add(found[1])
+                    pending.append(found)
+
+    @cached_property
+    def _calls_by_name(self) -> dict[str, list[tuple[Module, Call]]]:
+        calls: dict[str, list[tuple[Module, Call]]] = {}
+        for module in self.modules:
+            for call in module.calls:
+                name = call.node.func.id if isinstance(call.node.func, ast.Name) else call.method
+                resolved = (call.name or "").rpartition(".")[2]
+                for each in {name, resolved} - {""}:
+                    calls.setdefault(each, []).append((module, call))
+        return calls
 
     @cached_property
     def methods(self) -> frozenset[str]:

@@ -16,7 +16,8 @@ class Binds(Enum):
     IMPORT = "import"
     DEFINITION = "definition"
     VALUE = "value"  # `name = expression`
-    OTHER = "other"  # a parameter, a loop, `with`, unpacking: what it holds cannot be read off
+    ITEM = "item"  # `for name in expression`
+    OTHER = "other"  # a parameter, `with`, unpacking: what it holds cannot be read off
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,9 @@ class Reader:
             case ast.NamedExpr(target=ast.Name(id=name), value=value):
                 yield name, Binding(Binds.VALUE, value)
             case ast.Name(id=name, ctx=ast.Store()) if not self._is_plain_target(node):
-                yield name, Binding(Binds.OTHER)
+                loop = self.parents.get(node)
+                is_loop = isinstance(loop, (ast.For, ast.comprehension)) and loop.target is node
+                yield name, Binding(Binds.ITEM, loop.iter) if is_loop else Binding(Binds.OTHER)  # type: ignore[union-attr]
             case ast.arg(arg=name):
                 yield name, Binding(Binds.OTHER)
             case ast.ExceptHandler(name=str(name)):

@@ -2,55 +2,125 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.checks import check_result
-from dp2ddp.codemod.convert import Conversion, FileConversion, Options
-from dp2ddp.codemod.helpers import HelperModule, helper_module
+from dp2ddp.codemod.convert import MENTION, Conversion, FileConversion, Options
+from dp2ddp.codemod.facts.looked_up import may_look_up
+from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.lift import Library, read_templates
-from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small.header import make_header
-from dp2ddp.codemod.small.mentions import is_type_test, mentions
-from dp2ddp.codemod.small.own_mode import OwnMode
+from dp2ddp.codemod.small.launch import launch_line, named_devices
+from dp2ddp.codemod.small.lookups import LOOKUPS
+from dp2ddp.codemod.small.ours import is_of_dp2ddp, of_the_user, read_tree, refuse_other_helpers
 from dp2ddp.codemod.small.plan import FilePlan, plan_file
-from dp2ddp.codemod.small.rule import all_rules
-from dp2ddp.launch.job import Job, command_line, standalone_words
+from dp2ddp.codemod.small.rule import Rule, pick_rules
+from dp2ddp.codemod.small.start import join_of
+from dp2ddp.codemod.small.unread import unread_libraries
+from dp2ddp.codemod.small.unused import with_unused_imports
+from dp2ddp.codemod.small.wraps import find_wraps, named_wraps, world_of
+from dp2ddp.source.console_scripts import console_script
 from dp2ddp.source.files import SourceFile
+from dp2ddp.source.parsing import parse
 from dp2ddp.source.projects import Project
+from dp2ddp.source.settings_files import find_mentions
+
+# Of a project that does not use DataParallel these alone have something to say: it may be there in disguise.
+OF_OTHERS = ("DDP902", "DDP912")
+FOREIGN = re.compile(r"replication_callback|\bimport_module\(|\b__import__\(")
+
+
+@dataclass(frozen=True)
+class ProgramPlan:
+    """What a conversion would do to each file of a program, before any text is changed."""
+
+    program: Program
+    plans: tuple[FilePlan, ...]
+
+    @property
+    def converts(self) -> bool:
+        """Whether anything is written: ranks join somewhere, and a wrap becomes one for them."""
+        joins = join_of(self.program.entry) is not None
+        return joins and any(each.plan.wraps_converted for each in self.plans)
+
+    @property
+    def is_project(self) -> bool:
+        """Whether more than the script itself changes, or its name must stay."""
+        others = (each for each in self.plans if each.module is not self.program.entry)
+        return bool(self.program.project.entry_names) or any(each.edits for each in others)
 
 
 def convert_small(project: Project, options: Options) -> Conversion:
-    """Convert the entry script of a project and its local modules; nothing is imported, run or written."""
-    program = Program(project, canonical, knows)
-    if not wraps(program):
-        return Conversion(FileConversion(project.entry, project.entry.text))
-    rules = [rule for rule in all_rules() if not options.ignore or not rule.code.startswith(options.ignore)]
-    plans = [plan_file(module, rules, options.accept) for module in program.modules]
-    if any(each.plan.hazards for each in plans):
-        return _conversion(program, plans, [each.module.source.text for each in plans], None)
-    texts = [_edited(each) for each in plans]
-    for each, text in zip(plans, texts, strict=True):
+    """Convert the entry script of a project and its local modules; nothing is imported, run or written.
+
+    A hazard leaves its place as it is; the rest is converted, and the person answers it.
+    """
+    planned = plan_program(project, options)
+    if planned is None:
+        return Conversion(FileConversion(project.entry, project.entry.text), unread=unread_libraries(project))
+    if not planned.converts:
+        return _unchanged(planned)
+    place = options.helpers
+    if place is HelperPlace.IN_SCRIPT and planned.is_project:
+        place = HelperPlace.BESIDE  # several files need them
+    texts = [_edited(each, place) for each in planned.plans]
+    for each, text in zip(planned.plans, texts, strict=True):
         check_result(each.module, each.plan, text)
-    needed = frozenset().union(*(each.helpers for each in plans))
-    there = project.helpers or SourceFile(project.helper_path, "")
-    helpers = helper_module(there, needed, small_library(), is_there=project.helpers is not None)
-    return _conversion(program, plans, texts, helpers)
+    helpers = _helpers(planned, options) if place is HelperPlace.BESIDE else None
+    return _conversion(planned, texts, helpers)
 
 
-def wraps(program: Program) -> bool:
-    """Whether anything of DataParallel is used, not only asked for."""
-    return any(
-        not is_type_test(module, node) and not OwnMode(module).holds(node)
-        for module in program.modules
-        for node, _ in mentions(module, WRAPS)
-    )
+def plan_program(project: Project, options: Options) -> ProgramPlan | None:
+    """What converting would do, without doing it; None where nothing in the project is of DataParallel."""
+    rules = pick_rules(options.select, options.ignore)
+    if not _may_matter(project):
+        parse(project.entry)  # a file that is no Python is an error all the same
+        return None
+    for module in project.modules:  # half a conversion helps nobody
+        if MENTION.search(module.source.text):
+            parse(module.source)
+    project = replace(project, modules=tuple(each for each in project.modules if not is_of_dp2ddp(each.name)))
+    command = console_script(project.entry.path) if project.entry.path else None
+    starts = frozenset([command.function] if command else [])
+    program = Program(project, canonical, knows, LOOKUPS, starts, read_tree)
+    refuse_other_helpers(program, frozenset(small_library().names))
+    chosen = _rules_for(program, rules)
+    plans = tuple(plan_file(module, chosen, options.accept) for module in of_the_user(program))
+    planned = ProgramPlan(program, plans)
+    return replace(planned, plans=tuple(map(with_unused_imports, plans))) if planned.converts else planned
 
 
-WRAPS = ("torch.nn.DataParallel", "torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply")
+def _rules_for(program: Program, rules: Sequence[Rule]) -> Sequence[Rule]:
+    """All rules; where nothing is wrapped for several devices, those that say what may be DataParallel all the same."""
+    wraps = find_wraps(program)
+    if any(not wrap.is_single for wrap in wraps):
+        return rules
+    codes = {*OF_OTHERS, *(["DDP201"] if wraps else [])}
+    is_named = any(True for module in of_the_user(program) for _ in named_wraps(module))
+    if not wraps and is_named and join_of(program.entry) is None:
+        codes.add("DDP101")  # nothing runs, so nothing wraps
+    return [rule for rule in rules if rule.code in codes]
+
+
+def _may_matter(project: Project) -> bool:
+    """Whether DataParallel is named anywhere, or may be looked up by a name that a file of settings gives."""
+    texts = [project.entry.text, *(module.source.text for module in project.modules)]
+    if any(MENTION.search(text) or FOREIGN.search(text) for text in texts):
+        return True
+    path = project.entry.path
+    return path is not None and any(map(may_look_up, texts)) and any(find_mentions(path.parent))
+
+
+def _unchanged(planned: ProgramPlan) -> Conversion:
+    """What is said, where nothing is written."""
+    conversion = _conversion(planned, [each.module.source.text for each in planned.plans], None)
+    wraps = find_wraps(planned.program)
+    return conversion if wraps else replace(conversion, unread=unread_libraries(planned.program.project))
 
 
 @lru_cache(maxsize=1)
@@ -59,35 +129,41 @@ def small_library() -> Library:
     return Library(read_templates("dp2ddp.templates.small"))
 
 
-def _edited(each: FilePlan) -> str:
-    header = make_header(each.module, each.helpers)
-    return edit_text(each.module, each.edits, header) if each.edits or header else each.module.source.text
+def _edited(each: FilePlan, place: HelperPlace) -> str:
+    """The new text of a file."""
+    header = make_header(each, place, small_library())
+    if not each.edits and not header:
+        return each.module.source.text
+    from dp2ddp.codemod.apply import edit_text  # libcst takes longer to import than most files to convert
+
+    return edit_text(each.module, each.edits, header)
 
 
-def _conversion(
-    program: Program, plans: Sequence[FilePlan], texts: Sequence[str], helpers: HelperModule | None
-) -> Conversion:
-    files = [
-        FileConversion(each.module.source, text, each.plan) for each, text in zip(plans, texts, strict=True)
-    ]
-    keeps_name = bool(program.project.entry_names)
-    is_project = keeps_name or any(file.changed for file in files[1:])
+def _helpers(planned: ProgramPlan, options: Options) -> HelperModule | None:
+    """The module with the helpers: in the folder that is first on sys.path, where every file finds it."""
+    needed, project = frozenset().union(*(each.helpers for each in planned.plans)), planned.program.project
+    there = project.helpers or SourceFile(project.helper_path, "")
+    is_there, renew = project.helpers is not None, options.renew_helpers
+    return helper_module(there, needed, small_library(), is_there=is_there, renew=renew) if needed else None
+
+
+def _conversion(planned: ProgramPlan, texts: Sequence[str], helpers: HelperModule | None) -> Conversion:
+    program = planned.program
+    files = {
+        each.module: FileConversion(each.module.source, text, each.plan)
+        for each, text in zip(planned.plans, texts, strict=True)
+    }
+    entry = files.pop(program.entry, None) or FileConversion(program.entry.source, program.entry.source.text)
+    world = world_of(find_wraps(program)) or named_devices(program.entry)
     return Conversion(
-        files[0],
+        entry,
         tuple(
-            file for file in files[1:] if file.changed or file.plan and (file.plan.hazards or file.plan.notes)
+            each
+            for each in files.values()
+            if each.changed or each.plan and (each.plan.hazards or each.plan.accepted or each.plan.notes)
         ),
         helpers,
-        keeps_name,
-        launch=launch_line(program.entry, is_project),
+        keeps_name=bool(program.project.entry_names),
+        world=world,
+        launch=launch_line(program, world, planned.is_project),
     )
-
-
-def launch_line(entry: Module, is_project: bool) -> str:
-    """The torchrun line; `gpu` lets torchrun count the GPUs."""
-    source = entry.source
-    path = source.output if is_project else source.beside
-    name = str(path) if path else "train_ddp.py"
-    package = entry.program.project.entry_module.rpartition(".")[0]
-    module = f"{package}.{name.rpartition('/')[2].removesuffix('.py')}" if package else None
-    return command_line(standalone_words(Job(name, module, gpus=None)), {})

@@ -1,25 +1,70 @@
-"""The import of the helpers: behind the imports that a file begins with."""
+"""What a conversion adds at the top of a file: the import of the helpers or, where asked for, their text."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Set
-
-from dp2ddp.codemod.header import Header
-from dp2ddp.codemod.helpers import import_texts
-from dp2ddp.codemod.lift import ImportLine
+from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
+from dp2ddp.codemod.header import SHARED, Header
+from dp2ddp.codemod.helpers import HelperPlace, import_texts
+from dp2ddp.codemod.lift import ImportLine, Library, Lifted, import_lines
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.scopes import Binds
+from dp2ddp.codemod.small.ours import pasted_lines
+from dp2ddp.codemod.small.plan import FilePlan
 from dp2ddp.codemod.small.start import last_import
-from dp2ddp.source.helper_module import NAME
+from dp2ddp.errors import ConversionError
+from dp2ddp.source.helper_module import IMPORTED, NAME
 
 
-def make_header(module: Module, helpers: Set[str]) -> Header | None:
-    """`from ddp_helpers import ...`, for what is not imported there yet."""
-    there = {binding.node for name in helpers for binding in module.top.bindings.get(name, ())}
-    imported = {alias.name for node in there if isinstance(node, ast.ImportFrom) for alias in node.names}
-    missing = sorted(helpers - imported)
+def make_header(each: FilePlan, place: HelperPlace, library: Library) -> Header | None:
+    """`from ddp_helpers import ...`, for what is not there yet; behind the imports that a file begins with."""
+    module = each.module
+    missing = sorted(name for name in each.helpers if not _is_here(module, name))
     if not missing:
         return None
-    lines = import_texts([ImportLine(NAME, helper) for helper in missing])
-    anchor = last_import(module)
-    return Header(tuple(lines), anchor)
+    if place is HelperPlace.IN_SCRIPT:
+        lines = _pasted(each, library.lift(missing))
+    else:
+        imports = [ImportLine(_home(place, library, name), name, each.renamed.get(name)) for name in missing]
+        lines = import_texts(imports)
+    return Header(tuple(lines), last_import(module))
+
+
+def _home(place: HelperPlace, library: Library, name: str) -> str:
+    """The module that a helper is imported from."""
+    return NAME if place is HelperPlace.BESIDE else f"dp2ddp.templates.small.{library.module_of(name)}"
+
+
+def _is_here(module: Module, name: str) -> bool:
+    """Whether an earlier conversion has brought a helper."""
+    pasted = pasted_lines(module.source)
+    return any(
+        binding.dotted.startswith(IMPORTED) or getattr(binding.node, "lineno", 0) in pasted
+        for binding in module.top.bindings.get(name, ())
+    )
+
+
+def _pasted(each: FilePlan, lifted: Lifted) -> list[str]:
+    """The helpers with the imports that they alone need, between two comment lines: one thing to move."""
+    _refuse_clashes(each, lifted)
+    there = {line for statement in each.module.tree.body for line in import_lines(statement)}
+    imports = import_texts([line for line in lifted.imports if line not in there])
+    opening = "\n".join((f"{HELPERS_START}: yours now, they need torch alone", "", *imports))
+    missing = (text for name, text in lifted.by_name.items() if not _is_here(each.module, name))
+    return ["", "", *"\n\n\n".join((opening, *dict.fromkeys(missing), HELPERS_END)).split("\n")]
+
+
+def _refuse_clashes(each: FilePlan, lifted: Lifted) -> None:
+    """A ConversionError for a script that means something else by a name which the helpers have or need."""
+    module, taken = each.module, set(each.renamed)
+    for name in lifted.global_names:
+        bindings = module.top.bindings.get(name, [])
+        shared = (name, *SHARED.get(name, ()))
+        if not _is_here(module, name) and any(
+            binding.how is not Binds.IMPORT or binding.dotted not in shared for binding in bindings
+        ):
+            taken.add(name)
+    if taken:
+        raise ConversionError(
+            f"{module.source.name}: has its own {', '.join(sorted(taken))}, and so have the helpers; they cannot be "
+            "pasted into it: let them lie in a file beside it, or use --import"
+        )

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
+from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.small.rule import Change, rename
+from dp2ddp.source.helper_module import NAME as HELPERS
 
 ASKING = ("builtins.isinstance", "builtins.issubclass")
+LOOKS = (*ASKING, "builtins.callable", "builtins.hasattr", "builtins.id")
 
 
 def mentions(module: Module, names: Iterable[str]) -> Iterator[tuple[ast.expr, str]]:
@@ -19,6 +22,33 @@ def mentions(module: Module, names: Iterable[str]) -> Iterator[tuple[ast.expr, s
 def replaced(module: Module, helpers: Mapping[str, str], because: str) -> Iterator[Change]:
     """Wherever one of these is named, its helper takes its place."""
     return (rename(node, helpers[name], because) for node, name in mentions(module, helpers))
+
+
+def handed_on(module: Module, kind: Does) -> Iterator[tuple[ast.expr, str]]:
+    """Where functions of a kind are values: kept in a table, given to `partial`. Who calls them is not seen.
+
+    Not where they are called, given a second name (which is followed), or only looked at.
+    """
+    for name, nodes in module.mentions.items():
+        if does(name) is not kind:
+            continue
+        for node in nodes:
+            around = module.parents[node]
+            is_seen = isinstance(
+                around, (ast.Attribute, ast.Compare, ast.Expr, ast.ClassDef, ast.FormattedValue)
+            )
+            is_named = isinstance(around, ast.Assign) and all(
+                module.name(each) == name for each in around.targets
+            )
+            is_called = isinstance(around, ast.Call) and (around.func is node or _only_looks(module, around))
+            if not is_seen and not is_named and not is_called:
+                yield node, name
+
+
+def _only_looks(module: Module, call: ast.Call) -> bool:
+    """`callable(np.save)`, or what is converted already: `run_on_rank0(np.save, path)`."""
+    name = module.name(call.func) or ""
+    return name in LOOKS or name.startswith(f"{HELPERS}.")
 
 
 def is_type_test(module: Module, node: ast.AST) -> bool:

@@ -3,25 +3,112 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.nodes import FUNCTIONS
+from dp2ddp.codemod.model.nodes import DEFINITIONS, FUNCTIONS
+
+GROUP = "torch.distributed.init_process_group"
+Branch = tuple[ast.AST, str]
 
 
 class OwnMode:
-    """The functions of a file that make a process group and wrap nothing in DataParallel."""
+    """The functions and branches of a file that set up a distributed mode, and wrap nothing in DataParallel."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        groups = (call.node for call in module.calls if call.name == "torch.distributed.init_process_group")
+        makers = [call for call in module.calls if does(call.name) is Does.DISTRIBUTE]
+        groups = [call.node for call in makers if call.name == GROUP]
         around = {each for node in groups for each in module.around(node) if isinstance(each, FUNCTIONS)}
-        self.functions = {function for function in around if not self._wraps(function)}
+        self.functions = {function for function in around if not self._wraps([function])}
+        innermost = (next(_branches(module, call.node), None) for call in makers)
+        self.branches = {
+            branch for branch in innermost if branch and not self._wraps(getattr(branch[0], branch[1]))
+        }
 
-    def _wraps(self, function: ast.AST) -> bool:
-        names = (each for each in ast.walk(function) if isinstance(each, (ast.Name, ast.Attribute)))
-        return any(does(self.module.name(each)) is Does.WRAP for each in names)
+    def _wraps(self, nodes: list[ast.AST]) -> bool:
+        return any(
+            does(self.module.name(each)) is Does.WRAP
+            for node in nodes
+            for each in ast.walk(node)
+            if isinstance(each, (ast.Name, ast.Attribute))
+        )
 
     def holds(self, node: ast.AST) -> bool:
         """Whether a node stands in one of them."""
-        return bool(self.functions) and any(each in self.functions for each in self.module.around(node))
+        if self.functions and any(each in self.functions for each in self.module.around(node)):
+            return True
+        return bool(self.branches) and not self.branches.isdisjoint(_branches(self.module, node))
+
+
+def _branches(module: Module, node: ast.AST) -> Iterator[Branch]:
+    """The branches of `if` that a node stands in, in its function, from the inside out."""
+    inner = node
+    for parent in module.around(node):
+        if isinstance(parent, DEFINITIONS):
+            return
+        if isinstance(parent, ast.If) and _depends(parent.test):
+            side = next((side for side in ("body", "orelse") if inner in getattr(parent, side)), None)
+            if side:
+                yield parent, side
+        inner = parent
+
+
+def is_guarded(module: Module, node: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
+    """Whether a condition stands before a node, in its function or around every call of that."""
+    inner = node
+    for parent in module.around(node):
+        if _is_condition(parent, inner):
+            return True
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if parent in seen:
+                return True  # of functions that call each other, the other calls decide
+            calls = module.program.calls_of(module, parent)
+            return all(is_guarded(other, call.node, seen | {parent}) for other, call in calls)
+        inner = parent
+    return False
+
+
+def _is_condition(parent: ast.AST, inner: ast.AST) -> bool:
+    """Whether it depends on something whether a part of this runs: on no constant, and not on `__name__`."""
+    match parent:
+        case ast.If(test=test) | ast.IfExp(test=test):
+            if inner is not test and _depends(test):
+                return True
+        case ast.BoolOp(values=values):
+            return inner is not values[0]
+    return any(_is_behind_return(block, inner) for block in _blocks(parent))
+
+
+def _blocks(parent: ast.AST) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list):
+            yield block
+
+
+def _is_behind_return(block: list[ast.stmt], inner: ast.AST) -> bool:
+    """`if not args.distributed: return`, further up in the same block."""
+    before = block[: block.index(inner)] if inner in block else []
+    return any(
+        isinstance(branch[-1], (ast.Return, ast.Raise)) and _depends(test)
+        for node in before
+        if isinstance(node, ast.If)
+        for test, branch in _branches_of(node)
+    )
+
+
+def _branches_of(choice: ast.If) -> Iterator[tuple[ast.expr, list[ast.stmt]]]:
+    """The blocks of if, elif and else, each with the last test before it."""
+    yield choice.test, choice.body
+    match choice.orelse:
+        case [ast.If() as other]:
+            yield from _branches_of(other)
+        case [*block] if block:
+            yield choice.test, block
+
+
+def _depends(test: ast.expr) -> bool:
+    names = {ast.unparse(node) for node in ast.walk(test) if isinstance(node, (ast.Name, ast.Attribute))}
+    return bool(names - {"__name__"})

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from dp2ddp.codemod.acceptance import AcceptOption, Comments
-from dp2ddp.codemod.edits import Hazard, Note, TextEdit
+from dp2ddp.codemod.edits import Hazard, Note, PassTo, TextEdit
 from dp2ddp.codemod.gone import gone_with
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.plan import Plan, Planned, answered, is_lost, place
+from dp2ddp.codemod.plan import Plan, Planned, answered, is_lost, place, stale_comments
+from dp2ddp.codemod.small.ours import pasted_lines
 from dp2ddp.codemod.small.own_mode import OwnMode
-from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.small.rule import Change, Finding, Rule, all_rules
+from dp2ddp.codemod.small.waiting import if_together
+from dp2ddp.source.helper_module import IMPORTED
 
 Edits = list[tuple[Planned, tuple[str, ...]]]  # with the helpers that each needs
+CODE = ("code", "helper", "test")  # the parts of edits that hold new code
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,7 @@ class FilePlan:
     module: Module
     plan: Plan
     helpers: frozenset[str]
+    renamed: Mapping[str, str]  # helpers whose names the file uses for something else
 
     @property
     def edits(self) -> list[TextEdit]:
@@ -42,29 +49,67 @@ def plan_file(module: Module, rules: Sequence[Rule], accept: Sequence[AcceptOpti
                 edits.append((planned, finding.helpers))
         else:
             planned = place(module, code, finding, shown)
-            answers.append(answered(planned, comments, accept, entry.source.name))
+            if isinstance(finding, Hazard) or not comments.ignoring(code, planned.line):
+                answers.append(answered(planned, comments, accept, entry.source.name))
     edits = _without_lost(module, edits)
+    helpers = frozenset(name for _, helpers in edits for name in helpers)
+    renamed = {name: new for name in helpers if (new := _free_name(module, name)) != name}
     hazards = [each for each in answers if isinstance(each.finding, Hazard)]
+    ran, known = {rule.code for rule in rules}, {rule.code for rule in all_rules()}
+    stale = stale_comments(module, shown, comments, hazards, ran, known)
     plan = Plan(
         strategy=None,
-        edits=tuple(sorted((each for each, _ in edits), key=lambda each: (each.line, each.column))),
-        hazards=tuple(each for each in hazards if not each.acceptance),
-        accepted=tuple(each for each in hazards if each.acceptance),
-        notes=tuple(each for each in answers if isinstance(each.finding, Note)),
+        edits=tuple(sorted((_with_names(each, renamed) for each, _ in edits), key=place_of)),
+        hazards=tuple(sorted((each for each in hazards if not each.acceptance), key=place_of)),
+        accepted=tuple(sorted((each for each in hazards if each.acceptance), key=place_of)),
+        notes=tuple(
+            sorted([*(each for each in answers if isinstance(each.finding, Note)), *stale], key=place_of)
+        ),
         imports=(),
         lifts=(),
     )
-    return FilePlan(module, plan, frozenset(name for _, helpers in edits for name in helpers))
+    return FilePlan(module, plan, helpers, renamed)
+
+
+def place_of(planned: Planned) -> tuple[int, int, str]:
+    return planned.line, planned.column, planned.code
 
 
 def _found_by(rules: Sequence[Rule], module: Module) -> Iterator[tuple[str, Finding]]:
-    """What rules find, with their codes; but for what stands in a distributed mode of the script's own."""
-    own_mode = OwnMode(module)
+    """What rules find, with their codes; but for what does not run, or is no code of the user's."""
+    own_mode, pasted, reach = OwnMode(module), pasted_lines(module.source), module.program.reach
     for rule in rules:
         for finding in rule.look(module):
             node = finding.edit.node if isinstance(finding, Change) else finding.node
-            if rule.everywhere or not own_mode.holds(node):
-                yield rule.code, finding
+            if getattr(node, "lineno", 0) in pasted or not rule.everywhere and own_mode.holds(node):
+                continue
+            if isinstance(finding, Change) and _is_converted(module, finding):
+                continue
+            if isinstance(finding, Hazard) and not rule.everywhere and not reach.runs(module, node):
+                yield rule.code, Note(node, f"{finding.message}; but nothing reaches this")
+            elif rule.everywhere or isinstance(finding, Hazard) or reach.holds(module, node):
+                yield rule.code, _if_present(module, if_together(module, finding))
+
+
+def _is_converted(module: Module, finding: Change) -> bool:
+    """Whether a call is one of a helper, which an earlier conversion has put there."""
+    called = finding.edit.node.func if isinstance(finding.edit, PassTo) else None
+    if (module.name(called) or "").startswith(IMPORTED):
+        return True
+    found = module.definition(called) if called is not None else None
+    return found is not None and getattr(found[1], "lineno", 0) in pasted_lines(found[0].source)
+
+
+def _if_present(module: Module, finding: Finding) -> Finding:
+    """Before Python 3.12, `ast` tells wrong positions inside some f-strings; what is not there is not edited."""
+    node = finding.edit.node if isinstance(finding, Change) else finding.node
+    if not isinstance(finding, Change) or isinstance(node, ast.stmt) or module.stands_there(node):
+        return finding
+    text = next((each for each in module.around(node) if isinstance(each, ast.JoinedStr)), None)
+    if text is None:
+        return finding
+    message = f"`{ast.unparse(node)}` stands inside a long f-string, where it cannot be edited"
+    return Hazard(text, message, "give it a name first")
 
 
 def _without_lost(module: Module, edits: Edits) -> Edits:
@@ -72,3 +117,25 @@ def _without_lost(module: Module, edits: Edits) -> Edits:
     positions = module.positions
     gone = [(each, text) for each, _ in edits if (text := gone_with(each.finding, positions))]
     return [(each, helpers) for each, helpers in edits if not is_lost(positions, each, gone)]
+
+
+def _free_name(module: Module, helper: str) -> str:
+    """What a helper is called in a file: its own name, unless the file uses that one for something else."""
+    own = module.bindings_of(helper)
+    is_here = any(binding.dotted.startswith(IMPORTED) for binding in own) or any(
+        getattr(binding.node, "lineno", 0) in pasted_lines(module.source) for binding in own
+    )
+    name = helper
+    while not is_here and module.bindings_of(name):
+        name += "_"
+    return name
+
+
+def _with_names(planned: Planned, renamed: Mapping[str, str]) -> Planned:
+    """An edit whose new code calls helpers by the names that they have in this file."""
+    for name, new in renamed.items():
+        parts = {part: text for part in CODE if isinstance(text := getattr(planned.finding, part, None), str)}
+        changed = {part: re.sub(rf"\b{name}\b", new, text) for part, text in parts.items()}
+        if changed != parts:
+            planned = replace(planned, finding=replace(planned.finding, **changed))  # type: ignore[arg-type]
+    return planned

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from dp2ddp.codemod.edits import Hazard, Note, PassTo, Replace, TextEdit
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import DescribedRule, rules_in
+from dp2ddp.codemod.rule import DescribedRule, UnknownRuleError, rules_in
 
 RULES = "dp2ddp.codemod.small.rules"
 
@@ -30,7 +30,7 @@ class Rule(DescribedRule):
     """A rule of the conversion. Subclasses are final: one a file, named after what is found."""
 
     nodes: ClassVar[tuple[str, ...]] = ()  # of libcst, that it changes
-    everywhere: ClassVar[bool] = False  # also in a distributed mode of the script's own
+    everywhere: ClassVar[bool] = False  # also where nothing runs
 
     def look(self, module: Module) -> Iterator[Finding]:
         """Edits, hazards and notes for one file; reads the model, changes nothing."""
@@ -45,6 +45,16 @@ class Rule(DescribedRule):
 def all_rules() -> tuple[Rule, ...]:
     """Every rule, by code: a rule exists by being a file."""
     return tuple(rules_in(RULES, Rule))
+
+
+def pick_rules(select: tuple[str, ...], ignore: tuple[str, ...]) -> list[Rule]:
+    """The rules that the user wants; codes may be families (`DDP5`)."""
+    rules = all_rules()
+    for code in (*select, *ignore):
+        if not any(rule.code.startswith(code) for rule in rules):
+            raise UnknownRuleError(code, [rule.code for rule in rules])
+    wanted = [rule for rule in rules if not select or rule.code.startswith(select)]
+    return [rule for rule in wanted if not ignore or not rule.code.startswith(ignore)]
 
 
 def rename(node: ast.AST, helper: str, because: str) -> Change:

@@ -14,10 +14,11 @@ from dp2ddp.codemod.convert import Conversion, FileConversion, Options
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import rules_in
-from dp2ddp.codemod.small.convert import launch_line, wraps
+from dp2ddp.codemod.small.launch import launch_line
 from dp2ddp.codemod.small.plan import FilePlan, plan_file
 from dp2ddp.codemod.small.rule import Rule
 from dp2ddp.codemod.small.rules.ddp104_async_argument import AsyncArgument
+from dp2ddp.codemod.small.wraps import find_wraps
 from dp2ddp.codemod.small_idiomatic.differences import find_differences, find_kept
 from dp2ddp.codemod.small_idiomatic.words import make_header
 from dp2ddp.source.projects import Project
@@ -26,7 +27,8 @@ from dp2ddp.source.projects import Project
 def convert_idiomatic(project: Project, options: Options) -> Conversion:
     """Convert the entry script of a project and its local modules; nothing is imported, run or written."""
     program = Program(project, canonical, knows)
-    if not wraps(program):
+    wraps = find_wraps(program)
+    if not wraps:
         return Conversion(FileConversion(project.entry, project.entry.text))
     rules = [rule for rule in all_rules() if not options.ignore or not rule.code.startswith(options.ignore)]
     plans = [plan_file(module, rules, options.accept) for module in program.modules]
@@ -41,7 +43,7 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
         tuple(file for file in files[1:] if file.changed or file.plan and file.plan.hazards),
         None,
         keeps_name,
-        launch=launch_line(program.entry, keeps_name or any(file.changed for file in files[1:])),
+        launch=launch_line(program, None, keeps_name or any(file.changed for file in files[1:])),
         differences=find_differences(program),
         kept=find_kept(program),
     )

@@ -80,7 +80,7 @@ class TrainingLoader(Rule):
             after="""
                 import torch
                 from torch.utils.data import DataLoader
-                # dp2ddp: each rank gets whole batches: its own sampler draws them; give each rank [rank::world_size]
+                # dp2ddp: each rank gets whole batches: its own sampler draws them; cut them by rank
                 loader = DataLoader(data, batch_size=64, sampler=Balanced(data))
                 for x, y in loader:
                     criterion(net(x), y).backward()

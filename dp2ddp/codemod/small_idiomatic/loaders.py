@@ -93,7 +93,7 @@ class Loader:
         }
         dataset = self.argument("dataset")
         if self.argument("sampler") is not None or self.argument("batch_sampler") is not None:
-            return "its own sampler draws them; give each rank [rank::world_size]"
+            return "its own sampler draws them; cut them by rank"
         if dataset is None or hidden & DECIDE:
             return "arguments that are not read here make them; give them sampler=DistributedSampler(dataset)"
         if size is None or isinstance(size, ast.Constant) and size.value == 1:

@@ -8,7 +8,7 @@ import pytest
 
 from dp2ddp.codemod.convert import NEW_CODEMOD, Conversion, convert
 from dp2ddp.codemod.knowledge import Does, what_is
-from dp2ddp.codemod.small.convert import WRAPS
+from dp2ddp.codemod.small.wraps import WRAPS
 from dp2ddp.source.projects import read_project
 
 SCRIPT = """\
@@ -22,7 +22,7 @@ def start(args):
     torch.distributed.init_process_group("nccl")
 
 np.random.seed(seed=0)
-loader = DataLoader(data)
+loader = DataLoader(data, num_workers=2)
 net = torch.nn.DataParallel(net).cuda(0)
 os.makedirs("out")
 torch.save(net.state_dict(), "out/net.pt")
@@ -31,7 +31,6 @@ CONVERTED = """\
 import os
 import numpy as np
 import torch
-from torch.utils.data import DataLoader
 from ddp_helpers import Rank0Loader, WholeBatchParallel, init_distributed, run_on_rank0, save_on_rank0
 
 def start(args):
@@ -41,7 +40,7 @@ def start(args):
 init_distributed()
 
 np.random.seed(seed=0)
-loader = Rank0Loader(data)
+loader = Rank0Loader(data, num_workers=2)
 net = WholeBatchParallel(net).cuda()
 run_on_rank0(os.makedirs, "out")
 save_on_rank0(net.state_dict(), "out/net.pt")
@@ -78,7 +77,7 @@ def test_a_device_that_is_not_the_models_is_a_hazard(tmp_path: Path, monkeypatch
     script.write_text(f"{SCRIPT}# é\nhead = head.to('cuda:1')\n")
     found = convert(read_project(script))
     assert [(each.code, each.line, each.column) for each in found.hazards] == [("DDP102", 16, 16)]
-    assert not found.changed
+    assert found.after.endswith("head = head.to('cuda:1')\n")  # the rest is converted
 
 
 def test_what_is_looked_for_as_a_wrap_is_one_in_the_table() -> None:

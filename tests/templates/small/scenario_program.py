@@ -16,6 +16,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import torch  # noqa: E402
+from ddp_refusals import REFUSALS, refusal  # noqa: E402
+from dp2ddp.templates.small.ddp import WholeBatchDDP  # noqa: E402
 from dp2ddp.templates.small.model import WholeBatchParallel  # noqa: E402
 from dp2ddp.templates.small.ranks import init_distributed  # noqa: E402
 from forked_ranks import fork_ranks  # noqa: E402
@@ -112,11 +114,13 @@ def be_a_rank(rank: int, world: int, folder: Path, names: list[str]) -> None:
     found: dict[str, Any] = {}
     for name in names:
         for dtype in (torch.float64, torch.float32) if world == 2 else (torch.float64,):
-            key = f"{name} WholeBatchParallel {str(dtype)[6:]}"
-            try:
-                found[key] = compare(name, WholeBatchParallel, world, dtype)
-            except Exception:
-                found[key] = {"failed": traceback.format_exc()}
+            for kind in (WholeBatchParallel, WholeBatchDDP):
+                key = f"{name} {kind.__qualname__} {str(dtype)[6:]}"
+                try:
+                    found[key] = compare(name, kind, world, dtype)
+                except Exception:
+                    found[key] = {"failed": traceback.format_exc()}
+    found["refusals"] = {name: refusal(act) for name, act in REFUSALS.items()}
     (folder / f"{world}_{rank}.json").write_text(json.dumps(found))
 
 

@@ -1,159 +1,151 @@
-"""DDP102: devices that are named by an index."""
+"""DDP102: devices that are named by a number."""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import DropArgument, Hazard, Remove, Replace
-from dp2ddp.codemod.knowledge.functions import Does, does
-from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
+from dp2ddp.codemod.small.devices import Devices, Form, Use, devices_of, uses
 from dp2ddp.codemod.small.rule import Change, Finding, Rule, rename
 
 BECAUSE = "the rank's own device"
-INDEX = re.compile(
-    r"gpu|device_?ids?\b|local_rank|cuda_?id", re.IGNORECASE
-)  # what names of indices look like
-TEXT = re.compile(r"cuda:\d+")
+SPREAD = "a rank has one device: if the model is spread over devices, keep this script on DataParallel"
 
 
 class DeviceIndexed(Rule):
     """Use the rank's own device where the script names one by its number.
 
     ## What it does
-    `"cuda:0"` becomes `"cuda"`, `.cuda(gpu)` becomes `.cuda()`, `.to(0)` becomes `.to("cuda")`; what may be an index is
-    asked at run time (`own_device(gpu)`). `torch.cuda.set_device(...)` goes: joining has set the rank's device.
+    `"cuda:0"` becomes `"cuda"`, `.cuda(gpu)` becomes `.cuda()`, `.to(0)` becomes `.to("cuda")`, also under other names
+    (`self.place = gpu`); what only may be a number is asked at run time (`own_device(gpu)`).
+    `torch.cuda.set_device(...)` goes: joining has set the rank's device.
 
     ## Why
-    With the index, every rank would put its model on the first GPU.
+    With the number, every rank would put its model on the first GPU.
 
     ## Safety
-    An index that is neither `device_ids[0]` nor `output_device` may be model parallelism: a hazard.
+    The device meant is `device_ids[0]`, where DataParallel keeps the model, or `output_device`. Any other number, and a
+    second name of one, may be model parallelism: a hazard.
+
+    ## References
+    torch.cuda.set_device; docs/semantics.md#first-device, docs/semantics.md#device-ids.
     """
 
     code = "DDP102"
     name = "device-index"
-    nodes = ("Arg", "Expr", "FormattedString", "SimpleString")
-    examples = ()
+    nodes = ("Arg", "Attribute", "Expr", "Name", "SimpleString")
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                torch.cuda.set_device(args.gpu)
+                place = torch.device("cuda", args.gpu)
+                net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1])
+                weight = torch.ones(4, device=self.gpu)
+            """,
+            after="""
+                import torch
+                place = own_device("cuda", args.gpu)
+                net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1])
+                weight = torch.ones(4, device="cuda")
+            """,
+        ),
+        Rewrites(
+            before="""
+                import torch
+                device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+                net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1]).cuda(args.gpu)
+                class Trainer:
+                    def __init__(self, net, place):
+                        self.place = place
+                    def step(self, x):
+                        return net(x.to(self.place))
+                Trainer(net, args.gpu)
+            """,
+            after="""
+                import torch
+                device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+                net = torch.nn.DataParallel(net, device_ids=[args.gpu, 1]).cuda()
+                class Trainer:
+                    def __init__(self, net, place):
+                        self.place = place
+                    def step(self, x):
+                        return net(x.to("cuda"))
+                Trainer(net, args.gpu)
+            """,
+        ),
+        Flags(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net).cuda(0)
+                head = head.to("cuda:1")
+            """,
+            message="device 1 is not the one that DataParallel keeps the model on",
+        ),
+        Flags(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                encoder.cuda(args.first_gpu)
+                decoder.cuda(args.second_gpu)
+            """,
+            message="device second_gpu may be another one than first_gpu",
+        ),
+        Untouched("""
+            import torch
+            net = torch.nn.DataParallel(net).cuda().to(device)
+            x = x.to(torch.float64).to("cuda", non_blocking=True)
+        """),
+    )
 
     def look(self, module: Module) -> Iterator[Finding]:
-        homes = home_indices(module)
-        for node in _texts(module):
-            yield from _checked(module, node, homes)
-            quote = "'" if module.text(node).lstrip("fFrRbBuU(").startswith("'") else '"'
-            yield Change(Replace(node, f"{quote}cuda{quote}", BECAUSE))
-        for call in module.calls:
-            yield from _of_call(module, call, homes)
+        devices = devices_of(module.program)
+        for use in uses(module, devices):
+            message = _is_another(module, devices, use)
+            if message:
+                yield Hazard(use.node, message, SPREAD)
+            else:
+                yield from _own(module, devices, use)
 
 
-def home_indices(module: Module) -> set[int]:
-    """The devices that DataParallel keeps models on: the first of `device_ids`, and `output_device`."""
-    indices = set()
-    for each in module.program.modules:
-        for call in each.calls:
-            if does(call.name) is Does.WRAP:
-                ids, output = call.argument(1, "device_ids"), call.argument(2, "output_device")
-                match ids:
-                    case ast.List(elts=[ast.Constant(value=int(index)), *_]):
-                        indices.add(index)
-                match output:
-                    case ast.Constant(value=int(index)):
-                        indices.add(index)
-    return indices or {0}
+def _is_another(module: Module, devices: Devices, use: Use) -> str | None:
+    others = devices.others(module, use.index) if use.index is not None else set()
+    number = next((each for each in others if isinstance(each, int)), None)
+    if number is not None:
+        return f"device {number} is not the one that DataParallel keeps the model on"
+    first = min(map(str, devices.named_elsewhere), default=None)
+    own = next((str(each) for each in others if str(each) != first), None)
+    return f"device {own} may be another one than {first}" if own and first else None
 
 
-def _texts(module: Module) -> Iterator[ast.expr]:
-    """ "cuda:0", f"cuda:{gpu}", "cuda:%d" % gpu, "cuda:" + str(gpu), "cuda:{}".format(gpu)."""
-    for constant in module.all(ast.Constant):
-        parent = module.parents.get(constant)
-        is_key = isinstance(parent, ast.Dict) and constant in parent.keys
-        if is_key or isinstance(parent, (ast.Expr, ast.JoinedStr)):
-            continue
-        if isinstance(constant.value, str) and TEXT.fullmatch(constant.value):
-            yield constant
-    for text in module.all(ast.JoinedStr):
-        match text.values:
-            case [ast.Constant(value="cuda:"), ast.FormattedValue()]:
-                yield text
-    for sum_ in module.all(ast.BinOp):
-        match sum_:
-            case ast.BinOp(
-                left=ast.Constant(value="cuda:" | "cuda:%d" | "cuda:%s"), op=ast.Mod() | ast.Add()
-            ):
-                yield sum_
-    for call in module.all(ast.Call):
-        match call.func:
-            case ast.Attribute(value=ast.Constant(value=str(said)), attr="format"):
-                if re.fullmatch(r"cuda:\{\w*\}", said):
-                    yield call
+def _own(module: Module, devices: Devices, use: Use) -> Iterator[Finding]:
+    """The rank's device in the place of a number."""
+    match use.form:
+        case Form.TEXT:
+            quote = "'" if module.text(use.node).lstrip("fFrRbBuU(").startswith("'") else '"'
+            yield Change(Replace(use.node, f"{quote}cuda{quote}", BECAUSE))
+        case Form.CUDA if use.call:
+            yield Change(DropArgument(use.call.keyword("device") or use.node, use.call.node, BECAUSE))
+        case Form.MAKE:
+            yield rename(use.node, "own_device", BECAUSE)
+        case Form.SET:
+            yield from _without_setting(module, use.node)
+        case Form.WITH:
+            yield Change(Replace(use.node, '"cuda"', BECAUSE))
+        case Form.VALUE if devices.is_index(module, use.node):
+            yield Change(Replace(use.node, '"cuda"', BECAUSE))
+        case Form.VALUE:
+            yield Change(
+                Replace(use.node, "own_device({device})", BECAUSE, {"device": use.node}), ("own_device",)
+            )
 
 
-def _of_call(module: Module, call: Call, homes: set[int]) -> Iterator[Finding]:
-    kind, given = does(call.name), call.keyword("device")
-    device = call.argument(0, "device")
-    if kind is Does.SET_DEVICE:
-        yield from _without_setting(module, call)
-    elif call.method == "cuda" and device is not None and not (call.name or "").startswith("torch."):
-        if not _is_truth(device):
-            yield from _checked(module, device, homes)
-            yield Change(DropArgument(given or device, call.node, BECAUSE))
-    elif kind is Does.MAKE_DEVICE and (
-        len(call.node.args) > 1 or device is not None and may_be_index(device)
-    ):
-        for argument in call.node.args:
-            yield from _checked(module, argument, homes)
-        if call.name == "torch.device":
-            yield rename(call.node.func, "own_device", BECAUSE)
-        elif device is not None:
-            yield Change(Replace(device, '"cuda"', BECAUSE))
-    elif call.method == "to" and device is not None and may_be_index(device):
-        yield from _checked(module, device, homes)
-        yield _own(device)
-    elif given is not None and may_be_index(given.value):
-        yield from _checked(module, given.value, homes)
-        yield _own(given.value)
-
-
-def _own(node: ast.expr) -> Change:
-    if isinstance(node, ast.Constant):
-        return Change(Replace(node, '"cuda"', BECAUSE))
-    return Change(Replace(node, "own_device({device})", BECAUSE, {"device": node}), ("own_device",))
-
-
-def _checked(module: Module, node: ast.expr, homes: set[int]) -> Iterator[Finding]:
-    """A hazard where an index is another than the model's."""
-    match node:
-        case ast.Constant(value=str(text)) if TEXT.fullmatch(text):
-            index = int(text[5:])
-        case ast.Constant(value=int(index)) if not isinstance(index, bool):
-            pass
-        case _:
-            return
-    if index not in homes:
-        yield Hazard(
-            node,
-            f"device {index} is not the one that DataParallel keeps the model on",
-            "a rank has one device: if the model is spread over devices, keep this script on DataParallel",
-        )
-
-
-def _without_setting(module: Module, call: Call) -> Iterator[Finding]:
-    statement = module.parents[call.node]
+def _without_setting(module: Module, call: ast.expr) -> Iterator[Finding]:
+    statement = module.parents[call]
     if isinstance(statement, ast.Expr):
         yield Change(Remove(statement, "joining has set the rank's device"))
     else:
-        yield Hazard(call.node, "set_device() is part of an expression", "give it a line of its own")
-
-
-def _is_truth(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, bool)
-
-
-def may_be_index(node: ast.expr) -> bool:
-    """Whether an argument may name a device by its number."""
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, int) and not isinstance(node.value, bool)
-    return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and bool(
-        INDEX.search(ast.unparse(node))
-    )
+        yield Hazard(call, "set_device() is part of an expression", "give it a line of its own")

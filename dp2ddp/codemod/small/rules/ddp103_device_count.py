@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Finding, Rule, rename
 
 # `device_count() > 0` and the like ask whether there is any: that needs no change.
@@ -21,12 +22,39 @@ class DeviceCount(Rule):
 
     ## Why
     The number that DataParallel splits a batch by is the number of ranks, whatever a rank sees of the devices.
+
+    ## Safety
+    Whether there is any GPU (`device_count() >= 1`, `if not device_count():`) is asked as before.
+
+    ## References
+    docs/semantics.md#device-count.
     """
 
     code = "DDP103"
     name = "device-count"
     nodes = ("Attribute", "Name")
-    examples = ()
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                if torch.cuda.device_count() > 1:
+                    print(f"{torch.cuda.device_count()} GPUs")
+                    net = torch.nn.DataParallel(net)
+            """,
+            after="""
+                import torch
+                if count_ranks() > 1:
+                    print(f"{count_ranks()} GPUs")
+                    net = torch.nn.DataParallel(net)
+            """,
+        ),
+        Untouched("""
+            import torch
+            assert torch.cuda.device_count() >= 1, "needs a GPU"
+            device = "cuda" if torch.cuda.device_count() else "cpu"
+            net = torch.nn.DataParallel(net)
+        """),
+    )
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:

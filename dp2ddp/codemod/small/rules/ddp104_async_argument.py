@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Replace
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.source.parsing import ASYNC_ARGUMENT, async_arguments
 
@@ -20,13 +21,33 @@ class AsyncArgument(Rule):
 
     ## Why
     `async` has been a keyword since Python 3.7: the script does not parse.
+
+    ## Safety
+    Nothing else of the text changes.
+
+    ## References
+    What is new in Python 3.7.
     """
 
     code = "DDP104"
     name = "async-argument"
     nodes = ("Arg",)
     everywhere = True
-    examples = ()
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                x = x.cuda(async=True)
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                x = x.cuda(non_blocking=True)
+            """,
+        ),
+        Untouched("import torch\nnet = torch.nn.DataParallel(net)\nx = x.cuda(non_blocking=True)"),
+    )
 
     def look(self, module: Module) -> Iterator[Finding]:
         if not ASYNC_ARGUMENT.search(module.source.text):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.mentions import replaced
 from dp2ddp.codemod.small.rule import Finding, Rule
 
@@ -22,12 +23,40 @@ class DeviceRandomStates(Rule):
 
     ## Why
     A rank has one device; a checkpoint holds the state of each.
+
+    ## Safety
+    A checkpoint of the script under DataParallel can be read: it has a state for each device.
+
+    ## References
+    docs/semantics.md#device-streams.
     """
 
     code = "DDP105"
     name = "device-random-states"
     nodes = ("Attribute", "Name")
-    examples = ()
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                state = torch.cuda.get_rng_state_all()
+                torch.cuda.set_rng_state_all(state)
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                state = get_device_states()
+                set_device_states(state)
+            """,
+        ),
+        Untouched(
+            """
+                import torch
+                net = torch.nn.DataParallel(net)
+                state = torch.cuda.get_rng_state()
+            """
+        ),
+    )
 
     def look(self, module: Module) -> Iterator[Finding]:
         return replaced(module, HELPERS, "a device of each rank")

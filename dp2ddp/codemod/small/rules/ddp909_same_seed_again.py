@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import LOOPS
+from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Finding, Rule, call_by
 
 PLAIN = "torch.manual_seed"  # ranks see by themselves that it has been called with another seed
@@ -21,12 +22,44 @@ class SameSeedAgain(Rule):
 
     ## Why
     It seeds all devices. A rank knows its device's stream by its seed, and the same seed set again begins it anew.
+
+    ## Safety
+    A seed that is set once, at the beginning, is seen by itself.
+
+    ## References
+    docs/semantics.md#device-streams.
     """
 
     code = "DDP909"
     name = "same-seed-again"
     nodes = ("Call",)
-    examples = ()
+    examples = (
+        Rewrites(
+            before="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                def set_seed(seed):
+                    torch.manual_seed(seed)
+                for epoch in range(3):
+                    set_seed(epoch)
+            """,
+            after="""
+                import torch
+                net = torch.nn.DataParallel(net)
+                def set_seed(seed):
+                    seed_all_streams(torch.manual_seed, seed)
+                for epoch in range(3):
+                    set_seed(epoch)
+            """,
+        ),
+        Untouched(
+            """
+                import torch
+                net = torch.nn.DataParallel(net)
+                torch.manual_seed(0)
+            """
+        ),
+    )
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:

@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Note
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.rule import Notes, Untouched
 from dp2ddp.codemod.small.rule import Finding, Rule
+
+MESSAGE = (
+    "a signal reaches one rank, or each at another step, and ranks that part ways wait for each other: stop the run by "
+    "a file or a number of epochs instead"
+)
 
 
 class SignalHandler(Rule):
@@ -18,16 +24,38 @@ class SignalHandler(Rule):
 
     ## Why
     A flag that one rank's handler sets is not set on the others.
+
+    ## Safety
+    Without a signal both run alike. `SIG_DFL` and `SIG_IGN` are no handlers.
+
+    ## References
+    torch/distributed/elastic/multiprocessing/api.py.
     """
 
     code = "DDP910"
     name = "signal-handler"
     nodes = ("Call",)
-    examples = ()
+    examples = (
+        Notes(
+            before="""
+                import signal
+                import torch
+                net = torch.nn.DataParallel(net)
+                signal.signal(signal.SIGUSR1, save_and_stop)
+            """,
+            message="reaches one rank",
+        ),
+        Untouched("""
+            import signal
+            import torch
+            net = torch.nn.DataParallel(net)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        """),
+    )
 
     def look(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             handler = call.argument(1, "handler")
             is_own = not (module.name(handler) or "").startswith("signal.")
             if does(call.name) is Does.HANDLE_SIGNAL and is_own:
-                yield Note(call.node, "a signal reaches one process of several")
+                yield Note(call.node, MESSAGE)

@@ -1,0 +1,227 @@
+"""Which parts of a program can run when its script is started: what nothing names, nothing calls.
+
+A definition counts where code that can be reached says its name, whoever is meant by it: too much is reached, never
+too little. An import alone says nothing. Where names are looked up at run time, everything that may be meant counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.nodes import DEFINITIONS, is_main_guard
+
+if TYPE_CHECKING:
+    from dp2ddp.codemod.model.program import Program
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+PLAIN = (
+    "staticmethod",
+    "classmethod",
+    "property",
+    "setter",
+    "getter",
+)  # decorators that put nothing into a table
+FINDS_CLASSES = {"__subclasses__", "__init_subclass__", "modules"}  # `modules` of sys
+FINDS_METHODS = {"__getattribute__", "attrgetter", "methodcaller"}
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """What libraries find by names that the text does not tell."""
+
+    anything: frozenset[str] = frozenset(  # functions that find any class of any module
+        {*("builtins.eval", "builtins.exec", "importlib.import_module", "builtins.__import__")}
+        | {*("pydoc.locate", "runpy.run_module", "runpy.run_path")}
+    )
+    of_module: frozenset[str] = frozenset(  # that find things of the module that they are given
+        {*("builtins.getattr", "builtins.vars", "builtins.hasattr", "inspect.getmembers")}
+    )
+    of_caller: frozenset[str] = frozenset(
+        {"builtins.globals", "builtins.locals"}
+    )  # of the module that calls them
+    plain: tuple[str, ...] = ()  # libraries whose decorators put nothing into a table
+
+    def with_libraries(
+        self, anything: Iterable[str], of_caller: Iterable[str], plain: tuple[str, ...]
+    ) -> Lookups:
+        return Lookups(self.anything | {*anything}, self.of_module, self.of_caller | {*of_caller}, plain)
+
+
+class Reach:
+    """What the script that is started can reach."""
+
+    def __init__(self, program: Program, lookups: Lookups) -> None:
+        self.program, self.lookups = program, lookups
+        self.everything = any(self._finds_anything(module) for module in program.modules)
+        named = {name for module in program.modules for name in self._looked_up(module)}
+        self.whole = {
+            module
+            for name, module in program.by_name.items()
+            if any(name == home or name.startswith(f"{home}.") for home in named)
+        }
+        self.names = self._names_that_are_said()
+
+    def holds(self, module: Module, node: ast.AST) -> bool:
+        """Whether a node belongs to what the script that is started is made of: the script, and what it reaches."""
+        if isinstance(node, ast.Module):
+            return True
+        if module.never_runs(node):
+            return False
+        if module is self.program.entry:
+            return True
+        top = _top_statement(module, node)
+        return not is_main_guard(top) and self._is_reached(module, top)
+
+    def runs(self, module: Module, node: ast.AST) -> bool:
+        """Whether a node can run, function by function: one whose name nobody says, never does."""
+        if isinstance(node, ast.Module) or not self.holds(module, node):
+            return isinstance(node, ast.Module)
+        around = [each for each in (node, *module.around(node)) if isinstance(each, DEFINITIONS)]
+        return all(self._may_be_called(module, each) for each in around if each is not node)
+
+    def _is_reached(self, module: Module, statement: ast.stmt) -> bool:
+        return (
+            not isinstance(statement, DEFINITIONS)
+            or statement.name in self.names
+            or self._is_looked_up(module, statement)
+        )
+
+    def _may_be_called(self, module: Module, definition: Definition) -> bool:
+        owner = module.parents[definition]
+        if not isinstance(owner, ast.ClassDef):
+            return self._is_reached(module, definition)
+        is_said = definition.name in self.names or definition.name in self._said_in_texts
+        return (
+            is_said
+            or definition.name.startswith("__")
+            or self._finds_methods
+            or self._is_looked_up(module, definition)
+            or self._may_override(module, owner)
+        )
+
+    def _may_override(self, module: Module, owner: ast.ClassDef) -> bool:
+        """Whether a base of a class, or a keyword of it, is not the program's own: that may call what it knows."""
+        if owner.keywords or owner.decorator_list:
+            return True
+        for base in owner.bases:
+            if module.name(base) == "builtins.object":
+                continue
+            found = module.definition(base)
+            if found is None or not isinstance(found[1], ast.ClassDef) or found[1] is owner:
+                return True
+            if self._may_override(*found):  # type: ignore[arg-type]  # a class, as was asked
+                return True
+        return False
+
+    def _is_looked_up(self, module: Module, definition: Definition) -> bool:
+        """Whether a definition counts, whoever says its name."""
+        if self.everything or module in self.whole:
+            return True
+        return any(not self._is_plain(module, each) for each in definition.decorator_list)
+
+    def _is_plain(self, module: Module, decorator: ast.expr) -> bool:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        name = module.name(called) or ast.unparse(called)
+        home = name.partition(".")[0]
+        is_known = (
+            home in sys.stdlib_module_names or home == "builtins" or name.startswith(self.lookups.plain)
+        )
+        return is_known or name.rpartition(".")[2] in PLAIN
+
+    def _names_that_are_said(self) -> set[str]:
+        """The names that code which is reached says: what runs at once, and what of the program it names."""
+        pending: list[ast.AST] = []
+        waiting: dict[str, list[ast.AST]] = {}  # definitions that nobody has named yet
+        for module in self.program.modules:
+            for statement in module.tree.body:
+                if isinstance(statement, DEFINITIONS) and not self._is_looked_up(module, statement):
+                    waiting.setdefault(statement.name, []).append(statement)
+                elif module is self.program.entry or not is_main_guard(statement):
+                    pending.append(statement)
+        names = set(self.program.starts)
+        pending += [node for name in names for node in waiting.pop(name, ())]
+        while pending:
+            new = {name for name in said(pending.pop()) if name not in names}
+            names |= new
+            pending += [node for name in new for node in waiting.pop(name, ())]
+        return names
+
+    @cached_property
+    def _said_in_texts(self) -> frozenset[str]:
+        """Words that stand alone in a string: `getattr(self, "train_step")`, a table of names."""
+        constants = (node.value for module in self.program.modules for node in module.all(ast.Constant))
+        return frozenset(text for text in constants if isinstance(text, str) and text.isidentifier())
+
+    @cached_property
+    def _finds_methods(self) -> bool:
+        """Whether something asks objects for attributes whose names the text does not tell."""
+        asks = ("builtins.getattr", "builtins.dir", "inspect.getmembers", "inspect.getattr_static")
+        for module in self.program.modules:
+            names = {node.id for node in module.all(ast.Name)} | {
+                node.attr for node in module.all(ast.Attribute)
+            }
+            if names & FINDS_METHODS:
+                return True
+            for call in module.calls:
+                asked = call.argument(1)
+                if call.name in asks and (asked is None or not any(module.texts(asked))):
+                    return True
+        return self.everything
+
+    def _finds_anything(self, module: Module) -> bool:
+        if any(
+            call.name in self.lookups.anything and not _is_followed(module, call.node)
+            for call in module.calls
+        ):
+            return True
+        methods = {node.name for node in module.all(ast.FunctionDef)}
+        finds = (node for node in module.all(ast.Attribute) if node.attr in FINDS_CLASSES)
+        return bool(methods & FINDS_CLASSES) or any(
+            node.attr != "modules" or module.name(node) == "sys.modules" for node in finds
+        )
+
+    def _looked_up(self, module: Module) -> Iterator[str]:
+        """The files whose definitions a file looks up by their names."""
+        for call in module.calls:
+            if call.name in self.lookups.of_module and (name := module.name(call.argument(0))):
+                yield name
+            elif call.name in self.lookups.of_caller:
+                yield module.dotted
+        for node in module.all(ast.Attribute):
+            if node.attr == "__dict__" and (name := module.name(node.value)):
+                yield name
+        yield from _files_as_values(module)
+
+
+def _is_followed(module: Module, call: ast.Call) -> bool:
+    """`import_module("models.resnet")`, whose name is written there."""
+    return module.name(call) is not None
+
+
+def _files_as_values(module: Module) -> Iterator[str]:
+    """`MODULES = {"a": metrics}`, `for one in (losses, metrics)`: names of theirs may be looked up anywhere."""
+    for name in module.program.by_name:
+        if any(not isinstance(module.parents[node], ast.Attribute) for node in module.mentions.get(name, ())):
+            yield name
+
+
+def said(node: ast.AST) -> Iterator[str]:
+    """The names that a piece of code says."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Name):
+            yield each.id
+        elif isinstance(each, ast.Attribute):
+            yield each.attr
+        elif isinstance(each, ast.alias) and each.asname:
+            yield each.name.rpartition(".")[2]  # used under another name
+
+
+def _top_statement(module: Module, node: ast.AST) -> ast.stmt:
+    path: Iterable[ast.AST] = (node, *module.around(node))
+    return next(each for each in path if isinstance(module.parents.get(each), ast.Module))  # type: ignore[return-value]

@@ -1,0 +1,39 @@
+"""The command that starts the converted script: one process a device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.small.orders import hash_orders
+from dp2ddp.codemod.small.ours import of_the_user
+from dp2ddp.codemod.small.start import join_of
+from dp2ddp.codemod.small.visible import visible_text
+from dp2ddp.launch.job import Job, command_line, standalone_words
+
+
+def launch_line(program: Program, world: int | None, is_project: bool) -> str:
+    """The torchrun line; `gpu` lets torchrun count the GPUs."""
+    source = program.entry.source
+    path = source.output if is_project else source.beside
+    name = str(path) if path else "train_ddp.py"
+    package = program.project.entry_module.rpartition(".")[0]
+    module = f"{package}.{name.rpartition('/')[2].removesuffix('.py')}" if package else None
+    return command_line(standalone_words(Job(name, module, gpus=world)), dict(_settings(program)))
+
+
+def _settings(program: Program) -> Iterator[tuple[str, str]]:
+    """The environment variables that ranks need from their first moment on."""
+    reach = program.reach
+    if any(reach.runs(module, node) for module in of_the_user(program) for node in hash_orders(module)):
+        yield "PYTHONHASHSEED", "0"
+    join, devices = join_of(program.entry), visible_text(program.entry)
+    if join and join.late and devices is not None:
+        yield "CUDA_VISIBLE_DEVICES", devices
+
+
+def named_devices(module: Module) -> int | None:
+    """How many devices CUDA_VISIBLE_DEVICES names, where the script sets it."""
+    text = visible_text(module)
+    return len([index for index in text.split(",") if index.strip()]) if text is not None else None

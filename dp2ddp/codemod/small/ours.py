@@ -1,0 +1,80 @@
+"""What an earlier conversion, or dp2ddp itself, has brought into a program: no rule looks at it."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator
+
+from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.errors import ConversionError
+from dp2ddp.source.files import SourceFile
+from dp2ddp.source.helper_module import NAME, PACKAGE, is_helper_module
+from dp2ddp.source.parsing import LINE_END, parse
+
+JOINS = "init_distributed"
+
+
+def of_the_user(program: Program) -> tuple[Module, ...]:
+    """The files of a program that a conversion looks at."""
+    return tuple(module for module in program.modules if not _is_ours(module))
+
+
+def is_of_dp2ddp(dotted: str) -> bool:
+    return dotted == "dp2ddp" or dotted.startswith("dp2ddp.")
+
+
+def _is_ours(module: Module) -> bool:
+    return is_helper_module(module.source.text)
+
+
+def pasted_lines(source: SourceFile) -> range:
+    """The lines of helpers that an earlier conversion has pasted into a script."""
+    if HELPERS_START not in source.text:
+        return range(0)
+    lines = LINE_END.split(source.text)
+    first = next((number for number, line in enumerate(lines, 1) if line.startswith(HELPERS_START)), 0)
+    last = next((number for number, line in enumerate(lines, 1) if line.startswith(HELPERS_END)), 0)
+    return range(first, last + 1) if first else range(0)
+
+
+def read_tree(source: SourceFile) -> ast.Module:
+    """The tree of a file; helpers that were pasted into it have names, and nothing inside."""
+    tree, pasted = parse(source), pasted_lines(source)
+    if not pasted:
+        return tree
+    body = [_emptied(each) if each.lineno in pasted else each for each in tree.body]
+    return ast.Module(body, tree.type_ignores)
+
+
+def _emptied(statement: ast.stmt) -> ast.stmt:
+    if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return statement
+    empty = copy.copy(statement)
+    empty.body, empty.decorator_list = [], []
+    return empty
+
+
+def has_joined(module: Module) -> bool:
+    """Whether an earlier conversion of the script lets the ranks join."""
+    return any(isinstance(call.func, ast.Name) and call.func.id == JOINS for call in module.all(ast.Call))
+
+
+def refuse_other_helpers(program: Program, helpers: frozenset[str]) -> None:
+    """A ConversionError where a local module calls helpers that these are not: another version converted it."""
+    for module in program.modules[1:]:
+        unknown = sorted(set(_imported_helpers(module)) - helpers)
+        if unknown and not _is_ours(module):
+            raise ConversionError(
+                f"{program.entry.source.name}: {module.source.name} was converted with another script, by a version of "
+                f"dp2ddp with other helpers ({', '.join(unknown)}); convert this one in the project as it was before "
+                "(-o FOLDER)"
+            )
+
+
+def _imported_helpers(module: Module) -> Iterator[str]:
+    for node in module.all(ast.ImportFrom):
+        if node.module in (NAME, PACKAGE):
+            yield from (alias.name for alias in node.names if alias.name != "*")

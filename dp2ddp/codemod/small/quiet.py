@@ -1,0 +1,99 @@
+"""Statements that only define: every rank may run them by itself, before the ranks join."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from dp2ddp.codemod.knowledge.functions import Does, does, what_is
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.nodes import is_main_guard
+
+# What asks who started it: ranks forget that when they join, so they join before.
+LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+QUIET_HOMES = (
+    *("argparse.", "os.path.", "collections.", "typing.", "string.", "math.", "logging.getLogger"),
+    *("re.compile", "os.environ", "os.getenv", "pathlib.", "functools.", "warnings.", "sys.path"),
+    *("matplotlib.use", "builtins.", "enum.", "dataclasses.", "os.chdir", "torch.device"),
+    *("torch.cuda.is_available", "abc.", "itertools."),
+)
+LOUD = {f"builtins.{name}" for name in ("print", "open", "input", "exec", "eval", "breakpoint")}
+QUIET_METHODS = {
+    *("add_argument", "add_argument_group", "add_mutually_exclusive_group", "set_defaults"),
+    *("parse_args", "parse_known_args", "split", "join", "format", "strip", "items", "keys", "values"),
+    *("get", "update", "append", "insert", "setdefault", "lower", "upper", "replace"),
+}
+
+
+class Quiet:
+    """Statements that may run on every rank by itself; an import runs the module."""
+
+    def __init__(self, entry: Module) -> None:
+        self.entry, self.seen = entry, {entry}
+
+    def first_loud(self, module: Module, body: Iterable[ast.stmt]) -> ast.stmt | None:
+        return next((each for each in body if not self.is_quiet(module, each)), None)
+
+    def is_quiet(self, module: Module, statement: ast.stmt) -> bool:
+        match statement:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return all(self.is_quiet_expression(module, each) for each in statement.decorator_list)
+            case ast.ClassDef(body=body):
+                return all(self.is_quiet(module, each) for each in body)
+            case ast.Import() | ast.ImportFrom():
+                return all(self.is_quiet_module(module, name) for name in _imported(module, statement))
+            case ast.If() if is_main_guard(statement):
+                return module is not self.entry
+            case ast.If(test=test, body=body, orelse=other):
+                return self.is_quiet_expression(module, test) and all(
+                    self.is_quiet(module, each) for each in (*body, *other)
+                )
+            case ast.Try(body=body, handlers=handlers, orelse=other, finalbody=last):
+                inner = (*body, *(each for handler in handlers for each in handler.body), *other, *last)
+                return all(self.is_quiet(module, each) for each in inner)
+            case ast.For(iter=items, body=body, orelse=other):
+                return self.is_quiet_expression(module, items) and all(
+                    self.is_quiet(module, each) for each in (*body, *other)
+                )
+            case ast.Assign() | ast.AnnAssign() | ast.Expr() | ast.AugAssign():
+                return self.is_quiet_expression(module, statement)
+        return isinstance(statement, (ast.Pass, ast.Global, ast.Delete))
+
+    def is_quiet_expression(self, module: Module, node: ast.AST) -> bool:
+        pending = [node]
+        while pending:
+            each = pending.pop()
+            if isinstance(each, ast.Lambda):  # runs when it is called
+                continue
+            if isinstance(each, ast.Constant) and each.value in LAUNCHER:
+                return False
+            if isinstance(each, ast.Call) and not self._is_quiet_call(module, each):
+                return False
+            pending += ast.iter_child_nodes(each)
+        return True
+
+    def _is_quiet_call(self, module: Module, call: ast.Call) -> bool:
+        name = module.name(call.func)
+        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if name in LOUD or what_is(name) is not None and does(name) is not Does.MAKE_DEVICE:
+            return False
+        return (name or "").startswith(QUIET_HOMES) or name is None and method in QUIET_METHODS
+
+    def is_quiet_module(self, importer: Module, name: str) -> bool:
+        parts = name.split(".")
+        for count in range(1, len(parts) + 1):
+            module = importer.program.by_name.get(".".join(parts[:count]))
+            if module is not None and module not in self.seen:
+                self.seen.add(module)
+                if not all(self.is_quiet(module, each) for each in module.tree.body):
+                    return False
+        return True
+
+
+def _imported(module: Module, node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    else:
+        home = module.home_of(node)
+        yield home
+        yield from (f"{home}.{alias.name}" for alias in node.names)

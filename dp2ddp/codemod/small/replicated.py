@@ -1,0 +1,73 @@
+"""What a program does itself with replicas: other parts in wrappers, batch norm over all replicas."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.program import Program
+
+CALLBACK = (
+    "__data_parallel_replicate__"  # of layers, called behind `replicate` (Synchronized-BatchNorm-PyTorch)
+)
+PARTS = ("replicate", "scatter", "parallel_apply", "gather")
+OF_MASTERS = {"run_master", "register_slave"}
+
+
+def has_own_parts(program: Program) -> bool:
+    """Whether wrappers have to go through DataParallel's parts, one by one."""
+    if any(has_callbacks(module) for module in program.modules):
+        return True
+    return any(
+        not _is_of_torch(module, owner) for module in program.modules for _, owner in parts_put(module)
+    )
+
+
+def has_callbacks(module: Module) -> bool:
+    """Whether a file calls its layers when they have been replicated; or else each is on its own."""
+    called = (node.attr for node in module.all(ast.Attribute))
+    return CALLBACK in (*called, *(node.value for node in module.all(ast.Constant)))
+
+
+def is_master(node: ast.ClassDef) -> bool:
+    """Whether a class brings the messages of replicas together: a SyncMaster."""
+    names = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+    calls = {
+        each.func.attr
+        for each in ast.walk(node)
+        if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute)
+    }
+    return names >= OF_MASTERS and "_master_callback" in calls
+
+
+def talks_through_master(node: ast.FunctionDef) -> bool:
+    """Whether a layer's callback gets its pipe from a SyncMaster."""
+    return any(isinstance(each, ast.Attribute) and each.attr == "register_slave" for each in ast.walk(node))
+
+
+def replaced_in_torch(module: Module) -> Iterator[ast.expr]:
+    """`torch.nn.parallel.data_parallel.replicate = ...`, `nn.DataParallel.replicate = ...`."""
+    return (node for node, owner in parts_put(module) if _is_of_torch(module, owner))
+
+
+def parts_put(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """`net.replicate = ...`, `setattr(net, "gather", ...)`: what is replaced, and of whom."""
+    for node in module.nodes(ast.Attribute, ast.Call):
+        match node:
+            case ast.Attribute(value=owner, attr=part, ctx=ast.Store()) if part in PARTS and not _is_self(
+                owner
+            ):
+                yield node, owner
+            case ast.Call(func=ast.Name(id="setattr"), args=[owner, ast.Constant(value=part), _]) if (
+                part in PARTS
+            ):
+                yield node, owner
+
+
+def _is_self(owner: ast.expr) -> bool:
+    return isinstance(owner, ast.Name) and owner.id == "self"
+
+
+def _is_of_torch(module: Module, owner: ast.expr) -> bool:
+    return (module.name(owner) or "").startswith("torch.")

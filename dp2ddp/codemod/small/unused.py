@@ -1,0 +1,96 @@
+"""Imports that the edits leave unused: `from torch.nn import DataParallel` goes with the last use of DataParallel."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dp2ddp.codemod.edits import DropImport, TextEdit
+from dp2ddp.codemod.gone import gone_with, new_code
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.scopes import Binds
+from dp2ddp.codemod.plan import WRAP_RULE, place
+from dp2ddp.codemod.small.plan import FilePlan, place_of
+
+# An owner's word that an import stays although the file itself does not use it.
+STAYS = re.compile(r"#.*(?:\bnoqa(?!\s*:)|\bnoqa\s*:.*F401|unused-import|dp2ddp:\s*ignore)", re.IGNORECASE)
+
+Import = ast.Import | ast.ImportFrom
+
+
+def with_unused_imports(each: FilePlan) -> FilePlan:
+    """The plan of a file, and edits that take out what the others leave unused."""
+    module, plan = each.module, each.plan
+    shown = None if module is module.program.entry else module.shown
+    drops = [place(module, WRAP_RULE, drop, shown) for drop in unused_imports(module, each.edits)]
+    return replace(each, plan=replace(plan, edits=tuple(sorted([*plan.edits, *drops], key=place_of))))
+
+
+def unused_imports(module: Module, edits: Sequence[TextEdit]) -> Iterator[DropImport]:
+    """Edits that take out what others leave unused; of a package's `__init__.py` others use what it imports."""
+    if not edits or Path(module.source.name).name == "__init__.py":
+        return
+    positions = module.positions
+    gone = [text for edit in edits if (text := gone_with(edit, positions))]
+    brought = new_code(edits)
+    for node in module.nodes(ast.Import, ast.ImportFrom):
+        assert isinstance(node, (ast.Import, ast.ImportFrom))
+        parent = module.parents[node]
+        if not isinstance(parent, (ast.Module, ast.FunctionDef)) or STAYS.search(_lines(module, node)):
+            continue
+        names = tuple(
+            name
+            for alias in node.names
+            if _has_no_other_effect(node, alias)
+            and (name := alias.asname or alias.name)
+            and [binding.how for binding in module.bindings_of(name)] == [Binds.IMPORT]
+            and (uses := [each for each in module.all(ast.Name) if each.id == name])
+            and all(any(text.holds(positions.span(use)) for text in gone) for use in uses)
+            and not _is_said(module, name, brought)
+            and not _is_taken(module, name)
+        )
+        if names:
+            yield DropImport(node, names, f"nothing uses it any more: {', '.join(names)}")
+
+
+def _lines(module: Module, node: ast.stmt) -> str:
+    positions = module.positions
+    last = node.end_lineno or node.lineno
+    return positions.text[positions.line_starts[node.lineno - 1] : positions.line_end(last)]
+
+
+def _has_no_other_effect(node: Import, alias: ast.alias) -> bool:
+    """Whether the import of the module itself is nothing: the helpers import torch."""
+    home = alias.name if isinstance(node, ast.Import) else node.module or ""
+    root = home.split(".")[0]
+    is_known = root == "torch" or root in sys.stdlib_module_names and root != "__future__"
+    if isinstance(node, ast.Import):
+        return is_known and alias.asname is not None and "." in home
+    return is_known and not node.level and alias.name != "*"
+
+
+def _is_said(module: Module, name: str, brought: str) -> bool:
+    """Whether new code, a comment on types or a string names it: `__all__`, an annotation, `eval`."""
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    if word.search(brought) or re.search(rf"#\s*type:.*\b{re.escape(name)}\b", module.source.text):
+        return True
+    texts = (node.value for node in module.all(ast.Constant) if isinstance(node.value, str))
+    return any(len(text) < 200 and word.search(text) for text in texts)
+
+
+def _is_taken(module: Module, name: str) -> bool:
+    """Whether another file of the program takes the name from this one."""
+    own = {dotted for dotted, each in module.program.by_name.items() if each is module}
+    for other in module.program.modules:
+        if other is module:
+            continue
+        for node in other.all(ast.ImportFrom):
+            if other.home_of(node) in own and {"*", name} & {alias.name for alias in node.names}:
+                return True
+        if any(use.attr == name and other.name(use.value) in own for use in other.all(ast.Attribute)):
+            return True
+    return False

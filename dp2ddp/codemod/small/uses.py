@@ -1,0 +1,177 @@
+"""Local looks at a call: what its arguments say, what becomes of what it returns."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from dp2ddp.codemod.knowledge.functions import FunctionRow, what_is
+from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.scopes import Binds, Scope
+
+DEPTH = 6  # names for names end somewhere
+
+
+def is_harmless(module: Module, call: Call, row: FunctionRow) -> bool:
+    """Whether the argument that decides says that nothing is to be done: `open(path, "rb")`."""
+    if not row.harmless or call.may_have_more:
+        return False
+    given = call.argument(row.position, row.keyword)
+    said = row.usual if given is None else _said(given)
+    if re.fullmatch(row.harmless, said):
+        return True
+    texts = (each.source.text for each in module.program.modules)
+    return bool(row.changed_by) and not any(re.search(row.changed_by, text) for text in texts)
+
+
+def _said(node: ast.expr) -> str:
+    """What an argument says, as far as the text tells: a constant, the constant parts of a text, `os.O_RDONLY`."""
+    match node:
+        case ast.Constant(value=value):
+            return str(value)
+        case ast.JoinedStr(values=values):
+            return "".join(str(each.value) if isinstance(each, ast.Constant) else "?" for each in values)
+        case ast.Attribute() | ast.BinOp():
+            return ast.unparse(node)
+    return "?"
+
+
+def is_used(module: Module, call: Call) -> bool:
+    """Whether anything is done with what a call returns."""
+    return not isinstance(module.parents[call.node], ast.Expr)
+
+
+def row_of(module: Module, call: Call) -> FunctionRow | None:
+    """What is known of what is called; of a class of the program, of the first library's class that it is made from."""
+    return what_is(call.name) or what_is(base_in_library(module, call.name))
+
+
+def base_in_library(module: Module, name: str | None, depth: int = DEPTH) -> str | None:
+    """`logging.FileHandler` of `class Log(logging.FileHandler)`, by its dotted name."""
+    home, definition = module.program.definition(name) or (module, None)
+    if not isinstance(definition, ast.ClassDef) or not depth:
+        return None
+    for base in definition.bases:
+        dotted = home.name(base)
+        above = base_in_library(home, dotted, depth - 1) if home.program.is_local(dotted) else dotted
+        if above:
+            return above
+    return None
+
+
+def is_foreign(module: Module, node: ast.AST | None, depth: int = DEPTH) -> bool:
+    """Whether an object surely is a library's: `Image.fromarray(x)`, `ToPILImage()(x).convert("L")`."""
+    made = (each for each in module.values(node) if isinstance(each, ast.Call))
+    return bool(depth) and any(_is_made_by_library(module, each, depth - 1) for each in made)
+
+
+def _is_made_by_library(module: Module, made: ast.Call, depth: int) -> bool:
+    name = module.name(made.func)
+    if name is not None:
+        return not name.startswith("builtins.") and not module.program.is_local(name)
+    return is_foreign(module, made.func.value if isinstance(made.func, ast.Attribute) else made.func, depth)
+
+
+_GIVE_PATHS = {
+    "joinpath",
+    "with_suffix",
+    "with_name",
+    "with_stem",
+    "absolute",
+    "resolve",
+    "expanduser",
+    "relative_to",
+}
+
+
+def is_path(module: Module, node: ast.AST | None, depth: int = DEPTH) -> bool:
+    """Whether an object surely is a pathlib.Path: `Path(x)`, `folder / "x"`, `path.parent`, or a name for one."""
+    return bool(depth) and any(_is_made_a_path(module, each, depth - 1) for each in module.values(node))
+
+
+def _is_made_a_path(module: Module, made: ast.AST, depth: int) -> bool:
+    match made:
+        case ast.Call(func=ast.Attribute(value=owner, attr=attr)) if attr in _GIVE_PATHS:
+            return is_path(module, owner, depth)
+        case ast.Call(func=func):
+            return (module.name(func) or "").startswith("pathlib.")
+        case ast.BinOp(op=ast.Div(), right=ast.JoinedStr() | ast.Constant(value=str())):
+            return True
+        case ast.BinOp(op=ast.Div(), left=left):
+            return is_path(module, left, depth)
+        case ast.Attribute(value=owner, attr="parent"):
+            return is_path(module, owner, depth)
+    return False
+
+
+def loads(module: Module, target: ast.AST | None) -> Iterator[tuple[Module, ast.expr]]:
+    """Where what a name or an attribute holds is read: the name in its scope and by imports, the attribute anywhere."""
+    program = module.program
+    if isinstance(target, ast.Attribute):
+        for each in program.modules:
+            nodes = each.by_word.get(target.attr, ())
+            yield from ((each, node) for node in nodes if isinstance(node, ast.Attribute) and _is_load(node))
+    elif isinstance(target, ast.Name):
+        scope = module.scope_of[target].lookup(target.id)
+        yield from ((module, node) for node in _names_in(module, target.id, scope) if _is_load(node))
+        for each in program.modules if scope is module.top else ():
+            if each is not module:
+                yield from ((each, node) for node in _imported(each, module, target.id) if _is_load(node))
+
+
+def _names_in(module: Module, name: str, scope: Scope | None) -> Iterator[ast.Name]:
+    for node in module.by_word.get(name, ()):
+        if isinstance(node, ast.Name) and module.scope_of[node].lookup(name) is scope:
+            yield node
+
+
+def _imported(module: Module, home: Module, name: str) -> Iterator[ast.Name | ast.Attribute]:
+    """Where a file says a name of another: `from util import begin as since`, `util.begin`."""
+    for node in module.by_word.get(name, ()):
+        if (
+            isinstance(node, ast.Attribute)
+            and module.program.by_name.get(module.name(node.value) or "") is home
+        ):
+            yield node
+    for alias, bindings in module.top.bindings.items():
+        froms = [each.dotted.rpartition(".") for each in bindings if each.how is Binds.IMPORT]
+        if any(last == name and module.program.by_name.get(first) is home for first, _, last in froms):
+            yield from _names_in(module, alias, module.top)
+
+
+def _is_load(node: ast.Name | ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Load)
+
+
+def is_only_written(module: Module, node: ast.AST, seen: frozenset[ast.AST] = frozenset()) -> bool:
+    """Whether nothing that comes of an object is looked at: then one that takes every call may stand in for it."""
+    if node in seen:
+        return True
+    seen = seen | {node}
+    parent = module.parents[node]
+    match parent:
+        case ast.Expr() | ast.Delete():
+            return True
+        case ast.Attribute(ctx=ast.Load(), value=value) if value is node:
+            return is_only_written(module, parent, seen)
+        case ast.Attribute(value=value) | ast.Subscript(ctx=ast.Store() | ast.Del(), value=value) if (
+            value is node
+        ):
+            return not isinstance(module.parents[parent], ast.AugAssign)  # which looks at it first
+        case ast.Call(func=func) if func is node:
+            return is_only_written(module, parent, seen)
+        case ast.withitem(optional_vars=None):
+            return True
+        case ast.Assign(targets=[target]) | ast.AnnAssign(target=target) | ast.withitem(optional_vars=target):
+            is_kept = isinstance(target, (ast.Name, ast.Attribute)) and not _is_changed_in_place(
+                module, target
+            )
+            return is_kept and all(is_only_written(home, use, seen) for home, use in loads(module, target))
+    return False
+
+
+def _is_changed_in_place(module: Module, target: ast.Name | ast.Attribute) -> bool:
+    """`rows += 1`, of any name of that spelling."""
+    word = target.id if isinstance(target, ast.Name) else target.attr
+    return any(isinstance(module.parents[each], ast.AugAssign) for each in module.by_word[word])

@@ -1,0 +1,123 @@
+"""What DataParallel's replicas draw on the host: each of them from streams of its own.
+
+Replicas are threads, and race for the host's streams (torch's default generator, numpy's, Python's): another run may
+give their numbers to other replicas, so that no order is the right one. Here, and in the helpers of converted scripts
+(templates/small/draws.py), replica r's streams begin at a number of the script's plus r, and nothing of what it draws
+reaches the script; that goes on as if it had drawn that one number, if replica 0 drew any.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.parallel.parallel_apply
+
+from .patches import Patches
+
+# Any throughout: modules, their arguments, and states of generators.
+_APPLY = sys.modules["torch.nn.parallel.parallel_apply"]  # torch.nn.parallel has a function of that name
+_WRAPPER = sys.modules["torch.nn.parallel.data_parallel"]
+
+
+def are_apart() -> bool:
+    """Whether replicas draw apart; in the conversion that has no helpers for that yet, they draw in turn."""
+    return os.environ.get("DP2DDP_CODEMOD") == "small"
+
+
+def let_replicas_draw_apart(patches: Patches) -> None:
+    """DataParallel, data_parallel and parallel_apply run their replicas so."""
+    patches.wrap("parallel_apply", _drawing_apart, _APPLY, _WRAPPER, torch.nn.parallel)
+
+
+def _drawing_apart(parallel_apply: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(modules: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+        draws = ReplicaDraws()
+        try:
+            outputs = parallel_apply(
+                [draws.of(r, module) for r, module in enumerate(modules)], *args, **kwargs
+            )
+        except BaseException:
+            draws.end(failed=True)
+            raise
+        draws.end()
+        return outputs
+
+    return apply
+
+
+class ReplicaDraws:
+    """The streams of the host around one forward of all replicas."""
+
+    observers: ClassVar[list[Callable[[], None]]] = []  # told of forwards in which several replicas draw
+
+    def __init__(self) -> None:
+        generator = torch.default_generator
+        self._script = _states()
+        self._seed = int(torch.randint(2**62, (), generator=generator, device="cpu"))
+        self._after = generator.get_state()
+        self._drew: set[int] = set()  # replicas that did
+        self._begun = [self._script]  # where they began
+
+    def of(self, replica: int, module: Callable[..., Any]) -> Callable[..., Any]:
+        """A replica's call, with its own streams."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self._streams(replica):
+                return module(*args, **kwargs)
+
+        return call
+
+    @contextmanager
+    def _streams(self, replica: int) -> Iterator[None]:
+        before = _states()
+        _seed_all(self._seed + replica)
+        self._begun.append(_states())
+        try:
+            yield
+        finally:
+            now = _states()  # another replica's, where one waits for the other
+            if not any(_same(begun, now) for begun in self._begun):
+                self._drew.add(replica)
+            _set(before)
+
+    def end(self, *, failed: bool = False) -> None:
+        """The script goes on."""
+        _set(self._script)
+        if len(self._drew) > 1:
+            for observe in self.observers:
+                observe()
+        if 0 in self._drew and not failed:
+            torch.default_generator.set_state(self._after)
+
+
+def _states() -> tuple[Any, Any, Any]:
+    numpy: Any = sys.modules.get("numpy")
+    return random.getstate(), torch.default_generator.get_state(), numpy and numpy.random.get_state()
+
+
+def _set(states: tuple[Any, Any, Any]) -> None:
+    random.setstate(states[0])
+    torch.default_generator.set_state(states[1])
+    if states[2]:
+        sys.modules["numpy"].random.set_state(states[2])
+
+
+def _seed_all(seed: int) -> None:
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(seed % 2**32)
+
+
+def _same(one: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> bool:
+    return one[0] == other[0] and torch.equal(one[1], other[1]) and _same_numpy(one[2], other[2])
+
+
+def _same_numpy(one: Any, other: Any) -> bool:
+    return one is other or one[2:] == other[2:] and bool((one[1] == other[1]).all())

@@ -1,0 +1,116 @@
+"""Threads, processes, pools and queues of the script's own: rank 0 has them, and every rank gets their answers."""
+
+import pickle
+from typing import Any, Callable
+
+from .broadcast import tell_all
+from .ranks import own_rank, ranks_apart, together
+from .streams import host_streams, same_streams, set_host_streams
+
+
+def hold_on_rank0(kind: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Make a thread, a process or a queue on rank 0 alone; what stands for it elsewhere asks there."""
+    if not together():
+        return kind(*args, **kwargs)
+    return ask_held(HeldByRank0(kind), lambda kind: kind(*itself(args), **itself(kwargs)), stays=True)
+
+
+class HeldByRank0:
+    """Stands on every rank for an object that rank 0 has: what is asked of it is asked there, and all get the answer.
+
+    The threads and processes of rank 0 speak to the object itself: ranks go side by side in their main threads alone.
+    """
+
+    def __init__(self, held: Any) -> None:
+        vars(self)["held"] = held
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return ask_held(self, lambda held: getattr(held, name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        ask_held(self, lambda held: setattr(held, name, itself(value)))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return ask_held(self, lambda held: held(*itself(args), **itself(kwargs)))
+
+    def __iter__(self) -> Any:
+        return ask_held(self, iter)
+
+    def __next__(self) -> Any:
+        return ask_held(self, next)
+
+    def __len__(self) -> Any:
+        return ask_held(self, len)
+
+    def __contains__(self, key: Any) -> Any:
+        return ask_held(self, lambda held: itself(key) in held)
+
+    def __str__(self) -> Any:
+        return ask_held(self, str)
+
+    def __bool__(self) -> Any:
+        return ask_held(self, bool)
+
+    def __getitem__(self, key: Any) -> Any:
+        return ask_held(self, lambda held: held[itself(key)])
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        ask_held(self, lambda held: held.__setitem__(itself(key), itself(value)))
+
+    def __enter__(self) -> Any:
+        return ask_held(self, lambda held: held.__enter__())
+
+    def __exit__(self, kind: Any, *rest: Any) -> Any:
+        if kind is None:
+            return ask_held(self, lambda held: held.__exit__(kind, *rest))
+        return (
+            vars(self)["held"].__exit__(kind, *rest) if own_rank() == 0 else None
+        )  # others may not come here
+
+
+def itself(given: Any) -> Any:
+    """What is handed to an object of rank 0, with rank 0's own objects in the places of those that stand for them."""
+    if isinstance(given, HeldByRank0):
+        return vars(given)["held"]
+    if type(given) in (tuple, list):
+        return type(given)(itself(each) for each in given)
+    return {key: itself(each) for key, each in given.items()} if type(given) is dict else given
+
+
+def ask_held(stands: HeldByRank0, question: Callable[[Any], Any], stays: bool = False) -> Any:
+    """What rank 0's object answers, on every rank; its error too. The script's random numbers go on as rank 0's do.
+
+    What stays on rank 0, because no other process can have a copy of it or because that is asked for, is asked there.
+    """
+    held = vars(stands)["held"]
+    if not together():
+        return question(held)
+    answer, error, streams = None, None, None
+    if own_rank() == 0:
+        before = host_streams()
+        try:
+            with ranks_apart():
+                answer = question(held)
+        except Exception as raised:
+            error = raised
+        streams = None if same_streams(before, host_streams()) else host_streams()
+        stays = stays or callable(answer) or hasattr(answer, "__next__") or not can_be_told(answer)
+    news = tell_all((None if stays else answer, error, streams, stays))
+    if own_rank():
+        answer, error, streams, stays = news
+        if streams is not None:
+            set_host_streams(streams)
+    if error is not None:
+        raise error
+    return HeldByRank0(answer) if stays else answer
+
+
+def can_be_told(answer: Any) -> bool:
+    """Whether other processes can have a copy of it; a lock, a future or a pool stays where it is."""
+    try:
+        pickle.loads(pickle.dumps(answer))
+    except Exception:
+        return False
+    return True

@@ -1,0 +1,41 @@
+"""A program that uses a library which nobody knows has a net under it: files that ranks write by themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.codemod.convert import NEW_CODEMOD, Conversion, convert
+from dp2ddp.source.projects import read_project
+
+SCRIPT = "{}\nimport torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n"
+
+
+@pytest.fixture(autouse=True)
+def new_codemod(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NEW_CODEMOD, "small")
+
+
+def converted(folder: Path, line: str) -> Conversion:
+    script = folder / "train.py"
+    script.write_text(SCRIPT.format(line))
+    return convert(read_project(script))
+
+
+@pytest.mark.parametrize(
+    "line", ["import somelib.io", "from somelib import save", "if x:\n    import somelib as np"]
+)
+def test_a_library_that_is_not_known_is_guarded(tmp_path: Path, line: str) -> None:
+    conversion = converted(tmp_path, line)
+    assert "\ninit_distributed()\n\nrefuse_own_files()\n" in conversion.entry.after
+    assert conversion.helpers
+    assert "def refuse_own_files()" in conversion.helpers.after
+
+
+@pytest.mark.parametrize(
+    "line", ["import os, numpy.random", "from PIL import Image", "import other", "from . import other"]
+)
+def test_what_is_known_or_local_is_not(tmp_path: Path, line: str) -> None:
+    (tmp_path / "other.py").write_text("x = 1\n")
+    assert "refuse_own_files" not in converted(tmp_path, line).entry.after

@@ -1,0 +1,133 @@
+"""Draws of replicas on the host, against the numbers of generators that are seeded by hand."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from torch import nn
+
+from dp2ddp.runtime.replica_draws import ReplicaDraws
+
+from .conftest import Install
+
+Draw = Callable[[], float]
+DRAWS: list[tuple[Draw, Callable[[int], float]]] = [
+    (
+        lambda: float(torch.rand((), device="cpu")),
+        lambda seed: float(torch.rand((), generator=torch.Generator().manual_seed(seed))),
+    ),
+    (random.random, lambda seed: random.Random(seed).random()),
+    (
+        lambda: float(numpy.random.rand()),
+        lambda seed: float(numpy.random.RandomState(seed % 2**32).rand()),
+    ),
+]
+
+
+class Noisy(nn.Module):
+    """Adds what it draws, on the replicas that are named."""
+
+    def __init__(self, draw: Draw, first: int = 0, last: int = 9) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+        self.draw, self.first, self.last = draw, first, last
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        draws = self.first <= (x.get_device()) <= self.last
+        return x * self.weight + (self.draw() if draws else 0.0)
+
+
+@pytest.fixture
+def apart(virtual: Install, monkeypatch: pytest.MonkeyPatch) -> Install:
+    monkeypatch.setenv("DP2DDP_CODEMOD", "small")
+    return virtual
+
+
+def run(module: nn.Module, rows: int = 3, world: int = 3) -> list[float]:
+    model = nn.DataParallel(module.cuda(), list(range(world)))
+    return [each[0] for each in model(torch.zeros(rows, 1, dtype=torch.float64).cuda()).tolist()]
+
+
+@pytest.mark.parametrize(("draw", "formula"), DRAWS)
+def test_replica_r_draws_from_a_number_of_the_scripts_plus_r(
+    apart: Install, draw: Draw, formula: Any
+) -> None:
+    apart(3, "float64")
+    torch.manual_seed(7)
+    seed = int(torch.randint(2**62, ()))
+    torch.manual_seed(7)
+    assert run(Noisy(draw)) == pytest.approx([formula(seed + r) for r in range(3)], rel=1e-7)
+
+
+def next_numbers() -> tuple[float, float, float]:
+    return float(torch.rand(())), random.random(), float(numpy.random.rand())
+
+
+def begin() -> None:
+    torch.manual_seed(1)
+    random.seed(1)
+    numpy.random.seed(1)
+
+
+@pytest.mark.parametrize(("draw", "formula"), DRAWS)
+@pytest.mark.parametrize(("first", "last", "drawn"), [(0, 9, 1), (0, 0, 1), (1, 9, 0), (8, 9, 0)])
+def test_the_script_goes_on_behind_that_number_if_replica_0_drew(
+    apart: Install, draw: Draw, formula: Any, first: int, last: int, drawn: int
+) -> None:
+    apart(3)
+    begin()
+    for _ in range(drawn):
+        torch.randint(2**62, ())
+    wanted = next_numbers()
+    begin()
+    run(Noisy(draw, first, last))
+    assert next_numbers() == wanted
+
+
+def test_a_forward_that_fails_costs_the_script_no_number(apart: Install) -> None:
+    apart(2)
+
+    def fail() -> float:
+        torch.rand(())
+        raise ValueError("not this time")
+
+    begin()
+    wanted = next_numbers()
+    begin()
+    with pytest.raises(ValueError, match="not this time"):
+        run(Noisy(fail), world=2)
+    assert next_numbers() == wanted
+
+
+def test_on_one_device_the_script_and_the_model_draw_in_turn(apart: Install) -> None:
+    apart(2, "float64")
+    torch.manual_seed(3)
+    wanted = float(torch.rand(()))
+    torch.manual_seed(3)
+    assert run(Noisy(DRAWS[0][0]), rows=1, world=1) == [wanted]
+
+
+def test_a_forward_that_is_run_again_from_the_same_state_draws_the_same(apart: Install) -> None:
+    """A checkpoint around the model puts the host's stream back, and runs it again."""
+    apart(2, "float64")
+    model = Noisy(DRAWS[0][0])
+    state = torch.get_rng_state()
+    first = run(model, world=2)
+    torch.set_rng_state(state)
+    assert run(model, world=2) == first
+
+
+@pytest.mark.parametrize(("first", "last", "told"), [(0, 9, 1), (0, 0, 0), (1, 1, 0), (8, 9, 0)])
+def test_whoever_wants_to_know_is_told_that_replicas_would_race(
+    apart: Install, monkeypatch: pytest.MonkeyPatch, first: int, last: int, told: int
+) -> None:
+    calls: list[None] = []
+    monkeypatch.setattr(ReplicaDraws, "observers", [lambda: calls.append(None)])
+    apart(3)
+    run(Noisy(DRAWS[0][0], first, last))
+    assert len(calls) == told

@@ -1,0 +1,48 @@
+"""The parts of DataParallel over ranks, beside torch's own replicas in one process; on 2 and 3 ranks over gloo."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.torchrun
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What every rank found, in rank order, by the number of ranks."""
+    folder = tmp_path_factory.mktemp("ranks")
+    run = subprocess.run(
+        [sys.executable, str(HERE / "functions_program.py"), str(folder), "2,3"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    return {
+        world: [json.loads((folder / f"{world}_{rank}.json").read_text()) for rank in range(world)]
+        for world in (2, 3)
+    }
+
+
+@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.parametrize("check", ["subclass", "parts_by_hand", "broadcast_by_hand", "synced_layer"])
+def test_outputs_gradients_and_parameters_are_those_of_one_process(
+    found: Any, world: int, check: str
+) -> None:
+    answers = [each[check] for each in found[world]]
+    assert all(isinstance(answer, float) and answer < 1e-12 for answer in answers), answers
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_a_replica_of_another_rank_refuses_to_run(found: Any, world: int) -> None:
+    assert all("call it by parallel_apply" in each["of_another_rank"] for each in found[world])

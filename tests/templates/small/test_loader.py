@@ -1,0 +1,82 @@
+"""Loops over loaders on ranks find what one process finds (loader_program.py), however batches get to the ranks."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+WAYS = {  # of each rank: from whom it gets or to whom it hands on, and whether memory is mapped
+    "maps 2": [[[0, True]], [[0, True]]],
+    "messages 2": [[[0, False]], [[0, False]]],
+    "nodes 3": [[[0, False], [0, True]], [[0, True]], [[0, False]]],
+}
+LOOPS = (
+    *("shuffled", "without_workers", "own_generator", "persistent_workers", "sampler_with_memory", "errors"),
+    *("error_at_the_start", "two_at_once", "streams_of_samples", "endless_loader", "settings_of_workers"),
+    *("all_sorts", "writes", "nothing_is_left", "own_feed"),
+)
+pytestmark = pytest.mark.torchrun
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """found(way, rank): what each loop found."""
+    folder = tmp_path_factory.mktemp("ranks")
+    run = subprocess.run(
+        [sys.executable, str(HERE / "loader_program.py"), str(folder)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    return functools.cache(lambda way, rank=0: json.loads((folder / f"{way}_{rank}.json").read_text()))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("loop", LOOPS)
+def test_every_rank_finds_what_one_process_finds(found: Any, loop: str, way: str) -> None:
+    expected = found("one process")[loop]
+    assert "failed" not in expected, expected[1]
+    for rank in range(len(WAYS[way])):
+        assert found(way, rank)[loop] == expected
+
+
+def test_the_loops_see_what_they_are_meant_to_see(found: Any) -> None:
+    """Errors come in the middle and loading goes on; samplers look ahead; noise is drawn in workers."""
+    one = found("one process")
+    assert ["KeyError", "KeyError: 'five'"] in one["errors"]
+    assert one["errors"][-1] == 0  # workers that live on
+    assert len(one["sampler_with_memory"][0][1]) == 10  # of two samples each: one given out, four ahead
+    assert one["writes"][0][0] % 1 != 0
+    assert all(each[1] for each in one["writes"][:-1])
+    assert one["nothing_is_left"][:2] == [True, True]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ways_are_found_by_mapping(found: Any, way: str) -> None:
+    assert [found(way, rank)["ways"] for rank in range(len(WAYS[way]))] == WAYS[way]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_cannot_be_sent_is_an_error_on_all_ranks(found: Any, way: str) -> None:
+    first, error, last = found("one process")["unsendable"]
+    assert error == "function"
+    for rank in range(len(WAYS[way])):
+        assert found(way, rank)["unsendable"] == [first, "CannotBeSent", last]
+
+
+def test_a_thread_is_told_that_it_cannot_ask(found: Any) -> None:
+    for rank in range(2):
+        error, batch = found("maps 2", rank)["asked by a thread"]
+        assert "main thread" in error
+        assert batch == "list"

@@ -1,0 +1,105 @@
+"""What rank 0 does for all: every rank finds what one process finds, its errors too (one run a number of ranks)."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ranks import FORKED
+
+PROGRAM = Path(__file__).with_name("rank0_program.py")
+pytestmark = [
+    pytest.mark.torchrun,
+    pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux's device that is always full"),
+]
+# A file opened to be read and written, in three modes, as the built-in open gives it.
+LINES = {
+    "w+": [2, 2, 0, "w+", 2, ["+!\n"], True, "w+", False, True, "w+!\n"],
+    "a+": [2, 6, 0, "w+!\na+", 6, ["+!\n", "a+!\n"], True, "a+", False, True, "w+!\na+!\n"],
+    "r+": [2, 2, 0, "r+!\na+!\n", 8, ["+!\n", "a+!\n", "!\n"], True, "r+", False, True, "r+!\na+!\n!\n"],
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """found(check): what each of two ranks found, in rank order."""
+    folder = tmp_path_factory.mktemp("ranks")
+    run = subprocess.run(
+        [*FORKED, "2", str(PROGRAM), str(folder)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    answers = [json.loads((folder / f".{rank}.json").read_text()) for rank in range(2)]
+    text = (folder / "unclosed.txt").read_text()
+    return functools.partial(lambda check: text if check == "unclosed" else [each[check] for each in answers])
+
+
+def test_random_streams_begin_as_rank_0s(found: Any) -> None:
+    first, second = found("streams_are_rank0s")
+    assert first == second
+
+
+def test_a_full_disk_comes_to_all_ranks(found: Any) -> None:
+    missing = "FileNotFoundError True"
+    wanted = ["OSError True"] * 4 + [missing, missing, "RuntimeError True", missing]
+    assert found("a_full_disk") == [wanted] * 2
+
+
+def test_what_is_read_of_a_file_that_is_written_is_rank_0s(found: Any) -> None:
+    assert found("read_and_written") == [[*LINES["w+"], *LINES["a+"], *LINES["r+"]]] * 2
+
+
+def test_files_are_complete_behind_their_blocks(found: Any) -> None:
+    texts = ["1,2\n3,4\n", '{"a": 1}', [0, 1, 2], "ä\nbc"]
+    assert found("written") == [[10, *texts, "FileExistsError True", texts[0], "TextIOWrapper"]] * 2
+
+
+def test_methods_by_whose_names_files_are_written(found: Any) -> None:
+    for each in found("called_by_name"):
+        assert each[:6] == [3, "abc", "a3", "1;2", "1,2", "1,2"]
+        assert each[6].endswith("/c.txt")
+        assert each[7] == "FileNotFoundError True"
+
+
+def test_trackers_are_taken_for_what_they_stand_for(found: Any) -> None:
+    assert found("trackers") == [["runs", 3, True, True, True, "said 1\n", True]] * 2
+
+
+def test_what_is_read_of_them_ends_the_run(found: Any) -> None:
+    first, second = found("reads_of_rank0s")
+    assert set(second) == {"RuntimeError"}
+    assert first == ["none"] * 8 + ["RuntimeError"]
+
+
+def test_imports_come_before_ranks_join(found: Any) -> None:
+    assert found("a_library_before_ranks_join") == [[True, True], [False, True]]
+
+
+def test_answers_and_errors_of_rank_0_are_those_of_all(found: Any) -> None:
+    wanted = [0, "FileNotFoundError True", "CannotBeSent True", "CannotBeSent True", True, True, 3]
+    assert found("errors_and_answers") == [wanted] * 2
+
+
+def test_a_library_that_writes_on_every_rank_is_stopped_with_the_line(found: Any) -> None:
+    text = PROGRAM.read_text().split("\n")
+    first = next(number for number, line in enumerate(text, 1) if '"own.txt").open' in line)
+    (nothing, x), (messages, y) = found("own_files_are_refused")
+    assert (nothing, x, y) == ([], "x", "x")
+    assert [message.partition(" writes ")[0] for message in messages] == [
+        f"line {first + number} of rank0_program.py" for number in range(3)
+    ]
+    assert all("on every rank: call it by run_on_rank0" in message for message in messages)
+
+
+def test_what_nobody_closes_is_there_at_the_end(found: Any) -> None:
+    assert found("unclosed") == "all of it"

@@ -1,0 +1,64 @@
+"""Forwards that leave traces, in turns, beside torch's own replicas in one process; on 2 and 3 ranks over gloo."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.codemod.forward_mutations import ALL
+
+HERE = Path(__file__).parent
+REFUSED = {  # with words; all others train the same
+    **dict.fromkeys(("iterator", "cycle", "count", "generator", "simple_queue"), "which ranks cannot share"),
+    "cache_decorator": "whose cache ranks cannot share",
+}
+OF_TWO = [one.name for one in ALL]
+OF_THREE = OF_TWO[::4]  # the last batch has rows for two ranks
+MORE = ["kept_for_the_loss", "prints", "error_of_one"]
+pytestmark = pytest.mark.torchrun
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What every rank found, in rank order, by the number of ranks."""
+    folder = tmp_path_factory.mktemp("ranks")
+    for world, names in ((2, OF_TWO), (3, OF_THREE)):
+        run = subprocess.run(
+            [sys.executable, str(HERE / "turns_program.py"), str(folder), str(world), *names, *MORE],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        assert run.returncode == 0, run.stderr[-3000:]
+    return {
+        world: [json.loads((folder / f"{world}_{rank}.json").read_text()) for rank in range(world)]
+        for world in (2, 3)
+    }
+
+
+@pytest.mark.parametrize(
+    ("world", "name"),
+    [*((2, name) for name in [*OF_TWO, *MORE]), *((3, name) for name in [*OF_THREE, *MORE])],
+)
+def test_it_trains_as_one_process_does_or_is_refused(found: Any, world: int, name: str) -> None:
+    for rank, answers in enumerate(found[world]):
+        answer = answers[name]
+        if name in REFUSED:
+            assert REFUSED[name] in answer["failed"]
+            continue
+        assert "failed" not in answer, answer["where"]
+        assert answer["difference"] < 1e-12
+        assert rank or answer["found"] == answer["wanted"]  # what is printed: by rank 0 for all
+
+
+def test_what_is_compared_prints_something(found: Any) -> None:
+    assert found[3][0]["prints"]["wanted"].count("rows") == 3 * 3 + 2
+    assert "two rows" in found[3][0]["error_of_one"]["wanted"]
