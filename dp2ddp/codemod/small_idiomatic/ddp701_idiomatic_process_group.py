@@ -11,20 +11,21 @@ from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Flags, Rewrites
+from dp2ddp.codemod.small.own_mode import OwnMode
 from dp2ddp.codemod.small.quiet import LAUNCHER
-from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.small.rule import Change, Finding
 from dp2ddp.codemod.small.start import first_act
 from dp2ddp.codemod.small_idiomatic.ddp710_idiomatic_remarks import is_seeded
 from dp2ddp.codemod.small_idiomatic.ddp711_idiomatic_by_hand import averages
 from dp2ddp.codemod.small_idiomatic.loaders import loaders_of
 from dp2ddp.codemod.small_idiomatic.sizes import origins_of
-from dp2ddp.codemod.small_idiomatic.words import Words, names_cuda, words_of
+from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, Words, names_cuda, words_of
 
 BECAUSE = "each rank joins, and takes its own GPU"
 LEAVES = ("sys.exit", "builtins.exit", "builtins.quit", "os._exit")
 
 
-class ProcessGroup(Rule):
+class ProcessGroup(IdiomaticRule):
     """Join a process group before anything happens, and leave it at the end.
 
     ## What it does
@@ -47,6 +48,7 @@ class ProcessGroup(Rule):
     code = "DDP701"
     name = "idiomatic-process-group"
     nodes = ("BaseStatement",)
+    everywhere = True  # torchrun may start a mode that nothing else does
     examples = (
         Rewrites(
             before="""
@@ -92,7 +94,7 @@ class ProcessGroup(Rule):
         ),
     )
 
-    def look(self, module: Module) -> Iterator[Finding]:
+    def find(self, module: Module) -> Iterator[Finding]:
         for call in module.calls:
             if does(call.name) is Does.DISTRIBUTE and _may_run(module, call):
                 yield Hazard(
@@ -110,7 +112,8 @@ def _may_run(module: Module, call: Call) -> bool:
         node for each in module.program.modules for node in each.all(ast.Constant) if node.value in LAUNCHER
     )
     asks = any(isinstance(_home(module.program, node), (ast.Compare, ast.Call)) for node in texts)
-    return asks or not any(isinstance(each, (ast.If, ast.IfExp)) for each in module.around(call.node))
+    is_chosen = any(isinstance(each, (ast.If, ast.IfExp)) for each in module.around(call.node))
+    return asks or not is_chosen and not OwnMode(module).holds(call.node)
 
 
 def _home(program: Program, node: ast.AST) -> ast.AST | None:

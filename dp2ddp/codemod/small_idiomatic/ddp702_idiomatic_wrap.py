@@ -9,7 +9,7 @@ from dp2ddp.codemod.edits import DropArgument, InsertAfter, Remove, Replace, Set
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.mentions import is_type_test, mentions
-from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.small.rule import Change, Finding
 from dp2ddp.codemod.small_idiomatic.ddp711_idiomatic_by_hand import overrides, patches_parts
 from dp2ddp.codemod.small_idiomatic.looking import last_word
 from dp2ddp.codemod.small_idiomatic.models import (
@@ -23,12 +23,12 @@ from dp2ddp.codemod.small_idiomatic.models import (
     trains_nothing,
     wraps_of,
 )
-from dp2ddp.codemod.small_idiomatic.words import names_cuda, remark, words_of
+from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, names_cuda, remark, words_of
 
 BECAUSE = "each rank trains on its own GPU; gradients are averaged over the ranks"
 
 
-class Wrapped(Rule):
+class Wrapped(IdiomaticRule):
     """Wrap the model in DistributedDataParallel, on its own GPU.
 
     ## What it does
@@ -73,7 +73,7 @@ class Wrapped(Rule):
         Untouched("import torch\nnet = torch.nn.Linear(2, 2)"),
     )
 
-    def look(self, module: Module) -> Iterator[Finding]:
+    def find(self, module: Module) -> Iterator[Finding]:
         called = {wrap.call.node.func: wrap for wrap in wraps_of(module.program) if wrap.module is module}
         if patches_parts(module.program):
             return

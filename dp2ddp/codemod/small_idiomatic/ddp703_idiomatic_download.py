@@ -10,15 +10,15 @@ from dp2ddp.codemod.edits import InsertAfter, InsertBefore
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS
 from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.small.rule import Change, Finding
 from dp2ddp.codemod.small_idiomatic.effects import asks_for_absence, is_download, may_write, writing_functions
 from dp2ddp.codemod.small_idiomatic.looking import last_word
-from dp2ddp.codemod.small_idiomatic.words import remark, words_of
+from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, remark, words_of
 
 LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Raise, ast.Yield)
 
 
-class Rank0First(Rule):
+class Rank0First(IdiomaticRule):
     """Let rank 0 download and prepare files before the others look for them.
 
     ## What it does
@@ -60,7 +60,7 @@ class Rank0First(Rule):
         Untouched('train = CIFAR10("data", train=True, download=False)'),
     )
 
-    def look(self, module: Module) -> Iterator[Finding]:
+    def find(self, module: Module) -> Iterator[Finding]:
         words = words_of(module)
         for run, why in _runs(module):
             if any(isinstance(each, LEAVING) for statement in run for each in _walked(statement)):

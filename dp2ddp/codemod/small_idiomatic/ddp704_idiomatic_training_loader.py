@@ -8,19 +8,19 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import InsertAfter, InsertBefore, Replace, SetArgument
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.small.rule import Change, Finding
 from dp2ddp.codemod.small_idiomatic.epochs import epochs_of
 from dp2ddp.codemod.small_idiomatic.loaders import LOADER, Loader, Loop, loaders_of
 from dp2ddp.codemod.small_idiomatic.looking import last_word
 from dp2ddp.codemod.small_idiomatic.sizes import origins_of
 from dp2ddp.codemod.small_idiomatic.training import backward_loops
-from dp2ddp.codemod.small_idiomatic.words import remark, words_of
+from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, remark, words_of
 
 BECAUSE = "each rank loads its own samples; all ranks together take the batch they took before"
 SIMPLE = (ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Subscript)
 
 
-class TrainingLoader(Rule):
+class TrainingLoader(IdiomaticRule):
     """Give each rank its own part of the training data.
 
     ## What it does
@@ -95,7 +95,7 @@ class TrainingLoader(Rule):
         """),
     )
 
-    def look(self, module: Module) -> Iterator[Finding]:
+    def find(self, module: Module) -> Iterator[Finding]:
         loaders = loaders_of(module.program)
         for loader in loaders:
             if loader.module is module and loader.trains:

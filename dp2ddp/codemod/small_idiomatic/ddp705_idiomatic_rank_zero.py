@@ -10,18 +10,18 @@ from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
 from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.small.rule import Change, Finding
 from dp2ddp.codemod.small_idiomatic.ddp703_idiomatic_download import first_on_rank0
 from dp2ddp.codemod.small_idiomatic.effects import opens_to_write, reads, writes
 from dp2ddp.codemod.small_idiomatic.looking import last_word
 from dp2ddp.codemod.small_idiomatic.models import wrapped_names
-from dp2ddp.codemod.small_idiomatic.words import remark, words_of
+from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, remark, words_of
 
 BECAUSE = "rank 0 writes"
 BLOCKS = ("body", "orelse", "finalbody")
 
 
-class RankZeroWrites(Rule):
+class RankZeroWrites(IdiomaticRule):
     """Let rank 0 write.
 
     ## What it does
@@ -65,7 +65,7 @@ class RankZeroWrites(Rule):
         Untouched('lines = open("names.txt").read()'),
     )
 
-    def look(self, module: Module) -> Iterator[Finding]:
+    def find(self, module: Module) -> Iterator[Finding]:
         done = first_on_rank0(module)
         guarded: dict[ast.stmt, None] = {}
         for call in module.calls:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, Replace
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.small.rule import Change, Finding
 from dp2ddp.codemod.small.rules.ddp102_device_index import BECAUSE, DeviceIndexed
 from dp2ddp.codemod.small_idiomatic.looking import last_word
-from dp2ddp.codemod.small_idiomatic.words import remark, words_of
+from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, remark, words_of
 
 
-class OwnDevice(Rule):
+class OwnDevice(IdiomaticRule):
     """Use the rank's own GPU where the script names one by its number.
 
     ## What it does
@@ -49,7 +49,7 @@ class OwnDevice(Rule):
         Untouched('import torch\nx = x.to("cuda")'),
     )
 
-    def look(self, module: Module) -> Iterator[Finding]:
+    def find(self, module: Module) -> Iterator[Finding]:
         for finding in DeviceIndexed().look(module):
             if isinstance(finding, Hazard):
                 yield remark(module.statement(finding.node), "another GPU than the model's: a rank has one")

@@ -8,12 +8,12 @@ from dp2ddp.codemod.edits import InsertBefore, SetArgument
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.small.rule import Change, Finding
 from dp2ddp.codemod.small_idiomatic.looking import calls_in
-from dp2ddp.codemod.small_idiomatic.words import names_cuda, words_of
+from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, names_cuda, words_of
 
 
-class OwnDeviceLoad(Rule):
+class OwnDeviceLoad(IdiomaticRule):
     """Load what rank 0 saved onto the rank's own GPU, when it is there.
 
     ## What it does
@@ -54,7 +54,7 @@ class OwnDeviceLoad(Rule):
         Untouched('import torch\nnet.load_state_dict(torch.load("net.pt", map_location="cpu"))'),
     )
 
-    def look(self, module: Module) -> Iterator[Finding]:
+    def find(self, module: Module) -> Iterator[Finding]:
         words = words_of(module)
         saves = any(does(call.name) is Does.SAVE for _, call in calls_in(module.program))
         for call in module.calls:

@@ -9,19 +9,19 @@ from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import LOOPS
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Finding, Rule
+from dp2ddp.codemod.small.rule import Finding
 from dp2ddp.codemod.small_idiomatic.loaders import loaders_of
 from dp2ddp.codemod.small_idiomatic.looking import calls_in, last_word
 from dp2ddp.codemod.small_idiomatic.models import wraps_of
 from dp2ddp.codemod.small_idiomatic.training import trains
-from dp2ddp.codemod.small_idiomatic.words import remark
+from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, remark
 
 SEEDS = ("torch.manual_seed", "numpy.random.seed", "random.seed", "torch.cuda.manual_seed_all")
 SPLIT = "torch.utils.data.random_split"
 FIGURES = "rank 0's figures, of its share of the samples; all_reduce sums and counts to show those of all"
 
 
-class Remarks(Rule):
+class Remarks(IdiomaticRule):
     """Say where numbers are a rank's own.
 
     ## What it does
@@ -58,7 +58,7 @@ class Remarks(Rule):
         Untouched("from torch import nn\ncriterion = nn.CrossEntropyLoss()"),
     )
 
-    def look(self, module: Module) -> Iterator[Finding]:
+    def find(self, module: Module) -> Iterator[Finding]:
         if not wraps_of(module.program):
             return
         yield from _sums(module)

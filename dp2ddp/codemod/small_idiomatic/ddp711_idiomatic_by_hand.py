@@ -11,10 +11,10 @@ from dp2ddp.codemod.edits import Hazard, InsertBefore, Replace, SetArgument
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.small.rule import Change, Finding
 from dp2ddp.codemod.small_idiomatic.looking import calls_in, class_named, last_word, methods_of
 from dp2ddp.codemod.small_idiomatic.models import WRAP, has_unwrapped, runs_often, wraps_of
-from dp2ddp.codemod.small_idiomatic.words import remark, words_of
+from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, remark, words_of
 
 BECAUSE = "parts of DataParallel run on the rank's own GPU"
 # Where each takes devices: a list of them, or one.
@@ -24,7 +24,7 @@ LIST_WORDS, OUTPUT_WORDS = ("device_ids", "devices", "target_gpus"), ("output_de
 PARTS = {f"torch.nn.parallel.{name}": name for name in (*LISTS, "gather")}
 
 
-class ByHand(Rule):
+class ByHand(IdiomaticRule):
     """Average gradients by hand where the script does DataParallel's work by hand.
 
     ## What it does
@@ -68,7 +68,7 @@ class ByHand(Rule):
         Untouched("out = net(x)\noptimizer.step()"),
     )
 
-    def look(self, module: Module) -> Iterator[Finding]:
+    def find(self, module: Module) -> Iterator[Finding]:
         for call, name in _parts_in(module):
             if name is None:
                 yield from _own_class(module, call)

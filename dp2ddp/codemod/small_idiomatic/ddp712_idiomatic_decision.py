@@ -9,17 +9,17 @@ from dp2ddp.codemod.edits import InsertBefore, Replace
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import LOOPS
 from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.small.rule import Change, Finding
 from dp2ddp.codemod.small_idiomatic.looking import last_word
 from dp2ddp.codemod.small_idiomatic.models import wraps_of
 from dp2ddp.codemod.small_idiomatic.training import trains
-from dp2ddp.codemod.small_idiomatic.words import names_cuda, words_of
+from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, names_cuda, words_of
 
 ASKS = {"isnan", "isinf", "isfinite", "item", "any", "all", "len"}
 NAME = "skips"
 
 
-class SharedDecision(Rule):
+class SharedDecision(IdiomaticRule):
     """Skip a batch on all ranks or on none.
 
     ## What it does
@@ -67,7 +67,7 @@ class SharedDecision(Rule):
         Untouched("for x in batches:\n    if torch.isnan(x):\n        continue"),
     )
 
-    def look(self, module: Module) -> Iterator[Finding]:
+    def find(self, module: Module) -> Iterator[Finding]:
         for node in module.all(ast.If) if wraps_of(module.program) else ():
             loop = next((each for each in module.around(node) if isinstance(each, LOOPS)), None)
             asks = any(

@@ -123,11 +123,13 @@ def _runs_layers(node: ast.AST) -> bool:
     """Whether it is a branch in which layers run, or which returns without the others."""
     if not isinstance(node, (ast.If, ast.IfExp)):
         return False
-    inside = [each for each in ast.walk(node) if each is not node.test]
-    calls = (each.func for each in inside if isinstance(each, ast.Call))
-    return any(ast.unparse(each).startswith(("self.", "getattr")) for each in calls) or any(
-        isinstance(each, ast.Return) for each in inside
+    branches = [node.body, node.orelse] if isinstance(node, ast.IfExp) else [*node.body, *node.orelse]
+    inside = [each for branch in branches for each in ast.walk(branch)]
+    called = [each.func for each in inside if isinstance(each, ast.Call)]
+    runs_any = any(
+        isinstance(each, (ast.Name, ast.Call)) or ast.unparse(each).startswith("self.") for each in called
     )
+    return runs_any or any(isinstance(each, ast.Return) for each in inside)
 
 
 def _sets(module: Module, node: ast.Attribute) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Set
+from dataclasses import replace
 from functools import lru_cache
 
 from dp2ddp.codemod.edits import InsertBefore
@@ -12,7 +13,7 @@ from dp2ddp.codemod.helpers import as_isort, import_texts
 from dp2ddp.codemod.lift import ImportLine, import_lines
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.small.rule import Change
+from dp2ddp.codemod.small.rule import Change, Finding, Rule
 from dp2ddp.codemod.small.start import last_import
 
 # What a change may need, by the name that it has in new code: the imports that bring it, the first one preferred.
@@ -42,6 +43,24 @@ IMPORTS = {
 def words_of(module: Module) -> Words:
     """The names of one file, found out once."""
     return Words(module)
+
+
+NEEDS = "import "  # before what a change needs: no name of a helper, nor of anything in the file
+
+
+class IdiomaticRule(Rule):
+    """A rule of this style: its changes need imports (by the names in IMPORTS), and no helpers."""
+
+    def find(self, module: Module) -> Iterator[Finding]:
+        """Edits, hazards and notes for one file."""
+        raise NotImplementedError
+
+    def look(self, module: Module) -> Iterator[Finding]:
+        for finding in self.find(module):
+            if isinstance(finding, Change):
+                yield replace(finding, helpers=tuple(f"{NEEDS}{word}" for word in finding.helpers))
+            else:
+                yield finding
 
 
 AVERAGE = """
@@ -112,7 +131,7 @@ def _imports_above(module: Module) -> Iterator[ImportLine]:
 
 def make_header(module: Module, needed: Set[str]) -> Header | None:
     """The imports that are missing, behind those that a file begins with."""
-    words = words_of(module)
+    words, needed = words_of(module), {each.removeprefix(NEEDS) for each in needed}
     missing = [line for word in needed & IMPORTS.keys() if (line := words.line(word)) not in words.there]
     lines = import_texts(sorted(missing, key=as_isort))
     if "average_gradients" in needed:

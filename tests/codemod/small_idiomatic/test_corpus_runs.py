@@ -49,8 +49,9 @@ COVERING = covering(SCRIPTS, rules_at_work)
 
 def test_at_least_150_are_expected_to_run() -> None:
     names = {case.name for case in SCRIPTS}
+    end_early = {name for name, word in OTHERWISE.items() if word != "apart"}
     assert names >= OTHERWISE.keys()
-    assert len(names - OTHERWISE.keys()) >= 149
+    assert len(names - end_early) >= 150
 
 
 @pytest.mark.torchrun

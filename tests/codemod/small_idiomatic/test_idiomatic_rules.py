@@ -113,27 +113,23 @@ def test_what_is_trained_beside_the_wrapped_model_is_averaged_by_hand() -> None:
     assert "average_gradients" not in converted(loader + LOOP)
 
 
+SMALL = "class Small(nn.Module):\n    def forward(self, {arguments}):\n        {line}\n        return x\n"
+
+
 @pytest.mark.parametrize(
-    ("more", "expected"),
+    ("arguments", "line", "expected"),
     [
-        ("class Small(nn.Module):\n    def forward(self, x):\n        return self.a(x)\n", False),
-        ("class Small(nn.Module):\n    def forward(self, x, aux=False):\n        return self.a(x)\n", True),
-        (
-            "class Small(nn.Module):\n    def forward(self, x):\n"
-            "        if x.is_cuda:\n            x = x + 1\n        return x\n",
-            False,
-        ),
-        (
-            "class Small(nn.Module):\n    def forward(self, x):\n"
-            "        if x.mean() > 0:\n            x = self.a(x)\n        return x\n",
-            True,
-        ),
+        ("x", "x = self.a(x)", False),
+        ("x, aux=False", "x = self.a(x)", True),
+        ("x", "x = x + 1 if x.is_cuda else x", False),
+        ("x", "x = self.a(x) if x.mean() > 0 else x", True),
     ],
 )
 def test_unused_parameters_are_looked_for_where_a_forward_may_leave_layers_out(
-    more: str, expected: bool
+    arguments: str, line: str, expected: bool
 ) -> None:
-    assert ("find_unused_parameters=True" in converted(more + LOOP)) is expected
+    after = converted(SMALL.format(arguments=arguments, line=line) + LOOP)
+    assert ("find_unused_parameters=True" in after) is expected
 
 
 def test_a_comment_says_where_a_batch_made_by_hand_is_to_be_cut() -> None:
@@ -153,8 +149,8 @@ def test_names_that_the_script_has_itself_are_left_to_it() -> None:
 
 def test_a_wrap_moves_behind_what_still_changes_the_model() -> None:
     after = converted(
-        "model = nn.Linear(8, 3).cuda()\nmodel = nn.DataParallel(model)\n"
-        "model.module.bias = None\nprint(model.module)\n"
+        "model = nn.Linear(8, 3).cuda()\nmodel = nn.DataParallel(model)\nmodel.module.bias = None\n"
+        "print(model.module)\n"
     )
     assert "model.bias = None\nmodel = DDP(model, device_ids=[local_rank])\nprint(model.module)" in after
 
