@@ -115,9 +115,9 @@ def _seed_all(seed: int) -> None:
         numpy.random.seed(seed % 2**32)
 
 
-def _same(one: tuple[Any, Any, Any], other: tuple[Any, Any, Any]) -> bool:
-    return one[0] == other[0] and torch.equal(one[1], other[1]) and _same_numpy(one[2], other[2])
+def _same(before: tuple[Any, Any, Any], after: tuple[Any, Any, Any]) -> bool:
+    return before[0] == after[0] and torch.equal(before[1], after[1]) and _same_numpy(before[2], after[2])
 
 
-def _same_numpy(one: Any, other: Any) -> bool:
-    return one is other or one[2:] == other[2:] and bool((one[1] == other[1]).all())
+def _same_numpy(before: Any, after: Any) -> bool:
+    return before is after or before[2:] == after[2:] and bool((before[1] == after[1]).all())

@@ -29,8 +29,8 @@ class Flow:
         if node not in self._known:
             self._known[node] = ((module, node),)  # what is given itself, in a circle, has no other origin
             given = list(self._given(module, node))
-            found = dict.fromkeys(source for each in given for source in self.origins(*each))
-            self._known[node] = tuple(found) or ((module, node),)
+            sources = dict.fromkeys(source for each in given for source in self.origins(*each))
+            self._known[node] = tuple(sources) or ((module, node),)
         return self._known[node]
 
     def _given(self, module: Module, node: ast.expr) -> Iterator[Source]:
@@ -90,13 +90,13 @@ class Flow:
     @cached_property
     def _assigned(self) -> dict[str, list[Source]]:
         """What attributes are set to, by their names."""
-        found: dict[str, list[Source]] = {}
+        assigned: dict[str, list[Source]] = {}
         for module in self.program.modules:
             for node in module.all(ast.Assign):
                 for target, value in pairs(node):
                     if isinstance(target, ast.Attribute):
-                        found.setdefault(target.attr, []).append((module, value))
-        return found
+                        assigned.setdefault(target.attr, []).append((module, value))
+        return assigned
 
 
 def pairs(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:

@@ -196,11 +196,11 @@ class Module:
 
     @cached_property
     def _all_bindings(self) -> dict[str, list[Binding]]:
-        found: dict[str, list[Binding]] = {}
+        all_bindings: dict[str, list[Binding]] = {}
         for scope in {id(scope): scope for scope in self.scope_of.values()}.values():
             for name, bindings in scope.bindings.items():
-                found.setdefault(name, []).extend(bindings)
-        return found
+                all_bindings.setdefault(name, []).extend(bindings)
+        return all_bindings
 
     def texts(self, node: ast.expr) -> Iterator[str]:
         """The texts that an expression may be, as far as they are written: also one by one, in a loop over them."""

@@ -77,19 +77,19 @@ class Program:
             return None
         module, path = home
         scope = module.top.bindings
-        found: ast.AST | None = None
+        definition: ast.AST | None = None
         for name in path:
-            found = next(
+            definition = next(
                 (each.node for each in reversed(scope.get(name, [])) if each.how is Binds.DEFINITION), None
             )
-            if found is None:
+            if definition is None:
                 return None
             scope = {
                 each.name: [Binding(Binds.DEFINITION, each)]
-                for each in (found.body if isinstance(found, ast.ClassDef) else ())
+                for each in (definition.body if isinstance(definition, ast.ClassDef) else ())
                 if isinstance(each, DEFINITIONS)
             }
-        return (module, found) if found is not None else None
+        return (module, definition) if definition is not None else None
 
     def canonical(self, dotted: str, seen: Seen = frozenset()) -> str | None:
         """The name under which a thing is known: through the program's files to where it comes from."""
@@ -140,8 +140,8 @@ class Program:
         """The calls of a function; of a method also those of whatever has its name and cannot be told."""
         is_method = isinstance(module.parents[function], ast.ClassDef)
         for other, call in self._calls_by_name.get(getattr(function, "name", ""), ()):
-            found = other.definition(call.node.func)
-            if found[1] is function if found else is_method and bool(call.method):
+            definition = other.definition(call.node.func)
+            if definition[1] is function if definition else is_method and bool(call.method):
                 yield other, call
 
     def closure(self, module: Module, function: ast.AST) -> Iterator[tuple[Module, ast.AST]]:
@@ -151,10 +151,10 @@ class Program:
             home, node = pending.pop()
             yield home, node
             for call in (each for each in ast.walk(node) if isinstance(each, ast.Call)):
-                found = home.definition(call.func)
-                if found and found[1] not in seen:
-                    seen.add(found[1])
-                    pending.append(found)
+                definition = home.definition(call.func)
+                if definition and definition[1] not in seen:
+                    seen.add(definition[1])
+                    pending.append(definition)
 
     @cached_property
     def _calls_by_name(self) -> dict[str, list[tuple[Module, Call]]]:

@@ -112,10 +112,10 @@ class Reach:
         for base in owner.bases:
             if module.name(base) == "builtins.object":
                 continue
-            found = module.definition(base)
-            if found is None or not isinstance(found[1], ast.ClassDef) or found[1] is owner:
+            base_class = module.definition(base)
+            if base_class is None or not isinstance(base_class[1], ast.ClassDef) or base_class[1] is owner:
                 return True
-            if self._may_override(*found):  # type: ignore[arg-type]  # a class, as was asked
+            if self._may_override(*base_class):  # type: ignore[arg-type]  # a class, as was asked
                 return True
         return False
 
@@ -169,8 +169,8 @@ class Reach:
             if names & FINDS_METHODS:
                 return True
             for call in module.calls:
-                asked = call.argument(1)
-                if call.name in asks and (asked is None or not any(module.texts(asked))):
+                name = call.argument(1)
+                if call.name in asks and (name is None or not any(module.texts(name))):
                     return True
         return self.everything
 

@@ -109,15 +109,15 @@ class Devices:
     @cached_property
     def homes(self) -> set[str | int]:
         """The devices that DataParallel keeps models on: the first of device_ids, and output_device."""
-        found: set[str | int] = set()
+        indices: set[str | int] = set()
         is_known = False
         for wrap in self.wraps:
             ids = wrap.module.value(wrap.device_ids) if wrap.device_ids is not None else None
             first = ids.elts[:1] if isinstance(ids, (ast.List, ast.Tuple)) else []
             is_known = is_known or any(isinstance(each, ast.Constant) for each in first)
             for node in (*first, *filter(None, [wrap.output_device])):
-                found |= {self._key(source) for _, source in self.program.flow.origins(wrap.module, node)}
-        return found | {f"{name}[0]" for name in self.lists} | self.lists | (set() if is_known else {0})
+                indices |= {self._key(source) for _, source in self.program.flow.origins(wrap.module, node)}
+        return indices | {f"{name}[0]" for name in self.lists} | self.lists | (set() if is_known else {0})
 
     def may_be_index(self, module: Module, node: ast.expr) -> bool:
         """Whether a value may be the number of a device."""
@@ -135,7 +135,7 @@ class Devices:
     @cached_property
     def named_elsewhere(self) -> set[str | int]:
         """All devices of the program that are not the model's."""
-        found: set[str | int] = set()
+        indices: set[str | int] = set()
         for module in self.program.modules:
             own_mode = OwnMode(module)
             for use in uses(module, self):
@@ -144,8 +144,8 @@ class Devices:
                     and not own_mode.holds(use.node)
                     and self.program.reach.runs(module, use.node)
                 ):
-                    found |= self.others(module, use.index)
-        return found
+                    indices |= self.others(module, use.index)
+        return indices
 
     def _is_index(self, module: Module, node: ast.expr) -> bool:
         match node:
@@ -175,15 +175,15 @@ class Devices:
     @cached_property
     def _number_options(self) -> set[str]:
         """The options of the command line that are one number: `add_argument("--device", type=int)`."""
-        found = set()
+        indices = set()
         for module in self.program.modules:
             for call in module.calls:
                 kind = call.argument(None, "type")
                 is_number = isinstance(kind, ast.Name) and kind.id == "int" and not call.keyword("nargs")
                 if call.method == "add_argument" and is_number:
                     names = [each.value for each in call.node.args if isinstance(each, ast.Constant)]
-                    found |= {str(name).lstrip("-").replace("-", "_") for name in names}
-        return found
+                    indices |= {str(name).lstrip("-").replace("-", "_") for name in names}
+        return indices
 
 
 @lru_cache(maxsize=1)

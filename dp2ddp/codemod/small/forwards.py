@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
 from dp2ddp.codemod.knowledge.functions import Does, does
-from dp2ddp.codemod.knowledge.reading import (
+from dp2ddp.codemod.knowledge.reading_methods import (
     CHANGING,
     CHANGING_HOMES,
     COMPUTING_HOMES,
@@ -152,15 +152,15 @@ class Forwards:
         module = self.program.by_name.get(home)
         if module is None:
             return None
-        found = (each.node for each in module.top.bindings.get(name, ()))
-        return next(((module, each) for each in found if isinstance(each, ast.ClassDef)), None)
+        nodes = (each.node for each in module.top.bindings.get(name, ()))
+        return next(((module, each) for each in nodes if isinstance(each, ast.ClassDef)), None)
 
     def _functions(self, module: Module, node: ast.expr) -> list[tuple[Module, Function]]:
         """The functions of the program that an expression names; methods by their names alone."""
         home, _, name = (self.sharing.name(module, node) or "").rpartition(".")
         there = self.program.by_name.get(home)
-        found = [each.node for each in there.top.bindings.get(name, ())] if there else []
-        functions = [(there, each) for each in found if isinstance(each, FUNCTIONS)]
+        nodes = [each.node for each in there.top.bindings.get(name, ())] if there else []
+        functions = [(there, each) for each in nodes if isinstance(each, FUNCTIONS)]
         if (
             functions
             or not isinstance(node, ast.Attribute)
@@ -224,10 +224,10 @@ class Forwards:
             else:
                 self._build(home, function)
         name = self.sharing.name(module, node)
-        found = self._class(name) or self._class((name or "").rpartition(".")[0])
-        if found and found[1] not in self._seen:
-            self._seen.add(found[1])
-            self._use_class(*found)
+        owner = self._class(name) or self._class((name or "").rpartition(".")[0])
+        if owner and owner[1] not in self._seen:
+            self._seen.add(owner[1])
+            self._use_class(*owner)
         if isinstance(node, ast.Name):
             self._use_variable(module, node)
 
@@ -275,7 +275,7 @@ class Forwards:
                 continue
             is_handed_on = not runs and node not in called and node not in applied
             if is_handed_on:
-                self.bound |= {found for _, found in self._functions(module, node)}
+                self.bound |= {function for _, function in self._functions(module, node)}
             self._mention(module, node, runs=runs or is_handed_on)
 
     def _is_of_library(self, module: Module, node: ast.AST) -> bool:
@@ -341,15 +341,15 @@ class Forwards:
     def consumed(self) -> set[str]:
         """Attributes and variables that change when they are looked at: iterators, dicts with defaults."""
         values = self.sharing.attributes.values
-        found = {name for name, each in values.items() if any(_is_consumed(*value) for value in each)}
+        consumed = {name for name, each in values.items() if any(_is_consumed(*value) for value in each)}
         for module in self.program.modules:
             for name, bindings in module.top.bindings.items():
-                found |= {
+                consumed |= {
                     name
                     for each in bindings
                     if isinstance(each.node, ast.expr) and _is_consumed(module, each.node)
                 }
-        return found
+        return consumed
 
     def is_layer(self, node: ast.expr) -> bool:
         """`self.resnet`, whose methods are a library's forwards: whatever it is set to is a module."""

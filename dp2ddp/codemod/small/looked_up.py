@@ -28,34 +28,34 @@ def lookups(module: Module) -> Iterator[tuple[ast.expr, str]]:
     """Expressions that may be the class, and why."""
     for node in module.nodes(ast.Call, ast.Subscript):
         assert isinstance(node, (ast.Call, ast.Subscript))
-        asked = _asked(module, node)
-        if asked is None:
+        key = _key(module, node)
+        if key is None:
             continue
-        text = next(module.texts(asked), None)
+        text = next(module.texts(key), None)
         if text is None and (place := _first_mention(module.program)):
             yield (
                 node,
-                f"may be DataParallel, looked up by its name: `{ast.unparse(asked)}`, and {place} names it",
+                f"may be DataParallel, looked up by its name: `{ast.unparse(key)}`, and {place} names it",
             )
         elif text is not None and IN_TEXT.search(text) and _finds_by_text(module, node):
             yield node, f"runs a text that names DataParallel: {text.strip()!r}"
 
 
-def _asked(module: Module, node: ast.expr) -> ast.expr | None:
+def _key(module: Module, node: ast.expr) -> ast.expr | None:
     """What a class is asked for with: `name` of `getattr(nn, name)`, `vars(nn)[name]`, `locate(name)`."""
     match node:
-        case ast.Call(func=ast.Call(func=made, args=[asked]), args=[home]) if (
+        case ast.Call(func=ast.Call(func=made, args=[key]), args=[home]) if (
             module.name(made) == "operator.attrgetter"
         ):
-            return asked if _is_home(module, home) else None
-        case ast.Call(func=ast.Attribute(value=table, attr="get"), args=[asked, *_]):
-            return asked if _is_table(module, table) else None
-        case ast.Call(func=func, args=[home, asked, *_]) if module.name(func) == "builtins.getattr":
-            return asked if _is_home(module, home) else None
-        case ast.Call(func=func, args=[asked, *_]) if module.name(func) in (*FINDERS, *RUNS_TEXT):
-            return asked
-        case ast.Subscript(value=table, slice=asked):
-            return asked if _is_table(module, table) else None
+            return key if _is_home(module, home) else None
+        case ast.Call(func=ast.Attribute(value=table, attr="get"), args=[key, *_]):
+            return key if _is_table(module, table) else None
+        case ast.Call(func=func, args=[home, key, *_]) if module.name(func) == "builtins.getattr":
+            return key if _is_home(module, home) else None
+        case ast.Call(func=func, args=[key, *_]) if module.name(func) in (*FINDERS, *RUNS_TEXT):
+            return key
+        case ast.Subscript(value=table, slice=key):
+            return key if _is_table(module, table) else None
     return None
 
 

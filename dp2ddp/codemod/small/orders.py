@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.model.modules import Module
 
 SETS = ("builtins.set", "builtins.frozenset")
-ASKED = {
+READERS = {
     f"builtins.{name}" for name in ("len", "sorted", "min", "max", "sum", "any", "all", "isinstance", "bool")
 }
 OF_MEMBERS = {"add", "discard", "remove", "clear", "update", "issubset", "issuperset", "isdisjoint"}
@@ -56,14 +56,14 @@ def _is_walked(module: Module, node: ast.AST, seen: set[str]) -> bool:
     parent = module.parents[node]
     match parent:
         case ast.Call(func=func) if func is not node:
-            return module.name(func) not in (*ASKED, *SETS) and not _asks_members(func)
+            return module.name(func) not in (*READERS, *SETS) and not _asks_members(func)
         case ast.Attribute(attr=attr):
             return attr not in OF_MEMBERS
         case ast.comprehension():
             loop = module.parents[parent]
             call = module.parents[loop]
-            asked = isinstance(call, ast.Call) and module.name(call.func) in (*ASKED, *SETS)
-            return not isinstance(loop, ast.SetComp) and not asked
+            is_read = isinstance(call, ast.Call) and module.name(call.func) in (*READERS, *SETS)
+            return not isinstance(loop, ast.SetComp) and not is_read
         case ast.BinOp() | ast.BoolOp():
             return _is_walked(module, parent, seen)
         case ast.Assign(targets=[ast.Name() | ast.Attribute() as target]):

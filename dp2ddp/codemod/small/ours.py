@@ -19,14 +19,14 @@ JOINS = "init_distributed"
 
 def of_the_user(program: Program) -> tuple[Module, ...]:
     """The files of a program that a conversion looks at."""
-    return tuple(module for module in program.modules if not _is_ours(module))
+    return tuple(module for module in program.modules if not _is_pasted(module))
 
 
 def is_of_dp2ddp(dotted: str) -> bool:
     return dotted == "dp2ddp" or dotted.startswith("dp2ddp.")
 
 
-def _is_ours(module: Module) -> bool:
+def _is_pasted(module: Module) -> bool:
     return is_helper_module(module.source.text)
 
 
@@ -66,7 +66,7 @@ def refuse_other_helpers(program: Program, helpers: frozenset[str]) -> None:
     """A ConversionError where a local module calls helpers that these are not: another version converted it."""
     for module in program.modules[1:]:
         unknown = sorted(set(_imported_helpers(module)) - helpers)
-        if unknown and not _is_ours(module):
+        if unknown and not _is_pasted(module):
             raise ConversionError(
                 f"{program.entry.source.name}: {module.source.name} was converted with another script, by a version of "
                 f"dp2ddp with other helpers ({', '.join(unknown)}); convert this one in the project as it was before "

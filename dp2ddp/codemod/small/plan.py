@@ -96,8 +96,10 @@ def _is_converted(module: Module, finding: Change) -> bool:
     called = finding.edit.node.func if isinstance(finding.edit, PassTo) else None
     if (module.name(called) or "").startswith(IMPORTED):
         return True
-    found = module.definition(called) if called is not None else None
-    return found is not None and getattr(found[1], "lineno", 0) in pasted_lines(found[0].source)
+    definition = module.definition(called) if called is not None else None
+    return definition is not None and getattr(definition[1], "lineno", 0) in pasted_lines(
+        definition[0].source
+    )
 
 
 def _if_present(module: Module, finding: Finding) -> Finding:

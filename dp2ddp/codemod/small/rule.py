@@ -53,8 +53,8 @@ def pick_rules(select: tuple[str, ...], ignore: tuple[str, ...]) -> list[Rule]:
     for code in (*select, *ignore):
         if not any(rule.code.startswith(code) for rule in rules):
             raise UnknownRuleError(code, [rule.code for rule in rules])
-    wanted = [rule for rule in rules if not select or rule.code.startswith(select)]
-    return [rule for rule in wanted if not ignore or not rule.code.startswith(ignore)]
+    selected = [rule for rule in rules if not select or rule.code.startswith(select)]
+    return [rule for rule in selected if not ignore or not rule.code.startswith(ignore)]
 
 
 def rename(node: ast.AST, helper: str, because: str) -> Change:

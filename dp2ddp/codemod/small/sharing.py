@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
-from dp2ddp.codemod.knowledge.reading import NEW_CONTAINERS, VIEWS
+from dp2ddp.codemod.knowledge.reading_methods import NEW_CONTAINERS, VIEWS
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import Function
 from dp2ddp.codemod.model.program import Program
@@ -83,7 +83,7 @@ class Sharing:
         self._sources: dict[Module, dict[tuple[int, str], list[Source]]] = {}
         self._returned_by: dict[ast.AST, list[ast.expr | None]] = {}
         self._names: dict[ast.AST, str | None] = {}
-        self._asked: set[tuple[int, str]] = set()  # names and functions being followed: no circle twice
+        self._followed: set[tuple[int, str]] = set()  # names and functions being followed: no circle twice
 
     def is_shared(self, module: Module, node: ast.expr) -> bool:
         return self.level(module, node) is Level.SHARED
@@ -111,8 +111,8 @@ class Sharing:
                 return self._holding(module, [part])
             case ast.DictComp(value=part):
                 return self._holding(module, [part])
-            case ast.IfExp(body=one, orelse=other):
-                return max(self.level(module, one), self.level(module, other))
+            case ast.IfExp(body=body, orelse=other):
+                return max(self.level(module, body), self.level(module, other))
             case ast.BoolOp(values=parts):
                 return max(self.level(module, part) for part in parts)
             case ast.NamedExpr(value=value):
@@ -142,11 +142,11 @@ class Sharing:
 
     def _returned(self, module: Module, function: Function) -> Level:
         key = (id(function), "return")
-        if key in self._asked:
+        if key in self._followed:
             return Level.NEW
-        self._asked.add(key)
+        self._followed.add(key)
         level = max((self.level(module, value) for value in self.returned_by(function)), default=Level.NEW)
-        self._asked.discard(key)
+        self._followed.discard(key)
         return level
 
     def returned_by(self, function: Function) -> list[ast.expr | None]:
@@ -167,7 +167,7 @@ class Sharing:
         if scope is None or scope is module.top and module.name(node, follow=False):
             return Level.NEW if module.name(node) else Level.SHARED  # a function, a class, a library
         key = (id(scope), node.id)
-        if key in self._asked:
+        if key in self._followed:
             return Level.NEW
         sources = self.sources(module).get(key, [])
         outlives = scope is module.top or self.is_closure(module, node, scope)
@@ -176,9 +176,9 @@ class Sharing:
                 not each.is_element and _is_constant(each.value) for each in sources
             )
             return Level.NEW if is_constant else Level.SHARED
-        self._asked.add(key)
+        self._followed.add(key)
         level = max((self._of_source(module, scope, node.id, each) for each in sources), default=Level.NEW)
-        self._asked.discard(key)
+        self._followed.discard(key)
         return level
 
     def is_closure(self, module: Module, node: ast.AST, scope: Scope) -> bool:
@@ -193,13 +193,13 @@ class Sharing:
     def sources(self, module: Module) -> dict[tuple[int, str], list[Source]]:
         """By scope and name, what the names of a file may hold."""
         if module not in self._sources:
-            found: dict[tuple[int, str], list[Source]] = {}
+            sources: dict[tuple[int, str], list[Source]] = {}
             for target, source in assignments(module):
                 if isinstance(target, (ast.Name, ast.arg)):
                     name = target.id if isinstance(target, ast.Name) else target.arg
                     scope = module.scope_of[target].lookup(name)
-                    found.setdefault((id(scope), name), []).append(source)
-            self._sources[module] = found
+                    sources.setdefault((id(scope), name), []).append(source)
+            self._sources[module] = sources
         return self._sources[module]
 
 

@@ -55,17 +55,17 @@ def is_starter(module: Module, call: Call) -> bool:
     """Whether a call makes a thread, a process or a pool, also of a class of the program."""
     if call.name in STARTERS or call.name is None and call.method in BY_CONTEXT:
         return True
-    found = module.definition(call.node.func)
-    return found is not None and _is_thread_class(*found, set())
+    definition = module.definition(call.node.func)
+    return definition is not None and _is_thread_class(*definition, set())
 
 
 def _is_thread_class(module: Module, owner: ast.AST, seen: set[ast.AST]) -> bool:
     seen.add(owner)
     for base in getattr(owner, "bases", ()):
-        found = module.definition(base)
+        definition = module.definition(base)
         if module.name(base) in STARTERS:
             return True
-        if found and found[1] not in seen and _is_thread_class(*found, seen):
+        if definition and definition[1] not in seen and _is_thread_class(*definition, seen):
             return True
     return False
 
@@ -106,9 +106,9 @@ def runs_in_pool(module: Module) -> Iterator[tuple[Call, Part]]:
     """Functions of the program that are handed to pools of threads: `pool.submit(load, path)`."""
     for call in module.calls:
         given = call.argument(0) if call.method in RUNS_IN_POOL and not call.name else None
-        found = module.definition(given) if given is not None else None
-        if found:
-            yield call, found
+        definition = module.definition(given) if given is not None else None
+        if definition:
+            yield call, definition
 
 
 def leak_of(part: Part) -> str | None:

@@ -34,18 +34,18 @@ class Join:
 
 def settings(module: Module) -> list[ast.stmt]:
     """Where a file sets CUDA_VISIBLE_DEVICES."""
-    found: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     for text in module.all(ast.Constant):
         statement = module.statement(text) if text.value == VISIBLE and text in module.parents else None
         match statement:
             case ast.Assign(targets=[ast.Subscript(value=value)]) if module.name(value) == "os.environ":
-                found.append(statement)
+                statements.append(statement)
             case ast.Expr(value=ast.Call(func=func)) if module.name(func) in (
                 "os.putenv",
                 "os.environ.setdefault",
             ):
-                found.append(statement)
-    return found
+                statements.append(statement)
+    return statements
 
 
 def devices_set(module: Module) -> ast.expr | None:
@@ -68,10 +68,14 @@ def visible_text(module: Module) -> str | None:
 def join_place(module: Module, act: ast.stmt) -> Join:
     """Where the ranks join: behind a new start of the script, and behind the setting of visible devices."""
     act = _behind_new_start(module, act)
-    found = settings(module)
-    if not found or module.function_around(found[-1]) is None and found[-1].lineno < act.lineno:
+    assignments = settings(module)
+    if (
+        not assignments
+        or module.function_around(assignments[-1]) is None
+        and assignments[-1].lineno < act.lineno
+    ):
         return Join(act)
-    last = found[-1]
+    last = assignments[-1]
     way = _way_to(module, act, last)
     block = block_of(module, last)
     following = block[block.index(last) + 1 :]
@@ -127,8 +131,8 @@ def _acts(module: Module, statement: ast.AST, seen: set[ast.AST]) -> bool:
             and not name.startswith(HARMLESS)
         ):
             return True
-        found = module.definition(node.func)
-        if found and found[1] not in seen and _acts(*found, seen):
+        definition = module.definition(node.func)
+        if definition and definition[1] not in seen and _acts(*definition, seen):
             return True
     return False
 

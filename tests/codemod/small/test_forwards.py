@@ -11,7 +11,7 @@ import torch
 from corpus.cases import Case, all_cases
 
 from dp2ddp.codemod.knowledge import canonical, knows
-from dp2ddp.codemod.knowledge.reading import FILLING, READING
+from dp2ddp.codemod.knowledge.reading_methods import FILLING, READING
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small.forwards import fills_something
 from dp2ddp.source.projects import Project, read_project

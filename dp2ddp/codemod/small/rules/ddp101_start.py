@@ -107,7 +107,7 @@ class Start(Rule):
 
 
 def _unknown_libraries(module: Module) -> list[str]:
-    """Of whose functions nobody knows whether they write files: then each rank looks at what it opens."""
+    """Libraries whose functions may write files, which nobody knows: each rank looks at what it opens then."""
     imported = [alias.name for node in module.all(ast.Import) for alias in node.names]
     imported += [node.module or "" for node in module.all(ast.ImportFrom) if not node.level]
     return [name for name in imported if not is_known_library(name) and not module.program.is_local(name)]

@@ -192,14 +192,14 @@ def _called(module: Module, call: Call) -> tuple[ast.expr | None, str]:
         match value:
             case ast.Attribute(value=owner, attr=attr):
                 return owner, attr
-            case ast.Call(func=ast.Name(id="getattr"), args=[owner, asked, *_]):
-                return owner, _word(asked)
+            case ast.Call(func=ast.Name(id="getattr"), args=[owner, key, *_]):
+                return owner, _word(key)
     return None, ""
 
 
-def _word(asked: ast.expr) -> str:
+def _word(key: ast.expr) -> str:
     """A method's name, or one that begins as it does."""
-    match asked:
+    match key:
         case ast.Constant(value=str(name)):
             return name
         case ast.JoinedStr(values=[ast.Constant(value=str(first)), *_]):

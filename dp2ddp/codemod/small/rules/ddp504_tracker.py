@@ -152,7 +152,7 @@ def _tracked(module: Module, node: ast.stmt, bound: list[tuple[str, str]]) -> It
     for dotted, name in bound:
         if dotted.partition(".")[0] in TRACKING and not module.program.is_local(dotted):
             uses = (each for each in module.by_word.get(name, ()) if isinstance(each, ast.Name))
-            is_read = not all(_is_only_told(module, use) for use in uses if isinstance(use.ctx, ast.Load))
+            is_read = not all(_is_only_written(module, use) for use in uses if isinstance(use.ctx, ast.Load))
             helper, last = "HeldByRank0" if is_read else "library_on_rank0", last_import(module)
             may_be_missing = is_read and isinstance(module.parents[node], ast.Try)
             code = f"{name} = {f'{name} and ' if may_be_missing else ''}{helper}({name})"
@@ -160,7 +160,7 @@ def _tracked(module: Module, node: ast.stmt, bound: list[tuple[str, str]]) -> It
             yield Change(InsertAfter(last if last and is_above else node, code, BECAUSE), (helper,))
 
 
-def _is_only_told(module: Module, use: ast.Name) -> bool:
+def _is_only_written(module: Module, use: ast.Name) -> bool:
     """Whether nothing that comes of this use of a library is looked at, but by the library itself."""
     if is_only_written(module, use) or isinstance(module.parents[use], ast.Compare):  # `wandb is None`
         return True

@@ -126,8 +126,8 @@ def _backwards(module: Module) -> Iterator[ast.AST]:
         if given is not None and any(
             getattr(each, "name", "") == "forward" for each in module.around(call.node)
         ):
-            found = module.definition(given)
-            yield found[1] if found else given
+            definition = module.definition(given)
+            yield definition[1] if definition else given
 
 
 def _is_cached(module: Module, call: Call) -> bool:

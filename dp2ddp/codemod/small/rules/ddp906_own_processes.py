@@ -118,5 +118,9 @@ def _has_starters(program: Program) -> bool:
 def _is_other_mode(module: Module, spawn: Call) -> bool:
     """Whether processes are spawned behind a flag, for a function that is called as it is without the flag."""
     function = spawn.argument(0, "fn")
-    found = module.definition(function) if function is not None else None
-    return found is not None and is_guarded(module, spawn.node) and any(module.program.calls_of(*found))
+    definition = module.definition(function) if function is not None else None
+    return (
+        definition is not None
+        and is_guarded(module, spawn.node)
+        and any(module.program.calls_of(*definition))
+    )
