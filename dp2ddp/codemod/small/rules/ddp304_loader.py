@@ -47,7 +47,7 @@ class Loader(Rule):
                 import torch
                 from torch.utils.data import DataLoader
                 train = Rank0Loader(data, batch_size=32, shuffle=True, num_workers=8)
-                test = Rank0Loader(data)
+                test = DataLoader(data)
                 class Endless(Rank0Loader):
                     pass
             """,
