@@ -140,7 +140,7 @@ def test_a_port_that_fails_is_no_measurement(ports: ModuleType, tmp_path: Path) 
 
 @pytest.mark.torchrun
 def test_what_waits_for_a_gpu_runs_on_the_processor(tmp_path: Path) -> None:
-    """The same code: a conversion's weights are those of DataParallel, and its one sum is seen by the profile."""
+    """The same code: a conversion's weights are those of DataParallel, and its sums are seen by the profile."""
     out = tmp_path / "gpu.md"
     only = ["--small", "--no-tests", "--programs", "images", "--versions", "converted"]
     command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), *only, "--out", str(out)]
@@ -149,7 +149,7 @@ def test_what_waits_for_a_gpu_runs_on_the_processor(tmp_path: Path) -> None:
     rows = [line.split(" | ") for line in told.stdout.splitlines() if line.startswith("| ResNet-50")]
     assert [row[1] for row in rows] == ["DataParallel", "converted", "converted"], told.stdout
     assert float(rows[1][-1].removesuffix(" |")) < 1e-4
-    assert rows[2][2] == "1"
+    assert int(rows[2][2]) >= 1
     assert re.fullmatch(r"[\d.]+ ms", rows[2][4])
     assert out.read_text() == told.stdout
 

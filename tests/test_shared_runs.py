@@ -20,7 +20,7 @@ def test_what_is_named_is_there(name: str) -> None:
 
 
 # A module that is imported; a process that forks runs, of which each process of the tests may have one.
-CHEAP = re.compile(r'@pytest\.fixture\(scope="module"\)\ndef (server|ports|make)\(')
+CHEAP = re.compile(r'@pytest\.fixture\(scope="module"\)\ndef (server|ports|gpu|make)\(')
 
 
 def test_what_is_made_once_for_a_file_is_made_by_one_process() -> None:
