@@ -29,7 +29,7 @@ class Sharing:
     lent: List[Any] = []  # memory that the others may be about to map
 
 
-class Memory:
+class LentMemory:
     """What a tensor's numbers lie in, as it goes into a message."""
 
     def __init__(self, storage: Any, lends: bool) -> None:
@@ -51,7 +51,7 @@ class Packer(pickle.Pickler):
     def __init__(self, file: Any, lends: bool) -> None:
         super().__init__(file, protocol=5)
         self.lends = lends
-        self.memories: Dict[int, Memory] = {}
+        self.memories: Dict[int, LentMemory] = {}
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, torch.storage.TypedStorage):
@@ -59,7 +59,7 @@ class Packer(pickle.Pickler):
             if storage.device.type == "cpu" and storage.nbytes() > 0:
                 place = storage.data_ptr()
                 if place not in self.memories:  # views of one memory stay views of one
-                    self.memories[place] = Memory(storage, self.lends)
+                    self.memories[place] = LentMemory(storage, self.lends)
                 return with_type, (self.memories[place], thing.dtype)
         return NotImplemented
 
@@ -121,7 +121,7 @@ def find_ways() -> List[Way]:
     """Ranks that can map each other's memory are of one node: they try it."""
     own, world = dist.get_rank(), dist.get_world_size()
     secret, lent = os.urandom(16), b""
-    memory = Memory(copy_memory(bytearray(secret * SMALL)), True)
+    memory = LentMemory(copy_memory(bytearray(secret * SMALL)), True)
     try:
         lent = pickle.dumps(memory)
     except RuntimeError:  # the system has no such descriptors

@@ -29,7 +29,7 @@ class WholeBatchInTurns(WholeBatchParallel):
     stands_for_data_parallel = True
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-        copies, memory, outputs, errors = own_parameters(replica), Memory(self.module), None, []
+        copies, memory, outputs, errors = own_parameters(replica), Reached(self.module), None, []
         for rank in range(dist.get_world_size()):
             news: Any = None
             if rank == dist.get_rank():
@@ -64,7 +64,7 @@ def own_parameters(replica: Any) -> List[torch.Tensor]:
     return [*own.values()] or [p for part in replica.modules() for p in part._former_parameters.values()]
 
 
-class Memory:
+class Reached:
     """All that a forward can reach and change, numbered in one order on all ranks, with a picture of what is in each thing."""
 
     def __init__(self, module: torch.nn.Module) -> None:
@@ -404,11 +404,11 @@ def stand_in(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor of another rank, until it gets its way back there."""
     own = tensor.detach()
     if tensor.requires_grad:
-        own.requires_grad_().register_hook(refuse)
+        own.requires_grad_().register_hook(refuse_gradient)
     return own
 
 
-def refuse(gradient: torch.Tensor) -> None:
+def refuse_gradient(gradient: torch.Tensor) -> None:
     raise RuntimeError(
         "a forward computes with a tensor that another replica's forward has kept, and wants its gradient: detach it"
     )
