@@ -208,10 +208,15 @@ class Forwards:
     def _hand_on(self, module: Module, node: ast.expr) -> None:
         """What is handed on may be called in a forward; what is called here has run by then."""
         called = {each.func for each in ast.walk(node) if isinstance(each, ast.Call)}
+        owners = {
+            each.value
+            for each in ast.walk(node)
+            if isinstance(each, ast.Attribute) and self.sharing.attributes.is_constant(each.attr)
+        }  # of `data.classes`, a number, nobody gets the data
         for each in ast.walk(node):
             if isinstance(each, ast.Lambda):
                 self._run(module, each)
-            elif isinstance(each, (ast.Name, ast.Attribute)):
+            elif isinstance(each, (ast.Name, ast.Attribute)) and each not in owners:
                 if each not in called:
                     self.bound |= {function for _, function in self._functions(module, each)}
                 self._mention(module, each, runs=each not in called)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -121,3 +122,9 @@ def test_methods_that_read_change_nothing(thing: object) -> None:
             except Exception:
                 continue
             assert repr(thing) == repr(before), name
+
+
+def test_a_number_of_the_data_set_does_not_bring_the_data_set_into_the_forward() -> None:
+    """`ResNet(num_classes=trainset.classes)`: what the data set does to a sample is no part of a forward."""
+    example = Path(__file__).parents[3] / "examples" / "cifar_bn" / "train.py"
+    assert not fills_something(Program(read_project(example), canonical, knows))
