@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dp2ddp.codemod.convert import MENTION, NEW_CODEMOD, Options, ProjectPlan, plan_project
+from dp2ddp.codemod.convert import MENTION, NEW_CODEMOD, Options, plan_project
+from dp2ddp.codemod.editable import ParsedFile
 from dp2ddp.codemod.edits import DropImport, Hazard, Import, Lift
-from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.script import Script
-from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.plan import WRAP_RULE, WRAP_RULES, Planned, listed
+from dp2ddp.codemod.plan import WRAP_RULE, WRAP_RULES, Plan, Planned, listed
 from dp2ddp.errors import Dp2DdpError, SourceError
 from dp2ddp.review.files import read_bytes
 from dp2ddp.review.one_file import place_problem
@@ -68,15 +67,12 @@ def check_project(entry: str, project: Project) -> tuple[list[PlacedProblem], li
     """`check_entry`, of a project that was read already."""
     read = [entry, *(str(module.source.path) for module in project.modules if module.source.path)]
     try:
-        if os.environ.get(NEW_CODEMOD) == "small":
-            return [*_problems_of_plan(entry, project)], read
-        planned = plan_project(project)
+        is_small = os.environ.get(NEW_CODEMOD) == "small"
+        return [*(_planned_by_model if is_small else _planned_by_facts)(entry, project)], read
     except SourceError:
         raise
     except (Dp2DdpError, RecursionError):
         return [], read  # converted with another script; or nested too deeply: convert says so
-    problems = list(_problems(entry, planned)) if planned else []
-    return problems, read
 
 
 def note_all_wraps(entry: str, files: Sequence[str]) -> list[PlacedProblem]:
@@ -92,47 +88,51 @@ def note_wraps(script: Script, advice: str = NO_ENTRY) -> list[PlacedProblem]:
     return [place_problem(script, call.node, WRAP_RULE, Level.NOTE, WRAPPED, advice) for call in calls]
 
 
-def _problems(entry: str, planned: ProjectPlan) -> Iterator[PlacedProblem]:
-    edits = sum(len(listed(plan.edits)) for plan in planned.plans.values())
-    hazards = sum(len(plan.hazards) for plan in planned.plans.values())
-    for facts, plan in planned.plans.items():
-        for hazard in plan.hazards:
-            assert isinstance(hazard.finding, Hazard)
-            yield _placed(entry, facts, hazard, Level.ERROR, hazard.finding.message, hazard.finding.advice)
-        wraps = [edit for edit in plan.edits if _is_wrap(edit)] if planned.converts else []
-        for wrap in {wrap.line: wrap for wrap in reversed(wraps)}.values():  # the first on its line
-            advice = f"{_convert(entry)}: {_result(edits, hazards, planned)}"
-            yield _placed(entry, facts, wrap, Level.NOTE, WRAPPED, advice)
+@dataclass(frozen=True)
+class _PlannedFile:
+    """What either codemod plans for a file (there are two until issue 27 is done)."""
+
+    file: ParsedFile
+    shown: str  # its name in problems
+    plan: Plan
 
 
-def _problems_of_plan(entry: str, project: Project) -> Iterator[PlacedProblem]:
-    """By the new codemod (issue 27), while it stands beside the other."""
+def _planned_by_facts(entry: str, project: Project) -> Iterator[PlacedProblem]:
+    planned = plan_project(project)
+    if planned is None:
+        return
+    files = [
+        _PlannedFile(facts.script, entry if facts.is_entry else facts.script.shown, plan)
+        for facts, plan in planned.plans.items()
+    ]
+    yield from _problems(entry, files, planned.converts, f", {planned.strategy.helpers.value} helpers")
+
+
+def _planned_by_model(entry: str, project: Project) -> Iterator[PlacedProblem]:
     from dp2ddp.codemod.small.convert import plan_program  # reads a script only where one is found
 
     planned = plan_program(project, Options())
-    plans = planned.plans if planned else ()
-    edits = sum(len(listed(each.plan.edits)) for each in plans)
-    hazards = sum(len(each.plan.hazards) for each in plans)
-    for each in plans:
+    if planned is None:
+        return
+    files = [
+        _PlannedFile(
+            each.module, entry if each.module is each.module.program.entry else each.module.shown, each.plan
+        )
+        for each in planned.plans
+    ]
+    yield from _problems(entry, files, planned.converts)
+
+
+def _problems(
+    entry: str, files: Sequence[_PlannedFile], converts: bool, tier: str = ""
+) -> Iterator[PlacedProblem]:
+    for each in files:
         for hazard in each.plan.hazards:
             assert isinstance(hazard.finding, Hazard)
-            message, advice = hazard.finding.message, hazard.finding.advice
-            yield _placed_in(entry, each.module, hazard, Level.ERROR, message, advice)
-        wraps = [edit for edit in each.plan.edits if _is_wrap(edit)] if planned and planned.converts else []
+            yield _placed(each, hazard, Level.ERROR, hazard.finding.message, hazard.finding.advice)
+        wraps = [edit for edit in each.plan.edits if _is_wrap(edit)] if converts else []
         for wrap in {wrap.line: wrap for wrap in reversed(wraps)}.values():  # the first on its line
-            files = sum(bool(other.edits) for other in plans)
-            size = f"{edits} edit{'s' if edits > 1 else ''} in {files} file{'s' if files > 1 else ''}"
-            open_ones = f", {hazards} hazard{'s' if hazards > 1 else ''} to answer" if hazards else ""
-            advice = f"{_convert(entry)}: {size}{open_ones}"
-            yield _placed_in(entry, each.module, wrap, Level.NOTE, WRAPPED, advice)
-
-
-def _placed_in(
-    entry: str, module: Module, planned: Planned, level: Level, message: str, advice: str
-) -> PlacedProblem:
-    assert not isinstance(planned.finding, (Import, Lift))  # which stand nowhere
-    problem = place_problem(module, planned.finding.node, planned.code, level, message, advice)
-    return replace(problem, file=entry if module is module.program.entry else module.shown)
+            yield _placed(each, wrap, Level.NOTE, WRAPPED, f"{_convert(entry)}: {_result(files, tier)}")
 
 
 def _is_wrap(edit: Planned) -> bool:
@@ -145,17 +145,17 @@ def _convert(entry: str) -> str:
     return f"dp2ddp convert {shlex.quote(os.path.relpath(entry))}"
 
 
-def _result(edits: int, hazards: int, planned: ProjectPlan) -> str:
+def _result(files: Sequence[_PlannedFile], tier: str) -> str:
     """What convert would do, in short."""
-    files = sum(bool(plan.edits) for plan in planned.plans.values())
-    size = f"{edits} edit{'s' if edits > 1 else ''} in {files} file{'s' if files > 1 else ''}"
+    edits = sum(len(listed(each.plan.edits)) for each in files)
+    hazards = sum(len(each.plan.hazards) for each in files)
+    changed = sum(bool(each.plan.edits) for each in files)
+    size = f"{edits} edit{'s' if edits > 1 else ''} in {changed} file{'s' if changed > 1 else ''}"
     open_ones = f", {hazards} hazard{'s' if hazards > 1 else ''} to answer" if hazards else ""
-    return f"{size}, {planned.strategy.helpers.value} helpers{open_ones}"
+    return f"{size}{tier}{open_ones}"
 
 
-def _placed(
-    entry: str, facts: Facts, planned: Planned, level: Level, message: str, advice: str
-) -> PlacedProblem:
+def _placed(each: _PlannedFile, planned: Planned, level: Level, message: str, advice: str) -> PlacedProblem:
     assert not isinstance(planned.finding, (Import, Lift))  # which stand nowhere
-    problem = place_problem(facts.script, planned.finding.node, planned.code, level, message, advice)
-    return replace(problem, file=entry if facts.is_entry else facts.script.shown)
+    problem = place_problem(each.file, planned.finding.node, planned.code, level, message, advice)
+    return replace(problem, file=each.shown)

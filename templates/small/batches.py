@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Dict, List, NamedTuple, Optional
 
@@ -41,7 +42,7 @@ class LentMemory:
         if self.is_lent:
             descriptor, size = self.storage._share_fd_cpu_()
             return map_memory, (os.getpid(), descriptor, size)
-        whole = torch.empty(0, dtype=torch.uint8).set_(self.storage)
+        whole: Any = torch.empty(0, dtype=torch.uint8).set_(self.storage)
         return copy_memory, (pickle.PickleBuffer(whole.numpy()),)
 
 
@@ -55,7 +56,7 @@ class Packer(pickle.Pickler):
 
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, torch.storage.TypedStorage):
-            storage = thing._untyped_storage if hasattr(thing, "_untyped_storage") else thing._storage
+            storage = thing._untyped_storage if hasattr(thing, "_untyped_storage") else thing._storage  # type: ignore[attr-defined]
             if storage.device.type == "cpu" and storage.nbytes() > 0:
                 place = storage.data_ptr()
                 if place not in self.memories:  # views of one memory stay views of one
@@ -106,7 +107,9 @@ def pass_on(news: Any, way: Way) -> Any:
             message = io.BytesIO(pickle.dumps(news))
     size = torch.tensor([len(message.getbuffer())])
     dist.all_reduce(size, group=way.group)  # who comes here has mapped what was lent before
-    content = torch.frombuffer(message.getbuffer() if is_source else bytearray(int(size)), dtype=torch.uint8)
+    content: Any = torch.frombuffer(
+        message.getbuffer() if is_source else bytearray(int(size)), dtype=torch.uint8
+    )
     dist.broadcast(content, way.source, way.group)
     if not is_source:
         return pickle.loads(content.numpy())
@@ -122,16 +125,16 @@ def find_ways() -> List[Way]:
     own, world = dist.get_rank(), dist.get_world_size()
     secret, lent = os.urandom(16), b""
     memory = LentMemory(copy_memory(bytearray(secret * SMALL)), True)
-    try:
+    with suppress(RuntimeError):  # raised where the system has no such descriptors
         lent = pickle.dumps(memory)
-    except RuntimeError:  # the system has no such descriptors
-        pass
     all_lent: List[Any] = [None] * world
     dist.all_gather_object(all_lent, (secret, lent), Host.group)
     first = next(rank for rank in range(world) if rank == own or can_map(*all_lent[rank]))
     firsts = [number for (number,) in exchange_numbers([first])]
     plans = [(0, sorted(set(firsts)), False)]
-    plans += [(one, [rank for rank in range(world) if firsts[rank] == one], True) for one in plans[0][1]]
+    plans += [
+        (first, [rank for rank in range(world) if firsts[rank] == first], True) for first in plans[0][1]
+    ]
     ways = []
     for source, members, lends in plans:
         if len(members) > 1:
@@ -142,7 +145,7 @@ def find_ways() -> List[Way]:
 
 def can_map(secret: bytes, lent: bytes) -> bool:
     try:
-        whole = torch.empty(0, dtype=torch.uint8).set_(pickle.loads(lent))
+        whole: Any = torch.empty(0, dtype=torch.uint8).set_(pickle.loads(lent))
     except (OSError, RuntimeError, EOFError):
         return False
     return whole[: len(secret)].numpy().tobytes() == secret

@@ -30,7 +30,8 @@ def save_completely(thing: Any, path: Any, *args: Any, **kwargs: Any) -> None:
             torch.save(thing, os.path.join(folder, name), *args, **kwargs)
             if os.path.exists(path):
                 shutil.copymode(path, os.path.join(folder, name))
-            return os.replace(os.path.join(folder, name), path)
+            os.replace(os.path.join(folder, name), path)
+            return
     except (OSError, RuntimeError):  # the latter is torch's way to say that the disk is full
         pass
     finally:

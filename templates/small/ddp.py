@@ -11,10 +11,11 @@ import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from .broadcast import exchange_numbers, gather_tensors
+from .broadcast import exchange_numbers
 from .draws import ReplicaDraws
 from .ranks import init_distributed, together
-from .replicas import make_replica, share_tensors
+from .replicas import make_replica, share_tensors, versions_of
+from .rows import gather_rows
 from .trees import map_tensors, tensors_of
 
 
@@ -40,9 +41,8 @@ class WholeBatchDDP(DistributedDataParallel):
         if self.is_alone or not together():
             return self.module(*inputs, **kwargs)
         rank, world, draws = dist.get_rank(), dist.get_world_size(), ReplicaDraws()
-        parameters, buffers = [*self.module.parameters()], [*self.module.buffers()]
         if torch.is_grad_enabled():
-            self.check(parameters)
+            self.check([*self.module.parameters()])
         has_rows = rank == 0 or bool(inputs or kwargs)  # without arguments, DataParallel runs on one device
 
         def take_rows(tensor: torch.Tensor) -> torch.Tensor:
@@ -52,30 +52,28 @@ class WholeBatchDDP(DistributedDataParallel):
             has_rows = has_rows and rank < len(chunks)
             return (chunks[rank] if rank < len(chunks) else tensor[:2]).to(self.device, copy=True)
 
-        def versions() -> List[List[int]]:
-            return [[each._version for each in tensors] for tensors in (parameters, buffers)]
-
         def keep_rows(output: torch.Tensor) -> torch.Tensor:
             rows = output if output.dim() else output.reshape(1)  # DataParallel makes a vector of numbers
             return rows if has_rows else rows[:0]
 
-        def gather_rows(rows: torch.Tensor) -> Any:
+        def gather(rows: torch.Tensor) -> Any:
             trained = self.trained if rows.requires_grad else []
             return GatherRows.apply(self.sums, next(counts), rows, *trained)
 
         inputs, kwargs = map_tensors(take_rows, (inputs, kwargs))
-        before = versions()
+        before = versions_of(self.module)
         with draws(has_rows):
             outputs = map_tensors(keep_rows, super().forward(*inputs, **kwargs))
-        refuse(versions()[0] != before[0], "a forward writes into parameters")
-        writes = self.training or versions()[1] != before[1]
+        after = versions_of(self.module)
+        refuse(after[1] != before[1], "a forward writes into parameters")
+        writes = self.training or after[0] != before[0]
         numbers = [draws.on_host, draws.on_device, writes, *map(len, tensors_of(outputs))]
         on_host, on_device, all_writes, *columns = zip(*exchange_numbers(numbers))
         draws.go_on(bool(on_host[0]), bool(on_device[0]))
         if any(all_writes):
-            share_tensors(buffers)
+            share_tensors([*self.module.buffers()])
         counts = iter(columns)
-        return map_tensors(gather_rows, outputs)
+        return map_tensors(gather, outputs)
 
     def check(self, parameters: List[torch.nn.Parameter]) -> None:
         """Refuse what DistributedDataParallel does not see."""
@@ -101,7 +99,8 @@ class WholeBatchDDP(DistributedDataParallel):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """In a file it is the DataParallel that it stands for."""
         state = {**vars(torch.nn.DataParallel(self.module)), "training": self.training}
-        return copyreg._reconstructor, (torch.nn.DataParallel, object, None), state
+        kind = (torch.nn.DataParallel, object, None)
+        return copyreg._reconstructor, kind, state  # type: ignore[attr-defined]
 
 
 class GatherRows(torch.autograd.Function):
@@ -117,9 +116,7 @@ class GatherRows(torch.autograd.Function):
         ctx: Any, sums: Any, counts: Any, rows: torch.Tensor, *parameters: torch.Tensor
     ) -> torch.Tensor:
         ctx.sums, ctx.counts, ctx.others = sums, counts, [None for _ in parameters]
-        padded = rows.new_zeros(max(counts), *rows.shape[1:])  # all_gather wants equal shapes
-        padded[: len(rows)] = rows
-        return torch.cat([part[:count] for part, count in zip(gather_tensors(padded), counts)])
+        return gather_rows(rows, counts)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
@@ -134,7 +131,11 @@ class SumsOnce:
 
     are_done = False
 
-    def average(self, group: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    def average(
+        self,
+        group: Any,
+        bucket: dist.GradBucket,  # type: ignore[name-defined]  # torch looks at both annotations
+    ) -> torch.futures.Future[torch.Tensor]:
         self.are_done = True
         return allreduce_hook(group, bucket)
 

@@ -15,8 +15,8 @@ class ReplicaDraws:
     """Around a replica's forward: it draws from streams of its own, and the script's stay where they are.
 
     On its device, replica r draws from the stream of device r; the first device's is the script's as well, as under
-    DataParallel. On the host DataParallel's replicas race for the script's streams: replica r's begin at a number of the
-    script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
+    DataParallel. On the host DataParallel's replicas race for the script's streams: replica r's begin at a number of
+    the script's plus r, and the script goes on as if it had drawn that number, if replica 0 drew any.
     """
 
     on_host = on_device = False

@@ -28,12 +28,12 @@ class FileOnRank0:
         weakref.finalize(self, lambda file: file.closed or file.flush(), self.file)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(vars(self)["file"], name)
+        attribute = getattr(vars(self)["file"], name)
         if name in READS:
-            return lambda *args: ask_rank0(found, *args)
+            return lambda *args: ask_rank0(attribute, *args)
         if name in ("write", "writelines", "flush") and self.is_in_block:
-            return lambda *args: self.try_to(found, *args)
-        return found
+            return lambda *args: self.try_to(attribute, *args)
+        return attribute
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.readlines())

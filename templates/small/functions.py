@@ -1,4 +1,4 @@
-"""The parts of DataParallel over ranks: all ranks hold all chunks, all replicas and all outputs, and replica r runs on rank r."""
+"""The parts of DataParallel over ranks: all hold all chunks, replicas and outputs, and replica r runs on rank r."""
 
 import weakref
 from typing import Any, List, Tuple
@@ -8,10 +8,10 @@ import torch.distributed as dist
 
 from .draws import ReplicaDraws
 from .meeting import SideEffects, meet
-from .model import WholeBatchParallel, changes_of, copies_of, sums_of, versions_of
+from .model import WholeBatchParallel, changes_of, copies_of, sums_of
 from .one_rank import share_tree
 from .ranks import together
-from .replicas import make_replica, share_tensors
+from .replicas import make_replica, share_tensors, versions_of
 from .rows import Rows
 from .sums import CopyToRanks
 from .trees import map_tensors, tensors_of
@@ -105,7 +105,7 @@ class Broadcasts:
 
 
 def broadcast_on_ranks(target_gpus: Any, *tensors: torch.Tensor) -> Tuple[torch.Tensor, ...]:
-    """torch.nn.parallel._functions.Broadcast.apply: copies for each device, of which rank r uses those of its number."""
+    """torch.nn.parallel._functions.Broadcast.apply: copies for each device; rank r uses those of its number."""
     trained = [tensor for tensor in tensors if tensor.requires_grad and torch.is_grad_enabled()]
     copies = dict(zip(map(id, trained), CopyToRanks.apply(*trained) if trained and together() else trained))
     Broadcasts.copies += map(weakref.ref, copies.values())

@@ -43,4 +43,4 @@ def refuse_own_files() -> None:
         save(thing, f, *args, **kwargs)
 
     sys.addaudithook(refuse)
-    torch.save = tell_and_save
+    torch.save = tell_and_save  # type: ignore[assignment]

@@ -1,11 +1,10 @@
 """Threads, processes, pools and queues of the script's own: rank 0 has them, and every rank gets their answers."""
 
 import pickle
-from typing import Any, Callable
+from typing import Any, Callable, List
 
-from .broadcast import tell_all
-from .ranks import own_rank, ranks_apart, together
-from .streams import host_streams, same_streams, set_host_streams
+from .rank0 import ask_rank0
+from .ranks import own_rank, together
 
 
 def hold_on_rank0(kind: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -87,27 +86,18 @@ def ask_held(stands: HeldByRank0, question: Callable[[Any], Any], stays: bool = 
     held = vars(stands)["held"]
     if not together():
         return question(held)
-    answer, error, streams = None, None, None
-    if own_rank() == 0:
-        before = host_streams()
-        try:
-            with ranks_apart():
-                answer = question(held)
-        except Exception as raised:
-            error = raised
-        streams = None if same_streams(before, host_streams()) else host_streams()
-        stays = stays or callable(answer) or hasattr(answer, "__next__") or not can_be_told(answer)
-    news = tell_all((None if stays else answer, error, streams, stays))
-    if own_rank():
-        answer, error, streams, stays = news
-        if streams is not None:
-            set_host_streams(streams)
-    if error is not None:
-        raise error
-    return HeldByRank0(answer) if stays else answer
+    kept: List[Any] = [None]  # what rank 0's object answers, on rank 0
+
+    def ask() -> Any:
+        kept[0] = answer = question(held)
+        is_own = stays or callable(answer) or hasattr(answer, "__next__") or not can_be_sent(answer)
+        return None if is_own else answer, is_own
+
+    answer, is_own = ask_rank0(ask)
+    return HeldByRank0(kept[0]) if is_own else answer
 
 
-def can_be_told(answer: Any) -> bool:
+def can_be_sent(answer: Any) -> bool:
     """Whether other processes can have a copy of it; a lock, a future or a pool stays where it is."""
     try:
         pickle.loads(pickle.dumps(answer))

@@ -16,7 +16,7 @@ from .trees import map_tensors
 
 
 class Rank0Loader(DataLoader):  # type: ignore[type-arg]
-    """A DataLoader whose workers rank 0 alone starts; all ranks get its batches. Without workers, all ranks load alike."""
+    """A DataLoader whose workers rank 0 alone starts; all ranks get its batches. Without any, all ranks load alike."""
 
     def __iter__(self) -> Any:
         make = super().__iter__
@@ -28,7 +28,7 @@ class Rank0Loader(DataLoader):  # type: ignore[type-arg]
         return batches
 
     def follow_sampler(self) -> Iterator[Any]:
-        """What rank 0's loop does to the sampler, done on another rank: it may count, or draw from its own generator."""
+        """What rank 0's loop does to the sampler, on another rank: it may count, or draw from its own generator."""
         indices = iter(self._index_sampler)
         for _ in islice(indices, self.num_workers * (self.prefetch_factor or 2)):
             pass

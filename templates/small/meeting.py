@@ -27,8 +27,8 @@ def meet(
     all_numbers = exchange_numbers([error is not None, *own, len(sizes), *first])
     failed = [numbers[0] for numbers in all_numbers]
     if any(failed):
-        told = tell_all(error, failed.index(1))  # by the first of them, to all
-        raise error or told
+        error_of_all = tell_all(error, failed.index(1))  # by the first of them, to all
+        raise error or error_of_all
     if len({numbers[5] for numbers in all_numbers}) > 1:
         raise RuntimeError("replicas give different numbers of outputs: DataParallel cannot gather them")
     columns = [[*map(bool, column)] for column in zip(*all_numbers)][1:5]

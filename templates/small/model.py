@@ -2,7 +2,7 @@
 
 import copy
 import copyreg
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional
 
 import torch
 import torch.distributed as dist
@@ -10,16 +10,17 @@ import torch.distributed as dist
 from .draws import ReplicaDraws
 from .meeting import SideEffects, meet
 from .ranks import init_distributed, together
-from .replicas import make_replica, share_tensors
+from .replicas import make_replica, share_tensors, versions_of
 from .rows import Rows
 from .sums import GradientSums
 from .trees import map_tensors, tensors_of
 
 
 class WholeBatchParallel(torch.nn.Module):
-    """A model that takes a whole batch and gives its outputs, as DataParallel does; rank r computes chunk r, on a replica.
+    """A model that takes a whole batch and gives its outputs, as DataParallel does.
 
-    Parameters and buffers are the same on all ranks (buffers are rank 0's, as DataParallel keeps its first replica's).
+    Rank r computes chunk r, on a replica. Parameters and buffers are the same on all ranks (buffers are rank 0's, as
+    DataParallel keeps its first replica's).
     """
 
     stands_for_data_parallel = True  # as no class of the script's own does
@@ -35,7 +36,8 @@ class WholeBatchParallel(torch.nn.Module):
         first = self.device_ids[0] if self.device_ids else None
         self.output_device = first if output_device is None else output_device
         share_tensors([*module.parameters(), *module.buffers()])
-        torch.nn.DataParallel.__setstate__ = WholeBatchParallel.take_place  # of one that comes out of a file
+        # of one that comes out of a file
+        torch.nn.DataParallel.__setstate__ = WholeBatchParallel.take_place  # type: ignore[method-assign]
         if "stands_for_data_parallel" in vars(type(self)):
             WholeBatchParallel.of_program = type(self)
 
@@ -45,7 +47,7 @@ class WholeBatchParallel(torch.nn.Module):
         return compute_own_rows(self.module, self.dim, self.run_replica, inputs, kwargs)
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-        return replica(*inputs, **kwargs)
+        return run_replica(replica, has_rows, inputs, kwargs)
 
     def _get_name(self) -> str:
         return "DataParallel" if type(self) is WholeBatchParallel.of_program else type(self).__name__
@@ -64,10 +66,14 @@ class WholeBatchParallel(torch.nn.Module):
         kind = (torch.nn.DataParallel, object, None)
         return copyreg._reconstructor, kind, {**vars(self), "src_device_obj": first}  # type: ignore[attr-defined]
 
-    def take_place(self, state: Any) -> None:
+    def take_place(self: Any, state: Any) -> None:
         if type(self) is torch.nn.DataParallel:
             self.__class__ = WholeBatchParallel.of_program
         torch.nn.Module.__setstate__(self, state)
+
+
+def run_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
+    return replica(*inputs, **kwargs)
 
 
 def data_parallel_on_ranks(
@@ -82,10 +88,6 @@ def data_parallel_on_ranks(
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     if dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1:
         return module(*inputs, **(module_kwargs or {}))
-
-    def run_replica(replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-        return replica(*inputs, **kwargs)
-
     return compute_own_rows(module, dim, run_replica, inputs, module_kwargs or {})
 
 
@@ -121,7 +123,7 @@ def compute_own_rows(module: torch.nn.Module, dim: int, run_replica: Any, inputs
 def sums_of(module: torch.nn.Module, rows: Rows) -> Optional[GradientSums]:
     """What sums the gradients of a forward over the ranks, if it leaves any."""
     trained = [p for p in module.parameters() if p.requires_grad and torch.is_grad_enabled()]
-    sparse = [part.weight for part in module.modules() if getattr(part, "sparse", False) is True]
+    sparse: List[Any] = [part.weight for part in module.modules() if getattr(part, "sparse", False) is True]
     return GradientSums(trained, sparse, wait=rows.want_gradient) if trained else None
 
 
@@ -129,11 +131,6 @@ def copies_of(module: torch.nn.Module, sums: Optional[GradientSums]) -> Dict[Any
     """What stands for parameters in the replica of this rank."""
     copies: Dict[Any, torch.Tensor] = {p: p.view_as(p) for p in module.parameters()}
     return {**copies, **(sums.copies() if sums else {})}
-
-
-def versions_of(module: torch.nn.Module) -> Tuple[List[int], List[int]]:
-    """Numbers that change with buffers and parameters."""
-    return [each._version for each in module.buffers()], [each._version for each in module.parameters()]
 
 
 def changes_of(module: torch.nn.Module, before: Any) -> List[bool]:

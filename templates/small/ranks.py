@@ -49,12 +49,13 @@ def init_distributed() -> None:
         dist.init_process_group(backend, timeout=timeout)
         Host.group = dist.new_group(backend="gloo", timeout=timeout) if backend == "nccl" else None
     else:
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
     Rank.process = os.getpid()
     atexit.register(end_distributed)
     sys.excepthook = show_error
     if dist.get_rank() > 0:
-        sys.stdout = sys.stderr = sys.__stdout__ = open(os.devnull, "w", encoding="utf-8", errors="ignore")
+        nowhere = open(os.devnull, "w", encoding="utf-8", errors="ignore")  # noqa: SIM115
+        vars(sys).update(stdout=nowhere, stderr=nowhere, __stdout__=nowhere)
     set_host_streams(tell_all(host_streams()))
     if torch.cuda.is_available():  # without a seed, each device begins at one of its own
         ReplicaStream.begin(torch.cuda.get_rng_state())

@@ -1,6 +1,6 @@
 """What runs on a rank: a replica, as torch.nn.parallel.replicate makes it."""
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -8,7 +8,7 @@ import torch.distributed as dist
 from .broadcast import group_of
 
 
-def share_tensors(tensors: List[torch.Tensor]) -> None:
+def share_tensors(tensors: Sequence[torch.Tensor]) -> None:
     """Give rank 0's numbers to all ranks, in one message for each type of number."""
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
         alike = [tensor.data for tensor in tensors if tensor.dtype == dtype]  # autograd may have saved them
@@ -39,3 +39,8 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
                 setattr(replica, name, copies[parameter])
                 replica._former_parameters[name] = copies[parameter]
     return replicas[module]
+
+
+def versions_of(module: torch.nn.Module) -> Tuple[List[int], List[int]]:
+    """Numbers that change with buffers and parameters."""
+    return [each._version for each in module.buffers()], [each._version for each in module.parameters()]

@@ -1,11 +1,20 @@
 """Rows of a batch: a rank's own, and those of all."""
 
-from typing import Any, List
+from typing import Any, List, Sequence
 
 import torch
 import torch.distributed as dist
 
 from .broadcast import gather_tensors
+
+
+def gather_rows(rows: torch.Tensor, counts: Sequence[int], dim: int = 0) -> torch.Tensor:
+    """The rows of all ranks along a dimension, in rank order; counts are the numbers of rows of all ranks."""
+    rows = rows.transpose(0, dim)
+    padded = rows.new_zeros(max(counts), *rows.shape[1:])  # all_gather wants equal shapes
+    padded[: len(rows)] = rows
+    parts = [part[:count].transpose(0, dim) for part, count in zip(gather_tensors(padded), counts)]
+    return torch.cat(parts, dim)
 
 
 class TakeRows(torch.autograd.Function):
@@ -22,16 +31,12 @@ class TakeRows(torch.autograd.Function):
 
 
 class JoinRows(torch.autograd.Function):
-    """The rows of all ranks, in rank order. All ranks compute the same with them, so a rank's gradient is that of its rows."""
+    """The rows of all ranks. All ranks compute the same with them, so a rank's gradient is that of its rows."""
 
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, counts: List[int], dim: int) -> torch.Tensor:
         ctx.counts, ctx.dim = counts, dim
-        rows = rows.transpose(0, dim)
-        padded = rows.new_zeros(max(counts), *rows.shape[1:])  # all_gather wants equal shapes
-        padded[: len(rows)] = rows
-        parts = [part[:count].transpose(0, dim) for part, count in zip(gather_tensors(padded), counts)]
-        return torch.cat(parts, dim)
+        return gather_rows(rows, counts, dim)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:

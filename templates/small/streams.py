@@ -23,12 +23,12 @@ def set_host_streams(states: List[Any]) -> None:
         sys.modules["numpy"].random.set_state(states[2])
 
 
-def same_streams(one: List[Any], other: List[Any]) -> bool:
-    return same_numpy(one[2], other[2]) and one[0] == other[0] and torch.equal(one[1], other[1])
+def same_streams(before: List[Any], after: List[Any]) -> bool:
+    return same_numpy(before[2], after[2]) and before[0] == after[0] and torch.equal(before[1], after[1])
 
 
-def same_numpy(one: Any, other: Any) -> bool:
-    return one is other or bool((one[1] == other[1]).all()) and one[2:] == other[2:]
+def same_numpy(before: Any, after: Any) -> bool:
+    return before is after or bool((before[1] == after[1]).all()) and before[2:] == after[2:]
 
 
 def share_streams(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -61,7 +61,7 @@ class ReplicaStream:
 
 
 def seed_all_streams(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call what seeds all devices, where nothing else tells the replicas' streams: a seed set again, or on devices alone."""
+    """Call what seeds all devices, where replicas' streams do not see it: a seed set again, or on devices alone."""
     result = function(*args, **kwargs)
     if torch.cuda.is_available():
         ReplicaStream.begin(torch.cuda.get_rng_state())

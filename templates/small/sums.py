@@ -24,7 +24,9 @@ class GradientSums:
 
     def __init__(self, parameters: Tensors, sparse: Collection[torch.Tensor], wait: bool = False) -> None:
         self.parameters, self.wait = parameters, wait
-        self.sparse = [i for i, parameter in enumerate(parameters) if any(parameter is one for one in sparse)]
+        self.sparse = [
+            i for i, parameter in enumerate(parameters) if any(parameter is table for table in sparse)
+        ]
         self.buckets = make_buckets(parameters, self.sparse)
         self.in_graphs.add(self)
         self.watch_buffers([])

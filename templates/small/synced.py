@@ -1,7 +1,8 @@
-"""Batch norm over the rows of all replicas, as Synchronized-BatchNorm-PyTorch writes it: replicas that exchange messages while they run.
+"""Batch norm over the rows of all replicas, as Synchronized-BatchNorm-PyTorch writes it: replicas exchange messages.
 
-Under DataParallel the replicas' threads send what they have summed up to the first one's, which calls a function of all messages. Here every
-rank gets all messages, and calls that function itself: it has the same numbers, so all have the same answers and running averages.
+Under DataParallel the replicas' threads send what they have summed up to the first one's, which calls a function of
+all messages. Here every rank gets all messages, and calls that function itself: it has the same numbers, so all have
+the same answers and running averages.
 """
 
 import contextlib

@@ -12,7 +12,7 @@ def map_tensors(function: Callable[[Any], Any], tree: Any, kind: Any = torch.Ten
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*(map_tensors(function, each, kind) for each in tree))
     if isinstance(tree, (tuple, list)):
-        return type(tree)(map_tensors(function, each, kind) for each in tree)  # type: ignore[call-arg]
+        return type(tree)(map_tensors(function, each, kind) for each in tree)
     if isinstance(tree, dict):
         return type(tree)((key, map_tensors(function, each, kind)) for key, each in tree.items())
     return tree

@@ -1,4 +1,7 @@
-"""Forwards that fill what outlives them: ranks run their replicas one after another, and each begins with what the one before has left."""
+"""Forwards that fill what outlives them: ranks run their replicas one after another.
+
+Each begins with what the one before has left.
+"""
 
 import array
 import dis
@@ -23,8 +26,11 @@ from .replicas import share_tensors
 
 
 class WholeBatchInTurns(WholeBatchParallel):
-    """WholeBatchParallel for a model whose forward or hooks print, or fill lists, counters, objects: what rank r's leaves there is told
-    to all before the next one runs, as replicas of one process see it. It costs the time that ranks wait for each other."""
+    """WholeBatchParallel for a model whose forward or hooks print, or fill lists, counters, objects.
+
+    What rank r's leaves there is told to all before the next one runs, as replicas of one process see it. It costs the
+    time that ranks wait for each other.
+    """
 
     stands_for_data_parallel = True
 
@@ -55,7 +61,7 @@ class WholeBatchInTurns(WholeBatchParallel):
 
 
 def own_parameters(replica: Any) -> List[torch.Tensor]:
-    """The parameters of a replica: copies on all ranks but the first, so that writing into them (`p.data`) changes no others."""
+    """The parameters of a replica: copies on ranks > 0, where writing into `p.data` must change no others."""
     own: Dict[int, torch.Tensor] = {}
     for part in replica.modules():
         for name, parameter in [*part._former_parameters.items()] if dist.get_rank() else ():
@@ -65,7 +71,7 @@ def own_parameters(replica: Any) -> List[torch.Tensor]:
 
 
 class Reached:
-    """All that a forward can reach and change, numbered in one order on all ranks, with a picture of what is in each thing."""
+    """All that a forward can reach and change, numbered alike on all ranks, with a picture of what is in each thing."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.things: List[Any] = []
@@ -107,16 +113,16 @@ class Reached:
         return {number: old for number, (old, new) in pairs if old != new}
 
     def news(self, has_rows: bool, errors: List[Exception]) -> bytes:
-        """What this rank's forward has left, for the others; nothing where it has run for the form of its outputs alone."""
-        told: Dict[int, Any] = {}
+        """What this rank's forward has left, for the others; nothing where it has run without rows."""
+        contents: Dict[int, Any] = {}
         try:
             before = self.changes()
             if not has_rows:
                 for number, picture in before.items():
                     put(self.things[number], self.load(picture))
                 before, self.new = {}, []
-            told = {number: content_of(self.things[number]) for number in before}
-            return self.dump((self.kinds(), told))
+            contents = {number: content_of(self.things[number]) for number in before}
+            return self.dump((self.kinds(), contents))
         except Exception as error:
             errors.append(error)
             return self.dump((self.kinds(), {}))
@@ -126,17 +132,17 @@ class Reached:
         is_own, kinds = rank == dist.get_rank(), self.kinds()
         if not is_own:
             self.new = [stand_in(tensor) for tensor in tensors]
-        theirs, told = self.load(news)
-        if theirs != kinds:
+        their_kinds, contents = self.load(news)
+        if their_kinds != kinds:
             raise RuntimeError("a forward can reach other things on this rank than on another")
-        for number, content in ({} if is_own else told).items():
+        for number, content in ({} if is_own else contents).items():
             put(self.things[number], content)
         for tensor in self.new:
             if tensor.requires_grad:
                 self.graphs[len(self.things)] = rank
             self.add(tensor)
         self.new = []
-        self.learn([each for number in told for each in inside(content_of(self.things[number]))])
+        self.learn([each for number in contents for each in inside(content_of(self.things[number]))])
         self.pictures = self.look()
 
     def kinds(self) -> int:
@@ -218,7 +224,7 @@ SEALED = {
 
 
 def content_of(thing: Any) -> Any:
-    """What is in a thing: a dict or a list of other things, or a tuple that says its state; None for what does not change."""
+    """What is in a thing: a dict or a list of others, or a tuple that says its state; None for what does not change."""
     kind = type(thing)
     if isinstance(
         thing, torch.nn.Module
@@ -301,27 +307,28 @@ def put_variable(thing: Any, name: Any, value: Any) -> None:
         elif isinstance(name, str):
             thing.__globals__[name] = value
     elif isinstance(name, str) and vars(thing).get(name) is not value:
-        vars(thing).update({name: value}) if isinstance(thing, torch.nn.Module) else setattr(
-            thing, name, value
-        )
+        if isinstance(thing, torch.nn.Module):
+            vars(thing)[name] = value
+        else:
+            setattr(thing, name, value)
 
 
 def variables_of(function: Any) -> Dict[Any, Any]:
-    """Of the functions around it by their places, globals by their names; and what else a function holds."""
-    found: Dict[Any, Any] = {}
+    """What a function holds: variables of functions around it by their places, globals by their names, and the rest."""
+    variables: Dict[Any, Any] = {}
     for place, cell in enumerate(function.__closure__ or ()):
         if cell != CellType():  # one without a value
-            found[place] = cell.cell_contents
-    found.update(
+            variables[place] = cell.cell_contents
+    variables.update(
         {
             name: function.__globals__[name]
             for name in globals_of(function.__code__)
             if name in function.__globals__
         }
     )
-    found["", 0] = vars(function)
+    variables["", 0] = vars(function)
     defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-    return {**found, **{("", place): each for place, each in enumerate(defaults, 1)}}
+    return {**variables, **{("", place): each for place, each in enumerate(defaults, 1)}}
 
 
 @functools.lru_cache(maxsize=None)
@@ -367,9 +374,7 @@ def is_iterator(thing: Any) -> bool:
 
 
 def has_stream(thing: Any) -> bool:
-    is_numpys = type(thing).__module__.startswith("numpy.random") and hasattr(
-        thing, "bit_generator" if False else "shuffle"
-    )
+    is_numpys = type(thing).__module__.startswith("numpy.random") and hasattr(thing, "shuffle")
     return isinstance(thing, (torch.Generator, random.Random)) or is_numpys
 
 

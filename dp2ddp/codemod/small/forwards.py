@@ -68,7 +68,13 @@ def fills_something(program: Program) -> bool:
 
 def fillings(program: Program) -> Iterator[tuple[Module, ast.AST]]:
     """Where forwards and hooks write to what outlives them."""
-    return Forwards(program).fillings()
+    return forwards_of(program).fillings()
+
+
+@lru_cache(maxsize=1)
+def forwards_of(program: Program) -> Forwards:
+    """Found out once a program."""
+    return Forwards(program)
 
 
 class Forwards:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-from functools import lru_cache
 
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.small.forwards import Forwards
+from dp2ddp.codemod.small.forwards import forwards_of
 from dp2ddp.codemod.small.rule import Change, Finding
 
 WAITING = frozenset(
@@ -31,14 +29,8 @@ def if_together(module: Module, finding: Finding) -> Finding:
     if not isinstance(finding, Change) or WAITING.isdisjoint(finding.helpers):
         return finding
     node = finding.edit.node
-    if _functions_of_forwards(module.program).isdisjoint(module.around(node)):
+    if forwards_of(module.program).running.keys().isdisjoint(module.around(node)):
         return finding
     code = ast.unparse(node).partition("(")[0]
     message = f"{code}() runs in the forward of a model, where ranks do not wait for each other"
     return Hazard(node, message, "do it outside of the forward, with what that returns")
-
-
-@lru_cache(maxsize=1)
-def _functions_of_forwards(program: Program) -> frozenset[ast.AST]:
-    """The functions that run in forwards and in hooks."""
-    return frozenset(Forwards(program).running)
