@@ -23,7 +23,8 @@ from pathlib import Path
 
 import tomllib  # type: ignore[import-not-found]
 
-from dp2ddp.codemod.convert import Conversion, convert
+from dp2ddp.codemod.convert import convert
+from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.errors import Dp2DdpError
 from dp2ddp.source.projects import module_file, read_project
 

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dp2ddp.codemod.acceptance import option_text
-from dp2ddp.codemod.convert import Conversion
+from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.helpers import HelperModule
-from dp2ddp.codemod.plan import Planned, listed
-from dp2ddp.codemod.strategy import Choice
+from dp2ddp.codemod.planned import Planned, listed
 
 VERSION = 1
 OF_MISSING = (
@@ -28,13 +27,10 @@ def conversion_text(conversion: Conversion, written: str | None) -> str:
 
 def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
     yield verdict(conversion, written)
-    strategy = conversion.strategy
     if conversion.changed:
         yield ""
         if conversion.style != "exact":
             yield from _differences(conversion)
-        elif strategy:
-            yield from (_choice(kind, choice) for kind, choice in strategy.choices.items())
         if conversion.helpers:
             yield f"  helpers: {_helpers(conversion.helpers)}"
         yield ""
@@ -134,10 +130,6 @@ def _hazard_counts(open_ones: int, accepted: int) -> str:
     return counts + (f", {accepted} hazard{'s' if accepted > 1 else ''} accepted" if accepted else "")
 
 
-def _choice(kind: str, choice: Choice) -> str:
-    return f"  {kind}: {choice.value}, because {choice.because}"
-
-
 def _place(planned: Planned) -> str:
     return f"{planned.file}:{planned.line}" if planned.file else f"{planned.place}:"
 
@@ -171,8 +163,6 @@ def _how_to_answer(hazards: tuple[Planned, ...]) -> Iterator[str]:
 
 def conversion_json(conversion: Conversion, written: str | None) -> str:
     """The same as JSON."""
-    strategy = conversion.strategy
-    choices = strategy.choices if strategy else {}
     document = {
         "version": VERSION,
         "file": conversion.before.name,
@@ -191,9 +181,6 @@ def conversion_json(conversion: Conversion, written: str | None) -> str:
             for difference in conversion.differences
         ],
         "kept": list(conversion.kept),
-        "strategy": {
-            kind: {"value": choice.value, "because": choice.because} for kind, choice in choices.items()
-        },
         "helpers": _helpers_as_data(conversion.helpers),
         "edits": [_as_data(edit) for edit in conversion.edits],
         "notes": [_as_data(note) for note in conversion.notes],

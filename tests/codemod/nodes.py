@@ -18,7 +18,7 @@ from dp2ddp.codemod.edits import (
     SetArgument,
 )
 from dp2ddp.codemod.facts.script import Script
-from dp2ddp.codemod.plan import Plan
+from dp2ddp.codemod.planned import Plan
 from dp2ddp.codemod.tree import read_tree
 from dp2ddp.errors import ConversionError
 

@@ -13,7 +13,8 @@ from dp2ddp.codemod.choices import FULL
 from dp2ddp.codemod.document import rule_page, rule_text, write_pages
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.facts import Facts, gather_facts
-from dp2ddp.codemod.plan import Plan, make_plan
+from dp2ddp.codemod.plan import make_plan
+from dp2ddp.codemod.planned import Plan
 from dp2ddp.codemod.rule import (
     STYLES,
     Example,

@@ -13,7 +13,7 @@ from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.rule import Flags, Rewrites
 from dp2ddp.codemod.small.own_mode import OwnMode
 from dp2ddp.codemod.small.quiet import LAUNCHER
-from dp2ddp.codemod.small.rule import Change, Finding
+from dp2ddp.codemod.rule import Change, Finding
 from dp2ddp.codemod.small.start import first_act
 from dp2ddp.codemod.small_idiomatic.ddp710_idiomatic_remarks import is_seeded
 from dp2ddp.codemod.small_idiomatic.ddp711_idiomatic_by_hand import averages

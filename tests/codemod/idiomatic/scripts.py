@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from dp2ddp.codemod.convert import Conversion
+from dp2ddp.codemod.conversion import Conversion
 from tests.codemod.scripts import converted
 
 TEXT = """\

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from corpus.cases import HERE as CORPUS
 
-from dp2ddp.codemod.convert import Options
+from dp2ddp.codemod.conversion import Options
 from dp2ddp.codemod.small_idiomatic.convert import convert_idiomatic
 from dp2ddp.source.projects import read_project
 

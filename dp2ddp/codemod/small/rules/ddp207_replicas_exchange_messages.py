@@ -15,7 +15,7 @@ from dp2ddp.codemod.small.replicated import (
     replaced_in_torch,
     talks_through_master,
 )
-from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.rule import Change, Finding, Rule
 
 _LAYER = """
                 import torch

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.mentions import replaced
-from dp2ddp.codemod.small.rule import Finding, Rule
+from dp2ddp.codemod.rule import Finding, Rule
 
 
 class TorchSave(Rule):
