@@ -34,7 +34,7 @@ from dp2ddp.source.projects import Project
 from dp2ddp.source.settings_files import find_mentions
 
 if TYPE_CHECKING:
-    from dp2ddp.codemod.idiomatic.style_differences import StyleDifference
+    from dp2ddp.codemod.small_idiomatic.differences import StyleDifference
 
 # While the new codemod stands beside this one (issue 27), DP2DDP_CODEMOD=small takes it.
 NEW_CODEMOD = "DP2DDP_CODEMOD"

@@ -18,20 +18,11 @@ from dp2ddp.codemod.idiomatic.local import shows_local
 from dp2ddp.codemod.idiomatic.losses import LossKind, read_losses
 from dp2ddp.codemod.idiomatic.numbers import number_of, samples_of
 from dp2ddp.codemod.launch import world_of
+from dp2ddp.codemod.small_idiomatic.differences import StyleDifference
 
 DROPOUTS = ("Dropout", "dropout", "RReLU", "rrelu", "gumbel_softmax", "DropPath")
 NORMS = ("BatchNorm", "batch_norm", "InstanceNorm")
 LIBRARIES = ("torchvision.models.", "timm.", "transformers.", "efficientnet_pytorch.", "torch.hub.")
-
-
-@dataclass(frozen=True)
-class StyleDifference:
-    """One thing that is no longer as DataParallel had it, or that is not so for every number of ranks."""
-
-    name: str
-    text: str
-    causes: tuple[str, ...]  # codes of docs/causes.md
-    certain: bool = True  # False: it depends on what the text does not tell
 
 
 @dataclass(frozen=True)
