@@ -10,6 +10,7 @@ from dp2ddp.codemod.editable import ParsedFile
 from dp2ddp.codemod.edits import Hazard, Note
 from dp2ddp.codemod.planned import Planned
 
+
 def answered(planned: Planned, comments: Comments, accept: Sequence[AcceptOption], entry: str) -> Planned:
     """A hazard with the answer that a person has given to it, if any; `entry` is what the script is called."""
     if not isinstance(planned.finding, Hazard):

@@ -12,8 +12,8 @@ import libcst as cst
 from libcst.codemod import CodemodCommand, CodemodContext, SkipFile
 
 from dp2ddp.codemod.choices import STYLES
-from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.conversion import MENTION, Conversion, Options
+from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.codemod.planned import Planned
 from dp2ddp.codemod.small.ours import JOINS

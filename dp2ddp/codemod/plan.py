@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from dp2ddp.codemod.acceptance import AcceptOption, Comments
 from dp2ddp.codemod.answers import answered, stale_comments
 from dp2ddp.codemod.edits import Hazard, Note, PassTo, TextEdit
+from dp2ddp.codemod.facts.positions import Positions
 from dp2ddp.codemod.gone import Gone, gone_with
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.facts.positions import Positions
 from dp2ddp.codemod.planned import Plan, Planned, place
 from dp2ddp.codemod.rule import Change, Finding, Rule, all_rules
 from dp2ddp.codemod.small.ours import pasted_lines

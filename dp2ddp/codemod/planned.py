@@ -52,9 +52,7 @@ class Plan:
         return any(edit.code in WRAP_RULES for edit in self.edits)
 
     def text_edits(self) -> list[TextEdit]:
-        return [
-            edit.finding for edit in self.edits if not isinstance(edit.finding, (Hazard, Note))
-        ]
+        return [edit.finding for edit in self.edits if not isinstance(edit.finding, (Hazard, Note))]
 
 
 def place(file: ParsedFile, code: str, finding: TextEdit | Hazard | Note, shown: str | None) -> Planned:

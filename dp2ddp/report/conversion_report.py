@@ -15,6 +15,7 @@ from dp2ddp.codemod.rule import all_rules
 from dp2ddp.report.conversion import verdict
 from dp2ddp.report.surroundings import conversion_surroundings
 
+
 @dataclass(frozen=True)
 class ConversionReport:
     """A conversion, and what somebody needs to do it again."""

@@ -98,7 +98,9 @@ def _planned(entry: str, project: Project) -> Iterator[PlacedProblem]:
             yield _placed(each, file, hazard, Level.ERROR, hazard.finding.message, hazard.finding.advice)
         wraps = [edit for edit in each.plan.edits if _is_wrap(edit)] if planned.converts else []
         for wrap in {wrap.line: wrap for wrap in reversed(wraps)}.values():  # the first on its line
-            yield _placed(each, file, wrap, Level.NOTE, WRAPPED, f"{_convert(entry)}: {_result(planned.plans)}")
+            yield _placed(
+                each, file, wrap, Level.NOTE, WRAPPED, f"{_convert(entry)}: {_result(planned.plans)}"
+            )
 
 
 def _is_wrap(edit: Planned) -> bool:

@@ -68,8 +68,8 @@ def conversion_of(
     project: Project, helpers: HelperPlace | None = None, accept: tuple[AcceptOption, ...] = ()
 ) -> Conversion:
     """The conversion, its helpers beside the script or in `helpers`; a HazardError if it has open hazards."""
-    from dp2ddp.codemod.convert import convert
     from dp2ddp.codemod.conversion import Options
+    from dp2ddp.codemod.convert import convert
     from dp2ddp.codemod.helpers import HelperPlace
     from dp2ddp.report.conversion import conversion_text
 

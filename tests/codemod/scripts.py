@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.conversion import Conversion, Options
+from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.facts import Facts, gather_facts
 from dp2ddp.codemod.facts.script import Script
 from dp2ddp.codemod.helpers import HelperPlace

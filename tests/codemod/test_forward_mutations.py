@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from covering import covering, slow_but_for
 
-from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.conversion import Conversion
+from dp2ddp.codemod.convert import convert
 from dp2ddp.progress import SILENT
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.projects import read_project

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.conversion import Conversion, Options
+from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.header import SHARED
 from dp2ddp.codemod.helpers import HelperModule, HelperPlace, edition, helper_module, module_text
 from dp2ddp.codemod.lift import Library

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.conversion import Options
+from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.errors import ConversionError, SourceError
 from dp2ddp.source.files import SourceFile

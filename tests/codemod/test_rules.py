@@ -7,6 +7,8 @@ import re
 
 import libcst
 import pytest
+from dp2ddp.codemod.strategy import Choice, choose
+from dp2ddp.codemod.tiers import with_tier
 
 from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.choices import FULL
@@ -28,8 +30,6 @@ from dp2ddp.codemod.rule import (
     pick_rules,
     rules_of_style,
 )
-from dp2ddp.codemod.strategy import Choice, choose
-from dp2ddp.codemod.tiers import with_tier
 from dp2ddp.errors import ConversionError
 from dp2ddp.review.check_rule import check_rules
 from dp2ddp.source.files import SourceFile

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from corpus.cases import Case
 
-from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.conversion import Conversion
+from dp2ddp.codemod.convert import convert
 from dp2ddp.source.projects import read_project
 
 

@@ -12,11 +12,10 @@ from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.checks import check_result
 from dp2ddp.codemod.conversion import Conversion, FileConversion, Options
 from dp2ddp.codemod.knowledge import canonical, knows
-from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import rules_in
 from dp2ddp.codemod.launch import launch_line
+from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plan import FilePlan, plan_file
-from dp2ddp.codemod.rule import Rule
+from dp2ddp.codemod.rule import Rule, rules_in
 from dp2ddp.codemod.small.rules.ddp104_async_argument import AsyncArgument
 from dp2ddp.codemod.small.wraps import find_wraps
 from dp2ddp.codemod.small_idiomatic.differences import find_differences, find_kept

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import DropArgument, InsertAfter, Remove, Replace, SetArgument
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Rewrites, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
 from dp2ddp.codemod.small.mentions import is_type_test, mentions
-from dp2ddp.codemod.rule import Change, Finding
 from dp2ddp.codemod.small_idiomatic.ddp711_idiomatic_by_hand import overrides, patches_parts
 from dp2ddp.codemod.small_idiomatic.looking import last_word
 from dp2ddp.codemod.small_idiomatic.models import (

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import InsertBefore, SetArgument
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.rule import Change, Finding
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
 from dp2ddp.codemod.small_idiomatic.looking import calls_in
 from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, names_cuda, words_of
 

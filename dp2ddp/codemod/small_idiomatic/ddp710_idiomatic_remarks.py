@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import LOOPS
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.rule import Finding
+from dp2ddp.codemod.rule import Finding, Rewrites, Untouched
 from dp2ddp.codemod.small_idiomatic.loaders import loaders_of
 from dp2ddp.codemod.small_idiomatic.looking import calls_in, last_word
 from dp2ddp.codemod.small_idiomatic.models import wraps_of

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import InsertBefore, Replace
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import LOOPS
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.rule import Change, Finding
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
 from dp2ddp.codemod.small_idiomatic.looking import last_word
 from dp2ddp.codemod.small_idiomatic.models import wraps_of
 from dp2ddp.codemod.small_idiomatic.training import trains

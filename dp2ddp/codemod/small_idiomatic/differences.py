@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from dp2ddp.codemod.idiomatic.style_differences import StyleDifference
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small_idiomatic.ddp710_idiomatic_remarks import is_seeded
 from dp2ddp.codemod.small_idiomatic.loaders import Loader, loaders_of
@@ -30,6 +30,16 @@ DRAWS = (
     "beta",
 )
 LIBRARIES = ("torchvision.models.", "timm.", "transformers.", "efficientnet_pytorch.", "torch.hub.")
+
+
+@dataclass(frozen=True)
+class StyleDifference:
+    """One thing that is no longer as DataParallel had it, or that is not so for every number of ranks."""
+
+    name: str
+    text: str
+    causes: tuple[str, ...]  # codes of docs/causes.md
+    certain: bool = True  # False: it depends on what the text does not tell
 
 
 def find_differences(program: Program) -> tuple[StyleDifference, ...]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.conversion import Conversion
+from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.knowledge import Does, what_is
 from dp2ddp.codemod.small.wraps import WRAPS
 from dp2ddp.source.projects import read_project

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.codemod.acceptance import accept_option
-
 from dp2ddp.codemod.helpers import HelperPlace
 from dp2ddp.codemod.rule import UnknownRuleError
 from dp2ddp.errors import ConversionError

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.conversion import Conversion
+from dp2ddp.codemod.convert import convert
 from dp2ddp.source.projects import read_project
 
 SCRIPT = "{}\nimport torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n"

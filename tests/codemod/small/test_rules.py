@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dp2ddp.codemod.apply import edit_text
-from dp2ddp.codemod.rule import Example, Flags, Notes, Rewrites, Untouched, code_of
 from dp2ddp.codemod.plan import FilePlan, plan_file
-from dp2ddp.codemod.rule import Rule, all_rules
+from dp2ddp.codemod.rule import Example, Flags, Notes, Rewrites, Rule, Untouched, all_rules, code_of
 from tests.codemod.nodes import nodes_of, spelled
 from tests.codemod.small.scripts import module
 

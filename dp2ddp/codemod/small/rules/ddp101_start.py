@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, InsertBefore, Note
 from dp2ddp.codemod.knowledge.libraries import is_known_library
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Flags, Rewrites, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites, Rule, Untouched
 from dp2ddp.codemod.small.ours import has_joined, of_the_user
-from dp2ddp.codemod.rule import Change, Finding, Rule
 from dp2ddp.codemod.small.start import first_act, join_of
 from dp2ddp.codemod.small.visible import Join, devices_set, settings, visible_text
 from dp2ddp.codemod.small.wraps import find_wraps, named_wraps, world_of
