@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dp2ddp.codemod.choices import EXACT
 from dp2ddp.report.conversion import OF_MISSING, accepted_text
 from dp2ddp.report.conversion_report import (
     ConversionReport,

@@ -91,7 +91,9 @@ def _planned(entry: str, project: Project) -> Iterator[PlacedProblem]:
     from dp2ddp.codemod.convert import plan_program  # reads a script only where one is found
 
     planned = plan_program(project, Options())
-    for each in planned.plans if planned else ():
+    if planned is None:
+        return
+    for each in planned.plans:
         file = entry if each.module is each.module.program.entry else each.module.shown
         for hazard in each.plan.hazards:
             assert isinstance(hazard.finding, Hazard)

@@ -221,7 +221,6 @@ def test_a_report_says_what_was_changed_where() -> None:
 
 
 def test_check_says_what_stands_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(NEW_CODEMOD, "small")
     script = tmp_path / "train.py"
     script.write_text(f"{WRAP}breakpoint()\n")
     problems, read = check_entry(str(script))

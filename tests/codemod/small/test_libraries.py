@@ -13,11 +13,6 @@ from dp2ddp.source.projects import read_project
 SCRIPT = "{}\nimport torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 2))\n"
 
 
-@pytest.fixture(autouse=True)
-def new_codemod(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(NEW_CODEMOD, "small")
-
-
 def converted(folder: Path, line: str) -> Conversion:
     script = folder / "train.py"
     script.write_text(SCRIPT.format(line))
