@@ -109,7 +109,6 @@ def _what(failure: Failure) -> str:
     return {
         "crash": "failed",
         "hang": "hangs",
-        "writes": "writes files more than once",
         "memory": "runs out of memory",
         "space": "runs out of disk space",
     }[failure.kind]

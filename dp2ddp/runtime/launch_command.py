@@ -27,9 +27,6 @@ def command(stage: Stage, stage_file: Path) -> list[str]:
     ]
 
 
-SILENT_WRITES = "DDP_SILENT_WRITES"  # as templates/writes.py calls it
-
-
 def torchrun_arguments(world: int) -> list[str]:
     # --standalone: a free port, so two runs never meet; without restarts a failure stays a failure
     """The arguments of torchrun that start a stage's ranks."""
@@ -39,9 +36,8 @@ def torchrun_arguments(world: int) -> list[str]:
 def environment() -> dict[str, str]:
     """The user's, with one thread a process in both modes: their number alone changes bits (docs/semantics.md#threads).
 
-    Setting it also keeps torchrun from warning that it does the same. Writes that a conversion left to every rank are
-    reported by us (written_files.py), and not by the converted script.
+    Setting it also keeps torchrun from warning that it does the same.
     """
     left_out = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # of a torchrun around us
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
-    return {"OMP_NUM_THREADS": "1", SILENT_WRITES: "1", **kept}
+    return {"OMP_NUM_THREADS": "1", **kept}

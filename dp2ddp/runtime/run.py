@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,7 +36,6 @@ from dp2ddp.runtime.scratch import scratch_folder
 from dp2ddp.runtime.stacks import RankPosition
 from dp2ddp.runtime.stage import Mode, Stage
 from dp2ddp.runtime.timeout import Timeout
-from dp2ddp.runtime.written_files import read_writes
 
 _LOOK = 0.02  # seconds between two looks
 _START = 60.0  # seconds more until all ranks have begun: torch is being imported
@@ -377,26 +376,7 @@ def run_here(
             stdin=None if sys.stdin else subprocess.DEVNULL,
         )
         with _passing_interrupts_on(process):
-            return _with_writes(watch([process], timeout)[0])
-
-
-def _with_writes(run: Run) -> Run:
-    """A run that ended well, but in which ranks wrote what only one of them should have, is not whole."""
-    run_folder = Path(run.stage.run_folder)
-    writes = [
-        (rank, write)
-        for rank in run.stage.ranks
-        for write in read_writes(run_folder, rank)
-        if write.every_rank
-    ]
-    if run.failure or not writes:
-        return run
-    rank, first = writes[0]
-    more = len({write.place for _, write in writes}) - 1
-    text = f"{first.place} writes {first.path}, as rank 0 does: nothing leaves it to rank 0" + (
-        f" ({more} more such line{'s' * (more > 1)})" if more else ""
-    )
-    return replace(run, failure=Failure("writes", rank, text))
+            return watch([process], timeout)[0]
 
 
 @contextlib.contextmanager

@@ -166,8 +166,6 @@ def set_stage(stage: Stage, rank: int, writes: Writes | None = None) -> Recorder
             fence(kept, [_topmost_without(kept, Path(stage.scratch))])
         if stage.holder:
             rename_across_layers()
-    if stage.mode == "ddp" and writes:
-        writes.watch_for_every_rank()
     if stage.mode == "ddp" and stage.scratch:
         from dp2ddp.runtime.ports import have_own_ports
 

@@ -8,16 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dp2ddp.runtime.stacks import users_place
-
-EVERY_RANK = (
-    "ddp.write"  # the event of templates/writes.py: a conversion gave this to nobody, so each rank does it
-)
 
 
 @dataclass(frozen=True)
@@ -27,9 +22,6 @@ class Write:
     anew: bool  # what was in it is gone: two that do this at once tear it
     path: str
     place: str = ""  # the user's line, "train_ddp.py:42"
-    every_rank: bool = (
-        False  # a file or folder that a converted script opens, makes, moves or removes on each rank
-    )
 
 
 class Writes:
@@ -51,15 +43,6 @@ class Writes:
         """Any: what a script gives for a path; a number is a file that was opened before."""
         if isinstance(path, (str, bytes, os.PathLike)):
             self._add(Write(anew, os.path.abspath(os.fsdecode(path))))
-
-    def watch_for_every_rank(self) -> None:
-        """From now on, note what a converted script says it writes on each rank."""
-
-        def see(event: str, arguments: tuple[Any, ...]) -> None:
-            if event == EVERY_RANK and users_place():  # and not the recorder
-                self._add(Write(False, str(arguments[0]), every_rank=True))
-
-        sys.addaudithook(see)
 
     def _add(self, write: Write) -> None:
         if write in self._known or write.path.startswith(self._run_folder):

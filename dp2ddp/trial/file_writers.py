@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dp2ddp.comparison.causes.words import names_text, ranks_text
@@ -31,7 +31,7 @@ _CACHES = (
 
 def written_by_many(prepared: Prepared, leavings: FilesLeft) -> Iterator[FileDifference]:
     """Files that several ranks began anew: whole by luck where all write the same bytes, and torn where they do not."""
-    ranks_of, places_of = _writers(prepared, lambda write: write.anew)
+    ranks_of, places_of = _writers(prepared)
     for relative in leavings.written:
         place = leavings.folder / relative
         # as the run knew it: the real path of what we see through /proc is the one that it has in its mounts
@@ -41,16 +41,15 @@ def written_by_many(prepared: Prepared, leavings: FilesLeft) -> Iterator[FileDif
             yield _difference(relative, writers, {place for name in names for place in places_of[name]})
 
 
-def _writers(
-    prepared: Prepared, counts: Callable[[Write], bool]
-) -> tuple[dict[str, set[int]], dict[str, set[str]]]:
-    """The ranks that write to each path, and the lines of the script where they do; of the writes that count."""
+def _writers(prepared: Prepared) -> tuple[dict[str, set[int]], dict[str, set[str]]]:
+    """The ranks that begin the file at each path anew, and the lines of the script where they do."""
     ranks: dict[str, set[int]] = defaultdict(set)
     places: dict[str, set[str]] = defaultdict(set)
     for rank in prepared.stage.ranks:
-        for write in filter(counts, _writes(prepared, rank)):
-            ranks[write.path].add(rank)
-            places[write.path].add(write.place)
+        for write in _writes(prepared, rank):
+            if write.anew:
+                ranks[write.path].add(rank)
+                places[write.path].add(write.place)
     return ranks, places
 
 
@@ -59,22 +58,6 @@ def _difference(path: str, ranks: set[int], places: set[str]) -> FileDifference:
     return FileDifference(
         path, f"is written by {ranks_text(sorted(ranks))}{where}", ranks=tuple(sorted(ranks))
     )
-
-
-def left_to_every_rank(prepared: Prepared) -> Iterator[FileDifference]:
-    """What the ranks of a conversion open for writing, make, move or remove that it gave to none of them."""
-    ranks, places = _writers(prepared, lambda write: write.every_rank)
-    for path in ranks:
-        yield _difference(_in_folder(prepared, path), {0, *ranks[path]}, places[path])
-
-
-def _in_folder(prepared: Prepared, path: str) -> str:
-    """As the user knows it: in the folder that the run has a copy of."""
-    for workspace in prepared.workspaces:
-        for folder in (str(workspace.folder), os.path.realpath(workspace.folder)):
-            if path.startswith(f"{folder}{os.sep}"):
-                return path[len(folder) + 1 :]
-    return path
 
 
 def written_outside(pair: Sequence[Prepared]) -> Iterator[str]:

@@ -33,7 +33,7 @@ from dp2ddp.runtime.run_folder import read_status
 from dp2ddp.runtime.server import Server
 from dp2ddp.runtime.stage import Stage
 from dp2ddp.trace.records import Trace, read_trace
-from dp2ddp.trial.file_writers import left_to_every_rank, written_by_many, written_outside
+from dp2ddp.trial.file_writers import written_by_many, written_outside
 from dp2ddp.trial.prepare import Prepared
 from dp2ddp.trial.subject import Subject
 
@@ -367,10 +367,7 @@ def _compare_files_left(
     ]
     different = [each for comparison, _ in compared for each in comparison.different]
     different += _compare_tensors(tensors, spellings, server, scratch, tolerance, timeout)
-    every_rank = tuple(left_to_every_rank(actual))
-    named = {each.path for each in every_rank}
-    shared = (each for _, left in pairs for each in written_by_many(actual, left) if each.path not in named)
-    different += (*every_rank, *shared)
+    different += (each for _, left in pairs for each in written_by_many(actual, left))
     return FilesComparison(sum(comparison.files for comparison, _ in compared), tuple(different))
 
 
