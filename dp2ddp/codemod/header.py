@@ -88,23 +88,20 @@ def _refuse_clashes(each: FilePlan, lifted: Lifted) -> None:
 
 # Names that templates and scripts both import, and the one thing that they mean.
 SHARED = {
-    "nn": ("torch.nn",),
-    "F": ("torch.nn.functional",),
-    "np": ("numpy",),
-    "Tensor": ("torch.Tensor",),
-    "Path": ("pathlib.Path",),
-    "Any": ("typing.Any",),
+    "dist": ("torch.distributed",),
     "timedelta": ("datetime.timedelta",),
     "DistributedDataParallel": ("torch.nn.parallel.DistributedDataParallel",),
     "DataLoader": ("torch.utils.data.DataLoader",),
-    "IterableDataset": ("torch.utils.data.IterableDataset",),
-    "TensorDataset": ("torch.utils.data.TensorDataset",),
-    "Callable": ("collections.abc.Callable", "typing.Callable"),
-    "Iterator": ("collections.abc.Iterator", "typing.Iterator"),
-    "Iterable": ("collections.abc.Iterable", "typing.Iterable"),
-    "Sequence": ("collections.abc.Sequence", "typing.Sequence"),
-    "Mapping": ("collections.abc.Mapping", "typing.Mapping"),
-    "partial": ("functools.partial",),
+    **{
+        name: (f"typing.{name}", f"collections.abc.{name}")
+        for name in ("Callable", "Collection", "Iterable", "Iterator", "Mapping", "Sequence")
+    },
+    **{name: (f"typing.{name}",) for name in ("Any", "Dict", "List", "NamedTuple", "Optional", "Tuple")},
     "contextmanager": ("contextlib.contextmanager",),
-    "dataclass": ("dataclasses.dataclass",),
+    "redirect_stdout": ("contextlib.redirect_stdout",),
+    "suppress": ("contextlib.suppress",),
+    "count": ("itertools.count",),
+    "islice": ("itertools.islice",),
+    "deque": ("collections.deque",),
+    "WeakSet": ("weakref.WeakSet",),
 }
