@@ -14,14 +14,14 @@ from dp2ddp.codemod.acceptance import AcceptOption, refuse_unmatched
 from dp2ddp.codemod.checks import check_result
 from dp2ddp.codemod.choices import EXACT, FULL
 from dp2ddp.codemod.facts import Facts, gather_facts
-from dp2ddp.codemod.facts.looked_up import may_look_up
-from dp2ddp.codemod.facts.traces import may_be_local
 from dp2ddp.codemod.header import make_header
 from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
+from dp2ddp.codemod.knowledge.libraries import may_be_local
 from dp2ddp.codemod.launch import entry_name, launch_line, world_of
 from dp2ddp.codemod.lift import all_templates
 from dp2ddp.codemod.plan import WRAP_RULE, Plan, Planned, make_plan
 from dp2ddp.codemod.rule import STYLES, pick_rules
+from dp2ddp.codemod.small.looked_up import may_look_up
 from dp2ddp.codemod.strategy import Strategy, choose
 from dp2ddp.codemod.tiers import choose_tier, with_tier
 from dp2ddp.codemod.unused import with_unused_imports

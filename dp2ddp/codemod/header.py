@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from dp2ddp.codemod.facts import Facts
-from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
 from dp2ddp.codemod.helpers import HelperPlace, as_isort, import_texts
 from dp2ddp.codemod.lift import ImportLine, Library, Lifted, all_templates, import_lines
 from dp2ddp.codemod.plan import Plan
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.helper_module import IMPORTED, NAME, PACKAGE
+from dp2ddp.source.helper_module import HELPERS_END, HELPERS_START, IMPORTED, NAME, PACKAGE
 
 OPENING = HELPERS_START + " ({modules}): yours now, they need torch alone"
 CLOSING = HELPERS_END

@@ -60,16 +60,6 @@ def lookups(script: Script, modules: Modules) -> Iterator[Lookup]:
                 )
 
 
-def may_look_up(text: str) -> bool:
-    """Whether a file may fetch a class of torch.nn by a name that is not written there."""
-    return (
-        re.search(
-            r"\bgetattr\(|__dict__|\bvars\(|\beval\(|\bexec\(|attrgetter|import_module|hydra|locate", text
-        )
-        is not None
-    )
-
-
 def _text(script: Script, node: ast.expr) -> object:
     """The text that is asked for, also by a name that is bound once."""
     value = script.scopes.value(node)

@@ -12,11 +12,8 @@ from pathlib import Path
 from dp2ddp.codemod.facts.positions import Positions
 from dp2ddp.codemod.facts.scopes import OtherModules, Scopes
 from dp2ddp.source.files import SourceFile
+from dp2ddp.source.helper_module import HELPERS_END, HELPERS_START
 from dp2ddp.source.parsing import LINE_END, parse
-
-# The lines around helpers that a conversion has pasted into a script (--one-file).
-HELPERS_START = "# --- helpers copied from dp2ddp.templates"
-HELPERS_END = "# --- end of the copied helpers"
 
 SETTINGS = {"args", "opt", "opts", "cfg", "config", "conf", "options", "hparams", "hps", "params", "FLAGS"}
 Variable = tuple[ast.AST | None, str]

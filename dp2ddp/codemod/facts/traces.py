@@ -26,6 +26,7 @@ from dp2ddp.codemod.facts.scopes import SCRIPT, Function
 from dp2ddp.codemod.facts.script import CallSite, Script, literal
 from dp2ddp.codemod.facts.tables import of
 from dp2ddp.codemod.facts.uses import Stopper, shorten
+from dp2ddp.codemod.knowledge.libraries import may_be_local
 from dp2ddp.source.projects import leading_texts
 
 # What a replica answers otherwise than the module, or what shows that parameters are other objects.
@@ -67,24 +68,6 @@ NORMS = {
     for name in ("spectral_norm", "weight_norm")
     for module in ("", f"{name}.")
 }
-# Libraries by the names that they are imported by: where one of them is not installed here, it is still no file of the
-# project. Any other import that is not found may be one, which nobody has read.
-LIBRARIES = {
-    *of("", "torch torchvision torchaudio torchtext torchmetrics torchsummary torchnet apex timm"),
-    *of("", "transformers tokenizers numpy scipy pandas sklearn skimage cv2 PIL matplotlib seaborn"),
-    *of("", "imageio h5py lmdb numba librosa soundfile tensorboard tensorboardX tensorboard_logger"),
-    *of("", "wandb mlflow visdom tensorflow tqdm progress progressbar blessings yaml yacs easydict"),
-    *of("", "omegaconf hydra docopt absl loguru termcolor colorama tabulate prettytable rich six"),
-    *of("", "natsort einops nltk spacy regex ftfy unidecode inflect pycocotools albumentations imgaug"),
-    *of("", "plyfile gdown requests dill json_tricks cPickle StringIO sets IPython ipdb gym accelerate"),
-    *of("", "lightning pytorch_lightning ignite elasticsearch pexpect chardet graphviz dominate"),
-    *of("", "accimage mc nested_dict"),
-}
-
-
-def may_be_local(name: str) -> bool:
-    """Whether an import that is not found may be a file of the project; a known library need not be installed."""
-    return f".{name}" not in LIBRARIES
 
 
 def trace_of_forward(modules: Modules, places: Places, wraps: Sequence[Wrap]) -> str | None:
@@ -131,7 +114,7 @@ def _imported(modules: Modules) -> Iterator[str]:
             else [getattr(node, "module", "")]
         )
         tops = {(name or ".").partition(".")[0] for name in names}
-        known = {name for name in tops if f".{name}" in LIBRARIES}
+        known = {name for name in tops if not may_be_local(name)}
         yield from sorted(tops - known - sys.stdlib_module_names - modules.by_name.keys())
 
 

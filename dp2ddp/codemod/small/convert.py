@@ -9,13 +9,13 @@ from functools import lru_cache
 
 from dp2ddp.codemod.checks import check_result
 from dp2ddp.codemod.convert import MENTION, Conversion, FileConversion, Options
-from dp2ddp.codemod.facts.looked_up import may_look_up
 from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.lift import Library, read_templates
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small.header import make_header
 from dp2ddp.codemod.small.launch import launch_line, named_devices
+from dp2ddp.codemod.small.looked_up import may_look_up
 from dp2ddp.codemod.small.lookups import LOOKUPS
 from dp2ddp.codemod.small.ours import is_of_dp2ddp, of_the_user, read_tree, refuse_other_helpers
 from dp2ddp.codemod.small.plan import FilePlan, plan_file

@@ -12,11 +12,10 @@ from dp2ddp.codemod.edits import Hazard, Note, PassTo, TextEdit
 from dp2ddp.codemod.gone import gone_with
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.plan import Plan, Planned, answered, is_lost, place, stale_comments
-from dp2ddp.codemod.small.ours import pasted_lines
 from dp2ddp.codemod.small.own_mode import OwnMode
 from dp2ddp.codemod.small.rule import Change, Finding, Rule, all_rules
 from dp2ddp.codemod.small.waiting import if_together
-from dp2ddp.source.helper_module import IMPORTED
+from dp2ddp.source.helper_module import IMPORTED, pasted_lines
 
 Edits = list[tuple[Planned, tuple[str, ...]]]  # with the helpers that each needs
 CODE = ("code", "helper", "test")  # the parts of edits that hold new code
