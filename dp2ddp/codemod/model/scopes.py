@@ -52,6 +52,11 @@ class Scope:
             scope = self.top if self.declared[name] else self.outer or self
         scope.bindings.setdefault(name, []).append(binding)
 
+    def imported(self) -> Iterator[str]:
+        """The dotted names of what is imported here."""
+        for bindings in self.bindings.values():
+            yield from (each.dotted for each in bindings if each.how is Binds.IMPORT)
+
     def lookup(self, name: str) -> Scope | None:
         """The scope that a name used here belongs to; names of classes are not seen from functions inside them."""
         scope: Scope | None = self
