@@ -9,7 +9,6 @@ from enum import Enum
 
 from dp2ddp.codemod.model.nodes import COMPREHENSIONS, DEFINITIONS, FUNCTIONS, SCOPES
 
-
 _WORDS = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
 _BINDING = {  # kinds of nodes that may bind a name
     *(*DEFINITIONS, ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.NamedExpr),
