@@ -10,16 +10,16 @@ from dp2ddp.codemod.acceptance import refuse_unmatched
 from dp2ddp.codemod.checks import check_result
 from dp2ddp.codemod.choices import EXACT
 from dp2ddp.codemod.conversion import MENTION, Conversion, FileConversion, Options
-from dp2ddp.codemod.facts.looked_up import may_look_up
 from dp2ddp.codemod.header import make_header
 from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
-from dp2ddp.codemod.knowledge.libraries import is_library
+from dp2ddp.codemod.knowledge.libraries import may_be_local
 from dp2ddp.codemod.launch import launch_line, world_of
 from dp2ddp.codemod.lift import all_templates
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plan import FilePlan, plan_file
 from dp2ddp.codemod.reading import read_program
 from dp2ddp.codemod.rule import Rule, pick_rules
+from dp2ddp.codemod.small.looked_up import may_look_up
 from dp2ddp.codemod.small.ours import of_the_user, refuse_other_helpers
 from dp2ddp.codemod.small.start import join_of
 from dp2ddp.codemod.small.unread import unread_libraries
@@ -75,16 +75,11 @@ def convert(
     return replace(
         conversion,
         style=options.style,
-        missing=tuple(filter(_may_be_local, project.missing)),
+        missing=tuple(filter(may_be_local, project.missing)),
         unread=tuple(dict.fromkeys((*project.unread, *conversion.unread))),
         links=project.links,
         entry_module=project.entry_module,
     )
-
-
-def _may_be_local(name: str) -> bool:
-    """Whether an import that is not found may be a file of the project; a known library need not be installed."""
-    return not is_library(name)
 
 
 def _in_style(project: Project, options: Options, begin: Callable[[str], object]) -> Conversion:

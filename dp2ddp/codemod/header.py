@@ -5,16 +5,14 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
 from dp2ddp.codemod.helpers import HelperPlace, import_texts
 from dp2ddp.codemod.lift import ImportLine, Library, Lifted, import_lines
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.plan import FilePlan
-from dp2ddp.codemod.small.ours import pasted_lines
 from dp2ddp.codemod.small.start import last_import
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.helper_module import IMPORTED, NAME, PACKAGE
+from dp2ddp.source.helper_module import HELPERS_END, HELPERS_START, IMPORTED, NAME, PACKAGE, pasted_lines
 
 
 @dataclass(frozen=True)

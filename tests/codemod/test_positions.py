@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from dp2ddp.codemod.facts.positions import Positions
+from dp2ddp.codemod.model.positions import Positions
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Scripts that read a clock: in OWN only to show it, in SHARED something is decided by it."""
+"""What scripts do with a clock: what stays each rank's own, and what must be rank 0's."""
 
 from __future__ import annotations
 
