@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import DropArgument, InsertAfter, Remove, Replace, SetArgument
-from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.mentions import is_type_test, mentions
 from dp2ddp.codemod.small.rule import Change, Finding
 from dp2ddp.codemod.small_idiomatic.ddp711_idiomatic_by_hand import overrides, patches_parts
+from dp2ddp.codemod.small_idiomatic.draws import is_seeded
 from dp2ddp.codemod.small_idiomatic.looking import last_word
 from dp2ddp.codemod.small_idiomatic.models import (
     WRAP,
@@ -25,6 +27,8 @@ from dp2ddp.codemod.small_idiomatic.models import (
 )
 from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, names_cuda, remark, words_of
 
+INITIALISES = re.compile(r"apply$|_?(init|reset)")
+CHANGED = "changed behind the wrap, by each rank for itself: set a seed, or move it above the wrap"
 BECAUSE = "each rank trains on its own GPU; gradients are averaged over the ranks"
 
 
@@ -167,8 +171,14 @@ def _changed_behind(module: Module) -> Iterator[Finding]:
     for wrap in wraps_of(module.program):
         name = last_word(wrap.target)
         for call in module.calls if wrap.module is module and name and not changed_behind(wrap) else ():
-            owner = call.node.func
-            is_apply = isinstance(owner, ast.Attribute) and owner.attr == "apply"
-            if is_apply and last_word(owner.value) == name and call.node.lineno > wrap.call.node.lineno:  # type: ignore[attr-defined]
-                text = "changed behind the wrap: alike on all ranks only if they have one seed; move it above the wrap"
-                yield remark(module.statement(call.node), text)
+            is_behind = call.node.lineno > wrap.call.node.lineno
+            if is_behind and _initialises(call, name) and not is_seeded(module.program, "torch"):
+                yield remark(module, call.node, CHANGED)
+
+
+def _initialises(call: Call, name: str) -> bool:
+    """`net.apply(init)`, `net.module.init_weights()`."""
+    owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+    if isinstance(owner, ast.Attribute) and owner.attr == "module":
+        owner = owner.value
+    return last_word(owner) == name and INITIALISES.match(call.method) is not None

@@ -52,7 +52,7 @@ class OwnDevice(IdiomaticRule):
     def find(self, module: Module) -> Iterator[Finding]:
         for finding in DeviceIndexed().look(module):
             if isinstance(finding, Hazard):
-                yield remark(module.statement(finding.node), "another GPU than the model's: a rank has one")
+                yield remark(module, finding.node, "another GPU than the model's: a rank has one")
             elif isinstance(finding, Change) and finding.helpers:
                 yield _own(module, finding.edit.node)
             else:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from dp2ddp.codemod.model.modules import Call, Module
+from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.rule import Rewrites, Untouched
 from dp2ddp.codemod.small.rule import Change, Finding
 from dp2ddp.codemod.small.rules.ddp506_own_clock import OwnClock
 from dp2ddp.codemod.small_idiomatic.draws import unseeded_orders
 from dp2ddp.codemod.small_idiomatic.figures import deciding_figures, shown_figures, swallowing
-from dp2ddp.codemod.small_idiomatic.losses import Mean, losses_of
+from dp2ddp.codemod.small_idiomatic.losses import Mean, losses_of, sums
 from dp2ddp.codemod.small_idiomatic.models import wraps_of
 from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, remark
 
 SUM = "a sum, and DDP averages over the ranks: multiply by the world size for the gradients of before"
-PAIRS = "rows are compared with each other, and a rank has 1/W of them: torch.distributed.nn.functional.all_gather?"
+PAIRS = "a product of matrices: where rows are compared with each other, a rank has 1/W of them (all_gather them?)"
 UNSEEDED = "without a seed each rank draws another order, and may test on what others train: set one"
 FIGURES = "rank 0's figures, of its share of the samples; all_reduce sums and counts to show those of all"
 DECIDING = (
@@ -67,48 +66,19 @@ class Remarks(IdiomaticRule):
     def find(self, module: Module) -> Iterator[Finding]:
         if not wraps_of(module.program):
             return
-        yield from _sums(module)
+        for statement in sums(module):
+            yield remark(module, statement, SUM)
         for call in unseeded_orders(module):
-            yield remark(module.statement(call.node), UNSEEDED)
+            yield remark(module, call.node, UNSEEDED)
         for home, statement, kind in losses_of(module.program):
             if home is module and kind is Mean.OF_PAIRS:
-                yield remark(statement, PAIRS)
+                yield remark(module, statement, PAIRS)
         for statement in shown_figures(module):
-            yield remark(statement, FIGURES)
+            yield remark(module, statement, FIGURES)
         for statement in deciding_figures(module):
-            yield remark(statement, DECIDING)
-        for node in swallowing(module):
-            yield remark(node, SWALLOWED)
+            yield remark(module, statement, DECIDING)
+        for statement in swallowing(module):
+            yield remark(module, statement, SWALLOWED)
         for finding in OwnClock().look(module):
             node = finding.edit.node if isinstance(finding, Change) else finding.node
-            yield remark(module.statement(node), CLOCK)
-
-
-def _sums(module: Module) -> Iterator[Finding]:
-    for call in module.calls:
-        given = call.keyword("reduction")
-        is_sum = given is not None and isinstance(given.value, ast.Constant) and given.value.value == "sum"
-        if (
-            is_sum
-            and not _is_divided(module, call)
-            or call.method == "sum"
-            and _is_differentiated(module, call)
-        ):
-            yield remark(module.statement(call.node), SUM)
-
-
-def _is_divided(module: Module, call: Call) -> bool:
-    """`cross_entropy(out, y, reduction="sum") / x.size(0)`: a mean, after all."""
-    parent = module.parents[call.node]
-    return isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div) and parent.left is call.node
-
-
-def _is_differentiated(module: Module, call: Call) -> bool:
-    """`loss = (...).sum()` and then `loss.backward()`, or both at once: the sum is the outermost call."""
-    flow = module.program.flow
-    return any(
-        call.node is origin
-        for each in module.calls
-        if each.method == "backward"
-        for _, origin in flow.origins(module, each.node.func.value)  # type: ignore[attr-defined]  # it is a method
-    )
+            yield remark(module, node, CLOCK)

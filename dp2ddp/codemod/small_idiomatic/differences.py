@@ -22,7 +22,7 @@ from dp2ddp.codemod.small_idiomatic.draws import (
 from dp2ddp.codemod.small_idiomatic.figures import deciding_figures, shown_figures, swallowing
 from dp2ddp.codemod.small_idiomatic.loaders import Loader, loaders_of
 from dp2ddp.codemod.small_idiomatic.looking import calls_in, last_word
-from dp2ddp.codemod.small_idiomatic.losses import Mean, losses_of
+from dp2ddp.codemod.small_idiomatic.losses import Mean, losses_of, sums
 from dp2ddp.codemod.small_idiomatic.models import wraps_of
 from dp2ddp.codemod.small_idiomatic.sizes import number_of, samples_of
 
@@ -117,7 +117,12 @@ def _of_layers(program: Program) -> Iterator[StyleDifference]:
     norms, drops, foreign = _named(program, NORMS), _named(program, DROPOUTS), _has_foreign_model(program)
     if norms or foreign:
         text = "BatchNorm sees a rank's rows together: every W-th of a batch, and not a replica's chunk (as many)"
-        causes = ("batchnorm-rows", "chunks-otherwise", "buffers-of-another-rank", "other-random-numbers")
+        causes: tuple[str, ...] = (
+            "batchnorm-rows",
+            "chunks-otherwise",
+            "buffers-of-another-rank",
+            "other-random-numbers",
+        )
         yield StyleDifference("batch norm", text, causes, certain=norms)
     if drops or foreign:
         text = "what the model draws falls on other rows: rank r has every W-th of a batch, and not a replica's chunk"
@@ -151,8 +156,12 @@ def _of_losses(program: Program) -> Iterator[StyleDifference]:
         text = "rows are compared with each other in the loss, and a rank has 1/W of them"
     elif Mean.WEIGHTED in kinds:
         text = "the mean over what counts (class weights, ignored targets) is each rank's, and then the mean of these"
+    elif any(any(True for _ in sums(module)) for module in program.modules):
+        text = (
+            "of a sum over rows, DDP makes the mean of the ranks' sums: gradients are 1/W of what they were"
+        )
     if text:
-        yield StyleDifference("loss", text, causes)
+        yield StyleDifference("loss", text, (*causes, "gradient-scale"))
     elif Mean.UNKNOWN in kinds:
         text = "where the loss is no mean over rows (a sum, pairs of rows, a mean of some), it is another one"
         yield StyleDifference("loss", text, causes, certain=False)

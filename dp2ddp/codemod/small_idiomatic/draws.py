@@ -11,7 +11,7 @@ from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small_idiomatic.figures import loops_of
-from dp2ddp.codemod.small_idiomatic.looking import calls_in, methods_of
+from dp2ddp.codemod.small_idiomatic.looking import calls_in, last_word, methods_of
 from dp2ddp.codemod.small_idiomatic.training import leading_to
 
 SEEDS = {
@@ -45,14 +45,25 @@ def is_seeded(program: Program, library: str = "") -> bool:
 def unseeded_orders(module: Module) -> Iterator[Call]:
     """Parts and orders of data that each rank draws otherwise."""
     inside = {node for loop in loops_of(module) for node in ast.walk(loop)}
+    called = {last_word(each.func) for home in module.program.modules for each in _calls_in_loops(home)}
     for call in module.calls:
         name = call.name or ""
-        if name not in ORDERS or call.node in inside or _is_in_dataset(module, call.node):
+        function = getattr(module.function_around(call.node), "name", None)
+        if (
+            name not in ORDERS
+            or call.node in inside
+            or function in called
+            or _is_in_dataset(module, call.node)
+        ):
             continue
         library = name.partition(".")[0].replace("sklearn", "numpy")
         is_given = any(call.argument(ORDERS[name], word) is not None for word in GIVEN)
         if not is_given and not is_seeded(module.program, library):
             yield call
+
+
+def _calls_in_loops(module: Module) -> Iterator[ast.Call]:
+    return (node for loop in loops_of(module) for node in ast.walk(loop) if isinstance(node, ast.Call))
 
 
 def _is_in_dataset(module: Module, node: ast.AST) -> bool:

@@ -15,7 +15,7 @@ from dp2ddp.codemod.small_idiomatic.training import trains
 
 FIGURE = re.compile(r"loss|acc(uracy)?$|correct|hits|(^|_)acc", re.IGNORECASE)
 ASKS = {"isnan", "isinf", "isfinite", "item", "any", "all", "len"}
-SHOWING = ("print", "info", "add_scalar", "log", "set_postfix", "set_description", "write", "append")
+SHOWING = ("print", "info", "add_scalar", "log", "set_postfix", "set_description", "write")
 
 
 def loops_of(module: Module) -> list[ast.AST]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 
-from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small_idiomatic.looking import calls_in
 from dp2ddp.codemod.small_idiomatic.models import wraps_of
@@ -44,8 +44,12 @@ def _mean(module: Module, loss: ast.expr) -> Mean:
         return Mean.WEIGHTED
     if any(_compares_rows(node) for _, node in (*outer, *inner)):
         return Mean.OF_PAIRS
+    is_whole = any(_is_of_the_batch(node) for _, node in inner)
     is_known = (
-        means and not any(_is_foreign(*part) for part in outer) and not any(_is_mean(*part) for part in inner)
+        not is_whole
+        and means
+        and not any(_is_foreign(*part) for part in outer)
+        and not any(_is_mean(*part) for part in inner)
     )
     return Mean.OF_ROWS if is_known else Mean.UNKNOWN
 
@@ -93,6 +97,18 @@ def _compares_rows(node: ast.AST) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
 
 
+def _is_of_the_batch(node: ast.AST) -> bool:
+    """`z.mean(0)`: a figure of all rows inside of the loss."""
+    match node:
+        case ast.Call(
+            func=ast.Attribute(attr="mean" | "std" | "var" | "sum"), args=[ast.Constant(value=0), *_]
+        ):
+            return True
+        case ast.Call(keywords=[ast.keyword(arg="dim" | "axis", value=ast.Constant(value=0))]):
+            return True
+    return False
+
+
 def _is_foreign(module: Module, node: ast.AST) -> bool:
     """Whether what is called is of another library than torch."""
     names = [module.name(node.func)] if isinstance(node, ast.Call) else []
@@ -135,3 +151,34 @@ def _returned(module: Module, call: ast.Call) -> list[tuple[Module, ast.expr]]:
     ]
     returns = ((home, each) for home, node in functions for each in ast.walk(node))
     return [(home, each.value) for home, each in returns if isinstance(each, ast.Return) and each.value]
+
+
+def sums(module: Module) -> Iterator[ast.stmt]:
+    """Losses that are sums, of which DDP makes 1 / W."""
+    for call in module.calls:
+        given = call.keyword("reduction")
+        is_sum = given is not None and isinstance(given.value, ast.Constant) and given.value.value == "sum"
+        if (
+            is_sum
+            and not _is_divided(module, call)
+            or call.method == "sum"
+            and _is_differentiated(module, call)
+        ):
+            yield module.statement(call.node)
+
+
+def _is_divided(module: Module, call: Call) -> bool:
+    """`cross_entropy(out, y, reduction="sum") / x.size(0)`: a mean, after all."""
+    parent = module.parents[call.node]
+    return isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Div) and parent.left is call.node
+
+
+def _is_differentiated(module: Module, call: Call) -> bool:
+    """`loss = (...).sum()` and then `loss.backward()`, or both at once: the sum is the outermost call."""
+    flow = module.program.flow
+    return any(
+        call.node is origin
+        for each in module.calls
+        if each.method == "backward"
+        for _, origin in flow.origins(module, each.node.func.value)  # type: ignore[attr-defined]  # it is a method
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.codemod.small_idiomatic.scripts import idiomatic, names_of, script
 from tests.codemod.scripts import converted
+from tests.codemod.small_idiomatic.scripts import idiomatic, names_of, script
 
 
 @pytest.mark.parametrize(
