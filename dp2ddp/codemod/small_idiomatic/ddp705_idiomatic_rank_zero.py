@@ -21,6 +21,7 @@ from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, remark, words_of
 BECAUSE = "rank 0 writes"
 READ_ALONE = "let rank 0 read it, too, and broadcast what it finds; or take the exact style"
 STORE = "every rank opens this store to write: rank 0 alone should, or each its own"
+LOOSE = (ast.IfExp, ast.Lambda, ast.NamedExpr, ast.BoolOp)  # what `and` would tear
 BLOCKS = ("body", "orelse", "finalbody")
 
 
@@ -190,7 +191,13 @@ def _guards(module: Module, guarded: dict[ast.stmt, None]) -> Iterator[Finding]:
     words = words_of(module)
     names = wrapped_names(module.program)
     for run in _runs(module, guarded):
-        yield Change(Guard(run[0], run[-1], words.is_rank0, BECAUSE), ("dist",))
+        parent = module.parents[run[0]]
+        if isinstance(parent, ast.If) and parent.body == run and not parent.orelse:
+            code = "({test})" if isinstance(parent.test, LOOSE) else "{test}"
+            test = {"test": parent.test}
+            yield Change(Replace(parent.test, f"{code} and {words.is_rank0}", BECAUSE, test), ("dist",))
+        else:
+            yield Change(Guard(run[0], run[-1], words.is_rank0, BECAUSE), ("dist",))
         if _is_read_again(module, run[-1]):
             code = f"{words['dist']}.barrier()  # before others read it"
             yield Change(InsertAfter(run[-1], code, "other ranks read what rank 0 writes"), ("dist",))

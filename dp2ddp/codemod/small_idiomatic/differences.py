@@ -60,7 +60,14 @@ def _of_data(program: Program) -> Iterator[StyleDifference]:
             "every rank trains on batches that are not shared out (comments say where): nothing is faster, and where "
             "ranks draw apart, the batch is W times as large"
         )
-        causes = ("other-order", "repeated-rows", "batch-size", "batchnorm-rows", "other-random-numbers")
+        causes = (
+            "other-order",
+            "repeated-rows",
+            "padded-rows",
+            "batch-size",
+            "batchnorm-rows",
+            "other-random-numbers",
+        )
         yield StyleDifference("whole batches", text, causes, certain=False)
     if any(not loader.shuffles for loader in shared):
         yield from _of_layers(program)

@@ -10,7 +10,7 @@ from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import LOOPS
 from dp2ddp.codemod.small.clock_course import Course
 from dp2ddp.codemod.small_idiomatic.loaders import loaders_of
-from dp2ddp.codemod.small_idiomatic.looking import last_word
+from dp2ddp.codemod.small_idiomatic.looking import is_elif, last_word
 from dp2ddp.codemod.small_idiomatic.training import trains
 
 FIGURE = re.compile(r"loss|acc(uracy)?$|correct|hits|(^|_)acc", re.IGNORECASE)
@@ -72,9 +72,7 @@ def skipping(module: Module) -> Iterator[ast.If]:
             for each in ast.walk(node.test)
         )
         leaves = isinstance(node.body[-1], (ast.Continue, ast.Break)) and not node.orelse
-        parent = module.parents[node]
-        is_elif = isinstance(parent, ast.If) and node in parent.orelse  # nothing can stand before it
-        if asks and leaves and not is_elif and loop is not None and trains(module, loop):
+        if asks and leaves and not is_elif(module, node) and loop is not None and trains(module, loop):
             yield node
 
 

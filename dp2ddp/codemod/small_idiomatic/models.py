@@ -257,3 +257,17 @@ def runs_often(wrap: Wrap) -> bool:
             key = last_word(call.node.func), function
             count[key] = count.get(key, 0) + 1
     return any(each > 1 for each in count.values())
+
+
+def asks_devices(module: Module, test: ast.expr) -> bool:
+    """Whether a condition is about devices: `if torch.cuda.device_count() > 1:`, `if device.type == "cuda":`."""
+    flow = module.program.flow
+    named = (each for each in ast.walk(test) if isinstance(each, (ast.Name, ast.Attribute)))
+    origins = [(module, test), *(origin for each in named for origin in flow.origins(module, each))]
+    return any(_is_of_devices(home, part) for home, origin in origins for part in ast.walk(origin))
+
+
+def _is_of_devices(module: Module, node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and node.value.startswith("cuda")
+    return isinstance(node, ast.Call) and (module.name(node.func) or "").startswith("torch.cuda.")
