@@ -32,16 +32,9 @@ from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, names_cuda, rema
 INITIALISES = re.compile(r"apply$|_?(init|reset)")
 APART = "ranks that do not wrap it would train apart"
 PLAIN = (
-    ast.Name,
-    ast.Attribute,
-    ast.Constant,
-    ast.Compare,
-    ast.BoolOp,
-    ast.UnaryOp,
-    ast.expr_context,
-    ast.cmpop,
+    *(ast.Name, ast.Attribute, ast.Constant, ast.Compare, ast.BoolOp, ast.UnaryOp),
+    *(ast.expr_context, ast.cmpop, ast.boolop, ast.unaryop),
 )
-PLAIN += (ast.boolop, ast.unaryop)
 CHANGED = "changed behind the wrap, by each rank for itself: set a seed, or move it above the wrap"
 BECAUSE = "each rank trains on its own GPU; gradients are averaged over the ranks"
 
@@ -186,7 +179,8 @@ def _wrapped(wrap: Wrap) -> Iterator[Finding]:
 
 def _insisted(wrap: Wrap) -> Iterator[Finding]:
     """`assert args.parallel`: ranks that are not wrapped would train apart, and nobody would see it."""
-    module, child = wrap.module, wrap.call.node
+    module = wrap.module
+    child: ast.AST = wrap.call.node
     wraps = {each.call.node for each in wraps_of(module.program)}
     for each in module.around(wrap.call.node):
         if isinstance(each, FUNCTIONS):
@@ -203,7 +197,7 @@ def _insisted(wrap: Wrap) -> Iterator[Finding]:
                 yield Change(InsertBefore(each, f'assert {test}, "{APART}"', APART, apart=False))
             else:
                 yield remark(module, each, APART)
-        child = each  # type: ignore[assignment]  # the way up
+        child = each
 
 
 def _moved(wrap: Wrap, last: ast.stmt, code: str, needed: tuple[str, ...]) -> Iterator[Finding]:

@@ -76,7 +76,7 @@ class OwnDeviceLoad(IdiomaticRule):
                 yield Change(SetArgument(call.node, "map_location", code, why), ("torch",))
             if _may_follow(module, call.node, saving):
                 code = f"{words['dist']}.barrier()  # rank 0 has written"
-                before = InsertBefore(_asked(module, call.node), code, "rank 0 has written", apart=False)
+                before = InsertBefore(_question_or_load(module, call.node), code, "rank 0 has written", apart=False)
                 yield Change(before, ("dist",))
         for statement in _wrappers_saved(module):
             yield remark(module, statement, WRAPPER)
@@ -113,7 +113,7 @@ def _may_follow(
     )
 
 
-def _asked(module: Module, node: ast.AST) -> ast.stmt:
+def _question_or_load(module: Module, node: ast.AST) -> ast.stmt:
     """The statement of a load, or the `if os.path.exists(path):` around it: all ranks must come to the barrier."""
     statement = module.statement(node)
     for each in module.around(statement):

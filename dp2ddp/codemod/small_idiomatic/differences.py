@@ -43,8 +43,8 @@ class StyleDifference:
 
 def find_differences(program: Program) -> tuple[StyleDifference, ...]:
     """From how DataParallel trains: in the order of cause and effect."""
-    found = (_of_data(program), _of_draws(program), _of_losses(program), _of_figures(program))
-    return tuple(dict.fromkeys(difference for each in found for difference in each))
+    groups = (_of_data(program), _of_draws(program), _of_losses(program), _of_figures(program))
+    return tuple(dict.fromkeys(difference for each in groups for difference in each))
 
 
 # --- data

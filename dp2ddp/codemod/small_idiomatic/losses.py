@@ -142,10 +142,10 @@ def _parts(
 def _returned(module: Module, call: ast.Call) -> list[tuple[Module, ast.expr]]:
     """What a function of the program returns, or the forward of an object."""
     named = [(module, call.func), *((home, each.func) for home, each in _made(module, call.func))]
-    found = [definition for home, each in named if (definition := home.definition(each))]
+    definitions = [definition for home, each in named if (definition := home.definition(each))]
     functions = [
         (home, node)
-        for home, each in found
+        for home, each in definitions
         for node in (each.body if isinstance(each, ast.ClassDef) else [each])
         if isinstance(node, ast.FunctionDef) and (node is each or node.name == "forward")
     ]

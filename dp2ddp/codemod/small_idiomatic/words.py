@@ -160,7 +160,7 @@ def remark(module: Module, node: ast.AST, text: str) -> Change:
 
 
 def _first_of_line(module: Module, statement: ast.stmt) -> ast.stmt:
-    """Of `if late: x = 1; y = 2` the whole: comments stand on lines of their own."""
+    """The whole of `if late: x = 1; y = 2`: comments stand on lines of their own."""
     for each in module.around(statement):
         if isinstance(each, ast.stmt) and each.lineno == statement.lineno:
             statement = each

@@ -30,7 +30,6 @@ OTHERWISE = {
     "effects/init_distributed_mode": "refused",
     "effects/names_from_the_clock": "crash",  # a folder named by each rank's own number
     "effects/prefix_by_hand": "crash",  # one row is left for a rank's batch norm
-    "effects/questions_behind_flags": "crash",  # asks a person, on each rank
     "effects/skip_small_batches": "crash",  # counts its batches by the batch size
     "effects/tokens_drive_the_schedule": "crash",  # ends by a count of the rank's own tokens
     "effects/whole_model_pickled": "crash",  # pickles the wrapper
