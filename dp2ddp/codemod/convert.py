@@ -20,7 +20,7 @@ from dp2ddp.codemod.plan import FilePlan, plan_file
 from dp2ddp.codemod.reading import read_program
 from dp2ddp.codemod.rule import Rule, pick_rules
 from dp2ddp.codemod.small.looked_up import may_look_up
-from dp2ddp.codemod.small.ours import of_the_user, refuse_other_helpers
+from dp2ddp.codemod.small.ours import of_the_user, refuse_lone_script, refuse_other_helpers
 from dp2ddp.codemod.small.start import join_of
 from dp2ddp.codemod.small.unread import unread_libraries
 from dp2ddp.codemod.small.wraps import find_wraps, named_wraps
@@ -118,6 +118,8 @@ def plan_program(project: Project, options: Options) -> ProgramPlan | None:
         return None
     program = read_program(project)
     refuse_other_helpers(program, frozenset(all_templates().names))
+    if not find_wraps(program):
+        refuse_lone_script(program)
     chosen = _rules_for(program, rules)
     plans = tuple(plan_file(module, chosen, options.accept) for module in of_the_user(program))
     planned = ProgramPlan(program, plans)

@@ -50,11 +50,12 @@ def _install(watch: _ForwardObserver) -> None:
     parallel.scatter = watch.wrapped_module(parallel.scatter)
     wrapper.scatter_kwargs = watch.chunks(wrapper.scatter_kwargs)
     ddp.forward = watch.inputs(ddp.forward)
-    ddp.__init_subclass__ = classmethod(lambda cls: watch.template(cls))
+    module: Any = torch.nn.Module
+    module.__init_subclass__ = classmethod(watch.helper)
 
 
 class _ForwardObserver:
-    """The functions of torch and of the template, with an eye on what they are given."""
+    """The functions of torch and of the helpers, with an eye on what they are given."""
 
     def __init__(self, recorder: Recorder | RowCounter) -> None:
         self._observer = recorder
@@ -87,31 +88,31 @@ class _ForwardObserver:
         return scatter_kwargs
 
     def inputs(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """torch's own DistributedDataParallel, in scripts that were converted by hand."""
+        """torch's own DistributedDataParallel, in ports and under WholeBatchDDP."""
 
         @functools.wraps(original)
         def forward(wrapper: Any, *inputs: Any, **kwargs: Any) -> Any:
             self._observer.saw_module(wrapper.module)
-            self.saw([(inputs, kwargs)], 0, wrapper.module)
+            # WholeBatchDDP knows of a rank without rows, which computes others'
+            caller = sys._getframe(1).f_locals if type(wrapper).__name__ == "WholeBatchDDP" else {}
+            self.saw([(inputs, kwargs) if caller.get("has_rows", True) else None], 0, wrapper.module)
             return original(wrapper, *inputs, **kwargs)
 
         return forward
 
-    def template(self, cls: Any) -> None:
-        """The template's wrapper (templates/ddp.py: ReplicaDDP.enter), of which a converted script has its own copy."""
-        original = vars(cls).get("enter")
-        if original is None or "has_rows" not in vars(cls):
+    def helper(self, cls: Any, **kwargs: Any) -> None:
+        """WholeBatchParallel (templates/small/model.py), of which a converted script has its own copy."""
+        super(torch.nn.Module, cls).__init_subclass__(**kwargs)
+        original = vars(cls).get("run_replica")
+        if original is None or cls.__name__ != "WholeBatchParallel":
             return
 
-        def enter(wrapper: Any, *arguments: Any) -> Any:
+        def run_replica(wrapper: Any, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
             self._observer.saw_module(wrapper.module)
-            entered = original(wrapper, *arguments)
-            part = entered[-1]
-            own = (part.inputs, part.kwargs) if wrapper.has_rows(part) else None
-            self.saw([own], wrapper.dim, wrapper.module)
-            return entered
+            self.saw([(inputs, kwargs) if has_rows else None], wrapper.dim, wrapper.module)
+            return original(wrapper, replica, has_rows, inputs, kwargs)
 
-        cls.enter = enter
+        cls.run_replica = run_replica
 
 
 class _RowRecorder(_ForwardObserver):

@@ -129,8 +129,8 @@ class TestFolder:
         del after[RECORD]  # of what was written, by which owners' edits are known
         assert sorted(name for name in after if after[name] != before.get(name)) == CHANGED
         assert after["lib/models/net.py"] == MODELS.replace(
-            "import torch.nn as nn\n", "import torch.nn as nn\nfrom ddp_helpers import OneStreamParallel\n"
-        ).replace("nn.DataParallel(Net().cuda())", "OneStreamParallel(Net().cuda())")
+            "import torch.nn as nn\n", "import torch.nn as nn\nfrom ddp_helpers import WholeBatchParallel\n"
+        ).replace("nn.DataParallel(Net().cuda())", "WholeBatchParallel(Net().cuda())")
         assert 'os.system("rm -r everything")' in after["lib/utils.py"]
 
     def test_without_a_place_nothing_is_written_and_the_ways_are_named(self, project: Path) -> None:
@@ -307,7 +307,7 @@ class TestAScriptThatIsImported:
         result = convert("train.py")
 
         assert result.exit_code == 3
-        assert "must keep its name; use -o FOLDER" in result.stderr
+        assert "1 local module must change too (engine.py); use -o FOLDER" in result.stderr
         assert convert("train.py", "-o", "ddp").exit_code == 0
         assert (imported / "ddp" / "ddp_helpers.py").exists()
 

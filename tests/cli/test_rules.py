@@ -27,7 +27,7 @@ def test_a_page_explains_and_shows() -> None:
     assert result.exit_code == 0
     assert result.stdout.startswith("# DDP201 data-parallel\n")  # without the line for who edits docs/rules
     assert "## Why" in result.stdout
-    assert "+net = GraphDDP(net).cuda()" in result.stdout
+    assert "+net = WholeBatchDDP(net)" in result.stdout
 
 
 def test_a_family_is_listed() -> None:

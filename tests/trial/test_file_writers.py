@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,8 @@ import pytest
 from dp2ddp.copies.linked import copy_by_links
 from dp2ddp.copies.scratch import Copies
 from dp2ddp.runtime.stage import Mode, Stage
-from dp2ddp.runtime.written_files import Write, Writes
-from dp2ddp.trial.file_writers import left_to_every_rank, written_by_many, written_outside
+from dp2ddp.runtime.written_files import Writes
+from dp2ddp.trial.file_writers import written_by_many, written_outside
 from dp2ddp.trial.prepare import Prepared, RunKind
 
 
@@ -47,18 +45,6 @@ def test_a_file_that_several_ranks_begin_anew_is_named(tmp_path: Path) -> None:
     (found,) = written_by_many(run, run.workspaces[0].left_behind())
     assert (found.path, found.ranks) == ("net.pt", (0, 1))
     assert re.fullmatch(r"is written by ranks 0, 1 \(test_file_writers.py:\d+\)", found.what)
-
-
-def test_what_a_conversion_leaves_to_every_rank_is_named_wherever_it_lies(tmp_path: Path) -> None:
-    run = prepared(tmp_path / "ddp")
-    folder = run.workspaces[0].folder
-    line = {"place": "train_ddp.py:8", "every_rank": True}
-    written = [Write(False, str(folder / "out"), **line), Write(False, "/elsewhere/log.txt", **line)]  # type: ignore[arg-type]
-    lines = [json.dumps(astuple(each)) for each in (*written, Write(True, str(folder / "own.txt")))]
-    (Path(run.stage.run_folder) / "rank1.writes").write_text("\n".join(lines))
-    found = {each.path: (each.what, each.ranks) for each in left_to_every_rank(run)}
-    what = "is written by ranks 0, 1 (train_ddp.py:8)", (0, 1)
-    assert found == {"out": what, "/elsewhere/log.txt": what}
 
 
 def test_one_rank_may_write_as_often_as_it_likes(tmp_path: Path) -> None:

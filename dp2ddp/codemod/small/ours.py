@@ -63,6 +63,17 @@ def refuse_other_helpers(program: Program, helpers: frozenset[str]) -> None:
             )
 
 
+def refuse_lone_script(program: Program) -> None:
+    """A ConversionError for a script whose model was wrapped for ranks with another script: it was not converted."""
+    for module in program.modules[1:]:
+        wraps = [name for name in _imported_helpers(module) if name.startswith("WholeBatch")]
+        if wraps and not _is_pasted(module) and not has_joined(program.entry):
+            raise ConversionError(
+                f"{program.entry.source.name}: {module.source.name} was converted with another script, and this one was "
+                "not; convert it in the project as it was before (-o FOLDER)"
+            )
+
+
 def _imported_helpers(module: Module) -> Iterator[str]:
     for node in module.all(ast.ImportFrom):
         if node.module in (NAME, PACKAGE):
