@@ -168,7 +168,7 @@ def _report(
     conversion: Conversion, written: str | None, show_diff: bool, as_json: bool, to_stdout: bool
 ) -> None:
     """Results go to stdout, remarks to stderr: with --diff, or a script on stdout, the report is a remark."""
-    from dp2ddp.report.conversion import conversion_json, conversion_text
+    from dp2ddp.report.conversion_text import conversion_json, conversion_text
 
     if show_diff:
         click.echo(_shown(conversion), nl=False)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dp2ddp.codemod.acceptance import AcceptOption, Comments
-from dp2ddp.codemod.answers import answered, stale_comments
+from dp2ddp.codemod.answered import answered, stale_comments
 from dp2ddp.codemod.edits import Hazard, Note, PassTo, TextEdit
 from dp2ddp.codemod.gone import Gone, gone_with
 from dp2ddp.codemod.model.modules import Module

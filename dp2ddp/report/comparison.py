@@ -34,7 +34,7 @@ class Report:
     surroundings: tuple[tuple[str, str], ...] = ()  # (label, words): versions, seeds, the command
     failure: str = ""  # why nothing was found on the next number of devices
     failed: Mapping[str, object] | None = None  # the same as data: who waited where (report/failure_text.py)
-    accepted: tuple[Mapping[str, object], ...] = ()  # hazards that a person answered (report/conversion.py)
+    accepted: tuple[Mapping[str, object], ...] = ()  # answered hazards (report/conversion_text.py)
     port: str = ""  # a version of the user's own, as the user named it
     convert: str = ""  # the command that writes our conversion, which `launch` starts
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dp2ddp.codemod.choices import EXACT
-from dp2ddp.report.conversion import OF_MISSING, accepted_text
 from dp2ddp.report.conversion_report import (
     ConversionReport,
     how_to_answer,
@@ -14,6 +13,7 @@ from dp2ddp.report.conversion_report import (
     rules_of,
     written_files,
 )
+from dp2ddp.report.conversion_text import OF_MISSING, accepted_text
 from dp2ddp.report.markdown_parts import facts_table, folded, folded_changes, inline_code, plain
 from dp2ddp.report.script_changes import changes_of
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.choices import EXACT
 from dp2ddp.report.change_view import ShownChange, shown_change
-from dp2ddp.report.conversion import OF_MISSING, accepted_text, conversion_json
 from dp2ddp.report.conversion_report import (
     ConversionReport,
     how_to_answer,
@@ -17,6 +16,7 @@ from dp2ddp.report.conversion_report import (
     source_line,
     written_files,
 )
+from dp2ddp.report.conversion_text import OF_MISSING, accepted_text, conversion_json
 from dp2ddp.report.pages import rendered
 from dp2ddp.report.script_changes import changes_of
 

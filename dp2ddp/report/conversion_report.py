@@ -12,7 +12,7 @@ from dp2ddp.codemod.acceptance import option_text
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.planned import Planned
 from dp2ddp.codemod.rule import all_rules
-from dp2ddp.report.conversion import verdict
+from dp2ddp.report.conversion_text import verdict
 from dp2ddp.report.surroundings import conversion_surroundings
 
 

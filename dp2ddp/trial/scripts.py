@@ -71,7 +71,7 @@ def conversion_of(
     from dp2ddp.codemod.conversion import Options
     from dp2ddp.codemod.convert import convert
     from dp2ddp.codemod.helpers import HelperPlace
-    from dp2ddp.report.conversion import conversion_text
+    from dp2ddp.report.conversion_text import conversion_text
 
     options = Options(
         helpers=helpers or HelperPlace.BESIDE, renew_helpers=True, accept=accept

@@ -176,7 +176,9 @@ class TestWriting:
 
         convert(script, "--import")
 
-        assert (script.parent / "train_ddp.py").read_bytes().endswith(b"net = WholeBatchParallel(net)  # \xe9\n")
+        assert (
+            (script.parent / "train_ddp.py").read_bytes().endswith(b"net = WholeBatchParallel(net)  # \xe9\n")
+        )
 
 
 class TestLooking:

@@ -8,7 +8,7 @@ from pathlib import Path
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.convert import convert
 from dp2ddp.codemod.helpers import HelperPlace
-from dp2ddp.report.conversion import conversion_json, conversion_text, verdict
+from dp2ddp.report.conversion_text import conversion_json, conversion_text, verdict
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project
 from tests.codemod.scripts import converted

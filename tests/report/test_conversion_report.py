@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.report.code_colours import changed_parts, painted, stretches_of
-from dp2ddp.report.conversion import conversion_json
 from dp2ddp.report.conversion_markdown import markdown
 from dp2ddp.report.conversion_page import page
 from dp2ddp.report.conversion_report import next_steps, rules_of
+from dp2ddp.report.conversion_text import conversion_json
 from dp2ddp.report.report_files import write_report
 from tests.codemod.scripts import converted
 from tests.report.made_up import EVIL

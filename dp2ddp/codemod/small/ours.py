@@ -69,8 +69,8 @@ def refuse_lone_script(program: Program) -> None:
         wraps = [name for name in _imported_helpers(module) if name.startswith("WholeBatch")]
         if wraps and not _is_pasted(module) and not has_joined(program.entry):
             raise ConversionError(
-                f"{program.entry.source.name}: {module.source.name} was converted with another script, and this one was "
-                "not; convert it in the project as it was before (-o FOLDER)"
+                f"{program.entry.source.name}: {module.source.name} was converted with another script, and this one "
+                "was not; convert it in the project as it was before (-o FOLDER)"
             )
 
 

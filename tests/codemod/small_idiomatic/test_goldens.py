@@ -9,7 +9,7 @@ from corpus.cases import HERE as CORPUS
 
 from dp2ddp.codemod.conversion import Conversion, Options
 from dp2ddp.codemod.small_idiomatic.convert import convert_idiomatic
-from dp2ddp.report.conversion import conversion_text
+from dp2ddp.report.conversion_text import conversion_text
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project, read_project
 
