@@ -20,7 +20,7 @@ from dp2ddp.runtime.written_files import read_writes
 FORKING = """
 import os, sys, torch
 from pathlib import Path
-import dp2ddp.templates.rank_zero_output
+import dp2ddp.templates.small.checkpoints
 from dp2ddp.runtime.guard import guard
 
 for folder in Path(sys.argv[1]).iterdir():
@@ -50,9 +50,8 @@ CASES = {
     "truncate": "import os; os.truncate('big', 1)",
     "chmod": "import os; os.chmod('big', 0o600)",
     "torch.save": "import torch; torch.save(1, 'big')",
-    "the helpers' torch.save": "from dp2ddp.templates.rank_zero_output import save_completely as save; save(1, 'big')",
-    "the same, in a linked folder": "from dp2ddp.templates.rank_zero_output import save_completely as save; "
-    "save(1, 'linked/x')",
+    "the helpers' torch.save": "from dp2ddp.helpers import save_completely as save; save(1, 'big')",
+    "the same, in a linked folder": "from dp2ddp.helpers import save_completely as save; save(1, 'linked/x')",
 }
 
 
