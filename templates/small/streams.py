@@ -2,7 +2,8 @@
 
 import random
 import sys
-from typing import Any, Callable, List, Optional
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator, List, Optional
 
 import torch
 import torch.distributed as dist
@@ -80,3 +81,34 @@ def set_device_states(states: Any) -> None:
     """torch.cuda.set_rng_state_all()."""
     torch.cuda.set_rng_state(states[0])
     ReplicaStream.begin(states[min(dist.get_rank(), len(states) - 1)].clone())
+
+
+def get_device_state(device: Any = 0) -> torch.Tensor:
+    """torch.cuda.get_rng_state(device), of any device of the run."""
+    return get_device_states()[index_of(device)]
+
+
+def set_device_state(new_state: torch.Tensor, device: Any = 0) -> None:
+    """torch.cuda.set_rng_state(new_state, device), of any device of the run."""
+    if index_of(device) == 0:
+        torch.cuda.set_rng_state(new_state)
+    elif index_of(device) == dist.get_rank():
+        ReplicaStream.begin(new_state.clone())
+
+
+@contextmanager
+def fork_streams(devices: Any = None, enabled: bool = True) -> Iterator[None]:
+    """torch.random.fork_rng(): what replicas draw from goes back to where it was as well."""
+    forked = range(dist.get_world_size()) if devices is None else [*map(index_of, devices)]
+    is_on_device = torch.cuda.is_available()
+    before = ReplicaStream.current() if is_on_device else None
+    with torch.random.fork_rng(
+        [torch.cuda.current_device()] if is_on_device and 0 in forked else [], enabled
+    ):
+        yield
+    if is_on_device and enabled and dist.get_rank() in forked:
+        ReplicaStream.begin(before)
+
+
+def index_of(device: Any) -> int:
+    return device if isinstance(device, int) else torch.device(device).index or 0

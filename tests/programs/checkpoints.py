@@ -139,7 +139,7 @@ if args.resume:
     try:
         model.load_state_dict(torch.load(path("unprefixed")))
     except RuntimeError as error:
-        print("Missing key" in str(error), "Unexpected key" in str(error), str(error).splitlines()[0])
+        print("Missing key" in str(error), "Unexpected key" in str(error), type(error).__name__)
     go_on("refused", model)
 
     model = make()

@@ -24,7 +24,9 @@ SPELLINGS = {
             "manual_seed_all",
             "seed",
             "seed_all",
+            "get_rng_state",
             "get_rng_state_all",
+            "set_rng_state",
             "set_rng_state_all",
         )
     },
