@@ -21,6 +21,7 @@ for x, y in loader:
 print(seen, right, len(x), x.shape[0], y.numel())
 """,
     "a second loader": """
+from torch.utils.data import DataLoader
 other = DataLoader(TensorDataset(data[:22] * 2, labels[:22]), batch_size=8)
 for x, y in other:
     out = net(x)
@@ -54,7 +55,6 @@ for x, y in loader:
     print(f"{F.cross_entropy(net(x), y).item():.5f}", int(y.sum()), f"{x.sum().item():.3f}")
 """,
 }
-# share: large batches, so that each rank moves its rows alone; shard: samples that load alone
 SCRIPT = """
 import torch
 import torch.nn as nn
@@ -65,7 +65,7 @@ torch.manual_seed(0)
 data, labels = torch.randn(38, 4000), torch.arange(38) % 5
 net = nn.DataParallel(nn.Linear(4000, 5))
 optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
-loader = DataLoader(TensorDataset(data, labels), batch_size=8, shuffle=True)
+loader = DataLoader(TensorDataset(data, labels), batch_size=8, shuffle=True, num_workers=WORKERS)
 for x, y in loader:
     loss = F.cross_entropy(net(x), y)
     optimizer.zero_grad()
@@ -76,16 +76,17 @@ for x, y in loader:
 
 
 @pytest.fixture
-def converted(tmp_path: Path) -> Callable[[str], tuple[str, str]]:
-    """Script and conversion, for one way to load; the script's `# later` is in both."""
+def converted(tmp_path: Path) -> Callable[[int], tuple[str, str]]:
+    """Script and conversion, for a loader with so many workers; the script's `# later` is in both."""
 
-    def convert(data: str) -> tuple[str, str]:
-        (tmp_path / "train.py").write_text(SCRIPT)
-        command = [sys.executable, "-m", "dp2ddp", "convert", "train.py", "--data", data]
+    def convert(workers: int) -> tuple[str, str]:
+        script = SCRIPT.replace("WORKERS", str(workers))
+        (tmp_path / "train.py").write_text(script)
+        command = [sys.executable, "-m", "dp2ddp", "convert", "train.py"]
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
         text = (tmp_path / "train_ddp.py").read_text()
-        assert f"{data}(DataLoader" in text
-        return SCRIPT, text
+        assert ("Rank0Loader(" in text) is (workers > 0)
+        return script, text
 
     return convert
 
@@ -107,21 +108,11 @@ def ended(folder: Path, texts: tuple[str, str], lines: str) -> list[subprocess.C
 
 
 @pytest.mark.torchrun
-def test_where_batches_are_shared_all_that_the_owner_adds_is_right(
-    tmp_path: Path, converted: Callable[[str], tuple[str, str]]
+@pytest.mark.parametrize("workers", [0, 2], ids=["each rank loads", "rank 0 loads"])
+def test_all_that_the_owner_adds_is_right(
+    tmp_path: Path, converted: Callable[[int], tuple[str, str]], workers: int
 ) -> None:
-    alone, ranks = ended(tmp_path, converted("share"), "".join(EDITS.values()))
+    alone, ranks = ended(tmp_path, converted(workers), "".join(EDITS.values()))
     assert ranks.returncode == 0, ranks.stderr
     assert ranks.stdout == alone.stdout
     assert len(alone.stdout.splitlines()) >= 11
-
-
-@pytest.mark.torchrun
-@pytest.mark.parametrize(
-    "name", ["counts samples by the batch's size", pytest.param("a second loader", marks=pytest.mark.slow)]
-)
-def test_where_each_rank_loads_its_rows_it_is_right_or_raises(
-    tmp_path: Path, converted: Callable[[str], tuple[str, str]], name: str
-) -> None:
-    alone, ranks = ended(tmp_path, converted("shard"), EDITS[name])
-    assert ranks.returncode != 0 or ranks.stdout == alone.stdout

@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .broadcast import exchange_numbers
 from .draws import ReplicaDraws
 from .ranks import init_distributed, together
-from .replicas import make_replica, share_tensors, versions_of
+from .replicas import make_replica, run_alone, share_tensors, versions_of
 from .rows import gather_rows
 from .trees import map_tensors, tensors_of
 
@@ -39,7 +39,7 @@ class WholeBatchDDP(DistributedDataParallel):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.is_alone or not together():
-            return self.module(*inputs, **kwargs)
+            return run_alone(self.module, inputs, kwargs)
         rank, world, draws = dist.get_rank(), dist.get_world_size(), ReplicaDraws()
         if torch.is_grad_enabled():
             self.check([*self.module.parameters()])

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from .draws import ReplicaDraws
 from .meeting import SideEffects, meet
 from .ranks import init_distributed, together
-from .replicas import make_replica, share_tensors, versions_of
+from .replicas import make_replica, run_alone, share_tensors, versions_of
 from .rows import Rows
 from .sums import GradientSums
 from .trees import map_tensors, tensors_of
@@ -43,7 +43,7 @@ class WholeBatchParallel(torch.nn.Module):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if dist.get_world_size() == 1 or len(self.device_ids) == 1 or not together():
-            return self.module(*inputs, **kwargs)
+            return run_alone(self.module, inputs, kwargs)
         return compute_own_rows(self.module, self.dim, self.run_replica, inputs, kwargs)
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
@@ -87,7 +87,7 @@ def data_parallel_on_ranks(
     """torch.nn.parallel.data_parallel, over the ranks."""
     inputs = inputs if isinstance(inputs, tuple) else (inputs,)
     if dist.get_world_size() == 1 or device_ids is not None and len(device_ids) == 1:
-        return module(*inputs, **(module_kwargs or {}))
+        return run_alone(module, inputs, module_kwargs or {})
     return compute_own_rows(module, dim, run_replica, inputs, module_kwargs or {})
 
 

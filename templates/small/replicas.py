@@ -6,6 +6,7 @@ import torch
 import torch.distributed as dist
 
 from .broadcast import group_of
+from .trees import map_tensors
 
 
 def share_tensors(tensors: Sequence[torch.Tensor]) -> None:
@@ -39,6 +40,13 @@ def make_replica(module: torch.nn.Module, copies: Mapping[Any, torch.Tensor]) ->
                 setattr(replica, name, copies[parameter])
                 replica._former_parameters[name] = copies[parameter]
     return replicas[module]
+
+
+def run_alone(module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
+    """A forward on one device, to which DataParallel moves what it is given."""
+    device = next((parameter.device for parameter in module.parameters()), None)
+    inputs, kwargs = map_tensors(lambda tensor: tensor.to(device or tensor.device), (inputs, kwargs))
+    return module(*inputs, **kwargs)
 
 
 def versions_of(module: torch.nn.Module) -> Tuple[List[int], List[int]]:

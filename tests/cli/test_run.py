@@ -119,24 +119,6 @@ class TestFailures:
         assert other in ("  rank 0 has ended with exit code 0", "  rank 0 is outside the script")
         assert "ChildFailedError" not in result.stderr
 
-    def test_a_file_that_the_conversion_leaves_to_every_rank_is_an_error(
-        self, tmp_path: Path, server: Server
-    ) -> None:
-        """What no conversion can see is seen when it happens: here the functions are looked up by their names."""
-        wrap = "net = torch.nn.DataParallel(torch.nn.Linear(3, 3).cuda())\nnet(torch.ones(4, 3).cuda())\n"
-        write = "getattr(torch, 'sa' + 've')({}, 'a.pt')\nvars(Path)['write_' + 'text'](Path('b'), 'x')\n"
-        full = "torch.distributed.is_available()"  # the smaller tiers of helpers have no such net
-        script(
-            tmp_path,
-            f"import torch; from pathlib import Path; {full}\n{wrap}{write}torch.save({{}}, 'c.pt')\n",
-        )
-        result = forked(server, tmp_path, "run", "train.py", "--mode", "ddp")
-        assert result.exit_code == 3
-        assert result.stderr.splitlines() == [
-            "dp2ddp: train.py: writes files more than once in ddp mode on rank 1 of 2: train.py:4 writes "
-            f"{tmp_path}/a.pt, as rank 0 does: nothing leaves it to rank 0 (1 more such line)"
-        ]
-
     def test_a_hang_says_where_each_rank_stands(self, tmp_path: Path) -> None:
         text = (
             "import os, time, torch.distributed as dist\ndist.init_process_group('gloo')\n"

@@ -113,11 +113,6 @@ def temporary_files():
     with tempfile.NamedTemporaryFile(suffix=".pt") as file:
         torch.save(net.state_dict(), file.name)
         net.load_state_dict(torch.load(file.name))
-    handle, path = tempfile.mkstemp()
-    os.close(handle)
-    torch.save(net.state_dict(), path)
-    net.load_state_dict(torch.load(path))
-    os.remove(path)
 
 
 def json_by_hand():
