@@ -3,10 +3,6 @@
 gloo adds around a ring, chunk by chunk, in an order of its own. From three ranks on that rounds differently, and a
 float32 run drifts away from DataParallel's however right it is. Added in order it is the same to the last bit, so
 that any bit that differs means something (docs/semantics.md#order-of-sums).
-
-The factor W that the template puts on gradients, and the 1/W by which torch's reducer undoes it, are left out as well:
-a third of three times x is not always x. With them goes what undoes itself of earlier backward passes, whose sums all
-ranks hold in .grad (accumulation): the reducer sums .grad as a whole. So these sums stand aside meanwhile.
 """
 
 from __future__ import annotations
@@ -34,7 +30,6 @@ def add_in_rank_order(patches: Patches) -> None:
     ddp: Any = DistributedDataParallel
     patches.set(ddp, "register_comm_hook", _remembering(ddp.register_comm_hook))
     patches.set(ddp, "forward", _hooking(ddp.forward))
-    patches.set(torch.autograd.Function, "__init_subclass__", classmethod(_without_factor))
 
 
 def ordered_sum(tensor: torch.Tensor, group: Any) -> torch.Tensor:
@@ -115,12 +110,7 @@ def _hooking(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def forward(self: Any, *inputs: Any, **kwargs: Any) -> Any:
         if not getattr(self, _HOOKED, False) and hasattr(self, "reducer"):
-            is_template = type(self.module).__name__ == "ReducedCall"
-            hook = _Hook(self.process_group, 1.0 if is_template else 1 / self.process_group.size())
-            if is_template:
-                EarlierGradients(
-                    [parameter for parameter in self.module.parameters() if parameter.requires_grad]
-                )
+            hook = _Hook(self.process_group)
             self.register_comm_hook(hook, _call)
             setattr(self, _HOOKED, hook)
         return original(self, *inputs, **kwargs)
@@ -131,8 +121,8 @@ def _hooking(original: Callable[..., Any]) -> Callable[..., Any]:
 class _Hook:
     """What the reducer does (reducer.cpp: times 1/W on the way into the bucket, then the sum), in order."""
 
-    def __init__(self, group: Any, factor: float) -> None:
-        self._group, self._factor = group, factor
+    def __init__(self, group: Any) -> None:
+        self._group, self._factor = group, 1 / group.size()
         self._instead: Callable[[Any], Any] | None = None
 
     @property
@@ -148,54 +138,11 @@ class _Hook:
             return instead
         buffer = bucket.buffer()
         with torch._C.DisableTorchFunction():
-            total = ordered_sum(buffer * self._factor if self._factor != 1.0 else buffer, self._group)
+            total = ordered_sum(buffer * self._factor, self._group)
         future: torch.futures.Future[Any] = torch.futures.Future()
         future.set_result(total)
         return future
 
 
-class EarlierGradients:
-    """The gradients that parameters have from earlier backward passes, during the next one."""
-
-    def __init__(self, parameters: list[torch.nn.Parameter]) -> None:
-        self.held: list[tuple[torch.nn.Parameter, torch.Tensor]] = []
-        for parameter in parameters:
-            parameter.register_hook(functools.partial(self.hold, parameter))  # type: ignore[no-untyped-call]
-
-    def hold(self, parameter: torch.nn.Parameter, gradient: torch.Tensor) -> None:
-        """A gradient is about to be added to .grad."""
-        if parameter.grad is None:
-            return
-        if not self.held:
-            _at_the_end(self.add_later)
-        self.held.append((parameter, parameter.grad))
-        parameter.grad = None
-
-    def add_later(self) -> None:
-        """Behind the reducer, whose own callback came into the queue after this one."""
-        _at_the_end(self.add)
-
-    def add(self) -> None:
-        with torch.no_grad(), torch._C.DisableTorchFunction():
-            for parameter, earlier in self.held:
-                parameter.grad = earlier if parameter.grad is None else earlier.add_(parameter.grad)
-        self.held.clear()
-
-
-def _at_the_end(callback: Callable[[], None]) -> None:
-    """Call something at the end of the backward pass that is running."""
-    torch.autograd.Variable._execution_engine.queue_callback(callback)
-
-
 def _call(hook, bucket):  # type: ignore[no-untyped-def]  # torch compares annotations by value; ours would be texts
     return hook(bucket)
-
-
-def _without_factor(cls: Any, /, **kwargs: Any) -> None:
-    """The template's ScaleGradient and RowsIntoWhole (templates/whole.py), of which a converted script has its own."""
-    super(torch.autograd.Function, cls).__init_subclass__(**kwargs)
-    if cls.__name__ == "ScaleGradient" and "backward" in vars(cls):
-        cls.backward = staticmethod(lambda ctx, gradient: (gradient, None))
-    if cls.__name__ == "RowsIntoWhole" and "forward" in vars(cls):
-        into_whole = cls.forward
-        cls.forward = staticmethod(lambda ctx, layout, factor, *rest: into_whole(ctx, layout, 1.0, *rest))

@@ -12,8 +12,9 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 _WRAPPERS = (DataParallel, DistributedDataParallel)
-# Of templates/lean.py, which is copied into scripts: known by their names.
-_OWN_WRAPPERS = {"WholeBatchParallel", "OneStreamParallel"}
+_OWN_WRAPPER = (
+    "WholeBatchParallel"  # of templates/small/model.py, which is copied into scripts: known by its name
+)
 Table = tuple[str, dict[str, torch.Tensor | None]]  # the name of a module, and its buffers or parameters
 
 
@@ -112,4 +113,6 @@ def _unwrapped(root: nn.Module, name: str) -> str:
 
 
 def _is_wrapper(module: nn.Module) -> bool:
-    return isinstance(module, _WRAPPERS) or type(module).__name__ in _OWN_WRAPPERS
+    return isinstance(module, _WRAPPERS) or any(
+        kind.__name__ == _OWN_WRAPPER for kind in type(module).__mro__
+    )

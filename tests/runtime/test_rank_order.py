@@ -49,24 +49,7 @@ said.clear()
 gradient(late_hook=own_hook)
 assert said  # one that it registers after the first forward as well
 
-class ReducedCall(torch.nn.Linear):  # as the template's wrapper has it
-    pass
-
-def accumulated():
-    model = ReducedCall(1, 2, bias=False).cuda(rank)
-    ddp = DistributedDataParallel(model, device_ids=[rank])
-    first = [3.0, 0.0, 0.0][rank]
-    ddp(torch.full((1, 1), first, device=f"cuda:{rank}")).sum().backward()
-    holder = model.weight.grad
-    for _ in range(2):
-        ddp(torch.full((1, 1), own, device=f"cuda:{rank}")).sum().backward()
-    assert model.weight.grad is holder
-    sums = model.weight.grad.flatten().tolist()
-    model.weight.grad = None
-    ddp(torch.full((1, 1), first, device=f"cuda:{rank}")).sum().backward()
-    return [*sums, *model.weight.grad.flatten().tolist()]
-
-print(found, count.item(), accumulated())
+print(found, count.item())
 """
 
 pytestmark = pytest.mark.torchrun
@@ -95,4 +78,4 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_every_sum_is_in_the_order_of_the_ranks(run: Run, rank: int) -> None:
     assert run.codes == (0, 0, 0), run.output(rank, "err")
-    assert run.output(rank).strip() == "[[0.0], [0.0], [0.0], [0.0], [0.0]] 3 [3.0, 3.0, 3.0, 3.0]"
+    assert run.output(rank).strip() == "[[0.0], [0.0], [0.0], [0.0], [0.0]] 3"

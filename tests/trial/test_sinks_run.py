@@ -109,12 +109,6 @@ def a_temporary_folder():
     print("gone", not os.path.exists(folder))
 
 
-def temporary_files():
-    with tempfile.NamedTemporaryFile(suffix=".pt") as file:
-        torch.save(net.state_dict(), file.name)
-        net.load_state_dict(torch.load(file.name))
-
-
 def json_by_hand():
     with Path("out/log.json").open("w") as file:
         json.dump({"loss": 1.5}, file)
@@ -163,7 +157,6 @@ a_shelf()
 a_memory_map()
 an_archive()
 a_temporary_folder()
-temporary_files()
 json_by_hand()
 moved()
 print(sorted(path.name for path in Path("out").iterdir()))
