@@ -23,6 +23,7 @@ for rows in (7, 4, 1):  # on three devices: 3, 3, 1; 2, 2, 0; 1, 0, 0
     optimizer.step()
     optimizer.zero_grad()
 """
+JOIN = "\nfrom dp2ddp.helpers import init_distributed\ninit_distributed()"
 WRAPPERS = {
     "DataParallel": "from torch.nn import DataParallel as Wrapper",
     "WholeBatchDDP": "from dp2ddp.helpers import WholeBatchDDP as Wrapper",
@@ -40,7 +41,9 @@ def forwards(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[Fo
     with Server() as server:
         for name, wrapper in WRAPPERS.items():
             room = tmp_path_factory.mktemp(name)
-            (room / "train.py").write_text(SCRIPT.format(wrapper=wrapper))
+            (room / "train.py").write_text(
+                SCRIPT.format(wrapper=wrapper if name == "DataParallel" else wrapper + JOIN)
+            )
             mode: Mode = "dp" if name == "DataParallel" else "ddp"
             stage = Stage(
                 str(room / "train.py"), mode, 3, str(room), str(room / "run"), "train.py",
