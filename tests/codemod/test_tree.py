@@ -10,10 +10,12 @@ import pytest
 
 from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.edits import InsertBefore
-from dp2ddp.codemod.facts.script import Script
+from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.tree import read_tree
 from dp2ddp.errors import ConversionError
 from dp2ddp.source.files import SourceFile, dominant_newline, read_source
+from dp2ddp.source.projects import Project
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KINDS = (ast.stmt, ast.Call, ast.Name, ast.Attribute, ast.keyword, ast.Constant, ast.Tuple, ast.GeneratorExp)
@@ -40,12 +42,14 @@ ODD = {
 }
 
 
-def script_of(text: str) -> Script:
-    return Script(SourceFile(None, text, newline=dominant_newline(text)))
+def script_of(text: str) -> Module:
+    return Program(Project(SourceFile(None, text, newline=dominant_newline(text)))).entry
 
 
-def found(script: Script) -> int:
-    nodes = [node for node in script.scopes.nodes if isinstance(node, KINDS) and is_expression(script, node)]
+def found(script: Module) -> int:
+    nodes = [
+        node for node in ast.walk(script.tree) if isinstance(node, KINDS) and is_expression(script, node)
+    ]
     tree = read_tree(script, nodes)
     assert tree.printed(tree.module) == script.source.text
     for node in nodes:
@@ -54,10 +58,10 @@ def found(script: Script) -> int:
     return len(nodes)
 
 
-def is_expression(script: Script, node: ast.AST) -> bool:
+def is_expression(script: Module, node: ast.AST) -> bool:
     """Patterns of `match` are none; before Python 3.12 `ast` places what is inside f-strings wrongly."""
-    around = [type(one) for one in script.scopes.ancestors(node)]
-    in_slice = isinstance(node, ast.Tuple) and isinstance(script.scopes.parents[node], ast.Subscript)
+    around = [type(one) for one in script.around(node)]
+    in_slice = isinstance(node, ast.Tuple) and isinstance(script.parents[node], ast.Subscript)
     return (
         not in_slice
         and ast.JoinedStr not in around
@@ -71,7 +75,7 @@ def test_odd_texts(name: str) -> None:
 
 
 def test_every_node_of_many_files_is_found() -> None:
-    total = sum(found(Script(read_source(path))) for path in FILES)
+    total = sum(found(Program(Project(read_source(path))).entry) for path in FILES)
     assert total > 30_000
 
 
