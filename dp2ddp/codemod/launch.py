@@ -2,67 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from dp2ddp.codemod.facts import Facts, gather_facts
+from dp2ddp.codemod.facts import Facts
 from dp2ddp.codemod.facts.orders import hash_orders
 from dp2ddp.codemod.facts.script import literal
 from dp2ddp.launch.job import Job, command_line, standalone_words
-from dp2ddp.source.projects import Project
-
-
-@dataclass(frozen=True)
-class Readiness:
-    """What somebody must know of a script before several processes run it."""
-
-    still_wrapped: str | None  # the place, "train.py:34", where it still uses DataParallel
-    joins: bool  # something in it makes the processes one run
-    settings: Mapping[str, str]
-    visible_devices: str | None  # what it sets CUDA_VISIBLE_DEVICES to
-    reads_checkpoints: bool
-
-
-# What joins a process group, in the words of torch and of those who call it for their users.
-JOINING = re.compile(
-    r"\b(?:init_process_group|init_distributed|join_process_group|DistributedDataParallel|Accelerator|Fabric"
-    r"|Trainer|deepspeed|horovod)\b"
-)
-
-
-# What reads a checkpoint, in torch and in libraries around it.
-READING = re.compile(
-    r"\b(?:torch\.load|load_state_dict|load_checkpoint|load_from_checkpoint|load_state|dcp\.load)\b"
-)
-
-
-def readiness(project: Project) -> Readiness:
-    """Whether torchrun may start this script as it stands, and what it needs in its environment."""
-    facts = gather_facts(project)
-    devices = literal(facts.entry.visible_devices)
-    texts = [project.entry.text, *(module.source.text for module in project.modules)]
-    joins = any(map(JOINING.search, texts))
-    return Readiness(
-        # what merely may be DataParallel, under another name, counts where nothing else makes several processes one
-        still_wrapped=_first_wrap(facts)
-        or (facts.script.source.name if facts.uses_data_parallel and not joins else None),
-        joins=joins,
-        settings=settings_of(facts),
-        visible_devices=devices if isinstance(devices, str) else None,
-        reads_checkpoints=any(map(READING.search, texts)),
-    )
-
-
-def _first_wrap(facts: Facts) -> str | None:
-    places = (
-        f"{file.script.source.name}:{wrap.call.node.lineno}"
-        for file in facts.files
-        for wrap in file.wraps
-        if not wrap.is_single
-    )
-    return next(places, None)
 
 
 def world_of(facts: Facts) -> int | None:

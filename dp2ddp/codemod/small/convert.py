@@ -84,15 +84,20 @@ def plan_program(project: Project, options: Options) -> ProgramPlan | None:
     for module in project.modules:  # half a conversion helps nobody
         if MENTION.search(module.source.text):
             parse(module.source)
-    project = replace(project, modules=tuple(each for each in project.modules if not is_of_dp2ddp(each.name)))
-    command = console_script(project.entry.path) if project.entry.path else None
-    starts = frozenset([command.function] if command else [])
-    program = Program(project, canonical, knows, LOOKUPS, starts, read_tree)
+    program = read_program(project)
     refuse_other_helpers(program, frozenset(small_library().names))
     chosen = _rules_for(program, rules)
     plans = tuple(plan_file(module, chosen, options.accept) for module in of_the_user(program))
     planned = ProgramPlan(program, plans)
     return replace(planned, plans=tuple(map(with_unused_imports, plans))) if planned.converts else planned
+
+
+def read_program(project: Project) -> Program:
+    """The files of a project as one model, without dp2ddp's own."""
+    project = replace(project, modules=tuple(each for each in project.modules if not is_of_dp2ddp(each.name)))
+    command = console_script(project.entry.path) if project.entry.path else None
+    starts = frozenset([command.function] if command else [])
+    return Program(project, canonical, knows, LOOKUPS, starts, read_tree)
 
 
 def _rules_for(program: Program, rules: Sequence[Rule]) -> Sequence[Rule]:

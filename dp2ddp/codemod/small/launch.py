@@ -20,11 +20,15 @@ def launch_line(program: Program, world: int | None, is_project: bool) -> str:
     name = str(path) if path else "train_ddp.py"
     package = program.project.entry_module.rpartition(".")[0]
     module = f"{package}.{name.rpartition('/')[2].removesuffix('.py')}" if package else None
-    return command_line(standalone_words(Job(name, module, gpus=world)), dict(_settings(program)))
+    return command_line(standalone_words(Job(name, module, gpus=world)), settings_of(program))
+
+
+def settings_of(program: Program) -> dict[str, str]:
+    """The environment variables that ranks need from their first moment on."""
+    return dict(_settings(program))
 
 
 def _settings(program: Program) -> Iterator[tuple[str, str]]:
-    """The environment variables that ranks need from their first moment on."""
     reach = program.reach
     if any(reach.runs(module, node) for module in of_the_user(program) for node in hash_orders(module)):
         yield "PYTHONHASHSEED", "0"
