@@ -12,8 +12,8 @@ from pathlib import Path
 
 import libcst
 
-from dp2ddp.codemod.convert import Options, convert
-from dp2ddp.codemod.small.convert import plan_program
+from dp2ddp.codemod.conversion import Options
+from dp2ddp.codemod.convert import convert, plan_program
 from dp2ddp.source.parsing import _parse
 from dp2ddp.source.projects import read_project
 

@@ -20,20 +20,14 @@ from dp2ddp.codemod.edits import (
     TextEdit,
 )
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.program import Program
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.files import SourceFile, dominant_newline
-from dp2ddp.source.projects import Project
+from tests.codemod.scripts import module_of
 
 Make = Callable[[Module], list[TextEdit]]
 
 
-def script_of(text: str) -> Module:
-    return Program(Project(SourceFile(None, text, newline=dominant_newline(text)))).entry
-
-
 def edited(text: str, make: Make) -> str:
-    script = script_of(text)
+    script = module_of(text)
     after = edit_text(script, make(script))
     ast.parse(after.replace("async=", "asynk="))
     return after

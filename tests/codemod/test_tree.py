@@ -11,15 +11,18 @@ import pytest
 from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.edits import InsertBefore
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.tree import read_tree
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.files import SourceFile, dominant_newline, read_source
-from dp2ddp.source.projects import Project
+from dp2ddp.source.files import read_source
+from tests.codemod.scripts import module_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 KINDS = (ast.stmt, ast.Call, ast.Name, ast.Attribute, ast.keyword, ast.Constant, ast.Tuple, ast.GeneratorExp)
-FILES = [*ROOT.glob("tests/corpus/*/*.py"), *ROOT.glob("examples/*/train.py"), *ROOT.glob("templates/*.py")]
+FILES = [
+    *ROOT.glob("tests/corpus/*/*.py"),
+    *ROOT.glob("examples/*/train.py"),
+    *ROOT.glob("templates/**/*.py"),
+]
 
 ODD = {
     "form feeds": "\x0cimport a\n\n\x0c\nclass A:\n    x = 1\n\x0c\n   \x0c    y = 2\n",
@@ -40,10 +43,6 @@ ODD = {
     "tuples": "f((a), (b))\nf(((a), b))\nx = ((1, 2), 3)\ny = 1,\nz = ()\nw = (a), (b)\n",
     "many targets": "for (a, b), c in d: (e, [f]) = g = h; del a, (b)\n",
 }
-
-
-def script_of(text: str) -> Module:
-    return Program(Project(SourceFile(None, text, newline=dominant_newline(text)))).entry
 
 
 def found(script: Module) -> int:
@@ -71,11 +70,11 @@ def is_expression(script: Module, node: ast.AST) -> bool:
 
 @pytest.mark.parametrize("name", ODD)
 def test_odd_texts(name: str) -> None:
-    assert found(script_of(ODD[name]))
+    assert found(module_of(ODD[name]))
 
 
 def test_every_node_of_many_files_is_found() -> None:
-    total = sum(found(Program(Project(read_source(path))).entry) for path in FILES)
+    total = sum(found(module_of(read_source(path).text)) for path in FILES)
     assert total > 30_000
 
 
@@ -83,7 +82,7 @@ def test_every_node_of_many_files_is_found() -> None:
 def test_edits_behind_what_is_odd_find_their_place(name: str) -> None:
     text = ODD[name].rstrip() if name.endswith("at the end") else ODD[name]
     text = text if text.endswith(("\n", "\r")) else text + "\n"
-    script = script_of(text + "last()\n")
+    script = module_of(text + "last()\n")
 
     after = edit_text(script, [InsertBefore(script.tree.body[-1], "new()", "")])
 
@@ -93,7 +92,7 @@ def test_edits_behind_what_is_odd_find_their_place(name: str) -> None:
 
 @pytest.mark.parametrize("above", ["", "# c\n", "# c\n\n"])
 def test_a_form_feed_stays_before_the_first_statement(above: str) -> None:
-    script = script_of(f"{above}\x0cdef f():\n    pass\n")
+    script = module_of(f"{above}\x0cdef f():\n    pass\n")
 
     after = edit_text(script, [InsertBefore(script.tree.body[0], "new()", "")])
 
@@ -103,12 +102,12 @@ def test_a_form_feed_stays_before_the_first_statement(above: str) -> None:
 
 def test_what_libcst_cannot_print_is_refused_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dp2ddp.codemod.libcst_text._ODD", __import__("re").compile("(?!)"))
-    script = script_of("x = 1\n\x0cy = 2\n")
+    script = module_of("x = 1\n\x0cy = 2\n")
     with pytest.raises(ConversionError, match="<stdin>:2: libcst cannot print this line"):
         read_tree(script, script.tree.body)
 
 
 def test_the_limit_of_recursion_is_put_back() -> None:
     limit = sys.getrecursionlimit()
-    found(script_of("x = 1\n"))
+    found(module_of("x = 1\n"))
     assert sys.getrecursionlimit() == limit

@@ -87,7 +87,7 @@ def _wraps_of(module: Module) -> Iterator[Wrap]:
             yield Wrap(module, node, Call(parent, module.name(node)) if is_called else None)  # type: ignore[arg-type]
 
 
-def world_of(wraps: tuple[Wrap, ...]) -> int | None:
+def largest_count(wraps: tuple[Wrap, ...]) -> int | None:
     """How many devices the script names; None if it takes what is there."""
     counts = {wrap.count for wrap in wraps} - {None}
     return max(counts, default=None)  # type: ignore[type-var]  # no None among them

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from dp2ddp.codemod.convert import Conversion
+from dp2ddp.codemod.conversion import Conversion
 from tests.codemod.sink_scripts import MARK, PATHS, SinkScript, sink_scripts
 from tests.codemod.small.clock_scripts import METER, OWN, SHARED
 from tests.codemod.small.scripts import WRAP, converted
