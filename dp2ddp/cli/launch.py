@@ -23,7 +23,7 @@ from dp2ddp.launch.job import Job
 from dp2ddp.launch.targets import TARGETS, Given, Launcher, Target
 
 if TYPE_CHECKING:
-    from dp2ddp.codemod.launch import Readiness
+    from dp2ddp.codemod.readiness import Readiness
 
 DEVICES = "CUDA_VISIBLE_DEVICES"
 
@@ -113,7 +113,7 @@ def _job(
     place: Target,
 ) -> Job:  # fmt: skip
     """What to start; a SourceError for a script that must be converted first."""
-    from dp2ddp.codemod.launch import readiness
+    from dp2ddp.codemod.readiness import readiness
     from dp2ddp.source.projects import read_project
     from dp2ddp.trial.scripts import module_of, script_file
 

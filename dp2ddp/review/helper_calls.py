@@ -11,23 +11,23 @@ from dp2ddp.review.own_file import OwnFile
 from dp2ddp.source.helper_module import IMPORTED
 
 # Take a whole batch, the same on every rank: each runs its rows of it, and all get the outputs of all.
-WRAPPERS = frozenset(
-    {
-        *("WholeBatchDDP", "WholeBatchDropoutDDP", "WholeBatchParallel", "OneStreamParallel"),
-        *("ExactDDP", "GraphDDP", "InTurnDDP", "DataParallelOnRanks", "SyncedOnRanks"),
-    }
-)
+WRAPPERS = frozenset({"WholeBatchDDP", "WholeBatchParallel", "WholeBatchInTurns", "DataParallelOnRanks"})
 # All ranks must call these together, each of which waits for the others.
 MEETINGS = frozenset(
     {
-        *("run_on_rank0", "ask_rank0", "make_on_rank0", "rank0_first", "save_on_rank0", "open_on_rank0"),
-        *("LogFile", "make_handler_on_rank0", "load_on_rank0"),
-        *("on_rank_zero", "write_on_rank_zero", "object_on_rank_zero", "open_on_rank_zero"),
-        *("save_on_rank_zero", "rank_zero_first", "tracker_on_rank_zero"),
+        *(
+            "run_on_rank0",
+            "ask_rank0",
+            "make_on_rank0",
+            "make_handler_on_rank0",
+            "rank0_first",
+            "save_on_rank0",
+        ),
+        *("open_on_rank0", "open_by_on_rank0", "open_path_on_rank0", "write_on_rank0", "iterate_on_rank0"),
     }
 )
-LOADERS = frozenset({"Rank0Loader", "load_on_rank0", "share", "shard"})
-JOINS = frozenset({"init_distributed", "join_process_group"})
+LOADERS = frozenset({"Rank0Loader"})
+JOINS = frozenset({"init_distributed"})
 
 
 def helper_of(file: OwnFile, function: ast.AST) -> str:

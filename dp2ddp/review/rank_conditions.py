@@ -120,9 +120,12 @@ class RankConditions:
 
         `args.local_rank == 0` need not: in a converted script nobody may set it.
         """
-        return any(self._is_asked(node) for node in ast.walk(test))
+        return self._asks_now(test, frozenset())
 
-    def _is_asked(self, node: ast.AST) -> bool:
+    def _asks_now(self, test: ast.AST, seen: frozenset[ast.AST]) -> bool:
+        return test not in seen and any(self._is_asked(node, seen | {test}) for node in ast.walk(test))
+
+    def _is_asked(self, node: ast.AST, seen: frozenset[ast.AST]) -> bool:
         if isinstance(node, ast.Call):
             name = self.module.name(node.func) or ""
             if name == "torch.distributed.get_rank" or helper_of(self.file, node.func) == "own_rank":
@@ -137,7 +140,7 @@ class RankConditions:
         if not isinstance(node, ast.Name):
             return False
         values = self.file.values(node)
-        return bool(values) and all(value is not None and self.asks_now(value) for value in values)
+        return bool(values) and all(value is not None and self._asks_now(value, seen) for value in values)
 
     def one_rank_condition(self, node: ast.AST) -> ast.If | None:
         """The `if` by which only one rank comes to a node, within its function."""
@@ -237,26 +240,33 @@ class RankConditions:
         texts = [_text(node) for node in ast.walk(expression)]
         if any(map(PERHAPS_RANK.search, names)) or any(map(NAMES_RANK.search, texts)):
             return True
-        return any(self._comes_from_rank(word, frozenset()) for word in (*names, *texts) if word)
+        return any(self._comes_from_rank(word) for word in {*names, *texts} - {""})
 
-    def _comes_from_rank(self, word: str, seen: frozenset[str]) -> bool:
+    def _comes_from_rank(self, word: str) -> bool:
         """Whether anything that a name of this word may stand for is a rank, or was chosen by one."""
-        if word in seen or word in self._without_rank:
-            return False
-        if word in self._indices:
-            return True
+        pending, seen = [word], {word}
+        while pending:
+            name = pending.pop()
+            if name in self._indices:
+                return True
+            words = set(self._words_behind(name)) - self._without_rank
+            if any(map(NAMES_RANK.search, words)):
+                return True
+            pending += words - seen
+            seen |= words
+        self._without_rank |= seen
+        return False
+
+    def _words_behind(self, word: str) -> Iterator[str]:
+        """The words of all that a name of this word is given."""
         for value in self._assigned_to(word):
             for node in _walk_without_devices(value):
-                inner = _word(node) or _text(node)
-                if inner and (NAMES_RANK.search(inner) or self._comes_from_rank(inner, seen | {word})):
-                    return True
-        self._without_rank.add(word)
-        return False
+                yield _word(node) or _text(node)
 
     @cached_property
     def _without_rank(self) -> set[str]:
         """Words that were followed to their ends."""
-        return set()
+        return {""}
 
     @cached_property
     def _indices(self) -> set[str]:

@@ -258,7 +258,7 @@ class TestTheConversionInShort:
 
         count = converted.partition(": ")[2].partition("\n")[0]  # of "train.py -> train_ddp.py: 4 edits"
         listed = [line for line in converted.splitlines() if re.match(r"  line \d", line)]
-        assert note["advice"].startswith(f"dp2ddp convert train.py: {count} in 1 file, ")
+        assert note["advice"].startswith(f"dp2ddp convert train.py: {count} in 1 file")
         assert count == f"{len(listed)} edits"
         assert any("nothing uses it any more" in line for line in listed)  # an edit that comes of the others
 

@@ -102,6 +102,9 @@ class Reader:
             if isinstance(node, SCOPES):
                 inner, outside = self._inner(node, scope), set(_outside(node))
                 pending += [(child, scope if child in outside else inner) for child in children]
+            elif isinstance(node, ast.arguments) and scope.outer is not None:
+                defaults = {*node.defaults, *node.kw_defaults}  # made where the function is, before it runs
+                pending += [(child, scope.outer if child in defaults else scope) for child in children]
             else:
                 pending += [(child, scope) for child in children]
 

@@ -11,6 +11,8 @@ from dp2ddp.review.check_rule import CheckRule, Problem
 from dp2ddp.review.ddp_script import DDPScript
 from dp2ddp.review.problems import Level
 
+BY_HELPER = "save as convert does, by the helper save_on_rank0(...)"
+
 
 class SaveOnEveryRank(CheckRule):
     """All ranks write the same checkpoint file at once.
@@ -87,16 +89,10 @@ class SaveOnEveryRank(CheckRule):
             if path is None or script.ranks.may_ask(path) or _is_in_memory(script, path):
                 continue
             if script.ranks.runs_on_all(call.node) and not _is_called_with_rank(script, call):
-                advice = _by_helper(script) or "save on one rank: if dist.get_rank() == 0"
+                advice = (
+                    BY_HELPER if script.whole_batch_wraps else "save on one rank: if dist.get_rank() == 0"
+                )
                 yield Problem(call.node, "every rank writes this file, all at the same time", advice)
-
-
-def _by_helper(script: DDPScript) -> str:
-    """How a converted script saves."""
-    if not script.whole_batch_wraps:
-        return ""
-    is_small = "init_distributed" in script.helper_calls.values()
-    return f"save as convert does, by the helper {'save_on_rank0' if is_small else 'save_on_rank_zero'}(...)"
 
 
 def _is_in_memory(script: DDPScript, path: ast.expr) -> bool:

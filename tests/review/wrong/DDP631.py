@@ -6,15 +6,15 @@ loader = Rank0Loader(data, batch_size=8, sampler=DistributedSampler(data))
 for x in loader:
     net(x).sum().backward()
 # ---
-from ddp_helpers import GraphDDP, join_process_group, share
+from ddp_helpers import WholeBatchParallel, init_distributed
 def step(x):
     net(x).sum().backward()
 def main():
-    join_process_group()
+    init_distributed()
     global net
-    net = GraphDDP(net)
+    net = WholeBatchParallel(net)
     sampler = DistributedSampler(data)
-    loader = share(DataLoader, data, batch_size=8, sampler=sampler)
+    loader = DataLoader(data, batch_size=8, sampler=sampler)
     for epoch in range(3):
         sampler.set_epoch(epoch)
         for x in loader:

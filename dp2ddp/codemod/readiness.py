@@ -1,0 +1,68 @@
+"""Whether torchrun may start a script as it stands, and what it needs in its environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dp2ddp.codemod.convert import OF_OTHERS
+from dp2ddp.codemod.launch import settings_of
+from dp2ddp.codemod.model.program import Program
+from dp2ddp.codemod.plan import plan_file
+from dp2ddp.codemod.reading import read_program
+from dp2ddp.codemod.rule import pick_rules
+from dp2ddp.codemod.small.ours import has_joined, of_the_user
+from dp2ddp.codemod.small.visible import visible_text
+from dp2ddp.codemod.small.wraps import find_wraps
+from dp2ddp.source.projects import Project
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """What somebody must know of a script before several processes run it."""
+
+    still_wrapped: str | None  # the place, "train.py:34", where it still uses DataParallel
+    joins: bool  # something in it makes the processes one run
+    settings: Mapping[str, str]
+    visible_devices: str | None  # what it sets CUDA_VISIBLE_DEVICES to
+    reads_checkpoints: bool
+
+
+# What joins a process group, in the words of torch and of those who call it for their users.
+JOINING = re.compile(
+    r"\b(?:init_process_group|init_distributed|join_process_group|DistributedDataParallel|Accelerator|Fabric"
+    r"|Trainer|deepspeed|horovod)\b"
+)
+# What reads a checkpoint, in torch and in libraries around it.
+READING = re.compile(
+    r"\b(?:torch\.load|load_state_dict|load_checkpoint|load_from_checkpoint|load_state|dcp\.load)\b"
+)
+
+
+def readiness(project: Project) -> Readiness:
+    """What a script and its local modules say."""
+    program = read_program(project)
+    texts = [project.entry.text, *(module.source.text for module in project.modules)]
+    joins = any(map(JOINING.search, texts))
+    return Readiness(
+        # what merely may be DataParallel, under another name, counts where nothing else makes several processes one
+        still_wrapped=_first_wrap(program)
+        or (program.entry.source.name if not joins and _may_be_wrapped(program) else None),
+        joins=joins,
+        settings=settings_of(program),
+        visible_devices=visible_text(program.entry),
+        reads_checkpoints=any(map(READING.search, texts)),
+    )
+
+
+def _first_wrap(program: Program) -> str | None:
+    wraps = (wrap for wrap in find_wraps(program) if not wrap.is_single)
+    return next((f"{wrap.module.source.name}:{wrap.node.lineno}" for wrap in wraps), None)
+
+
+def _may_be_wrapped(program: Program) -> bool:
+    """Whether DataParallel may be there in disguise."""
+    rules = [rule for rule in pick_rules((), ()) if rule.code in OF_OTHERS]
+    plans = (plan_file(module, rules, ()).plan for module in of_the_user(program))
+    return not has_joined(program.entry) and any(plan.hazards for plan in plans)
