@@ -10,24 +10,22 @@ from dp2ddp.codemod.acceptance import refuse_unmatched
 from dp2ddp.codemod.checks import check_result
 from dp2ddp.codemod.choices import EXACT
 from dp2ddp.codemod.conversion import MENTION, Conversion, FileConversion, Options
-from dp2ddp.codemod.facts.looked_up import may_look_up
 from dp2ddp.codemod.header import make_header
 from dp2ddp.codemod.helpers import HelperModule, HelperPlace, helper_module
-from dp2ddp.codemod.knowledge import canonical, knows
-from dp2ddp.codemod.knowledge.libraries import is_library
+from dp2ddp.codemod.knowledge.libraries import may_be_local
 from dp2ddp.codemod.launch import launch_line, world_of
 from dp2ddp.codemod.lift import all_templates
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plan import FilePlan, plan_file
+from dp2ddp.codemod.reading import read_program
 from dp2ddp.codemod.rule import Rule, pick_rules
-from dp2ddp.codemod.small.lookups import LOOKUPS
-from dp2ddp.codemod.small.ours import is_of_dp2ddp, of_the_user, read_tree, refuse_other_helpers
+from dp2ddp.codemod.small.looked_up import may_look_up
+from dp2ddp.codemod.small.ours import of_the_user, refuse_other_helpers
 from dp2ddp.codemod.small.start import join_of
 from dp2ddp.codemod.small.unread import unread_libraries
 from dp2ddp.codemod.small.wraps import find_wraps, named_wraps
 from dp2ddp.codemod.unused import with_unused_imports
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.console_scripts import console_script
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.parsing import garbage_waits, parse
 from dp2ddp.source.projects import Project
@@ -77,16 +75,11 @@ def convert(
     return replace(
         conversion,
         style=options.style,
-        missing=tuple(filter(_may_be_local, project.missing)),
-        unread=(*project.unread, *conversion.unread),
+        missing=tuple(filter(may_be_local, project.missing)),
+        unread=tuple(dict.fromkeys((*project.unread, *conversion.unread))),
         links=project.links,
         entry_module=project.entry_module,
     )
-
-
-def _may_be_local(name: str) -> bool:
-    """Whether an import that is not found may be a file of the project; a known library need not be installed."""
-    return not is_library(name)
 
 
 def _in_style(project: Project, options: Options, begin: Callable[[str], object]) -> Conversion:
@@ -123,13 +116,7 @@ def plan_program(project: Project, options: Options) -> ProgramPlan | None:
     if not _may_matter(project):
         parse(project.entry)  # a file that is no Python is an error all the same
         return None
-    for module in project.modules:  # half a conversion helps nobody
-        if MENTION.search(module.source.text):
-            parse(module.source)
-    project = replace(project, modules=tuple(each for each in project.modules if not is_of_dp2ddp(each.name)))
-    command = console_script(project.entry.path) if project.entry.path else None
-    starts = frozenset([command.function] if command else [])
-    program = Program(project, canonical, knows, LOOKUPS, starts, read_tree)
+    program = read_program(project)
     refuse_other_helpers(program, frozenset(all_templates().names))
     chosen = _rules_for(program, rules)
     plans = tuple(plan_file(module, chosen, options.accept) for module in of_the_user(program))
@@ -162,7 +149,8 @@ def _unchanged(planned: ProgramPlan) -> Conversion:
     """What is said, where nothing is written."""
     conversion = _conversion(planned, [each.module.source.text for each in planned.plans], None)
     wraps = find_wraps(planned.program)
-    return conversion if wraps else replace(conversion, unread=unread_libraries(planned.program.project))
+    libraries = () if wraps else unread_libraries(planned.program.project)
+    return replace(conversion, unread=(*conversion.unread, *libraries))
 
 
 def _edited(each: FilePlan, place: HelperPlace) -> str:
@@ -202,4 +190,5 @@ def _conversion(planned: ProgramPlan, texts: Sequence[str], helpers: HelperModul
         keeps_name=bool(program.project.entry_names),
         world=world,
         launch=launch_line(program, world, planned.is_project),
+        unread=program.project.unread,
     )

@@ -5,16 +5,14 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from dp2ddp.codemod.facts.script import HELPERS_END, HELPERS_START
 from dp2ddp.codemod.helpers import HelperPlace, import_texts
 from dp2ddp.codemod.lift import ImportLine, Library, Lifted, import_lines
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.scopes import Binds
 from dp2ddp.codemod.plan import FilePlan
-from dp2ddp.codemod.small.ours import pasted_lines
 from dp2ddp.codemod.small.start import last_import
 from dp2ddp.errors import ConversionError
-from dp2ddp.source.helper_module import IMPORTED, NAME, PACKAGE
+from dp2ddp.source.helper_module import HELPERS_END, HELPERS_START, IMPORTED, NAME, PACKAGE, pasted_lines
 
 
 @dataclass(frozen=True)
@@ -88,23 +86,20 @@ def _refuse_clashes(each: FilePlan, lifted: Lifted) -> None:
 
 # Names that templates and scripts both import, and the one thing that they mean.
 SHARED = {
-    "nn": ("torch.nn",),
-    "F": ("torch.nn.functional",),
-    "np": ("numpy",),
-    "Tensor": ("torch.Tensor",),
-    "Path": ("pathlib.Path",),
-    "Any": ("typing.Any",),
+    "dist": ("torch.distributed",),
     "timedelta": ("datetime.timedelta",),
     "DistributedDataParallel": ("torch.nn.parallel.DistributedDataParallel",),
     "DataLoader": ("torch.utils.data.DataLoader",),
-    "IterableDataset": ("torch.utils.data.IterableDataset",),
-    "TensorDataset": ("torch.utils.data.TensorDataset",),
-    "Callable": ("collections.abc.Callable", "typing.Callable"),
-    "Iterator": ("collections.abc.Iterator", "typing.Iterator"),
-    "Iterable": ("collections.abc.Iterable", "typing.Iterable"),
-    "Sequence": ("collections.abc.Sequence", "typing.Sequence"),
-    "Mapping": ("collections.abc.Mapping", "typing.Mapping"),
-    "partial": ("functools.partial",),
+    **{
+        name: (f"typing.{name}", f"collections.abc.{name}")
+        for name in ("Callable", "Collection", "Iterable", "Iterator", "Mapping", "Sequence")
+    },
+    **{name: (f"typing.{name}",) for name in ("Any", "Dict", "List", "NamedTuple", "Optional", "Tuple")},
     "contextmanager": ("contextlib.contextmanager",),
-    "dataclass": ("dataclasses.dataclass",),
+    "redirect_stdout": ("contextlib.redirect_stdout",),
+    "suppress": ("contextlib.suppress",),
+    "count": ("itertools.count",),
+    "islice": ("itertools.islice",),
+    "deque": ("collections.deque",),
+    "WeakSet": ("weakref.WeakSet",),
 }

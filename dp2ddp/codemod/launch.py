@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.small.lookups import LOOKUPS
+from dp2ddp.codemod.reading import read_program
 from dp2ddp.codemod.small.orders import hash_orders
-from dp2ddp.codemod.small.ours import of_the_user, read_tree
+from dp2ddp.codemod.small.ours import of_the_user
 from dp2ddp.codemod.small.start import join_of
 from dp2ddp.codemod.small.visible import visible_text
 from dp2ddp.codemod.small.wraps import find_wraps, largest_count
@@ -44,7 +43,7 @@ READING = re.compile(
 
 def readiness(project: Project) -> Readiness:
     """Whether torchrun may start this script as it stands, and what it needs in its environment."""
-    program = Program(project, canonical, knows, LOOKUPS, frozenset(), read_tree)
+    program = read_program(project)
     texts = [project.entry.text, *(module.source.text for module in project.modules)]
     return Readiness(
         still_wrapped=_first_wrap(program),

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from dp2ddp.codemod.facts.positions import Positions
+from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.model.scopes import Reader
 from dp2ddp.errors import ConversionError
 
@@ -90,7 +90,7 @@ class Template:
         self.helpers = {line.bound: line for line in self._imports() if line.module.startswith(".")}
 
     @cached_property
-    def names(self) -> Reader:
+    def scopes(self) -> Reader:
         """Needed only where helpers are pasted into a script, among names of its own."""
         return Reader(self.tree, ())
 
@@ -131,8 +131,8 @@ class Template:
         return self.positions.line_starts[index], self.text[self.positions.line_starts[index] : start]
 
     def _is_global(self, node: ast.Name) -> bool:
-        scope = self.names.scope_of[node].lookup(node.id)
-        return scope is None or scope is self.names.top
+        scope = self.scopes.scope_of[node].lookup(node.id)
+        return scope is None or scope is self.scopes.top
 
 
 def _names_in(node: ast.AST) -> Iterator[str]:

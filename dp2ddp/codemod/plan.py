@@ -10,15 +10,14 @@ from dataclasses import dataclass, replace
 from dp2ddp.codemod.acceptance import AcceptOption, Comments
 from dp2ddp.codemod.answers import answered, stale_comments
 from dp2ddp.codemod.edits import Hazard, Note, PassTo, TextEdit
-from dp2ddp.codemod.facts.positions import Positions
 from dp2ddp.codemod.gone import Gone, gone_with
 from dp2ddp.codemod.model.modules import Module
+from dp2ddp.codemod.model.positions import Positions
 from dp2ddp.codemod.planned import Plan, Planned, place
 from dp2ddp.codemod.rule import Change, Finding, Rule, all_rules
-from dp2ddp.codemod.small.ours import pasted_lines
 from dp2ddp.codemod.small.own_mode import OwnMode
 from dp2ddp.codemod.small.waiting import if_together
-from dp2ddp.source.helper_module import IMPORTED
+from dp2ddp.source.helper_module import IMPORTED, pasted_lines
 
 Edits = list[tuple[Planned, tuple[str, ...]]]  # with the helpers that each needs
 CODE = ("code", "helper", "test")  # the parts of edits that hold new code

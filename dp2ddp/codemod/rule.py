@@ -114,7 +114,8 @@ def rules_of_style(style: str) -> tuple[Rule, ...]:
 
 def all_rules() -> tuple[Rule, ...]:
     """Every rule there is, of all styles, by code."""
-    return tuple(rule for style in STYLES for rule in rules_of_style(style))
+    rules = (rule for style in STYLES for rule in rules_of_style(style))
+    return tuple(sorted(rules, key=lambda rule: rule.code))
 
 
 def rules_in(package: str, kind: type[AnyRule]) -> Iterator[AnyRule]:

@@ -79,7 +79,16 @@ def _is_said(module: Module, name: str, brought: str) -> bool:
     if word.search(brought) or re.search(rf"#\s*type:.*\b{re.escape(name)}\b", module.source.text):
         return True
     texts = (node.value for node in module.all(ast.Constant) if isinstance(node.value, str))
-    return any(len(text) < 200 and word.search(text) for text in texts)
+    return any(word.search(text) and _says(text, name) for text in texts)
+
+
+def _says(text: str, name: str) -> bool:
+    """Whether a text is an expression with a name in it."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
 
 
 def _is_taken(module: Module, name: str) -> bool:

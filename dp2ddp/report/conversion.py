@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dp2ddp.codemod.acceptance import option_text
+from dp2ddp.codemod.choices import EXACT
 from dp2ddp.codemod.conversion import Conversion
 from dp2ddp.codemod.edits import Hazard
 from dp2ddp.codemod.helpers import HelperModule
@@ -28,10 +29,11 @@ def conversion_text(conversion: Conversion, written: str | None) -> str:
 def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
     yield verdict(conversion, written)
     if conversion.changed:
-        yield ""
-        if conversion.style != "exact":
+        if conversion.style != EXACT:
+            yield ""
             yield from _differences(conversion)
         if conversion.helpers:
+            yield ""
             yield f"  helpers: {_helpers(conversion.helpers)}"
         yield ""
         yield from (f"  {_place(edit)}  {edit.because} ({edit.code})" for edit in listed(conversion.edits))
@@ -59,7 +61,7 @@ def _lines(conversion: Conversion, written: str | None) -> Iterator[str]:
     if conversion.changed and (written or not conversion.hazards):
         yield ""
         yield _start(conversion, written)
-        if conversion.style != "exact" and written:
+        if conversion.style != EXACT and written:
             yield f"measure it: dp2ddp verify {shlex.quote(conversion.before.name)} --converted {shlex.quote(written)}"
 
 
@@ -105,7 +107,7 @@ def _used_by(conversion: Conversion) -> Iterator[str]:
     for entry in conversion.used_by:
         uses = ", ".join(map(str, entry.uses[:3])) + (", ..." if len(entry.uses) > 3 else "")
         yield f"used by {entry.path}, too: {uses}"
-    if conversion.style != "exact":
+    if conversion.style != EXACT:
         yield "        what was changed asks for a rank, so they need torchrun, too; convert into a copy: -o FOLDER"
         return
     yield "        started with python, they run as before, on one device; to run one on several, convert the project"

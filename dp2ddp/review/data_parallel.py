@@ -10,12 +10,12 @@ from pathlib import Path
 
 from dp2ddp.codemod.conversion import MENTION, Options
 from dp2ddp.codemod.edits import DropImport, Hazard
-from dp2ddp.codemod.facts.script import Script
 from dp2ddp.codemod.plan import FilePlan
 from dp2ddp.codemod.planned import WRAP_RULE, WRAP_RULES, Planned, listed
 from dp2ddp.errors import Dp2DdpError, SourceError
 from dp2ddp.review.files import read_bytes
 from dp2ddp.review.one_file import place_problem
+from dp2ddp.review.own_file import OwnFile
 from dp2ddp.review.problems import Level, PlacedProblem
 from dp2ddp.source.entries import does_something, import_of
 from dp2ddp.source.files import read_source
@@ -26,13 +26,13 @@ NO_ENTRY = "dp2ddp convert the script that starts the training: none of the file
 MOST = 500  # modules of a script; to plan the conversion of more takes minutes, and gigabytes
 
 
-def names_data_parallel(script: Script) -> bool:
+def names_data_parallel(file: OwnFile) -> bool:
     """Whether the code of a file names DataParallel; what stands in comments and texts wraps nothing."""
     words = (
-        *script.by_word,
-        *(name for path in script.scopes.top.imports.values() for name in path.split(".")),
+        *file.module.by_word,
+        *(name for path in file.module.top.imported() for name in path.split(".")),
     )
-    return any(MENTION.fullmatch(word) for word in words) or "torch.nn" in script.scopes.stars
+    return any(MENTION.fullmatch(word) for word in words) or "torch.nn" in file.module.stars
 
 
 def may_wrap(path: str) -> bool:
@@ -78,13 +78,13 @@ def note_all_wraps(entry: str, files: Sequence[str]) -> list[PlacedProblem]:
     """The wraps of a script with too many modules to plan its conversion on the way, and of these."""
     advice = f"{_convert(entry)} says what stands in the way: it has {len(files):,} modules"
     wrapping = (path for path in files if may_wrap(path))
-    return [problem for path in wrapping for problem in note_wraps(Script(read_source(path)), advice)]
+    return [problem for path in wrapping for problem in note_wraps(OwnFile(read_source(path)), advice)]
 
 
-def note_wraps(script: Script, advice: str = NO_ENTRY) -> list[PlacedProblem]:
+def note_wraps(file: OwnFile, advice: str = NO_ENTRY) -> list[PlacedProblem]:
     """The wraps of a file; by default one that no script at hand leads to: what convert would do depends on it."""
-    calls = script.calls_of("torch.nn.DataParallel", "torch.nn.parallel.data_parallel")
-    return [place_problem(script, call.node, WRAP_RULE, Level.NOTE, WRAPPED, advice) for call in calls]
+    calls = file.calls_of("torch.nn.DataParallel", "torch.nn.parallel.data_parallel")
+    return [place_problem(file.module, call.node, WRAP_RULE, Level.NOTE, WRAPPED, advice) for call in calls]
 
 
 def _planned(entry: str, project: Project) -> Iterator[PlacedProblem]:

@@ -13,16 +13,7 @@ from tests.codemod.sink_scripts import MARK, PATHS, SinkScript, sink_scripts
 SCRIPTS = list(sink_scripts())
 
 
-HELPERS = (
-    "rank_zero",
-    "run_on_rank0",
-    "ask_rank0",
-    "make_on_rank0",
-    "save_on_rank0",
-    "open_on_rank0",
-    "LogFile",
-    "make_handler_on_rank0",
-)
+HELPERS = ("on_rank0", "LogFile(")
 
 
 def marked(text: str) -> list[str]:

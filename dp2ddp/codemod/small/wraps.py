@@ -10,8 +10,9 @@ from functools import lru_cache
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.small.mentions import is_type_test, mentions
-from dp2ddp.codemod.small.ours import of_the_user, pasted_lines
+from dp2ddp.codemod.small.ours import of_the_user
 from dp2ddp.codemod.small.own_mode import OwnMode
+from dp2ddp.source.helper_module import pasted_lines
 
 DATA_PARALLEL = "torch.nn.DataParallel"
 WRAPS = (DATA_PARALLEL, "torch.nn.parallel.data_parallel", "torch.nn.parallel.parallel_apply")

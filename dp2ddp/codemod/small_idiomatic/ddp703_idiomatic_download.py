@@ -64,7 +64,9 @@ class Rank0First(IdiomaticRule):
         for run, why in _runs(module):
             if any(isinstance(each, LEAVING) for statement in run for each in _walked(statement)):
                 yield remark(
-                    run[0], "let rank 0 do this first: a barrier before it on the others, behind it on rank 0"
+                    module,
+                    run[0],
+                    "let rank 0 do this first: a barrier before it on the others, behind it on rank 0",
                 )
                 continue
             before = f"if {words.rank} != 0:\n    {words['dist']}.barrier()  # rank 0 {why} first"

@@ -151,7 +151,7 @@ def test_a_converted_script_is_converted_no_further_but_for_what_is_new(place: H
 
 def test_helpers_are_imported_from_the_package_where_that_is_asked_for() -> None:
     after = converted(f"{WRAP}torch.save(net, 'a')\n", helpers=HelperPlace.PACKAGE).after
-    assert "from dp2ddp.templates.small.checkpoints import save_on_rank0\n" in after
+    assert "from dp2ddp.helpers import WholeBatchParallel, init_distributed, save_on_rank0\n" in after
 
 
 def test_rules_are_chosen_by_their_codes() -> None:
