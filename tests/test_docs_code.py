@@ -33,12 +33,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from dp2ddp.codemod.strategy import DATA, GRADIENTS, JOIN, ONCE
-
 import dp2ddp
 from dp2ddp.cli import COMMANDS
 from dp2ddp.cli._defaults import read_defaults
-from dp2ddp.codemod.choices import TIERS
 from dp2ddp.review.settings import read_settings
 from tests.mutations.faults import FAULTS
 
@@ -296,12 +293,6 @@ def test_differences_of_the_page_are_those_of_planted_faults() -> None:
         assert not fault.missed
         assert step == ("none" if fault.step is None else str(fault.step)), name
         assert cause in fault.causes.split("|"), name
-
-
-def test_the_page_of_choices_has_them_all() -> None:
-    text = (DOCS / "strategies.md").read_text(encoding="utf-8").partition("## When to ask")[0]
-    named = set(re.findall(r"^\| \w* ?\| `(\w+)` \|", text, re.MULTILINE))
-    assert named == {*DATA, ONCE, "feed", *JOIN, *GRADIENTS, "module", "replica", *TIERS}
 
 
 # --- commands that are run
