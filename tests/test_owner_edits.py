@@ -1,11 +1,10 @@
-"""Conversions that their owner goes on to edit, without a thought for ranks: right, or refused."""
+"""Conversions that their owner goes on to edit, without a thought for ranks: right."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ print(seen, right, len(x), x.shape[0], y.numel())
 """,
     "a second loader": """
 from torch.utils.data import DataLoader
+
 other = DataLoader(TensorDataset(data[:22] * 2, labels[:22]), batch_size=8)
 for x, y in other:
     out = net(x)
@@ -55,6 +55,7 @@ for x, y in loader:
     print(f"{F.cross_entropy(net(x), y).item():.5f}", int(y.sum()), f"{x.sum().item():.3f}")
 """,
 }
+# Batches are large, so that with workers ranks map their memory.
 SCRIPT = """
 import torch
 import torch.nn as nn
@@ -67,7 +68,7 @@ net = nn.DataParallel(nn.Linear(4000, 5))
 optimizer = torch.optim.SGD(net.parameters(), lr=0.001)
 loader = DataLoader(TensorDataset(data, labels), batch_size=8, shuffle=True, num_workers=WORKERS)
 for x, y in loader:
-    loss = F.cross_entropy(net(x), y)
+    loss = F.cross_entropy(net(x), y)PENALTY
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -75,28 +76,29 @@ for x, y in loader:
 """
 
 
-@pytest.fixture
-def converted(tmp_path: Path) -> Callable[[int], tuple[str, str]]:
-    """Script and conversion, for a loader with so many workers; the script's `# later` is in both."""
-
-    def convert(workers: int) -> tuple[str, str]:
-        script = SCRIPT.replace("WORKERS", str(workers))
-        (tmp_path / "train.py").write_text(script)
-        command = [sys.executable, "-m", "dp2ddp", "convert", "train.py"]
-        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-        text = (tmp_path / "train_ddp.py").read_text()
-        assert ("Rank0Loader(" in text) is (workers > 0)
-        return script, text
-
-    return convert
+PENALTIES = {"WholeBatchDDP": "", "WholeBatchParallel": " + sum(p.norm() for p in net.parameters())"}
 
 
-def ended(folder: Path, texts: tuple[str, str], lines: str) -> list[subprocess.CompletedProcess[str]]:
-    """The script in one process, and the conversion on two ranks, with these lines in both."""
+def both(folder: Path, workers: int, wrapper: str) -> tuple[str, str]:
+    """The script and its conversion, each with the edits."""
+    script = SCRIPT.replace("WORKERS", str(workers)).replace("PENALTY", PENALTIES[wrapper])
+    (folder / "train.py").write_text(script)
+    command = [sys.executable, "-m", "dp2ddp", "convert", "train.py"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    text = (folder / "train_ddp.py").read_text()
+    assert f"= {wrapper}(" in text
+    if workers:
+        assert "= Rank0Loader(" in text
+    edits = "".join(EDITS.values())
+    return script.replace("# later", edits), text.replace("# later", edits)
+
+
+def ended(folder: Path, texts: tuple[str, str]) -> list[subprocess.CompletedProcess[str]]:
+    """The script in one process, and the conversion on two ranks."""
     commands = [sys.executable, "train.py"], [*FORKED, "2", "train_ddp.py"]
     found = []
     for command, text in zip(commands, texts, strict=True):
-        (folder / command[-1]).write_text(text.replace("# later", lines))
+        (folder / command[-1]).write_text(text)
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         found.append(
             subprocess.run(
@@ -108,11 +110,10 @@ def ended(folder: Path, texts: tuple[str, str], lines: str) -> list[subprocess.C
 
 
 @pytest.mark.torchrun
-@pytest.mark.parametrize("workers", [0, 2], ids=["each rank loads", "rank 0 loads"])
-def test_all_that_the_owner_adds_is_right(
-    tmp_path: Path, converted: Callable[[int], tuple[str, str]], workers: int
-) -> None:
-    alone, ranks = ended(tmp_path, converted(workers), "".join(EDITS.values()))
+@pytest.mark.parametrize("wrapper", sorted(PENALTIES))
+@pytest.mark.parametrize("workers", [0, 1])
+def test_all_that_the_owner_adds_is_right(tmp_path: Path, workers: int, wrapper: str) -> None:
+    alone, ranks = ended(tmp_path, both(tmp_path, workers, wrapper))
     assert ranks.returncode == 0, ranks.stderr
     assert ranks.stdout == alone.stdout
     assert len(alone.stdout.splitlines()) >= 11

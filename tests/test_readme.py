@@ -82,11 +82,12 @@ def test_the_diff_is_todays_conversion(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_helpers_have_as_many_lines_as_it_says() -> None:
-    rows = re.findall(r"^\| (?:plain|lean|full) \| ([^|]+) \|.*\]\(([^)]+)\) \|$", README, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \|[^|]+\| ([\d,]+) \| \[\w+\]\(([^)]+)\) \|$", README, re.MULTILINE)
     assert len(rows) == 3
-    for lines, file in rows:
-        numbers = [int(number.replace(",", "")) for number in re.findall(r"[\d,]+", lines)]
-        assert min(numbers) * 0.9 < len((ROOT / file).read_text().splitlines()) < max(numbers) * 1.1, file
+    for wrapper, lines, file in rows:
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert len(text.splitlines()) == int(lines.replace(",", "")), file
+        assert f"= {wrapper}(" in (ROOT / file).with_name("train_ddp.py").read_text(encoding="utf-8")
 
 
 def test_conversions_and_ports_take_as_many_lines_as_it_says() -> None:

@@ -14,7 +14,7 @@ class Cause:
     evidence: tuple[str, ...]  # figures: "gradients are 2.000 times as long: W"
     advice: str  # what to change
     weight: float  # how well the signature fits, 0..1
-    edits: tuple[str, ...] = ()  # of our own conversion: rule and line, "DDP307 train_ddp.py:33"
+    edits: tuple[str, ...] = ()  # of our own conversion: rule and line, "DDP304 train_ddp.py:33"
 
 
 @dataclass(frozen=True)
