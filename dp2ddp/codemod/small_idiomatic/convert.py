@@ -11,18 +11,17 @@ from functools import lru_cache
 from dp2ddp.codemod.apply import edit_text
 from dp2ddp.codemod.checks import check_result
 from dp2ddp.codemod.choices import IDIOMATIC
-from dp2ddp.codemod.convert import Conversion, FileConversion, Options
+from dp2ddp.codemod.conversion import Conversion, FileConversion, Options
 from dp2ddp.codemod.knowledge import canonical, knows
+from dp2ddp.codemod.launch import launch_line
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import UnknownRuleError, rules_in
-from dp2ddp.codemod.small.launch import launch_line
+from dp2ddp.codemod.plan import FilePlan, plan_file
+from dp2ddp.codemod.rule import Rule, UnknownRuleError, rules_in
 from dp2ddp.codemod.small.lookups import LOOKUPS
 from dp2ddp.codemod.small.ours import of_the_user, read_tree
-from dp2ddp.codemod.small.plan import FilePlan, plan_file
-from dp2ddp.codemod.small.rule import Rule
 from dp2ddp.codemod.small.rules.ddp104_async_argument import AsyncArgument
 from dp2ddp.codemod.small.rules.ddp911_notebook_only import NotebookOnly
-from dp2ddp.codemod.small.wraps import find_wraps, world_of
+from dp2ddp.codemod.small.wraps import find_wraps, largest_count
 from dp2ddp.codemod.small_idiomatic.differences import find_differences, find_kept
 from dp2ddp.codemod.small_idiomatic.words import make_header
 from dp2ddp.source.projects import Project
@@ -48,7 +47,7 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
         None,
         keeps_name,
         style=IDIOMATIC,
-        world=world_of(wraps),
+        world=largest_count(wraps),
         launch=launch_line(program, None, keeps_name or any(file.changed for file in files[1:])),
         differences=find_differences(program),
         kept=find_kept(program),

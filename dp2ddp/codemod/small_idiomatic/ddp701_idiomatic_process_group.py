@@ -10,10 +10,9 @@ from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.rule import Flags, Rewrites
+from dp2ddp.codemod.rule import Change, Finding, Flags, Rewrites
 from dp2ddp.codemod.small.own_mode import OwnMode
 from dp2ddp.codemod.small.quiet import LAUNCHER
-from dp2ddp.codemod.small.rule import Change, Finding
 from dp2ddp.codemod.small.start import first_act
 from dp2ddp.codemod.small_idiomatic.ddp711_idiomatic_by_hand import averages
 from dp2ddp.codemod.small_idiomatic.draws import is_seeded

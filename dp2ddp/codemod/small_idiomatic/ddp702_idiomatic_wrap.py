@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import DropArgument, InsertAfter, InsertBefore, Remove, Replace, SetArgument
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, is_main_guard
-from dp2ddp.codemod.rule import Rewrites, Untouched
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
 from dp2ddp.codemod.small.mentions import is_type_test, mentions
-from dp2ddp.codemod.small.rule import Change, Finding
 from dp2ddp.codemod.small_idiomatic.ddp711_idiomatic_by_hand import overrides, patches_parts
 from dp2ddp.codemod.small_idiomatic.draws import is_seeded
 from dp2ddp.codemod.small_idiomatic.looking import is_elif, last_word

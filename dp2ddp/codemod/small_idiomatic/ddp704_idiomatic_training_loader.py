@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import InsertAfter, InsertBefore, Replace, SetArgument
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
 from dp2ddp.codemod.small_idiomatic.epochs import epochs_of
 from dp2ddp.codemod.small_idiomatic.loaders import LOADER, Loader, Loop, loaders_of
 from dp2ddp.codemod.small_idiomatic.looking import last_word

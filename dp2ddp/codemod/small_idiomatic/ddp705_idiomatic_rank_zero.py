@@ -9,8 +9,7 @@ from dp2ddp.codemod.edits import Guard, Hazard, InsertAfter, Replace, SetArgumen
 from dp2ddp.codemod.knowledge.functions import TRACKING, Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import is_main_guard
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
 from dp2ddp.codemod.small.uses import is_harmless, loads, row_of
 from dp2ddp.codemod.small_idiomatic.ddp703_idiomatic_download import first_on_rank0
 from dp2ddp.codemod.small_idiomatic.effects import opens_to_write, reads, writes

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.codemod.edits import Hazard, Replace
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
 from dp2ddp.codemod.small.rules.ddp102_device_index import BECAUSE, DeviceIndexed
 from dp2ddp.codemod.small_idiomatic.looking import last_word
 from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, remark, words_of

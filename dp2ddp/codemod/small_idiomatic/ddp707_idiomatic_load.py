@@ -9,8 +9,7 @@ from dp2ddp.codemod.edits import InsertBefore, SetArgument
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.model.nodes import FUNCTIONS, LOOPS
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
 from dp2ddp.codemod.small_idiomatic.effects import ASKS_FILES
 from dp2ddp.codemod.small_idiomatic.looking import last_word
 from dp2ddp.codemod.small_idiomatic.models import wrapped_names

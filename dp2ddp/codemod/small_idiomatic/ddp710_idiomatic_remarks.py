@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
 from dp2ddp.codemod.small.rules.ddp506_own_clock import OwnClock
 from dp2ddp.codemod.small_idiomatic.draws import unseeded_orders
 from dp2ddp.codemod.small_idiomatic.figures import deciding_figures, shown_figures, swallowing

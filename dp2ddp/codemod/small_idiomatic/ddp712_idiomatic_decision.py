@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import InsertBefore, Replace
 from dp2ddp.codemod.model.modules import Module
-from dp2ddp.codemod.rule import Rewrites, Untouched
-from dp2ddp.codemod.small.rule import Change, Finding
+from dp2ddp.codemod.rule import Change, Finding, Rewrites, Untouched
 from dp2ddp.codemod.small_idiomatic.figures import skipping
 from dp2ddp.codemod.small_idiomatic.models import wraps_of
 from dp2ddp.codemod.small_idiomatic.words import IdiomaticRule, names_cuda, words_of

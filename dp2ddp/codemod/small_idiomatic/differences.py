@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dp2ddp.codemod.knowledge.functions import Does, does
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.small.wraps import find_wraps, world_of
+from dp2ddp.codemod.small.wraps import find_wraps, largest_count
 from dp2ddp.codemod.small_idiomatic.draws import (
     augments,
     drawn_in_loops,
@@ -81,7 +81,7 @@ def _of_data(program: Program) -> Iterator[StyleDifference]:
 
 
 def _of_loader(loader: Loader) -> Iterator[StyleDifference]:
-    world = world_of(find_wraps(loader.module.program))
+    world = largest_count(find_wraps(loader.module.program))
     yield from _of_size(loader, world)
     yield from _of_last_batch(loader, world)
     if loader.shuffles:
@@ -213,7 +213,7 @@ def find_kept(program: Program) -> tuple[str, ...]:
 
 
 def _kept(program: Program) -> Iterator[str]:
-    world = world_of(find_wraps(program))
+    world = largest_count(find_wraps(program))
     for loader in loaders_of(program):
         size = loader.argument("batch_size")
         if loader.is_shared and size is not None:

@@ -13,7 +13,7 @@ from dp2ddp.codemod.helpers import as_isort, import_texts
 from dp2ddp.codemod.lift import ImportLine, import_lines
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.program import Program
-from dp2ddp.codemod.small.rule import Change, Finding, Rule
+from dp2ddp.codemod.rule import Change, Finding, Rule
 from dp2ddp.codemod.small.start import last_import
 
 # What a change may need, by the name that it has in new code: the imports that bring it, the first one preferred.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from dp2ddp.codemod.convert import Conversion, Options
+from dp2ddp.codemod.conversion import Conversion, Options
 from dp2ddp.codemod.small_idiomatic.convert import convert_idiomatic
 from tests.codemod.scripts import project_of
 

@@ -6,7 +6,7 @@ import pytest
 from corpus.cases import Case
 from covering import covering, slow_but_for
 
-from dp2ddp.codemod.convert import Options
+from dp2ddp.codemod.conversion import Options
 from dp2ddp.codemod.small_idiomatic.convert import convert_idiomatic
 from dp2ddp.runtime.server import Server
 from dp2ddp.source.projects import read_project

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from corpus.cases import HERE as CORPUS
 
-from dp2ddp.codemod.convert import Conversion, Options
+from dp2ddp.codemod.conversion import Conversion, Options
 from dp2ddp.codemod.small_idiomatic.convert import convert_idiomatic
 from dp2ddp.report.conversion import conversion_text
 from dp2ddp.source.files import SourceFile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dp2ddp.codemod.acceptance import AcceptOption
-from dp2ddp.codemod.convert import Options
+from dp2ddp.codemod.conversion import Options
 from dp2ddp.codemod.small_idiomatic.convert import convert_idiomatic
 from tests.codemod.scripts import project_of
 from tests.codemod.small_idiomatic.scripts import idiomatic, names_of, script
