@@ -1,4 +1,4 @@
-"""What the report lists, and that it lists nothing where nothing differs (tests/codemod/small_idiomatic/test_idiomatic_runs.py runs the same)."""
+"""What the report lists, and that it lists nothing where nothing differs (test_idiomatic_runs.py runs it)."""
 
 from __future__ import annotations
 
