@@ -16,8 +16,11 @@ from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.launch import launch_line
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plan import FilePlan, plan_file
-from dp2ddp.codemod.rule import Rule, rules_in
+from dp2ddp.codemod.rule import Rule, UnknownRuleError, rules_in
+from dp2ddp.codemod.small.lookups import LOOKUPS
+from dp2ddp.codemod.small.ours import of_the_user, read_tree
 from dp2ddp.codemod.small.rules.ddp104_async_argument import AsyncArgument
+from dp2ddp.codemod.small.rules.ddp911_notebook_only import NotebookOnly
 from dp2ddp.codemod.small.wraps import find_wraps, largest_count
 from dp2ddp.codemod.small_idiomatic.differences import find_differences, find_kept
 from dp2ddp.codemod.small_idiomatic.words import make_header
@@ -26,12 +29,12 @@ from dp2ddp.source.projects import Project
 
 def convert_idiomatic(project: Project, options: Options) -> Conversion:
     """Convert the entry script of a project and its local modules; nothing is imported, run or written."""
-    program = Program(project, canonical, knows)
+    program = Program(project, canonical, knows, LOOKUPS, read=read_tree)
     wraps = find_wraps(program)
     if not wraps:
         return Conversion(FileConversion(project.entry, project.entry.text), style=IDIOMATIC)
-    rules = [rule for rule in all_rules() if not options.ignore or not rule.code.startswith(options.ignore)]
-    plans = [plan_file(module, rules, options.accept) for module in program.modules]
+    rules = pick_rules(options.select, options.ignore)
+    plans = [plan_file(module, rules, options.accept) for module in of_the_user(program)]
     refused = any(each.plan.hazards for each in plans)
     files = [
         FileConversion(each.module.source, each.module.source.text if refused else edited(each), each.plan)
@@ -53,8 +56,17 @@ def convert_idiomatic(project: Project, options: Options) -> Conversion:
 
 @lru_cache(maxsize=1)
 def all_rules() -> tuple[Rule, ...]:
-    """The rules of this style, by code: a rule exists by being a file. `async=` is the exact style's."""
-    return (AsyncArgument(), *rules_in(__package__, Rule))
+    """The rules of this style, by code: a rule exists by being a file; two are the exact style's."""
+    return (AsyncArgument(), *rules_in(__package__, Rule), NotebookOnly())
+
+
+def pick_rules(select: tuple[str, ...], ignore: tuple[str, ...]) -> list[Rule]:
+    """The rules that the user wants; codes may be families (`DDP70`)."""
+    for code in (*select, *ignore):
+        if not any(rule.code.startswith(code) for rule in all_rules()):
+            raise UnknownRuleError(code, [rule.code for rule in all_rules()])
+    selected = [rule for rule in all_rules() if not select or rule.code.startswith(select)]
+    return [rule for rule in selected if not ignore or not rule.code.startswith(ignore)]
 
 
 def edited(each: FilePlan) -> str:

@@ -75,7 +75,9 @@ class OwnDeviceLoad(IdiomaticRule):
                 yield Change(SetArgument(call.node, "map_location", code, why), ("torch",))
             if _may_follow(module, call.node, saving):
                 code = f"{words['dist']}.barrier()  # rank 0 has written"
-                before = InsertBefore(_question_or_load(module, call.node), code, "rank 0 has written", apart=False)
+                before = InsertBefore(
+                    _question_or_load(module, call.node), code, "rank 0 has written", apart=False
+                )
                 yield Change(before, ("dist",))
         for statement in _wrappers_saved(module):
             yield remark(module, statement, WRAPPER)

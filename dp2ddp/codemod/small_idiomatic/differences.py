@@ -68,7 +68,9 @@ def _of_data(program: Program) -> Iterator[StyleDifference]:
             "batchnorm-rows",
             "other-random-numbers",
         )
-        yield StyleDifference("whole batches", text, causes, certain=False)
+        yield StyleDifference(
+            "whole batches", text, (*causes, "local-numbers", "other-output"), certain=False
+        )
     if any(not loader.shuffles for loader in shared):
         yield from _of_layers(program)
     if augments(program):
@@ -85,7 +87,7 @@ def _of_loader(loader: Loader) -> Iterator[StyleDifference]:
     if loader.shuffles:
         text = "other samples make up each batch: DistributedSampler shuffles by its own generator (seed 0 + epoch)"
         certain = isinstance(loader.argument("shuffle"), ast.Constant)
-        causes = ("other-order", "other-inputs", "missing-samples")
+        causes = ("other-order", "other-inputs", "missing-samples", "batchnorm-rows")
         yield StyleDifference("order of samples", text, causes, certain=certain)
 
 

@@ -1,4 +1,4 @@
-"""What the report lists, and that it lists nothing where nothing differs (tests/test_idiomatic.py runs the same)."""
+"""What the report lists, and that it lists nothing where nothing differs (test_idiomatic_runs.py runs it)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dp2ddp.codemod.conversion import Options
 from dp2ddp.codemod.knowledge import canonical, knows
 from dp2ddp.codemod.model.program import Program
 from dp2ddp.codemod.plan import plan_file
-from dp2ddp.codemod.rule import Example, Flags, Rewrites, Rule, code_of
+from dp2ddp.codemod.rule import Example, Flags, Rewrites, Rule, UnknownRuleError, code_of
 from dp2ddp.codemod.small_idiomatic.convert import all_rules, convert_idiomatic
 from dp2ddp.source.files import SourceFile
 from dp2ddp.source.projects import Project
@@ -19,6 +19,7 @@ from dp2ddp.source.projects import Project
 EXAMPLES = [
     pytest.param(rule, example, id=f"{rule.code}-{index}")
     for rule in all_rules()
+    if rule.code.startswith("DDP7")  # the others are the exact style's
     for index, example in enumerate(rule.examples)
 ]
 
@@ -160,3 +161,49 @@ def test_without_cuda_ranks_meet_over_gloo() -> None:
     assert 'dist.init_process_group("gloo")' in after
     assert "net = DDP(torch.nn.Linear(2, 2))" in after
     assert "set_device" not in after
+
+
+def test_rules_can_be_picked() -> None:
+    project = Project(SourceFile(None, TRAINS.format(more="torch.save(net.state_dict(), 'net.pt')")))
+
+    wrapped = convert_idiomatic(project, Options(style="idiomatic", select=("DDP702",))).after
+    unguarded = convert_idiomatic(project, Options(style="idiomatic", ignore=("DDP705",))).after
+
+    assert "DDP(" in wrapped
+    assert "init_process_group" not in wrapped
+    assert "rank == 0" not in unguarded
+    with pytest.raises(UnknownRuleError):
+        convert_idiomatic(project, Options(style="idiomatic", select=("DDP799",)))
+
+
+@pytest.mark.parametrize(
+    ("test", "line"),
+    [
+        ("args.parallel", 'assert args.parallel, "ranks'),
+        ("torch.cuda.device_count() > 1", "if dist.get_world_size() > 1:"),
+        ("device == 'cuda'", "if device == 'cuda':"),
+        ("wants(args)", "# dp2ddp: ranks that do not wrap it would train apart"),
+    ],
+)
+def test_a_wrap_under_a_condition(test: str, line: str) -> None:
+    text = TRAINS.format(more="").replace(
+        "net = nn.DataParallel(nn.Linear(8, 3).cuda())", "net = nn.Linear(8, 3).cuda()"
+    )
+    wrap = f"device = 'cuda'\nif {test}:\n    net = nn.DataParallel(net)\n"
+    after = convert_idiomatic(Project(SourceFile(None, text + wrap)), Options(style="idiomatic")).after
+
+    assert line in after
+    assert after.count("would train apart") == ("args" in test)
+
+
+def test_whether_there_is_a_device_is_still_asked_of_torch() -> None:
+    after = converted("n = torch.cuda.device_count()\nhas_any = torch.cuda.device_count() > 0\n")
+
+    assert "n = dist.get_world_size()" in after
+    assert "has_any = torch.cuda.device_count() > 0" in after
+
+
+def test_what_is_saved_under_a_condition_is_saved_under_one_if() -> None:
+    after = converted("best = True\nif best:\n    torch.save(net.state_dict(), 'net.pt')\n")
+
+    assert "if best and rank == 0:\n    torch.save(" in after
