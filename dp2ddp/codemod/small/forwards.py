@@ -44,6 +44,8 @@ NO_MODULES = (
 HARMLESS = (None, Does.WRAP, Does.DRAW, Does.COUNT_DEVICES, Does.MAKE_DEVICE, Does.SET_DEVICE, Does.CLOCK)
 HOLDING = ("torch.nn.Sequential", "torch.nn.Module", "torch.nn.DataParallel")  # layers that are not seen here
 BUILDING = ("__init__", "__new__", "__post_init__", "__init_subclass__", "__setstate__")
+BACKWARD = ("backward", "vjp")
+SAVED = "torch.autograd.graph.saved_tensors_hooks"
 SHOWING = ("__repr__", "__str__", "__del__", "__getstate__", "__reduce__")
 CONSUMED = (
     "iter",
@@ -104,10 +106,43 @@ class Forwards:
 
     def fillings(self) -> Iterator[tuple[Module, ast.AST]]:
         for function, module in self.running.items():
-            writing = Writing(self, module, function)
+            yield from self.fillings_of(module, function)
+
+    def fillings_of(self, module: Module, function: ast.AST) -> Iterator[tuple[Module, ast.AST]]:
+        writing = Writing(self, module, function)
+        yield from ((module, node) for node in self.nodes_of(function) if writing.fills(node))
+
+    def fillings_in_backward(self) -> Iterator[tuple[Module, ast.AST]]:
+        """Where backwards and hooks on gradients write to what outlives them."""
+        for module, root in self.roots_of_backward():
+            for home, function in self._reached_from(module, root):
+                yield from self.fillings_of(home, function)
+
+    def roots_of_backward(self) -> Iterator[tuple[Module, ast.AST]]:
+        for module in self.program.modules:
+            for node in module.all(ast.ClassDef):
+                if any(module.name(base) in OF_FUNCTION for base in node.bases):
+                    yield from ((module, each) for each in functions_of(node) if each.name in BACKWARD)
+            for call in module.calls:
+                around = module.function_around(call.node)
+                is_of_rows = (
+                    call.method == "register_hook" and around in self.running
+                )  # of parameters: of the sum
+                is_of_layers = call.method.startswith("register_") and "backward" in call.method
+                if is_of_rows or is_of_layers or call.name == SAVED:
+                    yield from ((module, each) for each in call.node.args)
+
+    def _reached_from(self, module: Module, root: ast.AST) -> Iterator[tuple[Module, ast.AST]]:
+        """A function or an expression, and what it names, and so on."""
+        seen, pending = {root}, [(module, root)]
+        while pending:
+            home, function = pending.pop()
+            yield home, function
             for node in self.nodes_of(function):
-                if writing.fills(node):
-                    yield module, node
+                if isinstance(node, (ast.Name, ast.Attribute)):
+                    named = [each for each in self._functions(home, node) if each[1] not in seen]
+                    pending += named
+                    seen |= {each for _, each in named}
 
     def nodes_of(self, function: ast.AST) -> list[ast.AST]:
         if function not in self._nodes:
@@ -127,7 +162,7 @@ class Forwards:
                     and "hook" in call.method
                     and "step" not in call.method
                 )
-                if is_hook and call.method not in self.methods:
+                if is_hook and call.method not in self.methods or call.name == SAVED:
                     for given in call.node.args:
                         self._hand_on(module, given)
                         self._taint(module, given, 0)
