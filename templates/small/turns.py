@@ -40,7 +40,7 @@ class WholeBatchInTurns(WholeBatchParallel):
     stands_for_data_parallel = True
 
     def run_replica(self, replica: Any, has_rows: bool, inputs: Any, kwargs: Any) -> Any:
-        memory, outputs, errors = Reached(self.module), None, []
+        memory, outputs, errors = Reached(self.module, [*inputs, *kwargs.values()]), None, []
         shares_all = memory.reaches_modules
         copies = own_parameters(replica, shares_all)
         for rank in range(dist.get_world_size()):
@@ -140,7 +140,7 @@ def own_parameters(replica: Any, with_buffers: bool) -> List[torch.Tensor]:
 class Reached:
     """All that a forward can reach and change, numbered alike on all ranks, with a picture of what is in each thing."""
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(self, module: torch.nn.Module, given: List[Any]) -> None:
         self.things: List[Any] = []
         self.numbers: Dict[int, int] = {}  # by the id of a thing
         self.new: List[torch.Tensor] = []  # tensors that the forward of this turn has put there
@@ -150,7 +150,8 @@ class Reached:
         self.looked_after = len(self.things)  # by the wrapper
         self.reaches_modules = False  # beside the replica: `self.layers = [self.fc]`, a hook that is a method
         hooks = (*HOOKS._global_forward_hooks.values(), *HOOKS._global_forward_pre_hooks.values())
-        self.learn([*module.modules(), *hooks])
+        shared = [each for each in given if not isinstance(each, COPIED) or not len(each)]
+        self.learn([*module.modules(), *hooks, *shared])
         self.pictures = self.look()
 
     def add(self, thing: Any) -> None:
@@ -165,13 +166,11 @@ class Reached:
             if isinstance(thing, PLAIN) or id(thing) in self.numbers:
                 continue
             if is_of_one_process(thing):
-                raise RuntimeError(
-                    f"a forward can reach {thing!r}, which ranks cannot share: keep a list, and a place in it"
-                )
+                advice = "keep a list, and a place in it"
+                raise RuntimeError(f"a forward can reach {thing!r}, which ranks cannot share: {advice}")
             self.add(thing)
             content = inside(content_of(thing))
-            own_modules = (torch.nn.Module, torch.nn.Parameter)
-            self.reaches_modules |= any(isinstance(each, own_modules) for each in content)
+            self.reaches_modules |= any(isinstance(each, KEEPS_PARAMETERS) for each in content)
             pending += content[::-1]
 
     def look(self) -> List[bytes]:
@@ -279,6 +278,8 @@ WRAPPED = (
 )
 CACHED = type(functools.lru_cache(maxsize=None)(len))
 HOOKS: Any = torch.nn.modules.module
+COPIED = (torch.Tensor, tuple, list, dict)  # for each replica; but for empty ones
+KEEPS_PARAMETERS = (torch.nn.Module, torch.nn.Parameter)
 KINDS = (torch.Tensor, torch.nn.Parameter)
 OF_ALL_MODULES = {*vars(torch.nn.Module())}
 SEALED = {"torch", "numpy", "builtins", "functools", "logging", "weakref", "_io", "_thread", "_weakref"}

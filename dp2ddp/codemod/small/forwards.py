@@ -44,6 +44,7 @@ NO_MODULES = (
 HARMLESS = (None, Does.WRAP, Does.DRAW, Does.COUNT_DEVICES, Does.MAKE_DEVICE, Does.SET_DEVICE, Does.CLOCK)
 HOLDING = ("torch.nn.Sequential", "torch.nn.Module", "torch.nn.DataParallel")  # layers that are not seen here
 BUILDING = ("__init__", "__new__", "__post_init__", "__init_subclass__", "__setstate__")
+FILLED_LATER = ("builtins.list", "builtins.dict", "builtins.set", "collections.", "types.SimpleNamespace")
 BACKWARD = ("backward", "vjp")
 SAVED = "torch.autograd.graph.saved_tensors_hooks"
 SHOWING = ("__repr__", "__str__", "__del__", "__getstate__", "__reduce__")
@@ -169,13 +170,33 @@ class Forwards:
                 if call.name and self._class(call.name) and self.is_part(*self._class(call.name)):  # type: ignore[misc]
                     for given in (*call.node.args, *(each.value for each in call.node.keywords)):
                         self._hand_on(module, given)
+                if call.name is None and module.function_around(call.node) not in self.building:
+                    for place, given in enumerate(call.node.args):
+                        if any(self._is_filled_later(module, each) for each in module.values(given)):
+                            self._taint(module, call.node.func, place)
+                    for named in call.node.keywords:
+                        if any(self._is_filled_later(module, each) for each in module.values(named.value)):
+                            self._taint(module, call.node.func, named.arg)
             for assigned in module.all(ast.Assign):
                 if any(
                     isinstance(each, ast.Attribute) and each.attr == "forward" for each in assigned.targets
                 ):
                     self._hand_on(module, assigned.value)
 
+    def _is_filled_later(self, module: Module, value: ast.AST) -> bool:
+        """What a model is given that all replicas have, as they have no copy of it: an empty list, an object."""
+        match value:
+            case ast.List(elts=[]) | ast.Dict(keys=[]):
+                return True
+            case ast.Call(func=func):
+                name = module.name(func) or ""
+                return name.startswith(FILLED_LATER) or self._class(name) is not None
+        return False
+
     def _add_part(self, module: Module, node: ast.ClassDef) -> None:
+        for each in node.body:  # `size = Descriptor()`
+            if isinstance(each, ast.Assign):
+                self._hand_on(module, each.value)
         bases = {module.name(base) for base in node.bases}
         is_whole = all(
             base == MODULE or self._class(base) for base in bases
@@ -533,7 +554,7 @@ class Writing:
         if self.forwards._functions(self.module, function) or self.forwards._class(self.module.name(kind)):
             return False  # looked at, too
         if name is None:
-            return self._method_fills(call, function)
+            return self._is_unknown(function) or self._method_fills(call, function)
         if name in ("builtins.setattr", "builtins.delattr"):
             return not self.is_own_self(given[0]) if given else False
         if name.startswith("builtins."):
@@ -557,6 +578,27 @@ class Writing:
         if is_inplace:
             return bool(call.node.args) and self.is_shared(call.node.args[0])
         return name.startswith(CHANGING_HOMES) or name.rpartition(".")[2] in CHANGING
+
+    def _is_unknown(self, function: ast.expr) -> bool:
+        """Whether nobody can tell what is called: `TABLE[name](x)`, `getattr(TOOLS, name)(x)`; not of self's layers."""
+        match function:
+            case ast.Name():
+                scope = self.module.scope_of[function].lookup(function.id)
+                return scope is self.module.top and not self._is_looked_at(function)
+            case ast.Subscript(value=ast.Name() as table):
+                return self.is_shared(table) and not self._is_looked_at(table)
+            case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name() as owner, *_]):
+                return self.is_shared(owner) and not self.is_self(owner)
+        return False
+
+    def _is_looked_at(self, name: ast.Name) -> bool:
+        """Whether the text says what a variable of a file is set to: a table of functions, a model."""
+        scope = self.module.scope_of[name].lookup(name.id)
+        nodes = [each.node for each in scope.bindings[name.id]] if scope else []
+        tables = (ast.Dict, ast.List, ast.Tuple, ast.Call, ast.Lambda)
+        return bool(nodes) and all(
+            isinstance(node, tables) and any(ast.iter_child_nodes(node)) for node in nodes
+        )
 
     def _method_fills(self, call: Call, function: ast.expr) -> bool:
         if not isinstance(function, ast.Attribute) or self.is_self(function.value):
@@ -616,8 +658,13 @@ def _with_own_defaults(function: Function) -> list[str]:
 def _is_consumed(module: Module, value: ast.expr | None) -> bool:
     if isinstance(value, ast.GeneratorExp):
         return True
-    name = module.name(value.func) if isinstance(value, ast.Call) else None
-    return (name or "").rpartition(".")[2] in CONSUMED
+    if not isinstance(value, ast.Call):
+        return False
+    _, definition = module.definition(value.func) or (module, None)
+    is_generator = isinstance(definition, FUNCTIONS) and any(
+        isinstance(each, (ast.Yield, ast.YieldFrom)) for each in ast.walk(definition)
+    )
+    return is_generator or (module.name(value.func) or "").rpartition(".")[2] in CONSUMED
 
 
 def _is_false(node: ast.expr) -> bool:

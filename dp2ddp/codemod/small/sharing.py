@@ -93,10 +93,11 @@ class Sharing:
         match node:
             case ast.Name():
                 return self._of_name(module, node)
-            case ast.Attribute(value=ast.Attribute(attr=name), attr="data") if (
-                name in self.attributes.parameters
-            ):
-                return Level.SHARED  # autograd does not see what is written there
+            case ast.Attribute(value=value, attr="data"):
+                is_buffer = isinstance(value, ast.Attribute) and value.attr in self.attributes.buffers
+                return (
+                    Level.NEW if is_buffer else Level.SHARED
+                )  # nobody sees what is written to parameters there
             case ast.Attribute(value=value, attr=attr):
                 if self.attributes.is_copied(attr) or self.attributes.is_constant(attr):
                     return Level.NEW
@@ -117,6 +118,8 @@ class Sharing:
                 return max(self.level(module, part) for part in parts)
             case ast.NamedExpr(value=value):
                 return self.level(module, value)
+            case ast.Call(args=[_, ast.Constant(value="data"), *_]):  # getattr(parameter, "data")
+                return Level.SHARED
             case ast.Call():
                 return self._of_call(module, node)
             case ast.Await() | ast.Yield() | ast.YieldFrom():

@@ -7,10 +7,13 @@ import re
 from collections.abc import Iterator
 
 from dp2ddp.codemod.edits import Hazard
+from dp2ddp.codemod.knowledge.functions import TRACKING, Does
+from dp2ddp.codemod.knowledge.methods import MethodDoes, method
 from dp2ddp.codemod.model.modules import Call, Module
 from dp2ddp.codemod.rule import Flags, Untouched
 from dp2ddp.codemod.small.forwards import Forwards, forwards_of
 from dp2ddp.codemod.small.rule import Finding, Rule
+from dp2ddp.codemod.small.uses import row_of
 
 LOOKS_UP = re.compile(r"f?['\"](self|nn|torch|F)\.[\w.{}\[\]]*(\(.*)?['\"].*")  # eval("self.layer%d" % i)
 
@@ -20,13 +23,13 @@ class LeftOnOneRank(Rule):
 
     ## What it does
     A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
-    an object; and where a forward sets what belongs to a library or the process (`os.environ["calls"] = n`,
-    `torch.calls = n`), or runs text as code.
+    an object; and where a forward reports to a tracker (`writer.add_scalar`, `wandb.log`), sets what belongs to a library
+    or the process (`os.environ["calls"] = n`, `torch.calls = n`), or runs text as code.
 
     ## Why
-    DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all of
-    it. Where a forward fills lists and objects of the script, ranks take turns (DDP201). Backward runs on all ranks at
-    once.
+    DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all
+    of it. Where a forward fills lists and objects of the script, prints, logs or writes lines to a file, ranks take
+    turns (DDP201). Backward runs on all ranks at once, and rank 0 alone has the tracker.
 
     ## Safety
     What a backward keeps in its context, and what is set to the same constant by all, needs nothing. A hook on a
@@ -83,6 +86,21 @@ class LeftOnOneRank(Rule):
             """,
             message="`os.environ['CALLS']` is set in a forward",
         ),
+        Flags(
+            before="""
+                import torch
+                from torch.utils.tensorboard import SummaryWriter
+                class Net(torch.nn.Module):
+                    def __init__(self):
+                        super().__init__()
+                        self.writer = SummaryWriter("runs")
+                    def forward(self, x):
+                        self.writer.add_scalar("mean", x.mean())
+                        return x
+                net = torch.nn.DataParallel(Net())
+            """,
+            message="`self.writer.add_scalar` in a forward",
+        ),
         Untouched("""
             import torch
             class Scale(torch.autograd.Function):
@@ -108,6 +126,9 @@ class LeftOnOneRank(Rule):
         for node in dict.fromkeys(_of_process(module, forwards)):
             message = f"`{ast.unparse(node)}` is set in a forward, and other ranks do not see it"
             yield Hazard(node, message, "keep it in an object of the script: ranks take turns with that")
+        for node in _reports(module, forwards):
+            message = f"`{ast.unparse(node)}` in a forward: rank 0 alone has what this reports to"
+            yield Hazard(node, message, "report it behind the forward, from what it returns")
 
 
 def _of_process(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
@@ -134,3 +155,31 @@ def _is_set_to_constant(module: Module, node: ast.AST) -> bool:
         case ast.Assign(value=ast.Constant()):
             return True
     return False
+
+
+def _reports(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
+    """Calls of trackers in forwards: by the names that trackers are given anywhere."""
+    names = {_last_name(target) for other in module.program.modules for target in _trackers(other)} - {None}
+    for function, home in forwards.running.items():
+        for node in forwards.nodes_of(function) if home is module else ():
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                library = (module.name(node.func) or "").partition(".")[0]
+                if library in (*TRACKING, "loguru") or _last_name(node.func.value) in names:
+                    yield node.func
+
+
+def _trackers(module: Module) -> Iterator[ast.expr]:
+    """What `SummaryWriter(...)` is assigned to."""
+    for call in module.calls:
+        row = row_of(module, call)
+        is_tracker = row.does is Does.TRACK if row else method(call.method) is MethodDoes.TRACK
+        statement = module.statement(call.node) if is_tracker else None
+        if isinstance(statement, ast.Assign):
+            yield from statement.targets
+
+
+def _last_name(node: ast.AST) -> str | None:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return None
