@@ -170,27 +170,38 @@ class Forwards:
                 if call.name and self._class(call.name) and self.is_part(*self._class(call.name)):  # type: ignore[misc]
                     for given in (*call.node.args, *(each.value for each in call.node.keywords)):
                         self._hand_on(module, given)
-                if call.name is None and module.function_around(call.node) not in self.building:
-                    for place, given in enumerate(call.node.args):
-                        if any(self._is_filled_later(module, each) for each in module.values(given)):
-                            self._taint(module, call.node.func, place)
-                    for named in call.node.keywords:
-                        if any(self._is_filled_later(module, each) for each in module.values(named.value)):
-                            self._taint(module, call.node.func, named.arg)
+                match call.node.args if call.name == "builtins.setattr" else []:
+                    case [_, ast.Constant(value="forward"), given]:
+                        self._hand_on(module, given)
+                for place, given in _given(call.node) if call.name is None else ():
+                    if any(self._is_filled_later(module, each) for each in module.values(given)):
+                        self._taint(module, call.node.func, place)
             for assigned in module.all(ast.Assign):
                 if any(
                     isinstance(each, ast.Attribute) and each.attr == "forward" for each in assigned.targets
                 ):
                     self._hand_on(module, assigned.value)
 
-    def _is_filled_later(self, module: Module, value: ast.AST) -> bool:
+    def _is_filled_later(self, module: Module, value: ast.AST, *, deep: bool = True) -> bool:
         """What a model is given that all replicas have, as they have no copy of it: an empty list, an object."""
         match value:
             case ast.List(elts=[]) | ast.Dict(keys=[]):
                 return True
+            case ast.Call(func=ast.Attribute(attr="parse_args")):
+                return True
             case ast.Call(func=func):
                 name = module.name(func) or ""
-                return name.startswith(FILLED_LATER) or self._class(name) is not None
+                factories = self._functions(module, func) if isinstance(func, ast.Name) and deep else []
+                return (
+                    name.startswith(FILLED_LATER)
+                    or self._class(name) is not None
+                    or any(
+                        self._is_filled_later(home, each, deep=False)
+                        for home, factory in factories
+                        for value in self.sharing.returned_by(factory)
+                        for each in home.values(value)
+                    )
+                )
         return False
 
     def _add_part(self, module: Module, node: ast.ClassDef) -> None:
@@ -344,18 +355,26 @@ class Forwards:
             if is_handed_on:
                 self.bound |= {function for _, function in self._functions(module, node)}
             self._mention(module, node, runs=runs or is_handed_on)
+            made = self._class(self.sharing.name(module, node)) if runs and node in called else None
+            for each in (
+                functions_of(made[1]) if made else ()
+            ):  # `Item(x)`: what it keeps on itself is its own
+                if each.name in BUILDING and made:
+                    self.running.setdefault(each, made[0])
 
     def _is_of_library(self, module: Module, node: ast.AST) -> bool:
         """`parts.append`, of a list that is made here; `x.view`; `super().__init__`, which is looked at by itself."""
         if not isinstance(node, ast.Attribute):
             return False
+        if self._class(self.sharing.name(module, node.value)):  # `Registry.get(name)`
+            return False
         is_known = node.attr in READING | FILLING
-        return node.attr in BUILDING or is_known and not self.sharing.is_shared(module, node.value)
+        return node.attr in BUILDING or is_known and not self.sharing.level(module, node.value)
 
     # --- what is handed in
 
     def _hand_in(self, module: Module, node: ast.Call, *, runs: bool) -> None:
-        given = [*enumerate(node.args), *((each.arg, each.value) for each in node.keywords)]
+        given = _given(node)
         shared = [(place, value) for place, value in given if self.sharing.level(module, value)]
         if not shared:
             return
@@ -589,6 +608,9 @@ class Writing:
                 return self.is_shared(table) and not self._is_looked_at(table)
             case ast.Call(func=ast.Name(id="getattr"), args=[ast.Name() as owner, *_]):
                 return self.is_shared(owner) and not self.is_self(owner)
+            case ast.Call():
+                given = getattr(self.module.parents[function], "args", [])
+                return any(self.is_shared(each) for each in given)  # `methodcaller("append", 1)(self.seen)`
         return False
 
     def _is_looked_at(self, name: ast.Name) -> bool:
@@ -611,6 +633,11 @@ class Writing:
         if generator is not None and self.is_shared(generator.value):
             return True
         return call.method not in READING and not self.forwards.is_layer(function.value)
+
+
+def _given(call: ast.Call) -> list[tuple[int | str | None, ast.expr]]:
+    """What a call gives, with places and keywords."""
+    return [*enumerate(call.args), *((each.arg, each.value) for each in call.keywords)]
 
 
 def functions_of(node: ast.ClassDef) -> list[ast.FunctionDef]:

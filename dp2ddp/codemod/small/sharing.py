@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
-from dp2ddp.codemod.knowledge.reading_methods import NEW_CONTAINERS, VIEWS
+from dp2ddp.codemod.knowledge.reading_methods import HANDING_ON, NEW_CONTAINERS, VIEWS
 from dp2ddp.codemod.model.modules import Module
 from dp2ddp.codemod.model.nodes import Function
 from dp2ddp.codemod.model.program import Program
@@ -114,6 +114,8 @@ class Sharing:
                 return self._holding(module, [part])
             case ast.IfExp(body=body, orelse=other):
                 return max(self.level(module, body), self.level(module, other))
+            case ast.BinOp(left=left, right=right):  # `self.layers + [x]`
+                return self._holding(module, [left, right])
             case ast.BoolOp(values=parts):
                 return max(self.level(module, part) for part in parts)
             case ast.NamedExpr(value=value):
@@ -136,12 +138,26 @@ class Sharing:
         name = self.name(module, node.func)
         last = node.func.attr if isinstance(node.func, ast.Attribute) else (name or "").rpartition(".")[2]
         given = [*node.args, *(each.value for each in node.keywords)]
+        returned = max((self._returned(*each) for each in self.returns.get(last, ())), default=Level.NEW)
+        if returned:
+            return returned
+        if last == "copy" and name is None:
+            return self._holding(module, [node.func.value])  # type: ignore[attr-defined]
         if (name or "").startswith("builtins.") and last in NEW_CONTAINERS:
             return self._holding(module, given)
+        home, definition = module.definition(node.func) or (module, None)
+        if isinstance(definition, ast.ClassDef) and not self._is_layer(home, definition):
+            return Level.HOLDS_SHARED  # whatever it finds in its class
         if last in VIEWS:
             seen = [node.func.value] if isinstance(node.func, ast.Attribute) and name is None else given
             return max((self._part(module, each) for each in seen), default=Level.NEW)
-        return max((self._returned(*each) for each in self.returns.get(last, ())), default=Level.NEW)
+        is_computed = name is None and not isinstance(node.func, (ast.Name, ast.Attribute))
+        if is_computed or (name or "").startswith(HANDING_ON):
+            return max((self._part(module, each) for each in given), default=Level.NEW)
+        return Level.NEW
+
+    def _is_layer(self, module: Module, node: ast.ClassDef) -> bool:
+        return any((module.name(base) or "").startswith("torch.") for base in node.bases)
 
     def _returned(self, module: Module, function: Function) -> Level:
         key = (id(function), "return")
@@ -154,8 +170,10 @@ class Sharing:
 
     def returned_by(self, function: Function) -> list[ast.expr | None]:
         if function not in self._returned_by:
+            nodes = [*ast.walk(function)]
             self._returned_by[function] = [
-                each.value for each in ast.walk(function) if isinstance(each, ast.Return)
+                *(each.value for each in nodes if isinstance(each, (ast.Return, ast.YieldFrom))),
+                *(ast.List([each.value]) for each in nodes if isinstance(each, ast.Yield) and each.value),
             ]
         return self._returned_by[function]
 
