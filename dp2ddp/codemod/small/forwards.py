@@ -115,9 +115,29 @@ class Forwards:
 
     def fillings_in_backward(self) -> Iterator[tuple[Module, ast.AST]]:
         """Where backwards and hooks on gradients write to what outlives them."""
-        for module, root in self.roots_of_backward():
-            for home, function in self._reached_from(module, root):
-                yield from self.fillings_of(home, function)
+        for root_home, root in self.roots_of_backward():
+            for home, function in self._reached_from(root_home, root):
+                for module, node in self.fillings_of(home, function):
+                    name = module.name(node.func) or "" if isinstance(node, ast.Call) else "builtins."
+                    if name.startswith(("builtins.", "logging.")):  # others are kernels, which only compute
+                        yield module, node
+
+    def surely_running(self) -> Iterator[tuple[Module, ast.AST]]:
+        """Forwards of layers, and what they call for sure: by its name, or as a method of their own class."""
+        seen = {each for each in self.running if getattr(each, "name", "") == "forward"}
+        pending = [(self.running[each], each) for each in seen]
+        while pending:
+            module, function = pending.pop()
+            yield module, function
+            owner = module.parents[function]
+            own = functions_of(owner) if isinstance(owner, ast.ClassDef) else []
+            called = {each.attr for each in self.nodes_of(function) if isinstance(each, ast.Attribute)}
+            named = [(module, each) for each in own if each.name in called]
+            found = [
+                each for each in (*named, *self.program.closure(module, function)) if each[1] not in seen
+            ]
+            pending += found
+            seen |= {each for _, each in found}
 
     def roots_of_backward(self) -> Iterator[tuple[Module, ast.AST]]:
         for module in self.program.modules:
@@ -173,7 +193,7 @@ class Forwards:
                 match call.node.args if call.name == "builtins.setattr" else []:
                     case [_, ast.Constant(value="forward"), given]:
                         self._hand_on(module, given)
-                for place, given in _given(call.node) if call.name is None else ():
+                for place, given in _given(call.node) if self._may_be_model(call) else ():
                     if any(self._is_filled_later(module, each) for each in module.values(given)):
                         self._taint(module, call.node.func, place)
             for assigned in module.all(ast.Assign):
@@ -181,6 +201,11 @@ class Forwards:
                     isinstance(each, ast.Attribute) and each.attr == "forward" for each in assigned.targets
                 ):
                     self._hand_on(module, assigned.value)
+
+    def _may_be_model(self, call: Call) -> bool:
+        """`net(x)`, `self.net(x)`: of a variable, or of an attribute that the program sets."""
+        is_set = call.method in self.sharing.attributes.values and call.method not in self.methods
+        return call.name is None and (isinstance(call.node.func, ast.Name) or is_set)
 
     def _is_filled_later(self, module: Module, value: ast.AST, *, deep: bool = True) -> bool:
         """What a model is given that all replicas have, as they have no copy of it: an empty list, an object."""
@@ -344,7 +369,10 @@ class Forwards:
                 self._hand_in(module, node, runs=runs)
             if not runs and node is not function and isinstance(node, FUNCTIONS) and node not in applied:
                 self._run(module, node)
-            is_use = isinstance(getattr(node, "ctx", None), ast.Load)
+            is_setter = (
+                isinstance(node, ast.Attribute) and node.attr in self.methods
+            )  # `self.calls = 1`, a property
+            is_use = isinstance(getattr(node, "ctx", None), ast.Load) or is_setter
             if (
                 not is_use
                 or not isinstance(node, (ast.Name, ast.Attribute))
@@ -356,11 +384,10 @@ class Forwards:
                 self.bound |= {function for _, function in self._functions(module, node)}
             self._mention(module, node, runs=runs or is_handed_on)
             made = self._class(self.sharing.name(module, node)) if runs and node in called else None
-            for each in (
-                functions_of(made[1]) if made else ()
-            ):  # `Item(x)`: what it keeps on itself is its own
-                if each.name in BUILDING and made:
-                    self.running.setdefault(each, made[0])
+            if made and not self.is_part(*made):  # `Item(x)`: what it keeps on itself is its own
+                self.running.update(
+                    (each, made[0]) for each in functions_of(made[1]) if each.name in BUILDING
+                )
 
     def _is_of_library(self, module: Module, node: ast.AST) -> bool:
         """`parts.append`, of a list that is made here; `x.view`; `super().__init__`, which is looked at by itself."""

@@ -94,10 +94,7 @@ class Sharing:
             case ast.Name():
                 return self._of_name(module, node)
             case ast.Attribute(value=value, attr="data"):
-                is_buffer = isinstance(value, ast.Attribute) and value.attr in self.attributes.buffers
-                return (
-                    Level.NEW if is_buffer else Level.SHARED
-                )  # nobody sees what is written to parameters there
+                return Level.SHARED if self._may_be_parameter(module, value) else Level.NEW
             case ast.Attribute(value=value, attr=attr):
                 if self.attributes.is_copied(attr) or self.attributes.is_constant(attr):
                     return Level.NEW
@@ -114,7 +111,7 @@ class Sharing:
                 return self._holding(module, [part])
             case ast.IfExp(body=body, orelse=other):
                 return max(self.level(module, body), self.level(module, other))
-            case ast.BinOp(left=left, right=right):  # `self.layers + [x]`
+            case ast.BinOp(left=left, right=ast.List() as right):  # `self.layers + [x]`
                 return self._holding(module, [left, right])
             case ast.BoolOp(values=parts):
                 return max(self.level(module, part) for part in parts)
@@ -127,6 +124,16 @@ class Sharing:
             case ast.Await() | ast.Yield() | ast.YieldFrom():
                 return Level.SHARED
         return Level.NEW
+
+    def _may_be_parameter(self, module: Module, node: ast.expr) -> bool:
+        """Whether writing to `.data` may change a parameter, which no counter of versions shows."""
+        if isinstance(node, ast.Name) and not self.is_shared(module, node):
+            scope = module.scope_of[node].lookup(node.id)
+            sources = self.sources(module).get((id(scope), node.id), [Source(None)])
+            return any(
+                not isinstance(each.value, (ast.Call, ast.BinOp)) or each.is_element for each in sources
+            )
+        return not isinstance(node, ast.Attribute) or node.attr not in self.attributes.buffers
 
     def _part(self, module: Module, whole: ast.expr) -> Level:
         return Level.SHARED if self.level(module, whole) else Level.NEW

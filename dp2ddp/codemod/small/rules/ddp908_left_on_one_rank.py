@@ -23,8 +23,8 @@ class LeftOnOneRank(Rule):
 
     ## What it does
     A hazard where a backward of a torch.autograd.Function, or a hook on gradients, prints or fills a list, a counter,
-    an object; and where a forward reports to a tracker (`writer.add_scalar`, `wandb.log`), sets what belongs to a library
-    or the process (`os.environ["calls"] = n`, `torch.calls = n`), or runs text as code.
+    an object; and where a forward reports to a tracker (`writer.add_scalar`, `wandb.log`), sets what belongs to a
+    library or the process (`os.environ["calls"] = n`, `torch.calls = n`), or runs text as code.
 
     ## Why
     DataParallel's replicas are threads of one process: each finds there what the others have left, and the script all
@@ -120,7 +120,8 @@ class LeftOnOneRank(Rule):
 
     def look(self, module: Module) -> Iterator[Finding]:
         forwards = forwards_of(module.program)
-        for node in dict.fromkeys(node for home, node in forwards.fillings_in_backward() if home is module):
+        filled = dict.fromkeys(node for home, node in forwards.fillings_in_backward() if home is module)
+        for node in (each for each in filled if not _is_set_to_constant(module, each)):
             message = f"`{ast.unparse(node)}` in a backward: each rank would have that of its own rows"
             yield Hazard(node, message, "do it behind backward(), or in a hook on a parameter")
         for node in dict.fromkeys(_of_process(module, forwards)):
@@ -133,7 +134,7 @@ class LeftOnOneRank(Rule):
 
 def _of_process(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
     """What a forward sets of libraries and of the process, and code that nobody can read."""
-    for function, home in forwards.running.items():
+    for home, function in forwards.surely_running():
         for node in forwards.nodes_of(function) if home is module else ():
             match node:
                 case (
@@ -160,7 +161,7 @@ def _is_set_to_constant(module: Module, node: ast.AST) -> bool:
 def _reports(module: Module, forwards: Forwards) -> Iterator[ast.AST]:
     """Calls of trackers in forwards: by the names that trackers are given anywhere."""
     names = {_last_name(target) for other in module.program.modules for target in _trackers(other)} - {None}
-    for function, home in forwards.running.items():
+    for home, function in forwards.surely_running():
         for node in forwards.nodes_of(function) if home is module else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 library = (module.name(node.func) or "").partition(".")[0]
