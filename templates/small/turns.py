@@ -46,12 +46,11 @@ class WholeBatchInTurns(WholeBatchParallel):
         for rank in range(dist.get_world_size()):
             news: Any = None
             if rank == dist.get_rank():
-                lines: List[Any] = []
-                try:
-                    with kept_lines() as lines:
+                with kept_lines() as lines:
+                    try:
                         outputs = super().run_replica(replica, has_rows, inputs, kwargs)
-                except Exception as error:
-                    errors.append(error)
+                    except Exception as error:
+                        errors.append(error)
                 left = memory.news(has_rows, errors)
                 news = left, lines if has_rows else None, memory.new
             left, lines_there, tensors = share_tree(news, rank, copies)
@@ -86,9 +85,8 @@ def kept_lines() -> Iterator[List[Any]]:
         ends.enter_context(redirect_stdout(printed))
         ends.enter_context(mock.patch.multiple(logging.Logger, handle=keep, isEnabledFor=lambda *given: True))
         for path, file in FILES.items() if dist.get_rank() else ():
-            if not file.closed and isinstance(
-                getattr(file, "buffer", file), (io.BufferedWriter, io.BufferedRandom)
-            ):
+            buffer = getattr(file, "buffer", file)
+            if not file.closed and isinstance(buffer, (io.BufferedWriter, io.BufferedRandom)):
                 ends.enter_context(kept_bytes(path, file, kept))
         yield kept
 
@@ -271,8 +269,7 @@ PLAIN = (type(None), bool, int, float, complex, str, bytes)
 WRAPPED = (
     (MethodType, ("__self__", "__func__")),
     (functools.partial, ("func", "args", "keywords")),
-    (staticmethod, ("__func__",)),
-    (classmethod, ("__func__",)),
+    ((staticmethod, classmethod), ("__func__",)),
     (property, ("fget", "fset")),
     (functools.cached_property, ("func",)),
 )
@@ -334,8 +331,7 @@ def put(thing: Any, content: Any) -> None:
             thing.resize_(content[0])
         thing.data.copy_(tensor_of(content[1]).view(thing.dtype).view(content[0]))
     elif is_array(thing):
-        numpy = sys.modules["numpy"]
-        thing[...] = numpy.frombuffer(content[1], thing.dtype).reshape(content[0])
+        thing[...] = sys.modules["numpy"].frombuffer(content[1], thing.dtype).reshape(content[0])
     elif isinstance(thing, (set, dict, list, deque, bytearray)):
         items = content if isinstance(content, tuple) else content[1:]
         thing.clear()

@@ -103,7 +103,8 @@ HANDED_ON = {  # the text does not say that it is self's list
     "a class that keeps": ("Keep(x)", "SEEN = []\nclass Keep:\n    def __init__(self, x):\n        SEEN.append(x)"),
     "a singleton": ("Seen().add(x)",
                     "class Seen:\n    one = None\n    def __new__(cls):\n        if cls.one is None:\n"
-                    "            cls.one = super().__new__(cls)\n            cls.one.seen = []\n        return cls.one\n"
+                    "            cls.one = super().__new__(cls)\n            cls.one.seen = []\n"
+                    "        return cls.one\n"
                     "    def add(self, x):\n        self.seen.append(x)"),
     "a generator": ("next(iter(each(self))).append(x)", "def each(net):\n    yield net.scales"),
     "a shallow copy": ("[self.scales].copy()[0].append(x)", ""),
